@@ -111,7 +111,7 @@ pub unsafe extern "C" fn cyclometer_capabilities(
     let body = |monitor: &cyclometer_t| {
         let built = monitor.state().built().cloned();
         let of_machine = built.map_or_else(
-            || cyclometer_capabilities_t::of(&cyclometer::machine()),
+            || cyclometer_capabilities_t::of(&cyclometer::machine_for_regions()),
             |built| cyclometer_capabilities_t::of(built.machine()),
         );
         // SAFETY: the caller promises room for `size` bytes.

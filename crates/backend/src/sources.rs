@@ -15,5 +15,8 @@ pub fn sources() -> Vec<Box<dyn Source>> {
 /// way, or are not, for this reason.
 pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn Source>> {
     let perf = PerfSource::new().with_user_reads(user_reads).read_together();
-    vec![Box::new(perf), Box::new(OsSource::new())]
+    let mut sources: Vec<Box<dyn Source>> = vec![Box::new(perf)];
+    sources.extend(crate::soft::own_counts());
+    sources.push(Box::new(OsSource::new()));
+    sources
 }

@@ -408,7 +408,7 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
         return Ok(by_zones(domain, request, machine));
     }
     if pmus.is_empty() {
-        return no_device(name, request, machine);
+        return no_device(name, terms, request, machine);
     }
     if let (true, [Term { name, value: None }]) = (pmus.iter().all(|pmu| pmu.is_core()), terms)
         && let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name))
@@ -482,11 +482,14 @@ fn vendors_event(
     }
 }
 
-fn no_device(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {
+fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
     // A core PMU that is missing is this machine's lack, not the user's mistake.
     let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
     if core && !has_core_pmu(machine) {
-        return Ok(unsupported(request, format!("the kernel has no PMU named {name} here")));
+        let other =
+            counted_by_software(terms, machine).map(|own| format!("; the software PMU counts -e {own}"));
+        let reason = format!("the kernel has no PMU named {name} here{}", other.unwrap_or_default());
+        return Ok(unsupported(request, reason));
     }
     let names = machine.pmus.iter().map(|pmu| pmu.name.as_str());
     let near = suggest::nearest(name, names.clone());
@@ -496,6 +499,14 @@ fn no_device(name: &str, request: &EventRequest, machine: &Machine) -> Result<Ev
     };
     Err(Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{name}' (in {})", request.text))
         .with_recovery(recovery))
+}
+
+/// The name by which the software PMU counts what a core PMU would, between whose slashes stand these terms.
+fn counted_by_software<'t>(terms: &'t [Term], machine: &Machine) -> Option<&'t str> {
+    let [Term { name, value: None }] = terms else { return None };
+    let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, name))?;
+    let counts = soft::find(hardware.names).is_some() && soft::available(machine).is_ok();
+    counts.then_some(name.as_str())
 }
 
 fn on_devices(

@@ -273,6 +273,33 @@ pub struct Access {
     pub seccomp: Option<u32>,
     /// `kernel.yama.ptrace_scope`.
     pub ptrace_scope: Option<i32>,
+    /// What traces this process, if anything does: a process has one tracer at most.
+    pub tracer: Option<Tracer>,
+}
+
+/// What traces a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Tracer {
+    /// The software PMU: this process is translated and counted.
+    SoftwarePmu,
+    /// Another program, such as a debugger.
+    Other {
+        /// Its process id.
+        pid: u32,
+        /// Its name, as far as the kernel tells it.
+        name: Option<String>,
+    },
+}
+
+impl fmt::Display for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tracer::SoftwarePmu => f.write_str("the software PMU"),
+            Tracer::Other { pid, name: Some(name) } => write!(f, "{name} (process {pid})"),
+            Tracer::Other { pid, name: None } => write!(f, "process {pid}"),
+        }
+    }
 }
 
 impl Access {

@@ -132,6 +132,8 @@ pub struct Intent {
     pub counted: Counted,
     /// Whether it is a command that is counted, and not something that runs already.
     pub of_command: bool,
+    /// Whether it is regions of threads of this program, and the software PMU runs it.
+    pub in_software_pmu: bool,
     /// Counts are read this often while the command runs.
     pub interval: Option<Duration>,
     /// Whether there is a result already: then no event moves to the software PMU any more, nor to another pass.
@@ -153,6 +155,7 @@ impl Default for Intent {
             runs: 1,
             counted: Counted::Auto,
             of_command: true,
+            in_software_pmu: false,
             interval: None,
             begun: false,
             multiplex: Multiplex::Auto,

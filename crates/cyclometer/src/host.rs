@@ -4,7 +4,7 @@ use cyclometer_backend::msr;
 use cyclometer_backend::registers::{LeftRegisters, Restoration};
 use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
-use cyclometer_detect::{RecordedFacts, Recorder, detect, detect_for_counting};
+use cyclometer_detect::{RecordedFacts, Recorder, detect, detect_for_counting, detect_for_regions};
 
 use crate::{EventTables, chips};
 
@@ -18,9 +18,15 @@ mod facts;
 /// Detects the machine that this runs on, for a measurement.
 ///
 /// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, as far as they do not follow
-/// from others, and whether a process may be traced only where no hardware counts.
+/// from others, and whether a process may be traced only where no hardware counts and nothing traces this one.
 pub fn machine() -> Machine {
     detect_for_counting(facts::here().as_ref())
+}
+
+/// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does: what they do not need is not
+/// tried, so that no process is forked and whatever traces this one is not disturbed.
+pub fn machine_for_regions() -> Machine {
+    detect_for_regions(facts::here().as_ref())
 }
 
 /// Detects the machine that this runs on and tries every source, as a diagnosis needs.

@@ -385,6 +385,7 @@ impl Stat {
             only: self.backend,
             runs: self.settings.runs,
             counted: self.counted,
+            in_software_pmu: false,
             of_command: self.command.is_some() && self.target.is_none(),
             interval: self.settings.interval,
             begun: false,

@@ -1,6 +1,6 @@
 //! What this process may do: sysctls, capabilities, seccomp.
 
-use cyclometer_core::machine::{Access, Os};
+use cyclometer_core::machine::{Access, Os, Tracer};
 
 use crate::facts::FactSource;
 use crate::text;
@@ -35,7 +35,27 @@ pub(crate) fn detect(facts: &dyn FactSource) -> Access {
         capabilities: capabilities(facts, &status),
         seccomp: text::field(&status, "Seccomp").and_then(|mode| mode.parse().ok()),
         ptrace_scope: text::number(facts, "/proc/sys/kernel/yama/ptrace_scope"),
+        tracer: tracer(facts, &status),
     }
+}
+
+/// What traces this process; only a tracer is asked whether it is the software PMU.
+///
+/// # Source
+///
+/// `proc_pid_status(5)`, `TracerPid`: 0 where nothing does, or what does is in another list of processes.
+fn tracer(facts: &dyn FactSource, status: &str) -> Option<Tracer> {
+    let pid = text::field(status, "TracerPid")?.parse().ok().filter(|pid| *pid != 0)?;
+    match facts.is_counted_by_software() {
+        true => Some(Tracer::SoftwarePmu),
+        false => Some(other_tracer(facts, pid)),
+    }
+}
+
+/// A tracer that is not the software PMU.
+pub(crate) fn other_tracer(facts: &dyn FactSource, pid: u32) -> Tracer {
+    let name = text::line(facts, &format!("/proc/{pid}/comm"));
+    Tracer::Other { pid, name: name.map(|name| text::clean(&name)) }
 }
 
 /// Effective capabilities by name; none inside a user namespace, where perf does not honour them.
@@ -82,6 +102,20 @@ mod tests {
         let initial =
             access(&format!("{status}file /proc/self/uid_map\n|          0          0 4294967295\n"));
         assert!(initial.perfmon_capable());
+    }
+
+    #[test]
+    fn a_tracer_is_told_by_its_name_and_the_software_pmu_by_its_answer() {
+        let traced = "file /proc/self/status\n| TracerPid:\t71\n";
+        let named = access(&format!("{traced}file /proc/71/comm strace\n")).tracer;
+        assert_eq!(named.map(|tracer| tracer.to_string()).as_deref(), Some("strace (process 71)"));
+        assert_eq!(access(traced).tracer, Some(Tracer::Other { pid: 71, name: None }));
+        assert_eq!(access(&format!("{traced}counted software\n")).tracer, Some(Tracer::SoftwarePmu));
+        for untraced in
+            ["file /proc/self/status\n| TracerPid:\t0\n", "file /proc/self/status\n| CapEff:\t0\n"]
+        {
+            assert_eq!(access(&format!("{untraced}counted software\n")).tracer, None, "it is not even asked");
+        }
     }
 
     #[test]

@@ -27,6 +27,23 @@ pub struct PerfProbe {
     pub cpu: i32,
 }
 
+/// Why the software PMU cannot trace a process here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TraceRefusal {
+    /// A system call that it needs was refused.
+    Call {
+        /// The system call, by name.
+        name: String,
+        /// The error number, in Linux's numbering.
+        errno: i32,
+    },
+    /// Another process traces what starts here.
+    Traced {
+        /// Its process id.
+        by: u32,
+    },
+}
+
 /// A source of facts about one machine.
 ///
 /// Answers are bounded, and asking twice gives the same answer.
@@ -69,13 +86,16 @@ pub trait FactSource {
     /// The error number of `perf_event_open(2)`, in Linux's numbering.
     fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32>;
 
-    /// Whether one process may trace another that agrees to it, as the software PMU does. Tried for real, by two
-    /// short-lived processes.
+    /// Whether one process may trace another that agrees to it, as the software PMU does, with each system call that it needs. Tried for
+    /// real, by two short-lived processes.
     ///
     /// # Errors
     ///
-    /// The error number of what was refused, in Linux's numbering.
-    fn trace_probe(&self) -> Result<(), i32>;
+    /// The first thing that was refused.
+    fn trace_probe(&self) -> Result<(), TraceRefusal>;
+
+    /// Whether the software PMU runs this process. Asked of whatever traces it, which changes nothing; only where something does.
+    fn is_counted_by_software(&self) -> bool;
 
     /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's cores, whose
     /// refusal is caught; on any other core nothing is tried.

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe};
+use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
 
 #[cfg(target_arch = "x86_64")]
 #[path = "host_cpuid.rs"]
@@ -108,8 +108,12 @@ impl FactSource for HostFacts {
         perf::probe(probe)
     }
 
-    fn trace_probe(&self) -> Result<(), i32> {
+    fn trace_probe(&self) -> Result<(), TraceRefusal> {
         trace::probe()
+    }
+
+    fn is_counted_by_software(&self) -> bool {
+        trace::is_counted_by_software()
     }
 
     fn sysreg_probe(&self) -> Result<(), i32> {

@@ -1,9 +1,18 @@
 //! Tracing on the host.
 
-/// Linux's number for "not permitted", for a refusal without a number.
-const EPERM: i32 = 1;
+use cyclometer_sys::trace::{self, Forbidden};
+
+use crate::facts::TraceRefusal;
 
 /// Tries to trace a process.
-pub(super) fn probe() -> Result<(), i32> {
-    cyclometer_sys::trace::permitted().map_err(|error| error.raw_os_error().unwrap_or(EPERM))
+pub(super) fn probe() -> Result<(), TraceRefusal> {
+    trace::permitted().map_err(|forbidden| match forbidden {
+        Forbidden::Call { name, errno } => TraceRefusal::Call { name: name.to_owned(), errno },
+        Forbidden::Traced { by } => TraceRefusal::Traced { by },
+    })
+}
+
+/// Asks whatever traces this process whether it is the software PMU.
+pub(super) fn is_counted_by_software() -> bool {
+    cyclometer_sys::marks::is_counted_by_software()
 }

@@ -40,7 +40,7 @@ mod x86;
 use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
-pub use facts::{FactSource, PerfProbe};
+pub use facts::{FactSource, PerfProbe, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
 pub use recorder::Recorder;
@@ -54,10 +54,17 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
 
 /// The same for a session that is about to count: what costs time is not asked where a better source works.
 ///
-/// Then the software PMU counts as working unless a setting forbids it: trying costs two processes.
+/// Then the software PMU counts as working unless a setting forbids it: trying costs two processes. Nor is it tried where another
+/// process traces this one, as what traces could be disturbed: then starting a command tells.
 /// And where all processes may be counted on a CPU, one is not tried.
 pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
     detect_with(facts, Effort::WhatCounts)
+}
+
+/// The same for a program that counts its own regions. The software PMU counts these only where it runs the program already, so that tracing is
+/// never tried: a program that it runs and that traces is not counted any more.
+pub fn detect_for_regions(facts: &dyn FactSource) -> Machine {
+    detect_with(facts, Effort::Regions)
 }
 
 /// How much is asked.
@@ -67,6 +74,8 @@ pub(crate) enum Effort {
     Everything,
     /// What the best working source needs.
     WhatCounts,
+    /// What regions of this program need.
+    Regions,
 }
 
 fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {

@@ -1,9 +1,9 @@
 //! What the kernel opens when asked, class by class.
 
-use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
+use cyclometer_core::machine::{Architecture, Machine, Os, Tracer, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 
-use crate::facts::{FactSource, PerfProbe};
+use crate::facts::{FactSource, PerfProbe, TraceRefusal};
 use crate::process_list::ProcessList;
 use crate::{Effort, text};
 
@@ -51,8 +51,10 @@ pub(crate) struct Probes {
     pub(crate) cpu_wide: Result<(), i32>,
     /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
     pub(crate) hardware: Vec<HardwareProbe>,
+    /// What was asked.
+    pub(crate) effort: Effort,
     /// Whether a process may be traced; `None` when nobody asked.
-    pub(crate) trace: Option<Result<(), i32>>,
+    pub(crate) trace: Option<Result<(), TraceRefusal>>,
     /// Whose processes `/proc` shows.
     pub(crate) processes: ProcessList,
     /// What lets registers be written; `None` elsewhere than on Linux on x86-64.
@@ -135,6 +137,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
             kernel_mode: none,
             cpu_wide: none,
             hardware: Vec::new(),
+            effort,
             trace: None,
             processes: ProcessList::Own,
             registers: None,
@@ -148,21 +151,32 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
     let cpu_wide = facts.perf_probe(&cpu_wide);
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
-    let asks = x86 && (effort == Effort::Everything || !counts);
     // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
     // says so. The first event of a process after a second without one is dear.
-    let implied = effort == Effort::WhatCounts && cpu_wide.is_ok();
+    let implied = effort != Effort::Everything && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     Probes {
         software: ask(task_clock),
         kernel_mode: ask(PerfProbe { exclude_kernel: false, ..task_clock }),
         cpu_wide,
         hardware,
-        trace: asks.then(|| facts.trace_probe()),
+        effort,
+        trace: (x86 && tries_tracing(effort, machine.access.tracer.as_ref(), counts))
+            .then(|| facts.trace_probe()),
         processes: ProcessList::ask(facts),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
         sysreg,
+    }
+}
+
+/// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that the software PMU counts, which
+/// detaches from programs that trace.
+fn tries_tracing(effort: Effort, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
+    match (effort, tracer) {
+        (_, Some(Tracer::SoftwarePmu)) | (Effort::Regions, _) => false,
+        (Effort::Everything, _) => true,
+        (Effort::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,
     }
 }
 

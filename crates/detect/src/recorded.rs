@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe};
+use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
 use crate::text::integer;
 
 /// The longest recording that is read, in bytes.
@@ -44,7 +44,10 @@ struct OpenFile {
 /// cpuid CPU LEAF SUB A B C D  a CPUID leaf; CPU `*` for any; `none` instead of A B C D: cannot be asked
 /// sysctl NAME TEXT            a sysctl of macOS
 /// perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
-/// trace ok|ERRNO              whether a process may trace another
+/// trace ok                    a process may trace another, as the software PMU does; else one of:
+/// trace ERRNO CALL            a system call is refused (CALL may be left out: ptrace)
+/// trace traced PID            another process traces what starts here
+/// counted software            the software PMU runs the process that asks
 /// sysreg ok|ERRNO             whether user mode may use the registers of Apple's PMU
 /// # …                         a remark, as is an empty line
 /// ```
@@ -65,7 +68,8 @@ pub struct RecordedFacts {
     pub(crate) cpuid: BTreeMap<CpuidKey, Option<[u32; 4]>>,
     pub(crate) sysctls: BTreeMap<String, String>,
     pub(crate) perf: BTreeMap<PerfProbe, std::result::Result<(), i32>>,
-    pub(crate) trace: Option<std::result::Result<(), i32>>,
+    pub(crate) trace: Option<std::result::Result<(), TraceRefusal>>,
+    pub(crate) counted: bool,
     pub(crate) sysreg: Option<std::result::Result<(), i32>>,
 }
 
@@ -113,6 +117,7 @@ impl RecordedFacts {
             sysctls: BTreeMap::new(),
             perf: BTreeMap::new(),
             trace: None,
+            counted: false,
             sysreg: None,
         }
     }
@@ -132,7 +137,9 @@ impl RecordedFacts {
             "cpuid" => self.add_cpuid(rest)?,
             "sysctl" => self.add_sysctl(rest)?,
             "perf" => self.add_perf(rest)?,
-            "trace" => self.trace = Some(outcome(rest)?),
+            "trace" => self.trace = Some(trace_outcome(rest)?),
+            "counted" if rest == "software" => self.counted = true,
+            "counted" => return Err("what counts is software, or the line is left out"),
             "sysreg" => self.sysreg = Some(outcome(rest)?),
             _ => return Err("no kind of fact is called that"),
         }
@@ -256,8 +263,13 @@ impl FactSource for RecordedFacts {
         self.perf.get(probe).copied().unwrap_or(Err(ENOSYS))
     }
 
-    fn trace_probe(&self) -> std::result::Result<(), i32> {
-        self.trace.unwrap_or(Err(ENOSYS))
+    fn trace_probe(&self) -> std::result::Result<(), TraceRefusal> {
+        let unknown = || Err(TraceRefusal::Call { name: PTRACE.to_owned(), errno: ENOSYS });
+        self.trace.clone().unwrap_or_else(unknown)
+    }
+
+    fn is_counted_by_software(&self) -> bool {
+        self.counted
     }
 
     fn sysreg_probe(&self) -> std::result::Result<(), i32> {
@@ -270,6 +282,18 @@ fn outcome(word: &str) -> std::result::Result<std::result::Result<(), i32>, &'st
         "ok" => Ok(Ok(())),
         errno => Ok(Err(errno.parse().map_err(|_| "the outcome is ok or an error number")?)),
     }
+}
+
+/// The call of an outcome that names none.
+const PTRACE: &str = "ptrace";
+
+fn trace_outcome(words: &str) -> std::result::Result<std::result::Result<(), TraceRefusal>, &'static str> {
+    let (first, second) = words.split_once(' ').unwrap_or((words, PTRACE));
+    if first == "traced" {
+        return Ok(Err(TraceRefusal::Traced { by: small(second)? }));
+    }
+    let name = unescape(second)?;
+    Ok(outcome(first)?.map_err(|errno| TraceRefusal::Call { name, errno }))
 }
 
 fn note(line: &str) -> std::result::Result<String, &'static str> {
@@ -383,6 +407,8 @@ mod tests {
             ("cpuid *", "line 2: a CPUID leaf has a CPU, leaf and sub-leaf"),
             ("perf type=0", "line 2: a perf probe has six fields and an outcome"),
             ("trace perhaps", "line 2: the outcome is ok or an error number"),
+            ("trace traced by", "line 2: a number of 32 bits is expected"),
+            ("counted twice", "line 2: what counts is software, or the line is left out"),
             ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),
             ("| text", "line 2: no file is open for this line"),
             ("file /a one\n| two", "line 3: no file is open for this line"),

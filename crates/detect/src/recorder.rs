@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{FactSource, PerfProbe};
+use crate::facts::{FactSource, PerfProbe, TraceRefusal};
 use crate::recorded::RecordedFacts;
 
 /// A fact source that passes every question on to another one and remembers the answers.
@@ -90,10 +90,16 @@ impl FactSource for Recorder<'_> {
         outcome
     }
 
-    fn trace_probe(&self) -> Result<(), i32> {
+    fn trace_probe(&self) -> Result<(), TraceRefusal> {
         let outcome = self.inner.trace_probe();
-        self.seen.borrow_mut().trace = Some(outcome);
+        self.seen.borrow_mut().trace = Some(outcome.clone());
         outcome
+    }
+
+    fn is_counted_by_software(&self) -> bool {
+        let counted = self.inner.is_counted_by_software();
+        self.seen.borrow_mut().counted = counted;
+        counted
     }
 
     fn sysreg_probe(&self) -> Result<(), i32> {
@@ -117,7 +123,7 @@ fn recordable(path: &str, content: &str) -> String {
 }
 
 /// The lines of `/proc/self/status` that are kept.
-const KEPT_STATUS: [&str; 3] = ["CapEff:", "NSpid:", "Seccomp:"];
+const KEPT_STATUS: [&str; 4] = ["CapEff:", "NSpid:", "Seccomp:", "TracerPid:"];
 
 /// Length of the header of an ACPI table, in bytes; the table may follow, but is of no use.
 const ACPI_HEADER: usize = 36;
@@ -157,7 +163,10 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
         line(format!("sysctl {} {}", escape_word(name), escape(value)));
     }
     facts.perf.iter().for_each(|(probe, outcome)| line(perf(probe, *outcome)));
-    facts.trace.iter().for_each(|outcome| line(format!("trace {}", outcome_word(*outcome))));
+    facts.trace.iter().for_each(|outcome| line(format!("trace {}", trace_words(outcome))));
+    if facts.counted {
+        line("counted software".to_owned());
+    }
     facts.sysreg.iter().for_each(|outcome| line(format!("sysreg {}", outcome_word(*outcome))));
 }
 
@@ -199,6 +208,14 @@ fn perf(probe: &PerfProbe, outcome: Result<(), i32>) -> String {
 
 fn outcome_word(outcome: Result<(), i32>) -> String {
     outcome.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned())
+}
+
+fn trace_words(outcome: &Result<(), TraceRefusal>) -> String {
+    match outcome {
+        Ok(()) => "ok".to_owned(),
+        Err(TraceRefusal::Call { name, errno }) => format!("{errno} {}", escape_word(name)),
+        Err(TraceRefusal::Traced { by }) => format!("traced {by}"),
+    }
 }
 
 /// Control characters and backslashes as `\xNN`.
@@ -244,8 +261,8 @@ mod tests {
 
     #[test]
     fn of_the_own_status_only_rights_are_kept() {
-        let status = "Name:\tx\nPid:\t5\nCapEff:\t0\nSeccomp:\t2\nSeccomp_filters:\t1";
-        assert_eq!(recordable("/proc/self/status", status), "CapEff:\t0\nSeccomp:\t2");
+        let status = "Name:\tx\nPid:\t5\nTracerPid:\t0\nCapEff:\t0\nSeccomp:\t2\nSeccomp_filters:\t1";
+        assert_eq!(recordable("/proc/self/status", status), "TracerPid:\t0\nCapEff:\t0\nSeccomp:\t2");
     }
 
     #[test]
@@ -274,17 +291,24 @@ mod tests {
                 pmu_type: 4, config, exclude_user: true, exclude_kernel: false, pid: -1, cpu: 3,
             };
             source.perf.insert(probe, Err(errno));
-            source.trace = Some(if errno % 2 == 0 { Ok(()) } else { Err(errno) });
+            source.trace = Some(match errno % 3 {
+                0 => Ok(()),
+                1 => Err(TraceRefusal::Call { name: "memfd_create".to_owned(), errno }),
+                _ => Err(TraceRefusal::Traced { by: errno as u32 }),
+            });
+            source.counted = errno % 2 == 0;
             source.sysreg = Some(if errno % 3 == 0 { Ok(()) } else { Err(errno) });
             let recorder = Recorder::new(&source);
             recorder.list("/d");
             let _ = recorder.perf_probe(&probe);
             let _ = recorder.trace_probe();
+            recorder.is_counted_by_software();
             let _ = recorder.sysreg_probe();
             let replayed = replay(&recorder);
             prop_assert_eq!(replayed.list("/d"), source.list("/d"));
             prop_assert_eq!(replayed.perf_probe(&probe), Err(errno));
             prop_assert_eq!(replayed.trace_probe(), source.trace_probe());
+            prop_assert_eq!(replayed.is_counted_by_software(), source.counted);
             prop_assert_eq!(replayed.sysreg_probe(), source.sysreg_probe());
         }
     }

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use cyclometer_core::exec::ReadWay;
-use cyclometer_core::{Plan, SlotId};
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::{Plan, Rung, SlotId};
 
 use crate::opening::opened_as;
 use crate::thread::{ThreadState, lock};
@@ -61,31 +62,46 @@ impl Quantiles {
     }
 }
 
-/// How often each thing is measured: 1 in 100 is more than one.
-const REPEATS: usize = 300;
+/// How often each thing is measured. The numbers are fixed, so that a program that the software PMU counts executes the same in every run.
+#[derive(Clone, Copy)]
+struct Repeats {
+    /// Before the measurement, so that caches and predictors know the code.
+    warm_up: usize,
+    measured: usize,
+    /// Calls that are timed as one, as reading the clock takes as long as some of them.
+    batch: u32,
+}
 
-/// Before that, so that caches and predictors know the code.
-const WARM_UP: usize = 50;
+impl Repeats {
+    /// Enough that 1 in 100 is more than one.
+    const MANY: Repeats = Repeats { warm_up: 50, measured: 300, batch: 8 };
 
-/// Reads that are timed as one, as a clock takes as long as some reads.
-const BATCH: u32 = 8;
+    /// For the software PMU: a read stops the thread, which takes far longer than a clock, and adds the same to its counts each time.
+    const FEW: Repeats = Repeats { warm_up: 1, measured: 2, batch: 1 };
+
+    fn of(plan: &Plan) -> Repeats {
+        let by_software = |line: &PlanLine| line.candidate().is_some_and(|way| way.rung == Rung::Soft);
+        if plan.lines.iter().any(by_software) { Repeats::FEW } else { Repeats::MANY }
+    }
+}
 
 /// Measures on the thread that has the counters open.
 pub(crate) fn measure(state: &mut ThreadState, plan: &Plan) -> Cost {
+    let repeats = Repeats::of(plan);
     let label = state.label("");
     let mut sums = Vec::new();
     let mut nested = Vec::new();
-    for i in 0..WARM_UP + REPEATS {
+    for i in 0..repeats.warm_up + repeats.measured {
         let empty = empty_region(state, label);
         let both = region_around_empty_one(state, label);
-        if i >= WARM_UP {
+        if i >= repeats.warm_up {
             sums.push(empty);
             nested.push(both);
         }
     }
     let cost = Cost {
-        read_ns: timed(|| state.read()),
-        region_ns: timed(|| {
+        read_ns: timed(repeats, || state.read()),
+        region_ns: timed(repeats, || {
             let frame = state.begin(label);
             state.end(frame, false);
         }),
@@ -107,16 +123,16 @@ fn region_around_empty_one(state: &mut ThreadState, label: usize) -> Vec<Sum> {
     state.end(outer, true).map(|ended| ended.sums).unwrap_or_default()
 }
 
-fn timed(mut what: impl FnMut()) -> Quantiles {
+fn timed(repeats: Repeats, mut what: impl FnMut()) -> Quantiles {
     let batch = |n: u32, what: &mut dyn FnMut()| {
         let started = Instant::now();
         (0..n).for_each(|_| what());
         started.elapsed().as_nanos() as f64
     };
-    let clock = Quantiles::of((0..REPEATS).map(|_| batch(0, &mut what)).collect());
+    let clock = Quantiles::of((0..repeats.measured).map(|_| batch(0, &mut what)).collect());
     let clock = clock.map_or(0.0, |clock| clock.median);
-    let each = |ns: f64| (ns - clock).max(0.0) / f64::from(BATCH);
-    let times = (0..REPEATS).map(|_| each(batch(BATCH, &mut what))).collect();
+    let each = |ns: f64| (ns - clock).max(0.0) / f64::from(repeats.batch);
+    let times = (0..repeats.measured).map(|_| each(batch(repeats.batch, &mut what))).collect();
     Quantiles::of(times).unwrap_or(Quantiles { min: 0.0, median: 0.0, p99: 0.0 })
 }
 
@@ -131,7 +147,7 @@ fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Su
         };
         Quantiles::of(rows.iter().map(value).collect::<Option<Vec<f64>>>()?)
     };
-    let bias = |(i, line): (usize, &cyclometer_core::plan::PlanLine)| {
+    let bias = |(i, line): (usize, &PlanLine)| {
         let slot = opened_as(plan, SlotId(i));
         let alone = of_slot(slot, empty);
         let within = alone.zip(of_slot(slot, nested)).map(|(alone, both)| Quantiles {

@@ -78,7 +78,7 @@ pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
     let sets = &plan.sharing.sets;
     let rotates =
         sets.len() > 1 && (plan.intent.multiplex == Multiplex::Always || sets.len() > runs as usize);
-    let soft = slots.iter().any(is_soft);
+    let soft = plan.intent.of_command && slots.iter().any(is_soft);
     let mut passes = Vec::new();
     if soft {
         let suits = |slot: &&Slot| if runs == 0 { !is_core(slot) } else { is_soft(slot) };
@@ -88,7 +88,7 @@ pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
         });
     }
     if runs > 0 && !slots.is_empty() {
-        let native: Vec<Slot> = slots.into_iter().filter(|slot| !is_soft(slot)).collect();
+        let native: Vec<Slot> = slots.into_iter().filter(|slot| !(soft && is_soft(slot))).collect();
         match rotates {
             true => passes.push(turning(native, sets, seats)),
             false => passes.extend(of_sets(&native, sets, seats)),
@@ -115,9 +115,12 @@ fn counts_the_same(known: &Slot, other: &Slot) -> bool {
     free(known) && free(other) && alike(known) == alike(other)
 }
 
-/// The runs that count events of core PMUs.
+/// The runs that count events of core PMUs: regions of a program that is translated already have no other ones.
 fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
-    if slots.iter().any(is_soft) { intent.runs - intent.translated_runs() } else { intent.runs.max(1) }
+    match intent.of_command && slots.iter().any(is_soft) {
+        true => intent.runs - intent.translated_runs(),
+        false => intent.runs.max(1),
+    }
 }
 
 /// A pass for each set; one where there is none.

@@ -1,7 +1,7 @@
 //! Which source for which event, and why not the one above.
 
 use cyclometer_core::event::{Part, PerfClass};
-use cyclometer_core::ladder::{CauseKind, Works};
+use cyclometer_core::ladder::{Cause, CauseKind, Works};
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
@@ -76,24 +76,57 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
             Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason, refusal: None }),
         }
     }
-    line.outcome = Outcome::NotCounted(why_not(&line, machine));
+    line.outcome = Outcome::NotCounted(why_not(&line, machine, intent));
     line
 }
 
-/// Why the best source does not count it: something that can be lifted, with what lifts it, or something that is missing.
-fn why_not(line: &PlanLine, machine: &Machine) -> Count {
-    let Some(Skipped { rung, reason, .. }) = line.skipped.first() else {
-        return Count::NotSupported { reason: "no source counts it".to_owned() };
-    };
-    let causes = machine.ladder.state(*rung).map(|state| state.causes.as_slice()).unwrap_or_default();
-    match causes.iter().find(|cause| cause.text == *reason && can_be_lifted(cause.kind)) {
-        Some(cause) => {
-            let remedy =
-                cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
-            Count::NotCounted { reason: format!("{reason}{remedy}") }
-        }
-        None => Count::NotSupported { reason: reason.clone() },
+/// Why no source counts an event. The source that would have served gives the reason: the first one that is kept from it by a cause that
+/// can be lifted. Without such a cause something is missing here.
+fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
+    let kept = line.skipped.iter().find_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
+    match kept {
+        Some((skipped, cause)) => Count::NotCounted { reason: with_remedy(line, skipped, cause) },
+        None => Count::NotSupported { reason: missing(line).to_owned() },
     }
+}
+
+/// The reason of a source with what lifts it, and the name of the software PMU where it is not the first choice.
+fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
+    let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
+    let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
+    let source =
+        if skipped.rung == Rung::Soft && is_fallback { "the software PMU cannot count it: " } else { "" };
+    format!("{source}{}{remedy}", skipped.reason)
+}
+
+/// What is missing: what the best source lacks; else a request for registers that would work; else what the event is to this machine.
+fn missing(line: &PlanLine) -> &str {
+    let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
+    let would_work = |skipped: &&Skipped| skipped.reason == only_when_asked(skipped.rung);
+    let mut skipped = line.skipped.iter();
+    match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
+        Some(skipped) => &skipped.reason,
+        None if !line.event.unsupported.is_empty() => &line.event.unsupported,
+        None => line.skipped.first().map_or("no source counts it", |first| first.reason.as_str()),
+    }
+}
+
+/// What keeps a source from counting, where it can be lifted. Registers that nobody asked for are kept by nothing else.
+fn liftable<'m>(skipped: &Skipped, machine: &'m Machine, intent: &Intent) -> Option<&'m Cause> {
+    if is_of_registers(skipped.rung) && intent.only != Some(skipped.rung) {
+        return None;
+    }
+    let causes = &machine.ladder.state(skipped.rung)?.causes;
+    causes.iter().find(|cause| cause.text == skipped.reason && can_be_lifted(cause.kind))
+}
+
+/// Whether a source's registers are programmed by ourselves, and only when that is asked for.
+fn is_of_registers(rung: Rung) -> bool {
+    matches!(rung, Rung::Msr | Rung::Sysreg)
+}
+
+fn only_when_asked(rung: Rung) -> String {
+    format!("registers are programmed only with --backend {rung}")
 }
 
 /// Whether the machine could count, and is only kept from it.
@@ -113,8 +146,9 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
             rung_works(candidate, machine)?;
             soft::fits(event, candidate, intent).map_err(str::to_owned)
         }
-        Rung::Msr | Rung::Sysreg if intent.only != Some(candidate.rung) => {
-            Err(format!("registers are programmed only with --backend {}", candidate.rung))
+        rung if is_of_registers(rung) && intent.only != Some(rung) => {
+            rung_works(candidate, machine)?;
+            Err(only_when_asked(rung))
         }
         Rung::Msr | Rung::Sysreg | Rung::Sim => {
             rung_works(candidate, machine)?;
@@ -158,7 +192,7 @@ fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{core_event, machine, software_event};
+    use crate::testing::{core_event, machine, portable_event, soft_event, software_event};
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::pmu::KernelPmu;
 
@@ -209,6 +243,58 @@ mod tests {
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         let reason = format!("{text}; to permit it: sudo sysctl kernel.perf_event_paranoid=2");
         assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
+    }
+
+    /// A machine without a PMU whose software PMU something keeps from tracing.
+    fn without_tracing(kind: CauseKind, text: &str, mend: Option<&str>) -> Machine {
+        use cyclometer_core::ladder::RungState;
+        let mut machine = crate::testing::machine_with_soft();
+        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        machine.ladder.rungs.retain(|state| state.rung != Rung::Soft);
+        let cause = Cause { kind, text: text.to_owned(), mend: mend.map(str::to_owned) };
+        machine.ladder.rungs.push(RungState { rung: Rung::Soft, works: Works::No, causes: vec![cause] });
+        machine
+    }
+
+    #[test]
+    fn the_source_that_would_have_served_says_why_it_does_not() {
+        let check = |kind, mend, expected: Count| {
+            let machine = without_tracing(kind, "a filter forbids memfd_create", mend);
+            let lines = route(vec![portable_event("instructions")], &machine, &Intent::default());
+            assert_eq!(lines[0].outcome, Outcome::NotCounted(expected));
+        };
+        let reason = "the software PMU cannot count it: a filter forbids memfd_create";
+        let lifted = |remedy: &str| Count::NotCounted { reason: format!("{reason}{remedy}") };
+        check(CauseKind::Seccomp, None, lifted(""));
+        check(CauseKind::NoPermission, Some("do this"), lifted("; to permit it: do this"));
+        check(CauseKind::NotInKernel, None, Count::NotSupported { reason: "no PMU".to_owned() });
+        let machine = without_tracing(CauseKind::Seccomp, "a filter", None);
+        let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
+        let no_pmu = Count::NotSupported { reason: "no PMU".to_owned() };
+        assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "the software PMU has no cycles");
+        let lines = route(vec![soft_event("calls")], &machine, &Intent::default());
+        let own = Count::NotCounted { reason: "a filter".to_owned() };
+        assert_eq!(lines[0].outcome, Outcome::NotCounted(own), "there was no other source");
+    }
+
+    #[test]
+    fn registers_are_named_only_where_they_would_work() {
+        use cyclometer_core::ladder::RungState;
+        let why = |works, kind| {
+            let mut machine = machine();
+            let cause = Cause { kind, text: "root alone may".to_owned(), mend: Some("sudo".to_owned()) };
+            machine.ladder.rungs.push(RungState { rung: Rung::Msr, works, causes: vec![cause] });
+            let mut event = core_event("cpu/instructions/");
+            event.candidates[0].rung = Rung::Msr;
+            event.unsupported = "the kernel has no PMU named cpu here".to_owned();
+            let lines = route(vec![event], &machine, &Intent::default());
+            let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
+            count.reason().unwrap_or_default()
+        };
+        let offered = "registers are programmed only with --backend msr";
+        assert_eq!(why(Works::Yes, CauseKind::NmiWatchdog), offered);
+        assert_eq!(why(Works::No, CauseKind::NotRoot), "the kernel has no PMU named cpu here");
+        assert_eq!(why(Works::No, CauseKind::NoVirtualPmu), "the kernel has no PMU named cpu here");
     }
 
     #[test]

@@ -18,7 +18,9 @@ pub(crate) fn fits(
     intent: &Intent,
 ) -> std::result::Result<(), &'static str> {
     let reason = match candidate.modes {
-        _ if !intent.of_command => "the software PMU counts commands that it starts",
+        _ if !intent.of_command && !intent.in_software_pmu => {
+            "the software PMU counts commands that it starts"
+        }
         modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
         _ if event.modifiers.guest_only => "the software PMU sees no guests",
         _ if is_too_often(intent) => TOO_OFTEN,
@@ -128,6 +130,17 @@ mod tests {
             let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{reason}") };
             assert_eq!(count.reason().as_deref(), Some(reason));
         }
+    }
+
+    #[test]
+    fn regions_of_a_program_that_it_runs_are_counted_beside_everything_else() {
+        let inside = Intent { of_command: false, in_software_pmu: true, ..runs(1) };
+        let events = vec![soft_event("calls"), core_event("cycles")];
+        let plan = plan(events, &machine_with_soft(), inside).unwrap();
+        let rungs: Vec<Rung> =
+            plan.passes.iter().flat_map(|pass| &pass.slots).map(|slot| slot.rung).collect();
+        assert_eq!(rungs, [Rung::Soft, Rung::Perf]);
+        assert_eq!(plan.passes[0].launch, cyclometer_core::LaunchKind::Native, "nothing is launched");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use cyclometer_core::count::CONFIDENCE;
+use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Candidate, Count, Interval, Rung, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, Interval, Part, Rung, Scope, SlotId};
 
 /// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
 /// between the two clock readings.
@@ -28,7 +29,8 @@ const SHARED: &str = "another user held the counter for a part of every slice";
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
 /// own enabled / running. Cells that are on one PMU, too, are the summands of a sum: each is scaled by its own times, and
-/// without one of them there is no sum. Instances that were lost or never reached a counter make the count partial,
+/// without one of them there is no sum. Software events of the kernel need no counter, so they are never scaled. Instances that
+/// were lost or never reached a counter make the count partial,
 /// as does a source whose scope is wider than `asked`. A zero of an event that cannot be zero is not a count:
 /// some drivers claim that an event ran which never had a counter (RISC-V with more events than counters).
 ///
@@ -96,9 +98,9 @@ fn settle_by(
     let Some(candidate) = line.candidate() else {
         return not_counted("the plan names no way to count it");
     };
-    let timed = candidate.rung != Rung::Os;
+    let times = Times::of(line, candidate);
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let instances = instances(&cells, candidate, timed);
+    let instances = instances(&cells, candidate, times);
     let count = blur(combine(&instances), &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
@@ -279,6 +281,37 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
     PartCount { part, pmu: pmu.to_owned(), summand: None, count, time_running_ns, time_enabled_ns }
 }
 
+/// What the times of an event's cells say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    /// Nothing.
+    Untold,
+    /// Whether the target ran. The event needs no counter: what it counted is all there was.
+    Presence,
+    /// For how much of the time the event was on a counter.
+    OnCounter,
+}
+
+impl Times {
+    /// A software event of the kernel counts in a handler of its own. In a `{group}` it may wait for the counters of the others.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can; `perf_cgroup_switch` and
+    /// `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at each switch, between which its events count.
+    fn of(line: &PlanLine, candidate: &Candidate) -> Times {
+        let is_software = |part: &Part| match part {
+            Part::Perf(event) => event.class == PerfClass::Software,
+            _ => false,
+        };
+        match candidate.rung {
+            Rung::Os => Times::Untold,
+            _ if line.event.group.is_none() && candidate.parts.iter().all(is_software) => Times::Presence,
+            _ => Times::OnCounter,
+        }
+    }
+}
+
 /// The cells of one CPU and thread: one for each part.
 struct Instance {
     cpu: Option<u32>,
@@ -360,26 +393,26 @@ fn never_counted(summand: Option<&str>) -> String {
     format!("{}never reached a counter", summand.map(|name| format!("{name} ")).unwrap_or_default())
 }
 
-fn instances(cells: &[&Cell], candidate: &Candidate, timed: bool) -> Vec<Instance> {
+fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instance> {
     let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
     for cell in cells.iter().copied() {
         grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
     }
-    grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, timed)).collect()
+    grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, times)).collect()
 }
 
 /// The cells of one place by PMU, in the order of the parts.
 type OfPmus<'a> = BTreeMap<&'a str, Vec<&'a Cell>>;
 
 /// One place: the sum of the summands there; an event that is no sum has one.
-fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, timed: bool) -> Instance {
+fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, times: Times) -> Instance {
     let mut of_pmus: OfPmus<'_> = BTreeMap::new();
     for cell in cells {
         of_pmus.entry(&cell.at.pmu).or_default().push(cell);
     }
     of_pmus.values_mut().for_each(|cells| cells.sort_by_key(|cell| cell.at.part));
     let summands = of_pmus.values().map(Vec::len).max().unwrap_or(0);
-    let one = |number| summand(cpu, tid, &parts_of_summand(&of_pmus, number), candidate, timed);
+    let one = |number| summand(cpu, tid, &parts_of_summand(&of_pmus, number), candidate, times);
     let whole = (1..summands).fold(one(0), |sum, number| sum.with(one(number)));
     match lacking(&of_pmus, candidate) {
         Some(name) => {
@@ -413,7 +446,7 @@ fn summand(
     tid: Option<u32>,
     parts: &[(&Cell, u64)],
     candidate: &Candidate,
-    timed: bool,
+    times: Times,
 ) -> Instance {
     let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
     let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
@@ -425,8 +458,9 @@ fn summand(
     });
     let state = match lost {
         Some(reason) => State::Lost(reason),
-        None if !timed => State::Whole,
+        None if times == Times::Untold => State::Whole,
         None if enabled_ns == 0 && raw == 0 => State::Idle,
+        None if times == Times::Presence => State::Whole,
         None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
         None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
         None if is_whole(running_ns, enabled_ns) => State::Whole,
@@ -534,7 +568,7 @@ fn clamp(value: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, hardware, os_line, sum};
+    use crate::testing::{cell, hardware, os_line, software, sum};
     use cyclometer_core::Verdict;
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::At;
@@ -625,6 +659,39 @@ mod tests {
             interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
         };
         assert_eq!(count, expected);
+    }
+
+    fn software_settled(cells: Vec<Cell>) -> Count {
+        settle(&software("context-switches"), &Reading { cells }, SLOT, Scope::Cgroup)
+    }
+
+    #[test]
+    fn a_software_event_of_a_control_group_is_exact_on_every_cpu() {
+        let never_ran = on_cpu(1, 0, 0, 0);
+        assert_eq!(software_settled(vec![never_ran.clone(), on_cpu(2, 0, 0, 0)]), Count::Exact(0));
+        let short = [on_cpu(0, 3, 20_000, 15_000), on_cpu(0, 3, 20_000_000, 19_990_000)];
+        for cell in short {
+            assert_eq!(software_settled(vec![cell, never_ran.clone()]), Count::Exact(3), "not scaled");
+        }
+        assert_eq!(software_settled(vec![on_cpu(0, 1, 0, 0), on_cpu(1, 4, 9_000, 9_000)]), Count::Exact(5));
+        assert_eq!(software_settled(vec![on_cpu(0, 0, 9_000, 0), never_ran]), Count::Exact(0));
+    }
+
+    #[test]
+    fn a_software_event_that_cannot_be_read_is_lost_all_the_same() {
+        let gone = lost(on_cpu(1, 0, 0, 0));
+        assert_eq!(software_settled(vec![gone.clone()]).verdict(), Verdict::Lost);
+        assert_eq!(software_settled(vec![on_cpu(0, 7, 5, 5), gone]).verdict(), Verdict::Partial);
+    }
+
+    #[test]
+    fn a_software_event_in_a_group_waits_for_the_counters_of_the_others() {
+        let mut line = software("page-faults");
+        line.event.group = Some(0);
+        let reading = Reading { cells: vec![cell(SLOT, 3, 20_000_000, 10_000_000)] };
+        assert_eq!(settle(&line, &reading, SLOT, Scope::Tree).verdict(), Verdict::Scaled);
+        let hardware = settled(1, vec![on_cpu(0, 1, 0, 0)]);
+        assert_eq!(hardware.verdict(), Verdict::Lost, "what needs a counter has a time on it");
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub fn sum(name: &str, first: usize, second: usize) -> PlanLine {
     line(name, Unit::Count, candidate.with_summands(names))
 }
 
+/// A software event of the kernel.
+pub fn software(name: &str) -> PlanLine {
+    let part = PerfEvent::new("software", 1, 0, PerfClass::Software);
+    line(name, Unit::Count, Candidate::perf(vec![part], Provenance::Kernel, None))
+}
+
 /// An event of the software PMU.
 pub fn soft(name: &str) -> PlanLine {
     line(name, Unit::Count, Candidate::soft(name, Modes::USER))

@@ -35,6 +35,12 @@ pub fn ask_counts(words: &mut [u64]) -> io::Result<()> {
     }
 }
 
+/// Whether the software PMU runs this program now.
+#[inline(never)]
+pub fn is_counted_by_software() -> bool {
+    ask_counts(&mut []).is_ok()
+}
+
 /// The id of the calling thread.
 ///
 /// # Source
@@ -65,6 +71,7 @@ mod tests {
         let mut words = [1, 2];
         assert_eq!(ask_counts(&mut words).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(words, [1, 2]);
+        assert!(!is_counted_by_software());
     }
 
     #[test]

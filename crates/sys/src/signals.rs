@@ -183,6 +183,9 @@ mod tests {
     // One test: a watch is for the whole process.
     #[test]
     fn a_watch_catches_signals_and_restores_what_was_there() {
+        // `nohup` has it ignored, and a signal that is ignored stays ignored.
+        let found = disposition(libc::SIGHUP).unwrap();
+        crate::process::set_disposition(libc::SIGHUP, libc::SIG_DFL);
         let before = disposition(libc::SIGHUP).unwrap().sa_sigaction;
         let watch = Watch::install().unwrap();
         assert_eq!(Watch::install().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
@@ -196,6 +199,8 @@ mod tests {
         drop(watch);
         assert_eq!(disposition(libc::SIGHUP).unwrap().sa_sigaction, before);
         assert_eq!(PIPE.load(Ordering::SeqCst), -1);
+        // SAFETY: a disposition that was in force before; a null old one is allowed.
+        unsafe { libc::sigaction(libc::SIGHUP, &found, std::ptr::null_mut()) };
     }
 
     fn a_full_pipe_leaves_the_error_number_alone(watch: &Watch) {

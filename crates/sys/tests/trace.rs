@@ -460,26 +460,53 @@ fn tracing_is_tried_without_a_trace_left() {
 }
 
 #[test]
-fn a_sandbox_that_forbids_tracing_is_found_out() {
+fn a_sandbox_that_forbids_a_call_of_the_software_pmu_is_found_out_by_the_calls_name() {
     if cannot_trace() {
         return;
     }
-    for action in [libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, libc::SECCOMP_RET_KILL_PROCESS] {
+    let calls = [
+        ("ptrace", libc::SYS_ptrace),
+        ("process_vm_readv", libc::SYS_process_vm_readv),
+        ("process_vm_writev", libc::SYS_process_vm_writev),
+        ("memfd_create", libc::SYS_memfd_create),
+        ("ftruncate", libc::SYS_ftruncate),
+    ];
+    let actions = [
+        (libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, libc::EPERM),
+        (libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, libc::ENOSYS),
+        (libc::SECCOMP_RET_KILL_PROCESS, libc::EPERM),
+    ];
+    for ((name, number), (action, errno)) in
+        calls.into_iter().flat_map(|call| actions.map(|what| (call, what)))
+    {
         let said = alone(|socket| {
-            forbid_tracing(action);
-            let answer = trace::permitted().map_err(|e| e.kind());
-            write!(socket, "{answer:?}").unwrap();
+            forbid(number, action);
+            write!(socket, "{:?}", trace::permitted()).unwrap();
         });
-        assert_eq!(String::from_utf8(said).unwrap(), "Err(PermissionDenied)");
+        let expected = format!("{:?}", Err::<(), _>(trace::Forbidden::Call { name, errno }));
+        assert_eq!(String::from_utf8(said).unwrap(), expected);
     }
 }
 
-/// Has a filter do `action` at each `ptrace(2)` of this process and those that it forks.
-fn forbid_tracing(action: u32) {
+#[test]
+fn tracing_is_tried_where_ends_of_children_are_ignored() {
+    if cannot_trace() {
+        return;
+    }
+    let said = alone(|socket| {
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        write!(socket, "{:?}", trace::permitted()).unwrap();
+    });
+    assert_eq!(String::from_utf8(said).unwrap(), "Ok(())");
+}
+
+/// Has a filter do `action` at each system call with this number, of this process and those that it forks.
+fn forbid(call: libc::c_long, action: u32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let filter = [
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_ptrace as u32),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, action),
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];

@@ -13,6 +13,7 @@ use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
 use cyclometer_soft::{ProcessorBaseline, host};
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
+use cyclometer_sys::trace;
 
 use super::link::{Link, Silence};
 use super::{Links, file, hints};
@@ -128,9 +129,19 @@ fn traced(
     })?;
     match line.split_once(' ') {
         None if line == "ready" => Ok(link),
-        Some(("refused", number)) => Err(Problem::Refused(number.parse().unwrap_or(0))),
+        Some(("refused", number)) => Err(refused(pid, number.parse().unwrap_or(0))),
         _ => Err(Problem::NoWord(format!("the tracer said '{line}'"))),
     }
+}
+
+/// Why a process that waits at its gate is refused to its keeper with this error number: often because it has a tracer already.
+fn refused(pid: u32, number: i32) -> Problem {
+    let Some(tracer) = trace::tracer_of(pid) else { return Problem::Refused(number) };
+    let name = std::fs::read_to_string(format!("/proc/{tracer}/comm"));
+    Problem::Traced(match name {
+        Ok(name) => format!("{} (process {tracer})", shown(name.trim_end().as_ref())),
+        Err(_) => format!("process {tracer}"),
+    })
 }
 
 /// Whether a child that waits at its gate ends there within a time. The kernel refuses to trace what has ended as if it were forbidden.
@@ -151,6 +162,8 @@ enum Problem {
     Ended,
     /// By the kernel, with this error number.
     Refused(i32),
+    /// This process traces it already.
+    Traced(String),
 }
 
 impl Problem {
@@ -173,6 +186,12 @@ impl Problem {
             Problem::Died => Error::new(ErrorKind::Os, not_run(program, &Silence::Ended.to_string())),
             Problem::Ended => {
                 Error::new(ErrorKind::Os, not_run(program, "a signal ended it before it began"))
+            }
+            Problem::Traced(tracer) => {
+                let reason = format!(
+                    "{tracer} traces it already, and a process can have one tracer only: count without that one"
+                );
+                Error::new(ErrorKind::PermissionDenied, not_run(program, &reason))
             }
             Problem::Refused(number) => {
                 let e = io::Error::from_raw_os_error(number);
@@ -213,6 +232,8 @@ mod tests {
         check(Problem::Refused(1), ErrorKind::PermissionDenied, denied);
         check(Problem::NoWord("silence".to_owned()), ErrorKind::Os, "silence");
         check(Problem::Ended, ErrorKind::Os, "a signal ended it before it began");
+        let traced = "gdb (process 7) traces it already, and a process can have one tracer only: count without that one";
+        check(Problem::Traced("gdb (process 7)".to_owned()), ErrorKind::PermissionDenied, traced);
     }
 
     fn killed() -> Problem {

@@ -14,6 +14,7 @@ mod hints;
 mod inbox;
 mod launch;
 mod link;
+mod own;
 mod read;
 
 use std::cell::RefCell;
@@ -64,6 +65,11 @@ impl Software {
     pub fn source(&self) -> Box<dyn Source> {
         Box::new(SoftwareSource { links: Rc::clone(&self.links) })
     }
+}
+
+/// The software PMU that runs this process, if one does, for regions of its threads.
+pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
+    Some(Box::new(own::OwnCounts))
 }
 
 struct SoftwareSource {

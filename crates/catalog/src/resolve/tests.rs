@@ -199,6 +199,23 @@ fn a_missing_core_pmu_is_no_typo() {
 }
 
 #[test]
+fn what_the_software_pmu_counts_of_a_missing_core_pmu_is_named() {
+    let unsupported = |event: &str| find(event, &vm_with_soft()).unsupported;
+    let missing = "the kernel has no PMU named cpu here";
+    let counted = |name: &str| format!("{missing}; the software PMU counts -e {name}");
+    assert_eq!(unsupported("cpu/instructions/"), counted("instructions"));
+    assert_eq!(unsupported("cpu/branch-instructions/"), counted("branch-instructions"));
+    for other in ["cpu/cycles/", "cpu/cache-misses/", "cpu/instructions,cmask=1/", "cpu/config=0xc0/"] {
+        assert_eq!(unsupported(other), missing, "{other}");
+    }
+    let mut forbidden = vm_with_soft();
+    for state in forbidden.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft) {
+        state.works = cyclometer_core::ladder::Works::No;
+    }
+    assert_eq!(find("cpu/instructions/", &forbidden).unsupported, missing);
+}
+
+#[test]
 fn mistakes_are_named_with_a_remedy() {
     let cases = [
         ("cycels", "no event is named 'cycels'", "nearest names: cycles"),

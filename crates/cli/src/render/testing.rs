@@ -320,10 +320,8 @@ fn translated(run: &mut Run, layout: Layout) {
 pub fn translated_run() -> Show {
     let mut lines = basics();
     lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
-    let left = Cell {
-        lost: Some("detached at 0x401136: the program started a thread".to_owned()),
-        ..cell(6, 77)
-    };
+    let left =
+        Cell { lost: Some("detached at 0x401136: the program started a thread".to_owned()), ..cell(6, 77) };
     let mut cells = basic_cells(1.0);
     cells.extend([cell(5, 700_000_123), left]);
     let mut report = report(lines, vec![cells]);

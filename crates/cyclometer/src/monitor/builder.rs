@@ -7,6 +7,7 @@ use cyclometer_backend::{Serialisation, msr, region_sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::machine::Tracer;
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
     CpuSet, Error, ErrorKind, Event, Intent, Machine, Modes, Recovery, Result, Rung, Scope, Target,
@@ -15,7 +16,7 @@ use cyclometer_monitor::{Sampling, Setup, SourceMaker};
 
 use super::user_reads::user_reads;
 use super::{Monitor, settings};
-use crate::{Command, Config, EventTables, Stat, chips, machine};
+use crate::{Command, Config, EventTables, Stat, chips, machine, machine_for_regions};
 
 /// What a monitor counts of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -177,7 +178,7 @@ impl MonitorBuilder {
     /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for what is no event; `ErrorKind::NoSuchTarget` for a process or
     /// CPU that does not exist; `ErrorKind::HardwareLimit` for a `{group}` that does not fit on the counters.
     pub fn build(&self) -> Result<Monitor> {
-        self.build_on(machine())
+        self.build_on(machine_for_regions())
     }
 
     /// As [`MonitorBuilder::build`], on a machine that is said to be this one.
@@ -192,8 +193,15 @@ impl MonitorBuilder {
         }
         let (target, scope) = self.target(&machine)?;
         let events = self.resolved(&machine)?;
-        let intent =
-            Intent { only: self.backend, of_command: false, multiplex: Multiplex::Auto, ..Intent::default() };
+        let intent = Intent {
+            only: self.backend,
+            of_command: false,
+            // It tells each thread its own counts.
+            in_software_pmu: target == Target::ThisThread
+                && machine.access.tracer == Some(Tracer::SoftwarePmu),
+            multiplex: Multiplex::Auto,
+            ..Intent::default()
+        };
         let plan = cyclometer_plan::plan(events, &machine, intent)?;
         settings::limit_counters(&self.config, &plan)?;
         let sampling = self.sampling()?.map(|sampling| (sampling, sampled(&target)));

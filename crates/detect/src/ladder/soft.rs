@@ -1,10 +1,12 @@
 //! The software PMU's rung: whether a program may be traced here, else why not.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
-use cyclometer_core::machine::{Architecture, Machine, Os};
+use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
 
 use super::{cause, mended};
+use crate::facts::TraceRefusal;
 use crate::probes::{Probes, errno};
+use crate::{Effort, text};
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
@@ -38,14 +40,37 @@ fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
 }
 
 fn refusal(machine: &Machine, probes: &Probes) -> Option<Cause> {
+    if machine.access.tracer == Some(Tracer::SoftwarePmu) {
+        return under_itself(probes.effort);
+    }
     if let Some(cause) = probes.processes.cause() {
         return Some(cause);
     }
-    match probes.trace {
+    match &probes.trace {
         Some(Ok(())) => None,
-        Some(Err(errno)) => Some(yama(machine).unwrap_or_else(|| refused(errno, machine))),
+        Some(Err(TraceRefusal::Traced { by })) => Some(traced(*by, machine)),
+        Some(Err(TraceRefusal::Call { name, errno })) => {
+            let yama = yama(machine).filter(|_| name == "ptrace");
+            Some(yama.unwrap_or_else(|| refused(name, *errno, machine)))
+        }
         None => yama(machine),
     }
+}
+
+/// What keeps a program from using the software PMU that runs it: nothing for its regions, of which it is told the counts.
+fn under_itself(effort: Effort) -> Option<Cause> {
+    let text = "it already counts this process and what that starts, and a process can have one tracer only";
+    (effort != Effort::Regions).then(|| cause(CauseKind::HeldByAnother, text))
+}
+
+/// Another process traces what starts here.
+fn traced(by: u32, machine: &Machine) -> Cause {
+    let unnamed = || Tracer::Other { pid: by, name: None };
+    let tracer = machine.access.tracer.clone().unwrap_or_else(unnamed);
+    let text = format!(
+        "{tracer} traces every process that starts here, and a process can have one tracer only: count without it"
+    );
+    cause(CauseKind::HeldByAnother, text)
 }
 
 /// What Yama forbids.
@@ -71,33 +96,40 @@ fn yama(machine: &Machine) -> Option<Cause> {
     }
 }
 
-/// Why tracing failed, by error number, where Yama does not explain it.
-fn refused(errno: i32, machine: &Machine) -> Cause {
+/// Why a system call failed, by error number, where Yama does not explain it.
+fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
     let filtered = machine.access.seccomp == Some(2);
+    let call = text::clean(call);
     match errno {
-        errno::EPERM | errno::EACCES | errno::ENOSYS if filtered => filter(machine),
+        errno::EPERM | errno::EACCES | errno::ENOSYS if filtered => filter(&call, machine),
         errno::EPERM | errno::EACCES => cause(
             CauseKind::NoPermission,
-            format!("the kernel refuses ptrace (error {errno}): a security module or a sandbox does"),
+            format!("the kernel refuses {call} (error {errno}): a security module or a sandbox does"),
         ),
-        errno::ENOSYS => cause(CauseKind::NotInKernel, "the kernel has no ptrace"),
-        other => cause(CauseKind::NotInKernel, format!("a process cannot be traced here (error {other})")),
+        errno::ENOSYS => cause(CauseKind::NotInKernel, format!("the kernel has no {call}")),
+        other => cause(CauseKind::NotInKernel, format!("{call} fails here (error {other})")),
     }
 }
 
 /// # Source
 ///
-/// Docker's and Podman's default profile (`seccomp/default.json` of moby and of containers/common): ptrace is
-/// allowed from Linux 4.8 on, and with CAP_SYS_PTRACE on any kernel.
-fn filter(machine: &Machine) -> Cause {
-    let text = "a seccomp filter forbids ptrace";
+/// Docker's and Podman's default profile (`seccomp/default.json` of moby and of containers/common): ptrace, process_vm_readv and
+/// process_vm_writev are allowed from Linux 4.8 on, and with CAP_SYS_PTRACE on any kernel.
+fn filter(call: &str, machine: &Machine) -> Cause {
+    let text = format!("a seccomp filter forbids {call}");
+    let of_tracers = matches!(call, "ptrace" | "process_vm_readv" | "process_vm_writev");
     match machine.container.as_deref() {
         Some(tool @ ("docker" | "podman")) => {
-            let text = format!("{text} in this container");
-            mended(CauseKind::Seccomp, text, format!("{tool} run --cap-add SYS_PTRACE …"))
+            let option =
+                if of_tracers { "--cap-add SYS_PTRACE" } else { "--security-opt seccomp=unconfined" };
+            mended(CauseKind::Seccomp, format!("{text} in this container"), format!("{tool} run {option} …"))
         }
         Some("kubernetes") => {
-            let mend = "in the pod: securityContext: {capabilities: {add: [SYS_PTRACE]}}";
+            let context = match of_tracers {
+                true => "capabilities: {add: [SYS_PTRACE]}",
+                false => "seccompProfile: {type: Unconfined}",
+            };
+            let mend = format!("in the pod: securityContext: {{{context}}}");
             mended(CauseKind::Seccomp, format!("{text} in this pod"), mend)
         }
         _ => cause(CauseKind::Seccomp, format!("{text}; start the program without it")),

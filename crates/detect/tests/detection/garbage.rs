@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
-use cyclometer_detect::{FactSource, PerfProbe, RecordedFacts, Recorder, detect};
+use cyclometer_detect::{FactSource, PerfProbe, RecordedFacts, Recorder, TraceRefusal, detect};
 use proptest::prelude::*;
 
 use crate::support;
@@ -81,11 +81,18 @@ impl FactSource for Garbage {
         }
     }
 
-    fn trace_probe(&self) -> Result<(), i32> {
+    fn trace_probe(&self) -> Result<(), TraceRefusal> {
         match self.number("trace") % 40 {
             0 => Ok(()),
-            errno => Err(errno as i32),
+            1 => Err(TraceRefusal::Traced { by: self.number("tracer") }),
+            errno => {
+                Err(TraceRefusal::Call { name: self.pick("call", &self.texts).clone(), errno: errno as i32 })
+            }
         }
+    }
+
+    fn is_counted_by_software(&self) -> bool {
+        self.number("counted").is_multiple_of(2)
     }
 
     fn sysreg_probe(&self) -> Result<(), i32> {

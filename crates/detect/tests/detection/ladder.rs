@@ -3,7 +3,9 @@
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
 use cyclometer_core::machine::Machine;
-use cyclometer_detect::{FactSource, RecordedFacts, Recorder, detect, detect_for_counting};
+use cyclometer_detect::{
+    FactSource, RecordedFacts, Recorder, detect, detect_for_counting, detect_for_regions,
+};
 
 /// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
 fn changed(name: &str, changes: &[(&str, &str)]) -> Machine {
@@ -211,6 +213,66 @@ fn a_filter_against_ptrace_is_told_with_its_cure() {
     let none = ("file /.dockerenv", "# none");
     check_soft(&[filtered, denied, none], CauseKind::Seccomp, "start the program without it", None);
     check_soft(&[(TRACED, "\ntrace 38")], CauseKind::NotInKernel, "the kernel has no ptrace", None);
+}
+
+#[test]
+fn each_call_that_the_software_pmu_needs_is_named_where_it_is_refused() {
+    let filtered = ("| Seccomp:\t0", "| Seccomp:\t2");
+    let docker = ("file /.dockerenv", "file /.dockerenv");
+    let none = ("file /.dockerenv", "# none");
+    let pod = ("file /.dockerenv", "list /var/run/secrets/kubernetes.io/serviceaccount token");
+    let check = |call: &str, container, text: &str, mend: Option<&str>| {
+        let refused = format!("\ntrace 1 {call}");
+        check_soft(&[filtered, container, (TRACED, &refused)], CauseKind::Seccomp, text, mend);
+    };
+    let tracing = Some("docker run --cap-add SYS_PTRACE …");
+    let unconfined = Some("docker run --security-opt seccomp=unconfined …");
+    let of_a_pod = Some("in the pod: securityContext: {seccompProfile: {type: Unconfined}}");
+    check(
+        "process_vm_writev",
+        docker,
+        "a seccomp filter forbids process_vm_writev in this container",
+        tracing,
+    );
+    check("memfd_create", docker, "a seccomp filter forbids memfd_create in this container", unconfined);
+    check("memfd_create", pod, "a seccomp filter forbids memfd_create in this pod", of_a_pod);
+    check("memfd_create", none, "forbids memfd_create; start the program without it", None);
+    let refused = [(TRACED, "\ntrace 38 memfd_create")];
+    check_soft(&refused, CauseKind::NotInKernel, "the kernel has no memfd_create", None);
+    check_soft(&[(TRACED, "\ntrace 11 fork")], CauseKind::NotInKernel, "fork fails here (error 11)", None);
+    let scope =
+        [(CAPABLE, NOBODY), (TRACED, "\ntrace 1 memfd_create\nfile /proc/sys/kernel/yama/ptrace_scope 2")];
+    check_soft(&scope, CauseKind::NoPermission, "refuses memfd_create (error 1)", None);
+}
+
+/// A process that another one traces.
+const TRACER: &str = "\nfile /proc/71/comm strace\nfile /proc/self/status\n| TracerPid:\t71\n";
+
+#[test]
+fn a_tracer_that_takes_every_process_is_named() {
+    let status = ("\nfile /proc/self/status\n", TRACER);
+    let text = "strace (process 71) traces every process that starts here";
+    check_soft(&[status, (TRACED, "\ntrace traced 71")], CauseKind::HeldByAnother, text, None);
+    assert_eq!(soft(&[status]), (Works::Yes, None), "it does not follow what starts here");
+}
+
+#[test]
+fn only_a_diagnosis_tries_tracing_in_a_process_that_is_traced() {
+    let text = recording("vm-without-vpmu").replace("\nfile /proc/self/status\n", TRACER);
+    let counted = format!("{text}counted software\n");
+    let tried = |detect: fn(&dyn FactSource) -> Machine, text: &str| {
+        let facts = RecordedFacts::parse(text).unwrap();
+        let recorder = Recorder::new(&facts);
+        let state = detect(&recorder).ladder.state(Rung::Soft).unwrap().clone();
+        (recorder.to_text("recorded: a test").contains("\ntrace "), state.works)
+    };
+    assert_eq!(tried(detect, &text), (true, Works::Yes));
+    assert_eq!(tried(detect_for_counting, &text), (false, Works::Yes));
+    assert_eq!(tried(detect_for_regions, &text), (false, Works::Yes));
+    assert_eq!(tried(detect, &counted), (false, Works::No));
+    assert_eq!(tried(detect_for_counting, &counted), (false, Works::No));
+    assert_eq!(tried(detect_for_regions, &counted), (false, Works::Yes), "it tells a program its own counts");
+    assert_eq!(tried(detect_for_regions, &recording("vm-without-vpmu")), (false, Works::Yes));
 }
 
 #[test]

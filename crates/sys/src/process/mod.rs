@@ -57,14 +57,16 @@ pub(crate) use linux::allow_any_tracer;
 pub(crate) use linux::time_left;
 pub use linux::{PidFd, adopt_orphans, check_process_list, poll_readable};
 #[cfg(target_os = "linux")]
-pub(crate) use origin::{all_signals, set as set_disposition};
+pub(crate) use origin::all_signals;
+#[cfg(any(test, target_os = "linux"))]
+pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use wait::to_pid;
 pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
 pub use witness::Witness;
 
 use helper::Helper;
-use origin::Origin;
+use origin::{KeptChildren, Origin};
 
 /// Error numbers of the operating system, for those who must tell them apart.
 pub mod errno {
@@ -133,6 +135,7 @@ impl Request<'_> {
 pub struct Launcher {
     helper: Option<Helper>,
     origin: Origin,
+    _children: KeptChildren,
     // Not `Sync`, and must not be: answers come back in the order of requests.
     found: RefCell<Option<(OsString, Vec<CString>)>>,
 }
@@ -141,7 +144,7 @@ impl Launcher {
     /// Forks the helper. Call it first thing in `main`, while the program is small.
     ///
     /// `SIGCHLD` is set to its default if it is ignored (the kernel would reap our commands), until the
-    /// launcher is dropped.
+    /// last launcher is dropped.
     ///
     /// # Errors
     ///
@@ -149,8 +152,7 @@ impl Launcher {
     pub fn start() -> io::Result<Launcher> {
         let origin = Origin::record()?;
         let helper = Helper::start(&origin)?;
-        origin.keep_children();
-        Ok(Launcher { helper, origin, found: RefCell::default() })
+        Ok(Launcher { helper, origin, _children: KeptChildren::hold(), found: RefCell::default() })
     }
 
     /// Who can tell whether a signal went to our whole process group.
@@ -218,12 +220,6 @@ impl Launcher {
             }
         }
         direct::spawn(strings, request.streams(), gate.as_raw_fd(), &self.origin, request.traced)
-    }
-}
-
-impl Drop for Launcher {
-    fn drop(&mut self) {
-        self.origin.release_children();
     }
 }
 

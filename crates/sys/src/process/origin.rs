@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 
@@ -30,7 +31,9 @@ impl std::fmt::Debug for Origin {
 
 impl Origin {
     pub(super) fn record() -> io::Result<Origin> {
-        let ignored = all_signals().filter(|signal| is_ignored(*signal)).map(bit).sum();
+        let ignored: u64 = all_signals().filter(|signal| is_ignored(*signal)).map(bit).sum();
+        let ignored =
+            if KeptChildren::are_ignored_without() { ignored | bit(libc::SIGCHLD) } else { ignored };
         Ok(Origin { ignored, mask: current_mask()?, open_files: super::limits::open_files()? })
     }
 
@@ -53,17 +56,51 @@ impl Origin {
         // SAFETY: reads one rlimit. Lowering a limit to what it was cannot fail.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &self.open_files) };
     }
+}
 
-    /// While `SIGCHLD` is ignored the kernel reaps our children, and nobody learns how they ended.
-    pub(super) fn keep_children(&self) {
-        if self.ignores(libc::SIGCHLD) {
-            set(libc::SIGCHLD, libc::SIG_DFL);
+/// Keeps `SIGCHLD` at its default as long as one of these lives: while it is ignored the kernel reaps our children, and nobody learns how
+/// they ended.
+#[derive(Debug)]
+pub(super) struct KeptChildren(());
+
+/// How many [`KeptChildren`] there are, and whether the signal was ignored before the first.
+struct Kept {
+    holders: usize,
+    ignored_before: bool,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { holders: 0, ignored_before: false });
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl KeptChildren {
+    pub(super) fn hold() -> KeptChildren {
+        let mut kept = kept();
+        if kept.holders == 0 {
+            kept.ignored_before = is_ignored(libc::SIGCHLD);
+            if kept.ignored_before {
+                set(libc::SIGCHLD, libc::SIG_DFL);
+            }
         }
+        kept.holders += 1;
+        KeptChildren(())
     }
 
-    /// Undoes [`Origin::keep_children`].
-    pub(super) fn release_children(&self) {
-        if self.ignores(libc::SIGCHLD) {
+    /// Whether the signal would be ignored if none of these lived.
+    fn are_ignored_without() -> bool {
+        let kept = kept();
+        kept.holders > 0 && kept.ignored_before
+    }
+}
+
+impl Drop for KeptChildren {
+    fn drop(&mut self) {
+        let mut kept = kept();
+        kept.holders -= 1;
+        // A disposition that the program has chosen since stays.
+        if kept.holders == 0 && kept.ignored_before && is_default(libc::SIGCHLD) {
             set(libc::SIGCHLD, libc::SIG_IGN);
         }
     }
@@ -74,12 +111,21 @@ fn bit(signal: c_int) -> u64 {
 }
 
 fn is_ignored(signal: c_int) -> bool {
+    disposition(signal) == Some(libc::SIG_IGN)
+}
+
+fn is_default(signal: c_int) -> bool {
+    disposition(signal) == Some(libc::SIG_DFL)
+}
+
+/// What a signal does; `None` for one that does not exist.
+fn disposition(signal: c_int) -> Option<libc::sighandler_t> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null new action changes nothing; the old one is written to `action`.
     let done = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: all bytes are initialised, to zero or by the call, and any value is valid.
     let action = unsafe { action.assume_init() };
-    done == 0 && action.sa_sigaction == libc::SIG_IGN
+    (done == 0).then_some(action.sa_sigaction)
 }
 
 /// Sets a disposition without a handler; signals that cannot be set stay. Allocates nothing.
@@ -113,4 +159,33 @@ fn current_mask() -> io::Result<libc::sigset_t> {
     }
     // SAFETY: the call succeeded and wrote the set.
     Ok(unsafe { mask.assume_init() })
+}
+
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// One test: a disposition is the whole process's. It runs where that is the only thread.
+    #[test]
+    fn children_are_kept_as_long_as_one_launcher_lives() {
+        let said = crate::keeper::fork(|mut socket| {
+            use std::io::Write;
+            set(libc::SIGCHLD, libc::SIG_IGN);
+            let (one, origin) = (KeptChildren::hold(), Origin::record().unwrap());
+            let other = KeptChildren::hold();
+            let first = (is_default(libc::SIGCHLD), origin.ignores(libc::SIGCHLD));
+            drop(one);
+            let second = is_default(libc::SIGCHLD);
+            drop(other);
+            let third = is_ignored(libc::SIGCHLD);
+            let chosen = KeptChildren::hold();
+            set(libc::SIGCHLD, libc::SIG_DFL);
+            drop(KeptChildren::hold());
+            let _ = write!(socket, "{first:?} {second} {third} {}", is_default(libc::SIGCHLD));
+            drop(chosen);
+        });
+        let mut heard = String::new();
+        std::io::Read::read_to_string(&mut said.unwrap().socket(), &mut heard).unwrap();
+        assert_eq!(heard, "(true, true) true true true");
+    }
 }

@@ -4,7 +4,7 @@
 //! Every function takes the id of a thread, which for the first thread of a process is the process's. What is no
 //! tracee of the calling thread, has gone, or is not stopped where it must be, gives `ESRCH`.
 //!
-//! But for [`permitted`], nothing here allocates.
+//! But for [`permitted`] and [`tracer_of`], nothing here allocates.
 //!
 //! # Source
 //!
@@ -25,7 +25,7 @@ use libc::c_long;
 pub use bell::Bell;
 pub use change::{Change, poll, wait, wait_for};
 pub use memory::{peek, poke, read_memory, write_memory};
-pub use permitted::permitted;
+pub use permitted::{Forbidden, permitted, tracer_of};
 pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, signal_info, signal_mask};
 
 /// The general registers of a thread as the kernel lays them out.

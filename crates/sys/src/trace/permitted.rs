@@ -1,5 +1,6 @@
-//! Whether tracing is allowed here: by trying it.
+//! Whether the software PMU may make here the system calls that it needs: by making them.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -8,53 +9,171 @@ use libc::{c_int, c_ulong};
 
 use super::Options;
 use crate::mask::Masked;
-use crate::process::{self, Reap, SIGKILL, Status};
+use crate::process::{self, Reap, SIGKILL};
+
+/// Why the software PMU cannot trace a process here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forbidden {
+    /// A system call was refused.
+    Call {
+        /// Its name.
+        name: &'static str,
+        /// The error number; `EPERM` where making the call is punished by death.
+        errno: i32,
+    },
+    /// A process, of this id, traces what starts here: nobody else can.
+    Traced {
+        /// Its id.
+        by: u32,
+    },
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Forbidden::Call { name, errno } => write!(f, "{name}: {}", io::Error::from_raw_os_error(*errno)),
+            Forbidden::Traced { by } => write!(f, "process {by} traces what starts here"),
+        }
+    }
+}
+
+impl std::error::Error for Forbidden {}
 
 /// Tries out whether one process may trace another as the software PMU does: a tracer that is neither parent nor
-/// ancestor of its tracee, which has agreed to be traced.
+/// ancestor of its tracee, which has agreed to be traced, reads and writes its memory, and makes memory of its own that can be sealed.
 ///
 /// Forks two processes, which are gone when it returns; it takes about a millisecond in a small program.
 ///
 /// # Errors
 ///
-/// What the kernel, a security module or a sandbox says to the first step that fails: `EPERM` as a rule, `ENOSYS`
-/// where there is no tracing; the operating system's when no process can be made.
+/// The first system call that the kernel, a security module or a sandbox refuses, or the process that traces already.
 ///
 /// # Source
 ///
-/// `ptrace(2)`, "Ptrace access mode checking" and `/proc/sys/kernel/yama/ptrace_scope`.
-pub fn permitted() -> io::Result<()> {
+/// `ptrace(2)`, "Ptrace access mode checking" and `/proc/sys/kernel/yama/ptrace_scope`; `process_vm_readv(2)`; `memfd_create(2)`.
+pub fn permitted() -> Result<(), Forbidden> {
     // A signal to our group in this millisecond is ours alone: the two would run our handlers.
     let _masked = Masked::all();
-    let (mut ours, theirs) = UnixStream::pair()?;
-    let tracee = Probe::fork(|| agree_and_wait(&theirs))?;
+    let (mut ready, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
+    let tracee = Probe::fork(|| agree_and_wait(&theirs)).map_err(refused("fork"))?;
     drop(theirs);
-    if ours.read(&mut [0])? == 0 {
-        return Err(io::Error::other("the process to be traced ended before its time"));
+    if ready.read(&mut [0]).map_err(refused("read"))? == 0 {
+        return Err(Forbidden::Call { name: "fork", errno: libc::ECHILD });
     }
-    let tracer = Probe::fork(|| attempt(tracee.0).map_or_else(failed, |()| 0))?;
-    match tracer.status()? {
-        Status::Code(0) => Ok(()),
-        Status::Code(errno) => Err(io::Error::from_raw_os_error(errno)),
-        // Some sandboxes kill.
-        Status::Signal(_) => Err(io::ErrorKind::PermissionDenied.into()),
+    if let Some(by) = tracer_of(tracee.0) {
+        return Err(Forbidden::Traced { by });
+    }
+    let (heard, said) = UnixStream::pair().map_err(refused("socketpair"))?;
+    let log = Log(&said);
+    let tracer = Probe::fork(|| c_int::from(attempt(tracee.0, &log).is_err())).map_err(refused("fork"))?;
+    tracer.wait();
+    outcome(&read_log(heard).map_err(refused("read"))?)
+}
+
+/// The process that traces another one; `None` also where the kernel does not say.
+///
+/// # Source
+///
+/// `proc_pid_status(5)`, `TracerPid`.
+pub fn tracer_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+fn refused(name: &'static str) -> impl Fn(io::Error) -> Forbidden {
+    move |error| Forbidden::Call { name, errno: error.raw_os_error().unwrap_or(libc::EPERM) }
+}
+
+/// The system calls that are tried; their index stands for them in the log.
+const CALLS: [&str; 7] =
+    ["ptrace", "wait4", "process_vm_readv", "process_vm_writev", "memfd_create", "ftruncate", "fcntl"];
+
+/// The last entry of a log where nothing was refused.
+const DONE: u8 = u8::MAX;
+
+/// The tracer's log over a socket: before each call its number and 0, after one that failed its number and the error number. The log
+/// of a tracer that a sandbox killed ends with the call that it died of.
+struct Log<'a>(&'a UnixStream);
+
+impl Log<'_> {
+    fn call<T>(&self, name: &str, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let number = CALLS.iter().position(|known| *known == name).unwrap_or_default() as u8;
+        self.note(number, 0);
+        call().inspect_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EPERM);
+            self.note(number, u8::try_from(errno).unwrap_or(libc::EPERM as u8));
+        })
+    }
+
+    fn note(&self, number: u8, errno: u8) {
+        let entry = [number, errno];
+        // SAFETY: sends two bytes of ours.
+        unsafe { libc::send(self.0.as_raw_fd(), entry.as_ptr().cast(), entry.len(), libc::MSG_NOSIGNAL) };
     }
 }
 
-/// What a tracer does first. Allocates nothing.
-fn attempt(tid: u32) -> io::Result<()> {
-    super::seize(tid, Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT)?;
-    super::interrupt(tid)?;
-    super::wait_for(tid)?;
-    let registers = super::registers(tid)?;
-    super::set_registers(tid, &registers)?;
-    super::read_memory(tid, registers.rsp, &mut [0; 8])?;
-    super::detach(tid, 0)
+/// The log of a tracer that has ended. Other forks of this program may still hold its end of the socket, so nothing is waited for.
+fn read_log(mut socket: UnixStream) -> io::Result<Vec<u8>> {
+    socket.set_nonblocking(true)?;
+    let mut bytes = Vec::new();
+    match socket.read_to_end(&mut bytes) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(bytes),
+    }
 }
 
-/// An error number that fits an exit status; as all of Linux do.
-fn failed(error: io::Error) -> c_int {
-    error.raw_os_error().filter(|errno| (1..=255).contains(errno)).unwrap_or(libc::EPERM)
+/// The outcome by the last entry of a log.
+fn outcome(log: &[u8]) -> Result<(), Forbidden> {
+    match log.as_chunks::<2>().0.last().copied() {
+        Some([DONE, _]) => Ok(()),
+        Some([number, errno]) => {
+            let name = CALLS.get(usize::from(number)).copied().unwrap_or_default();
+            // Some sandboxes kill.
+            let errno = if errno == 0 { libc::EPERM } else { errno.into() };
+            Err(Forbidden::Call { name, errno })
+        }
+        None => Err(Forbidden::Call { name: "fork", errno: libc::EPERM }),
+    }
+}
+
+/// Makes the calls of the software PMU: those about a tracee, then those of memory files. Allocates nothing.
+fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
+    let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
+    log.call("ptrace", || super::seize(tid, births | Options::EXEC | Options::EXIT | Options::EXIT_KILL))?;
+    log.call("ptrace", || super::interrupt(tid))?;
+    log.call("wait4", || super::wait_for(tid))?;
+    let registers = log.call("ptrace", || super::registers(tid))?;
+    log.call("ptrace", || super::set_registers(tid, &registers))?;
+    let mask = log.call("ptrace", || super::signal_mask(tid))?;
+    log.call("ptrace", || super::set_signal_mask(tid, mask))?;
+    let word = log.call("ptrace", || super::peek(tid, registers.rsp))?;
+    log.call("ptrace", || super::poke(tid, registers.rsp, word))?;
+    let mut bytes = [0; 8];
+    log.call("process_vm_readv", || super::read_memory(tid, registers.rsp, &mut bytes))?;
+    log.call("process_vm_writev", || super::write_memory(tid, registers.rsp, &bytes))?;
+    log.call("ptrace", || super::detach(tid, 0))?;
+    make_memory(log)?;
+    log.note(DONE, 0);
+    Ok(())
+}
+
+/// Makes memory that can be shared and whose size can be sealed. Allocates nothing.
+fn make_memory(log: &Log<'_>) -> io::Result<()> {
+    // SAFETY: the name is a literal that ends in zero.
+    let make = || unsafe { libc::memfd_create(c"cyclometer-probe".as_ptr(), libc::MFD_ALLOW_SEALING) };
+    let file = log.call("memfd_create", || checked(make()))?;
+    // SAFETY: takes numbers; the descriptor is ours.
+    log.call("ftruncate", || checked(unsafe { libc::ftruncate(file, 4096) }))?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+    // SAFETY: takes numbers; the descriptor is ours.
+    log.call("fcntl", || checked(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) }))?;
+    Ok(())
+}
+
+/// What a system call returned, or its error.
+fn checked(returned: c_int) -> io::Result<c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
 /// Lets anybody trace this process, says so and waits to be killed. Allocates nothing.
@@ -90,12 +209,10 @@ impl Probe {
         }
     }
 
-    /// Waits for its end.
-    fn status(self) -> io::Result<Status> {
-        let pid = self.0;
+    /// Waits for its end. A process that ignores `SIGCHLD` is not told how its children end, but waits for it all the same.
+    fn wait(self) {
+        let _ = process::reap(self.0, Reap::Block);
         std::mem::forget(self);
-        let ended = process::reap(pid, Reap::Block)?;
-        Ok(ended.map_or(Status::Code(libc::ECHILD), |ended| ended.status))
     }
 }
 
@@ -103,5 +220,37 @@ impl Drop for Probe {
     fn drop(&mut self) {
         let _ = process::signal(self.0, SIGKILL);
         let _ = process::reap(self.0, Reap::Block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(log: &[u8], expected: Result<(), (&str, i32)>) {
+        let outcome = outcome(log).map_err(|forbidden| match forbidden {
+            Forbidden::Call { name, errno } => (name, errno),
+            other => panic!("{other}"),
+        });
+        assert_eq!(outcome, expected);
+    }
+
+    #[test]
+    fn the_last_entry_of_a_log_names_the_call_that_failed() {
+        check(&[0, 0, 4, 0, DONE, 0], Ok(()));
+        check(&[0, 0, 2, 0, 2, libc::ENOSYS as u8], Err(("process_vm_readv", libc::ENOSYS)));
+        check(&[0, 0, 4, 0], Err(("memfd_create", libc::EPERM)));
+        check(&[0, 0, 4], Err(("ptrace", libc::EPERM)));
+        check(&[], Err(("fork", libc::EPERM)));
+    }
+
+    #[test]
+    fn nobody_traces_this_test_but_a_debugger() {
+        let traced = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+            status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+        });
+        assert_eq!(tracer_of(std::process::id()).is_some(), traced);
+        assert_eq!(tracer_of(0x7fff_fff0), None);
     }
 }

@@ -1,0 +1,117 @@
+//! Regions of a program that the software PMU runs: each thread asks for its own counts.
+
+use cyclometer_core::exec::{Cell, Raw, Reading, RefusalKind};
+use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, SlotId, Source, Target};
+use cyclometer_sys::marks;
+
+use super::line;
+
+/// The most events of one request.
+const MOST: usize = marks::MOST_WORDS;
+
+/// The software PMU that runs this process, as a source for the threads of it.
+///
+/// Counts are those up to the request, to the last instruction. They begin anywhere, so only differences say something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnCounts;
+
+impl Source for OwnCounts {
+    fn rung(&self) -> Rung {
+        Rung::Soft
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        // What no event can have is told of the first, so that each of them goes to its next source.
+        let refuse = |slot: Option<&Slot>, kind, text: String| {
+            let slot = slot.or(slots.first()).map(|slot| slot.id);
+            Refusal { slot, kind, text }
+        };
+        if *on != Target::ThisThread {
+            let text = "the software PMU tells a thread its own counts, and nothing else".to_owned();
+            return Err(refuse(None, RefusalKind::TargetNotSupported, text));
+        }
+        if let Some(beyond) = slots.get(MOST) {
+            let text = format!("the software PMU tells at most {MOST} counts at once");
+            return Err(refuse(Some(beyond), RefusalKind::NotSupported, text));
+        }
+        let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut counting = OwnCounting {
+            slots: lines.iter().map(|(slot, _)| *slot).collect(),
+            events: lines.iter().map(|(_, event)| event.index() as u64).collect(),
+            words: vec![0; lines.len()],
+            reads: 0,
+        };
+        let values = counting.ask().map_err(|e| refuse(None, RefusalKind::NotSupported, e.to_string()))?;
+        let unknown = values.iter().position(|value| *value == UNKNOWN).and_then(|i| slots.get(i));
+        match unknown {
+            Some(slot) => {
+                let text =
+                    format!("the software PMU was not asked for {} when it started this program", slot.name);
+                Err(refuse(Some(slot), RefusalKind::NotSupported, text))
+            }
+            None => Ok(Box::new(counting)),
+        }
+    }
+}
+
+/// What the software PMU says in place of a count that it does not have.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The counts of one thread.
+struct OwnCounting {
+    slots: Vec<SlotId>,
+    /// The numbers of the events.
+    events: Vec<u64>,
+    /// What is asked, and what is answered.
+    words: Vec<u64>,
+    /// How often they were read, in place of times: reading a clock within a region adds to its counts, and not the same each time.
+    reads: u64,
+}
+
+impl OwnCounting {
+    /// The counts of this thread up to now.
+    fn ask(&mut self) -> Result<&[u64]> {
+        self.words.copy_from_slice(&self.events);
+        match marks::ask_counts(&mut self.words) {
+            Ok(()) => Ok(&self.words),
+            Err(e) => {
+                let text = format!("the software PMU does not tell this thread its counts: {e}");
+                Err(Error::new(ErrorKind::StateLost, text).with_source(e))
+            }
+        }
+    }
+}
+
+impl Counting for OwnCounting {
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        let mut values = Vec::with_capacity(self.slots.len());
+        self.sample(&mut values)?;
+        out.cells.extend(self.slots.iter().zip(values).map(|(slot, raw)| match raw.is_lost {
+            false => Cell::new(*slot, raw.value, raw.time_enabled_ns, raw.time_running_ns),
+            true => Cell {
+                lost: Some("the software PMU does not tell it for a thread".to_owned()),
+                ..Cell::new(*slot, 0, 0, 0)
+            },
+        }));
+        Ok(())
+    }
+
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        self.reads += 1;
+        let reads = self.reads;
+        let raw = |value: &u64| match *value {
+            UNKNOWN => Raw::LOST,
+            value => Raw { value, time_enabled_ns: reads, time_running_ns: reads, is_lost: false },
+        };
+        out.extend(self.ask()?.iter().map(raw));
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! The software PMU where something keeps it from tracing: the reason is that of what is refused, with what lifts it.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::{run, skip, stderr, stdout};
+
+/// Each system call that the software PMU cannot do without.
+const CALLS: [&str; 5] = ["ptrace", "process_vm_readv", "process_vm_writev", "memfd_create", "ftruncate"];
+
+/// `EPERM`, `ENOSYS`, and death.
+const PUNISHMENTS: [&str; 3] = ["1", "38", "0"];
+
+/// An event that no hardware has, so that these tests mean the same on every machine.
+const EVENT: &str = "calls";
+
+/// The state of the software PMU, as a `doctor` says that was run so.
+fn soft(doctor: &Output) -> Value {
+    let machine: Value = serde_json::from_str(&stdout(doctor)).unwrap_or_else(|e| panic!("{e}: {doctor:?}"));
+    let rungs = machine["ladder"].as_array().unwrap();
+    rungs.iter().find(|rung| rung["rung"] == "soft").unwrap().clone()
+}
+
+fn works() -> bool {
+    let state = soft(&run(&["doctor", "--json"]));
+    let works = state["works"] == "yes";
+    if !works {
+        skip(&format!("the software PMU does not work here: {state}"));
+    }
+    works
+}
+
+/// The program of fixtures that refuses a system call; `None`, and a word why, where there is no compiler or no such filter.
+fn refuser() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs/refuse.c");
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refuse-{}", std::process::id()));
+    if !built.exists() {
+        let draft =
+            tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap().into_temp_path();
+        let compiled = Command::new("cc").arg(source).arg("-o").arg(&draft).output();
+        match compiled {
+            Err(error) => {
+                skip(&format!("cc: {error}"));
+                return None;
+            }
+            Ok(out) => assert!(out.status.success(), "{}", stderr(&out)),
+        }
+        std::fs::rename(&draft, &built).unwrap();
+        std::mem::forget(draft);
+    }
+    let tried = Command::new(&built).args(["ptrace", "1", "true"]).output().unwrap();
+    if !tried.status.success() {
+        skip(&format!("no filter can be installed: {}", stderr(&tried)));
+        return None;
+    }
+    Some(built)
+}
+
+/// Runs the tool where a system call is refused.
+fn refused(refuser: &Path, call: &str, error: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(refuser);
+    command.args([call, error, env!("CARGO_BIN_EXE_cyclometer")]).args(arguments);
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
+}
+
+/// Words without line breaks, as tables fold them.
+fn text(out: &Output) -> String {
+    (stdout(out) + &stderr(out)).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_call_that_a_filter_refuses_is_named_in_the_table_and_by_doctor() {
+    if !works() {
+        return;
+    }
+    let Some(refuser) = refuser() else { return };
+    for (call, error) in CALLS.into_iter().flat_map(|call| PUNISHMENTS.map(|error| (call, error))) {
+        let expected = format!("a seccomp filter forbids {call}");
+        let state = soft(&refused(&refuser, call, error, &["doctor", "--json"]));
+        assert_eq!((&state["works"], &state["causes"][0]["kind"]), (&"no".into(), &"seccomp".into()));
+        assert!(state["causes"][0]["text"].as_str().unwrap().starts_with(&expected), "{state}");
+        let out = refused(&refuser, call, error, &["stat", "--backend", "soft", "-e", EVENT, "--", "true"]);
+        let text = text(&out);
+        assert_eq!(out.status.code(), Some(0), "the command itself ran: {text}");
+        assert!(text.contains("not counted") && text.contains(&expected), "{call} {error}: {text}");
+    }
+}
+
+#[test]
+fn a_machine_without_a_pmu_says_why_the_software_pmu_does_not_count() {
+    let doctor: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
+    if !works() || doctor["perf"]["hardware"]["available"] == true {
+        return;
+    }
+    let Some(refuser) = refuser() else { return };
+    for list in ["instructions", "instructions,branches,page-faults"] {
+        let text = text(&refused(&refuser, "memfd_create", "1", &["stat", "-e", list, "--", "true"]));
+        let expected = "the software PMU cannot count it: a seccomp filter forbids memfd_create";
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("no PMU in this virtual machine"), "{text}");
+    }
+}
+
+#[test]
+fn another_refused_call_keeps_the_software_pmu_from_nothing() {
+    if !works() {
+        return;
+    }
+    let Some(refuser) = refuser() else { return };
+    let out = refused(&refuser, "perf_event_open", "1", &["stat", "-e", EVENT, "--", "true"]);
+    assert!(text(&out).contains("counted exactly by the software PMU"), "{}", text(&out));
+}
+
+/// Whether a program can be had that traces.
+fn has_strace() -> bool {
+    let found = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    let found = found.is_ok_and(|out| out.status.success());
+    if !found {
+        skip("strace is not installed, or may not trace");
+    }
+    found
+}
+
+fn under_strace(options: &[&str], arguments: &[&str]) -> Output {
+    let mut command = Command::new("strace");
+    command.args(options).args(["-o", "/dev/null", env!("CARGO_BIN_EXE_cyclometer")]).args(arguments);
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_tracer_that_follows_every_process_is_named() {
+    if !works() || !has_strace() {
+        return;
+    }
+    let out = under_strace(&["-f"], &["stat", "-e", EVENT, "--", "true"]);
+    let said = text(&out);
+    assert!(out.status.success(), "the command itself ran: {said}");
+    assert!(said.contains("not counted") && said.contains("strace (process "), "{said}");
+    let state = soft(&under_strace(&["-f"], &["doctor", "--json"]));
+    let text = state["causes"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("strace (process ") && text.contains("traces every process"), "{state}");
+}
+
+#[test]
+fn a_tracer_of_the_tool_alone_is_in_nobodys_way() {
+    if !works() || !has_strace() {
+        return;
+    }
+    let out = under_strace(&[], &["stat", "-e", EVENT, "--", "true"]);
+    assert!(text(&out).contains("counted exactly by the software PMU"), "{}", text(&out));
+    assert_eq!(soft(&under_strace(&[], &["doctor", "--json"]))["works"], "yes");
+}
+
+#[test]
+fn the_tool_under_the_software_pmu_says_so_and_is_counted() {
+    if !works() {
+        return;
+    }
+    let own = env!("CARGO_BIN_EXE_cyclometer");
+    let out = run(&["stat", "-e", EVENT, "--", own, "doctor"]);
+    let text = text(&out);
+    assert!(text.contains("it already counts this process and what that starts"), "{text}");
+    assert!(text.contains("counted exactly by the software PMU"), "{text}");
+}
+
+#[test]
+fn tracing_works_where_the_ends_of_children_are_ignored() {
+    if !works() {
+        return;
+    }
+    let own = env!("CARGO_BIN_EXE_cyclometer");
+    let ignoring = |what: &str| {
+        let script = format!("trap '' CHLD; exec '{own}' {what}");
+        Command::new("sh").args(["-c", &script]).env("NO_COLOR", "1").output().unwrap()
+    };
+    assert_eq!(soft(&ignoring("doctor --json"))["works"], "yes");
+    let counted = ignoring(&format!("stat -e {EVENT} -- true"));
+    assert!(text(&counted).contains("counted exactly by the software PMU"), "{}", text(&counted));
+    let failing = ignoring("stat --backend os -- sh -c 'exit 7'");
+    assert_eq!(failing.status.code(), Some(7), "{}", text(&failing));
+}

@@ -1,0 +1,141 @@
+//! A program that counts its own regions while the software PMU runs it: neither loses its counts. The program is this one.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::path::PathBuf;
+
+use cyclometer::{
+    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, Rung, Stream, diagnosed_machine, machine,
+};
+use cyclometer_kernels::{Kernel, Memory, Rounds};
+
+/// Says to the program what it is to do, and where it writes what it found.
+const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
+const FOUND: &str = "CYCLOMETER_TEST_FOUND";
+
+#[test]
+fn program() {
+    let (Ok(asked), Ok(file)) = (std::env::var(ASKED), std::env::var(FOUND)) else { return };
+    let found = match asked.as_str() {
+        "threads" => in_threads(),
+        "process" => of_the_process(),
+        "machines" => every_question_about_the_machine(),
+        other => panic!("no program {other}"),
+    };
+    std::fs::write(file, found.join("\n")).unwrap();
+}
+
+fn additions(rounds: u32, memory: &mut Memory) {
+    Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
+}
+
+fn instructions(rounds: u32) -> u64 {
+    Kernel::Additions.counts(Rounds::new(rounds).unwrap()).instructions
+}
+
+/// The rounds of the loops; what regions count beside them is the same in each.
+const ROUNDS: [u32; 3] = [1000, 2000, 4000];
+
+/// An event of a region: its number, or the reason why there is none.
+fn value(measured: &Measured, event: &str) -> String {
+    match measured.get(event) {
+        Some(value) => value.number().map_or_else(|| value.reason().unwrap_or_default(), |n| n.to_string()),
+        None => "no such event".to_owned(),
+    }
+}
+
+fn in_threads() -> Vec<String> {
+    let monitor = Monitor::builder().event("instructions,cycles").build().unwrap();
+    std::thread::scope(|scope| {
+        for rounds in ROUNDS {
+            let monitor = &monitor;
+            scope.spawn(move || {
+                let mut memory = Memory::new();
+                monitor.measure("first", || additions(10, &mut memory));
+                monitor.measure(&rounds.to_string(), || additions(rounds, &mut memory));
+            });
+        }
+    });
+    let of = |label: String, event| value(&monitor.total(&label).unwrap(), event);
+    let instructions = ROUNDS.iter().map(|rounds| of(rounds.to_string(), "instructions"));
+    instructions.chain([of("first".to_owned(), "cycles")]).collect()
+}
+
+fn of_the_process() -> Vec<String> {
+    let builder = Monitor::builder().event("instructions,page-faults").scope(CountedScope::Process);
+    let monitor = builder.build().unwrap();
+    monitor.measure("loop", || additions(1000, &mut Memory::new()));
+    let total = monitor.total("loop").unwrap();
+    vec![value(&total, "instructions"), value(&total, "page-faults")]
+}
+
+fn every_question_about_the_machine() -> Vec<String> {
+    let works = |machine: cyclometer::Machine| {
+        let state = machine.ladder.state(Rung::Soft).cloned().unwrap();
+        format!("{}: {}", state.works.word(), state.causes.first().map_or("", |cause| cause.text.as_str()))
+    };
+    vec![works(machine()), works(diagnosed_machine())]
+}
+
+/// Has the software PMU run the program, which does something; what the software PMU counted, and what the program found. `None`, and a
+/// word why, where there is no software PMU.
+fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
+    let here = diagnosed_machine();
+    let state = here.ladder.state(Rung::Soft).unwrap();
+    if let Some(cause) = state.causes.first() {
+        eprintln!("skipped: {}", cause.text);
+        return None;
+    }
+    let file =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("found-{asked}-{}", std::process::id()));
+    let mut spec = CommandSpec::new("env");
+    let own = std::env::current_exe().unwrap();
+    spec.args = vec![
+        format!("{ASKED}={asked}").into(),
+        format!("{FOUND}={}", file.display()).into(),
+        own.into(),
+        "--exact".into(),
+        "program".into(),
+    ];
+    spec.stdout = Stream::Null;
+    let launcher = Launcher::start().unwrap();
+    let summary =
+        Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
+    let found = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let line = &summary.lines[0];
+    let whole = line.statistics.mean.unwrap_or_else(|| panic!("{asked}: {:?}", line.reason));
+    Some((whole, found.lines().map(str::to_owned).collect()))
+}
+
+#[test]
+fn the_regions_of_each_thread_and_the_whole_are_counted() {
+    let Some((whole, found)) = counted("threads") else { return };
+    let counts: Vec<u64> = found[..3].iter().map(|count| count.parse().unwrap()).collect();
+    let around: Vec<u64> =
+        ROUNDS.iter().zip(&counts).map(|(rounds, count)| count - instructions(*rounds)).collect();
+    // In builds with checks a copy takes another path where it goes to a higher address.
+    let (least, most) = (around.iter().min().unwrap(), around.iter().max().unwrap());
+    assert!(*most < 5000 && most - least <= 8, "{found:?}: {around:?} around the loops");
+    assert!(whole > counts.iter().sum::<u64>() as f64, "{whole}: {counts:?}");
+    assert!(found[3].parse::<u64>().is_err() || has_cycles(), "a reason why there are no cycles: {found:?}");
+}
+
+fn has_cycles() -> bool {
+    machine().ladder.perf_hardware.is_ok()
+}
+
+#[test]
+fn what_the_software_pmu_does_not_tell_has_a_reason_and_the_whole_is_counted() {
+    let Some((_, found)) = counted("process") else { return };
+    assert!(found[0].parse::<u64>().is_err() && !found[0].is_empty() || has_cycles(), "{found:?}");
+    assert!(found[1].parse::<u64>().is_ok(), "{found:?}");
+}
+
+#[test]
+fn no_question_about_the_machine_disturbs_what_counts_the_program() {
+    let Some((_, found)) = counted("machines") else { return };
+    let already = "no: it already counts this process and what that starts";
+    assert!(found.len() == 2 && found.iter().all(|answer| answer.starts_with(already)), "{found:?}");
+}
