@@ -1,5 +1,7 @@
 //! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
 
+mod pages;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,6 +71,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         bindings(root, name, &mut found)?;
     }
     documents(root, &mut found)?;
+    found.0.extend(pages::findings(root)?);
     found.into_result()
 }
 

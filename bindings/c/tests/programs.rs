@@ -99,7 +99,7 @@ fn the_tutorials_regions_are_counted_as_its_page_says() {
     if installed().is_none() {
         return;
     }
-    let page = include_str!("../../../docs/tutorial/3-windows.md");
+    let page = include_str!("../../../docs/tutorial/5-regions.md");
     let block =
         page.split("```console library\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
     let commands: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();

@@ -487,8 +487,9 @@ fn bad_input_is_named_and_ends_with_125() {
 }
 
 #[test]
-fn every_option_that_the_page_names_exists() {
-    let page = text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/compare.md")));
+fn every_option_that_the_pages_name_exists() {
+    let guides = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides");
+    let page = ["compare.md", "ci-gates.md"].map(|name| text(&guides.join(name))).concat();
     let help = stdout(&run(&["compare", "--help"])) + &stdout(&run(&["stat", "--help"]));
     let options = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| {
         let name = word.strip_prefix("--").unwrap_or_default();

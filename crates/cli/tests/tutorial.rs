@@ -263,7 +263,17 @@ fn the_second_chapter_can_be_followed() {
 
 #[test]
 fn the_third_chapter_can_be_followed() {
-    assert!(follow("3-windows.md") > 0);
+    assert!(follow("3-memory.md") > 0);
+}
+
+#[test]
+fn the_fourth_chapter_can_be_followed() {
+    assert!(follow("4-windows.md") > 0);
+}
+
+#[test]
+fn the_commands_of_the_answers_can_be_typed_in() {
+    assert!(follow("answers.md") > 0);
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn each_worker_of_a_pool_is_told_apart() {
 #[test]
 fn a_window_follows_the_other_until_the_program_ends() {
     let text = overflow_windows::report().unwrap();
-    let page = include_str!("../../../docs/tutorial/3-windows.md");
-    assert!(page.contains(&text), "docs/tutorial/3-windows.md shows something else than\n{text}");
+    let page = include_str!("../../../docs/tutorial/4-windows.md");
+    assert!(page.contains(&text), "docs/tutorial/4-windows.md shows something else than\n{text}");
     let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|row| row.split_whitespace().collect()).collect();
     let counts = |column: usize| rows.iter().map(move |row| row[column].parse::<u64>().unwrap());
     // Boundaries are at multiples of the period, but for the lateness of one interrupt.
