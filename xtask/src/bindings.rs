@@ -18,26 +18,26 @@ pub(crate) fn python() -> Result<()> {
     }
     cargo(&["fmt", "--manifest-path", MANIFEST, "--check"])?;
     cargo(&["clippy", "--manifest-path", MANIFEST, "--locked", "--", "-D", "warnings"])?;
-    let environment = Environment::fresh(&target().join("python"))?;
+    let environment = VirtualEnvironment::fresh(&target().join("python"))?;
     environment.install()?;
     environment.run("pytest", &["-q", "-p", "no:cacheprovider"])?;
     environment.run("mypy", &["--cache-dir", "/dev/null"])
 }
 
 /// A virtual environment.
-struct Environment {
+struct VirtualEnvironment {
     folder: PathBuf,
 }
 
-impl Environment {
-    fn fresh(folder: &Path) -> Result<Environment> {
+impl VirtualEnvironment {
+    fn fresh(folder: &Path) -> Result<VirtualEnvironment> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         let mut venv = Command::new("python3");
         venv.args(["-m", "venv"]).arg(folder);
         step("python3 -m venv", venv)?;
-        Ok(Environment { folder: folder.to_path_buf() })
+        Ok(VirtualEnvironment { folder: folder.to_path_buf() })
     }
 
     /// `pip install ./bindings/python`, with the code as the other tests have it: not optimized.

@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let map = folder.join("arch/x86/mapfile.csv");
     let map = std::fs::read_to_string(&map).with_context(|| map.display().to_string())?;
     let perf = Perf { jevents: Jevents::parse(&generated(&folder)?)?, versions: versions(&map) };
-    let outcomes: Vec<Outcome> = cpus()
+    let outcomes: Vec<CpuComparison> = cpus()
         .filter(|cpu| matches!(cpu.family(), Family::Intel | Family::Amd))
         .map(|cpu| perf.compare(cpu))
         .collect();
@@ -109,7 +109,7 @@ struct Perf {
 
 /// What came out for one CPU.
 #[derive(Default, Debug)]
-struct Outcome {
+struct CpuComparison {
     cpu: String,
     ours: String,
     /// The version of perf's file; `None` where perf has no such CPU.
@@ -124,17 +124,20 @@ struct Outcome {
     only_theirs: usize,
 }
 
-impl Outcome {
+impl CpuComparison {
     fn is_equal_version(&self) -> bool {
         self.theirs.as_ref() == Some(&self.ours)
     }
 }
 
 impl Perf {
-    fn compare(&self, cpu: Cpu<'_>) -> Outcome {
+    fn compare(&self, cpu: Cpu<'_>) -> CpuComparison {
         let (folder, core) = cpu.id().split_once('/').unwrap_or((cpu.id(), ""));
-        let mut outcome =
-            Outcome { cpu: cpu.id().to_owned(), ours: cpu.version().to_owned(), ..Outcome::default() };
+        let mut outcome = CpuComparison {
+            cpu: cpu.id().to_owned(),
+            ours: cpu.version().to_owned(),
+            ..CpuComparison::default()
+        };
         let tables = tables(folder, core);
         let Some(events) = tables.iter().find_map(|table| self.jevents.events(table)) else { return outcome };
         outcome.theirs = self.versions.get(folder).cloned();
@@ -166,7 +169,7 @@ fn perfs_name(name: &str) -> String {
     name.replace("offcore_response_0.", "offcore_response.")
 }
 
-impl Outcome {
+impl CpuComparison {
     fn add(&mut self, family: Family, encoding: &Encoding<'_>, terms: &str) {
         let name = &encoding.selected.name;
         let code = encoding.selected.coded.code;
@@ -272,8 +275,8 @@ fn words(family: Family, terms: &str) -> Result<ConfigWords, String> {
 /// # Errors
 ///
 /// Differences at equal versions that nothing explains, events that could not be read there, no CPU at equal versions.
-fn report(outcomes: &[Outcome]) -> Result<()> {
-    let (equal, other): (Vec<&Outcome>, Vec<&Outcome>) =
+fn report(outcomes: &[CpuComparison]) -> Result<()> {
+    let (equal, other): (Vec<&CpuComparison>, Vec<&CpuComparison>) =
         outcomes.iter().partition(|outcome| outcome.is_equal_version());
     eprintln!("At perf's version of the events ({} CPUs):", equal.len());
     for outcome in &equal {
@@ -293,7 +296,7 @@ fn report(outcomes: &[Outcome]) -> Result<()> {
         "Skipped, perf has no such CPU: {}",
         if absent.is_empty() { "none".to_owned() } else { absent.join(", ") }
     );
-    let sum = |of: fn(&Outcome) -> usize| equal.iter().map(|outcome| of(outcome)).sum::<usize>();
+    let sum = |of: fn(&CpuComparison) -> usize| equal.iter().map(|outcome| of(outcome)).sum::<usize>();
     let different = sum(|outcome| outcome.different.len());
     let unread = sum(|outcome| outcome.unread.len());
     let known = sum(|outcome| outcome.known.len());
@@ -308,7 +311,7 @@ fn report(outcomes: &[Outcome]) -> Result<()> {
     Ok(())
 }
 
-fn line(outcome: &Outcome) -> String {
+fn line(outcome: &CpuComparison) -> String {
     let version = match &outcome.theirs {
         Some(theirs) if !outcome.is_equal_version() => format!("{}, perf's {theirs}", outcome.ours),
         _ => outcome.ours.clone(),
@@ -403,12 +406,13 @@ mod tests {
 
     #[test]
     fn a_difference_at_an_equal_version_fails() {
-        let equal = || Outcome { ours: "1".into(), theirs: Some("1".into()), ..Outcome::default() };
+        let equal =
+            || CpuComparison { ours: "1".into(), theirs: Some("1".into()), ..CpuComparison::default() };
         assert!(report(&[equal()]).is_ok());
-        assert!(report(&[Outcome { different: vec!["a".into()], ..equal() }]).is_err());
-        assert!(report(&[Outcome { unread: vec!["a".into()], ..equal() }]).is_err());
-        assert!(report(&[Outcome { known: vec!["a".into()], ..equal() }]).is_ok());
-        let other = Outcome { theirs: Some("2".into()), different: vec!["a".into()], ..equal() };
+        assert!(report(&[CpuComparison { different: vec!["a".into()], ..equal() }]).is_err());
+        assert!(report(&[CpuComparison { unread: vec!["a".into()], ..equal() }]).is_err());
+        assert!(report(&[CpuComparison { known: vec!["a".into()], ..equal() }]).is_ok());
+        let other = CpuComparison { theirs: Some("2".into()), different: vec!["a".into()], ..equal() };
         assert!(report(&[other]).is_err(), "nothing was compared");
     }
 

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use cyclometer_arch::{FieldKind, FieldRow, RegisterRow, access_text, family_table};
 use cyclometer_core::pmu::Family;
 
-use crate::page::{Page, title};
+use crate::page::{GeneratedPage, title};
 
 /// The page of registers.
-pub(crate) const PAGE: Page = Page { path: "docs/registers.md", command: "registers-page", generated };
+pub(crate) const PAGE: GeneratedPage =
+    GeneratedPage { path: "docs/registers.md", command: "registers-page", generated };
 
 fn generated() -> String {
     let mut out = String::new();

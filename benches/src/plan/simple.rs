@@ -29,7 +29,7 @@ fn fits(problem: &Problem, pass: &[usize], by_weight: bool) -> bool {
     if by_weight {
         events.sort_by_key(|event| weight(&problem.demands[*event]));
     }
-    let mut taken = Taken::default();
+    let mut taken = TakenCounters::default();
     events.into_iter().all(|event| taken.take(problem, event))
 }
 
@@ -40,12 +40,12 @@ fn weight(demand: &Demand) -> u32 {
 }
 
 #[derive(Default)]
-struct Taken {
+struct TakenCounters {
     counters: CounterMask,
     registers: Vec<(u32, u64)>,
 }
 
-impl Taken {
+impl TakenCounters {
     fn take(&mut self, problem: &Problem, event: usize) -> bool {
         for way in problem.demands[event].needs.iter().flat_map(|need| &need.ways) {
             let wanted = way.extra.map(|extra| (extra.register.msr(), extra.value));

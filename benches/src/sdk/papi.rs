@@ -7,12 +7,12 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use super::{Pairs, READ_LIMIT, ROUNDS, THREE, TIMES, each, monitor, region};
-use crate::limits::Limits;
+use crate::limits::BrokenLimits;
 
 const PROGRAM: &str = include_str!("papi.c");
 
 /// Measures everything beside PAPI, or says why not.
-pub(super) fn main(limits: &mut Limits) -> Result<()> {
+pub(super) fn main(limits: &mut BrokenLimits) -> Result<()> {
     let built = match build() {
         Ok(built) => built,
         Err(reason) => {

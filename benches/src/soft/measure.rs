@@ -17,24 +17,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a run cost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(super) struct RunCost {
     /// From the start to the end that we are told.
     pub(super) wall_s: f64,
     /// Of the command and the descendants that it waited for.
     pub(super) command_cpu_s: f64,
     /// Of the largest one of those.
     pub(super) peak_bytes: f64,
-    pub(super) keeper: Option<Keeper>,
+    pub(super) keeper: Option<TracerUsage>,
 }
 
 /// What a keeper used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Keeper {
+pub(super) struct TracerUsage {
     pub(super) cpu_s: f64,
     pub(super) peak_bytes: f64,
 }
 
-impl Cost {
+impl RunCost {
     /// Of the command, and of its keeper.
     pub(super) fn cpu_s(&self) -> f64 {
         self.command_cpu_s + self.keeper.map_or(0.0, |keeper| keeper.cpu_s)
@@ -43,7 +43,7 @@ impl Cost {
 
 /// Which streams are kept, for the case that the command fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streams {
+pub(super) enum KeptStreams {
     /// Its messages; standard output is thrown away.
     Errors,
     /// Both.
@@ -51,7 +51,7 @@ pub(super) enum Streams {
 }
 
 /// Runs a command to its successful end.
-pub(super) fn run(command: &[String], streams: Streams) -> Result<Cost> {
+pub(super) fn run(command: &[String], streams: KeptStreams) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
     let pid = start_command(command, streams, log.as_file())?;
@@ -60,10 +60,10 @@ pub(super) fn run(command: &[String], streams: Streams) -> Result<Cost> {
 }
 
 /// Runs a command that has a translated child to its successful end, and looks at the child's keeper meanwhile.
-pub(super) fn run_kept(command: &[String]) -> Result<Cost> {
+pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
-    let pid = start_command(command, Streams::All, log.as_file())?;
+    let pid = start_command(command, KeptStreams::All, log.as_file())?;
     let over = AtomicBool::new(false);
     let (ended, took, keeper) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(pid, &over));
@@ -74,12 +74,12 @@ pub(super) fn run_kept(command: &[String]) -> Result<Cost> {
     });
     let cost = judge(command, ended?.context("waiting gave nothing")?, took, log.path())?;
     let keeper = keeper.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
-    Ok(Cost { keeper: Some(keeper), ..cost })
+    Ok(RunCost { keeper: Some(keeper), ..cost })
 }
 
 /// Environments that make results repeat; each is started in the same one.
-fn start_command(command: &[String], streams: Streams, log: &File) -> Result<u32> {
-    let stdout = if streams == Streams::All { log.try_clone()?.into() } else { Stdio::null() };
+fn start_command(command: &[String], streams: KeptStreams, log: &File) -> Result<u32> {
+    let stdout = if streams == KeptStreams::All { log.try_clone()?.into() } else { Stdio::null() };
     let child = Command::new(&command[0])
         .args(&command[1..])
         .envs([("LC_ALL", "C"), ("PYTHONHASHSEED", "0"), ("PERL_HASH_SEED", "0")])
@@ -91,11 +91,11 @@ fn start_command(command: &[String], streams: Streams, log: &File) -> Result<u32
     Ok(child.id())
 }
 
-fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result<Cost> {
+fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result<RunCost> {
     let good = ended.status == Status::Code(0);
     let said = if good { String::new() } else { fs::read_to_string(log).unwrap_or_default() };
     ensure!(good, "{}: {:?}\n{said}", command.join(" "), ended.status);
-    Ok(Cost {
+    Ok(RunCost {
         wall_s: took.as_secs_f64(),
         command_cpu_s: (ended.usage.user_ns + ended.usage.system_ns) as f64 / 1e9,
         peak_bytes: ended.usage.peak_rss_bytes as f64,
@@ -104,7 +104,7 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
 }
 
 /// What the keeper of a child of `maker` used until `over`; `None` when there was no such child.
-fn watch(maker: u32, over: &AtomicBool) -> Option<Keeper> {
+fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
     let mut keeper = None;
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
@@ -127,11 +127,11 @@ fn keeper_of_child(maker: u32) -> Option<u32> {
 }
 
 /// What a process of one thread used so far; `None` when it has ended.
-fn used(pid: u32) -> Option<Keeper> {
+fn used(pid: u32) -> Option<TracerUsage> {
     let cpu = read(&format!("/proc/{pid}/schedstat"))?;
     let status = read(&format!("/proc/{pid}/status"))?;
     let ns: u64 = cpu.split_whitespace().next()?.parse().ok()?;
-    Some(Keeper { cpu_s: ns as f64 / 1e9, peak_bytes: field(&status, "VmHWM")? as f64 * 1024.0 })
+    Some(TracerUsage { cpu_s: ns as f64 / 1e9, peak_bytes: field(&status, "VmHWM")? as f64 * 1024.0 })
 }
 
 /// The number of a line `NAME: NUMBER ...`.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_command_that_fails_is_no_measurement() {
         let command = ["sh", "-c", "echo broken >&2; exit 3"].map(str::to_owned);
-        let error = run(&command, Streams::Errors).unwrap_err().to_string();
+        let error = run(&command, KeptStreams::Errors).unwrap_err().to_string();
         assert!(error.contains("Code(3)") && error.contains("broken"), "{error}");
     }
 

@@ -86,7 +86,7 @@ const LIKE_A53: [&str; 3] = ["cortex-a32", "cortex-a34", "cortex-a35"];
 
 /// All tables of Arm.
 pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
-    let material = Material::load(from)?;
+    let material = ArmInputs::load(from)?;
     let mut tables = vec![material.architecture("common_armv7", "armv7")?];
     tables.push(material.architecture("common_armv8", "armv8")?);
     tables.push(material.architecture("common_armv9", "armv9")?);
@@ -101,16 +101,16 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
 
 /// A core's files, as far as there are any.
 #[derive(Default)]
-struct Core {
+struct CoreFiles {
     data: Option<ArmFile>,
     telemetry: Option<ArmFile>,
 }
 
 /// What was collected, read.
-struct Material {
+struct ArmInputs {
     arm: PathBuf,
     /// By table id.
-    cores: BTreeMap<String, Core>,
+    cores: BTreeMap<String, CoreFiles>,
     /// Names that the architecture defines, by Linux.
     standard: BTreeMap<String, u16>,
     /// Implementer, part and folder.
@@ -119,10 +119,10 @@ struct Material {
     generic: Vec<(String, Vec<u16>)>,
 }
 
-impl Material {
-    fn load(from: &Path) -> Result<Material> {
+impl ArmInputs {
+    fn load(from: &Path) -> Result<ArmInputs> {
         let arm = from.join("events/arm");
-        let mut material = Material {
+        let mut material = ArmInputs {
             cores: cores(&arm)?,
             standard: standard(&arm.join("linux"))?,
             mapfile: mapfile(&arm.join("linux/mapfile.csv"))?,
@@ -160,7 +160,7 @@ impl Material {
     }
 
     /// A core of Arm's; `None` for one whose events have no names in any source.
-    fn core(&self, id: &str, core: &Core) -> Result<Option<CpuTable>> {
+    fn core(&self, id: &str, core: &CoreFiles) -> Result<Option<CpuTable>> {
         let Some(facts) = core.data.as_ref().or(core.telemetry.as_ref()) else { bail!("{id}: no file") };
         let mut events = ArmEvents::default();
         for file in [&core.data, &core.telemetry].into_iter().flatten() {
@@ -260,7 +260,7 @@ impl Material {
 }
 
 /// Says where a core's table comes from.
-fn origin(table: &mut CpuTable, id: &str, core: &Core, folder: Option<&str>) {
+fn origin(table: &mut CpuTable, id: &str, core: &CoreFiles, folder: Option<&str>) {
     let header = &mut table.header;
     let mut version = Vec::new();
     if let Some(file) = &core.data {
@@ -293,8 +293,8 @@ fn pattern(implementer: u32, part: u32) -> String {
 }
 
 /// Arm's cores by table id.
-fn cores(arm: &Path) -> Result<BTreeMap<String, Core>> {
-    let mut cores: BTreeMap<String, Core> = BTreeMap::new();
+fn cores(arm: &Path) -> Result<BTreeMap<String, CoreFiles>> {
+    let mut cores: BTreeMap<String, CoreFiles> = BTreeMap::new();
     for path in json_files(&arm.join("arm-data/pmu"))? {
         let stem = stem(&path);
         if !stem.starts_with("common_") && stem != "pmu-schema" {
@@ -311,7 +311,7 @@ fn cores(arm: &Path) -> Result<BTreeMap<String, Core>> {
 }
 
 /// Adds a telemetry file. A second one of a core (Neoverse N2 r0p3 beside r0p2) has other metrics but the same events.
-fn merge_telemetry(cores: &mut BTreeMap<String, Core>, file: ArmFile) -> Result<()> {
+fn merge_telemetry(cores: &mut BTreeMap<String, CoreFiles>, file: ArmFile) -> Result<()> {
     let id = file.title.to_ascii_lowercase().replace(' ', "-");
     let core = cores.entry(id.clone()).or_default();
     match &core.telemetry {

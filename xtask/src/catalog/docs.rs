@@ -10,10 +10,11 @@ use cyclometer_catalog::portable::{self, Answer, Portable};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::pmu::Family;
 
-use crate::page::{Page, title};
+use crate::page::{GeneratedPage, title};
 
 /// The page of events.
-pub(crate) const PAGE: Page = Page { path: "docs/events.md", command: "events-page", generated };
+pub(crate) const PAGE: GeneratedPage =
+    GeneratedPage { path: "docs/events.md", command: "events-page", generated };
 
 /// Groups of more CPUs than this are not listed when they are the rest of a family.
 const LONGEST_LIST: usize = 8;

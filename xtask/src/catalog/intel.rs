@@ -10,17 +10,17 @@ use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
 use cyclometer_import::intel::{self, EventFile, map};
 
-use super::generic::{self, Files};
+use super::generic::{self, GenericFiles};
 use super::{commit, kernel_version, read};
 
 mod cores;
 
-use cores::{CORES, Core};
+use cores::{CORES, CoreTable};
 
 /// Makes the tables.
 pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
     let folder = from.join("events/intel");
-    let origin = Origin {
+    let origin = SourceVersions {
         commit: commit(&read(&folder.join("README.md"))?)?,
         kernel: kernel_version(&read(&from.join("events/perf-generic/README.md"))?)?,
     };
@@ -28,12 +28,12 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
     let rows: Vec<map::Row> =
         rows.into_iter().filter(|row| row.kind == "core" || row.kind == "hybridcore").collect();
     every_file_has_a_core(&rows)?;
-    let files = Files::read(&from.join("events/perf-generic"))?;
+    let files = GenericFiles::read(&from.join("events/perf-generic"))?;
     CORES.iter().map(|core| table(core, &folder, &rows, &origin, &files)).collect()
 }
 
 /// Versions of what the tables are made from.
-struct Origin {
+struct SourceVersions {
     commit: String,
     kernel: String,
 }
@@ -47,7 +47,13 @@ fn every_file_has_a_core(rows: &[map::Row]) -> Result<()> {
     Ok(())
 }
 
-fn table(core: &Core, folder: &Path, rows: &[map::Row], origin: &Origin, files: &Files) -> Result<CpuTable> {
+fn table(
+    core: &CoreTable,
+    folder: &Path,
+    rows: &[map::Row],
+    origin: &SourceVersions,
+    files: &GenericFiles,
+) -> Result<CpuTable> {
     let matches: Vec<String> = rows.iter().filter(|row| core.has(row)).map(map::Row::pattern).collect();
     ensure!(!matches.is_empty(), "mapfile.csv has no row for {}", core.id);
     let path = folder.join(core.file);
@@ -57,7 +63,7 @@ fn table(core: &Core, folder: &Path, rows: &[map::Row], origin: &Origin, files: 
     Ok(CpuTable { header: header(core, matches, &file, origin), events: file.events, generic })
 }
 
-fn header(core: &Core, matches: Vec<String>, file: &EventFile, origin: &Origin) -> Header {
+fn header(core: &CoreTable, matches: Vec<String>, file: &EventFile, origin: &SourceVersions) -> Header {
     let pmu = core.pmu;
     Header {
         cpu: core.id.to_owned(),

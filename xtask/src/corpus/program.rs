@@ -6,7 +6,7 @@
 /// and `text`, a file of random words; `$N` says how often loads turn, `$PORT` is a port of the loopback that was free,
 /// and `$TMPDIR`, a folder beside the load's, is for what nobody looks at.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct CorpusProgram {
     /// Its name in the table and on the command line.
     pub(super) name: &'static str,
     /// What must be there.
@@ -26,7 +26,7 @@ pub(super) struct Program {
     /// As whom it runs.
     pub(super) user: User,
     /// Where else but in the whole corpus it runs.
-    pub(super) also: &'static [Use],
+    pub(super) also: &'static [ProgramUse],
 }
 
 /// A program that must be there, and where Debian has it.
@@ -56,7 +56,7 @@ pub(super) enum User {
 
 /// Where a row is used beyond the whole corpus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
+pub(crate) enum ProgramUse {
     /// In the small corpus that continuous integration runs.
     Small,
     /// Under random signals.
@@ -68,36 +68,36 @@ pub(crate) enum Use {
 
 /// How much the loads have to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scale {
+pub(crate) enum LoadScale {
     /// Seconds: for the table.
     Full,
     /// Fractions of a second.
     Small,
 }
 
-impl Scale {
+impl LoadScale {
     /// `$N`.
     pub(super) fn turns(self) -> u32 {
         match self {
-            Scale::Full => 100,
-            Scale::Small => 10,
+            LoadScale::Full => 100,
+            LoadScale::Small => 10,
         }
     }
 
     /// Words of the shared text.
     pub(super) fn words(self) -> u32 {
         match self {
-            Scale::Full => 600_000,
-            Scale::Small => 40_000,
+            LoadScale::Full => 600_000,
+            LoadScale::Small => 40_000,
         }
     }
 }
 
-impl Program {
+impl CorpusProgram {
     /// A row of a program that is in a package of its own name; the methods below change the rest.
-    pub(super) const fn new(name: &'static str, needs: &'static [Needed]) -> Program {
+    pub(super) const fn new(name: &'static str, needs: &'static [Needed]) -> CorpusProgram {
         let (version, what, prepare, load) = ("", "", "", "");
-        Program {
+        CorpusProgram {
             name,
             needs,
             version,
@@ -111,40 +111,40 @@ impl Program {
         }
     }
 
-    pub(super) const fn version(self, version: &'static str) -> Program {
-        Program { version, ..self }
+    pub(super) const fn version(self, version: &'static str) -> CorpusProgram {
+        CorpusProgram { version, ..self }
     }
 
-    pub(super) const fn prepare(self, prepare: &'static str) -> Program {
-        Program { prepare, ..self }
+    pub(super) const fn prepare(self, prepare: &'static str) -> CorpusProgram {
+        CorpusProgram { prepare, ..self }
     }
 
-    pub(super) const fn load(self, what: &'static str, load: &'static str) -> Program {
-        Program { what, load, ..self }
+    pub(super) const fn load(self, what: &'static str, load: &'static str) -> CorpusProgram {
+        CorpusProgram { what, load, ..self }
     }
 
-    pub(super) const fn compared(self, compared: &'static str) -> Program {
-        Program { aside: Some(Aside { compared }), ..self }
+    pub(super) const fn compared(self, compared: &'static str) -> CorpusProgram {
+        CorpusProgram { aside: Some(Aside { compared }), ..self }
     }
 
-    pub(super) const fn loses(self, reason: &'static str) -> Program {
-        Program { loses: Some(reason), ..self }
+    pub(super) const fn loses(self, reason: &'static str) -> CorpusProgram {
+        CorpusProgram { loses: Some(reason), ..self }
     }
 
-    pub(super) const fn not_as_root(self) -> Program {
-        Program { user: User::NotRoot, ..self }
+    pub(super) const fn not_as_root(self) -> CorpusProgram {
+        CorpusProgram { user: User::NotRoot, ..self }
     }
 
     /// Whether it is for the torture, and whether that may interrupt it.
     pub(super) fn torture(&self) -> Option<bool> {
-        match self.also.contains(&Use::Torture) {
+        match self.also.contains(&ProgramUse::Torture) {
             true => Some(true),
-            false => self.also.contains(&Use::TortureWithoutInterrupts).then_some(false),
+            false => self.also.contains(&ProgramUse::TortureWithoutInterrupts).then_some(false),
         }
     }
 
-    pub(super) const fn also(self, also: &'static [Use]) -> Program {
-        Program { also, ..self }
+    pub(super) const fn also(self, also: &'static [ProgramUse]) -> CorpusProgram {
+        CorpusProgram { also, ..self }
     }
 }
 

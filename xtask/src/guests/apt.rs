@@ -124,23 +124,23 @@ impl Apt {
         command
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> Result<Finished> {
+    fn run(&self, program: &str, args: &[&str]) -> Result<FinishedCommand> {
         finish(self.command(program).args(args))
     }
 }
 
-struct Finished {
+struct FinishedCommand {
     success: bool,
     text: String,
 }
 
-fn finish(command: &mut Command) -> Result<Finished> {
+fn finish(command: &mut Command) -> Result<FinishedCommand> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {program}"))?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(Finished {
+    Ok(FinishedCommand {
         success: output.status.success(),
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
     })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::apt::{Apt, Suite};
-use super::cache::Cache;
+use super::cache::DownloadCache;
 use super::missing::missing;
 
 /// Where the emulator comes from: the first release with the plugin interface that is needed. And the first kernel for riscv64.
@@ -25,14 +25,14 @@ const OTHERS: &[Suite] = &[
 
 /// A kernel that guests boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kernel {
+pub(super) enum GuestKernel {
     Arm64,
     Arm64With16KPages,
     Riscv64,
     X86,
 }
 
-impl Kernel {
+impl GuestKernel {
     fn name(self) -> &'static str {
         match self {
             Self::Arm64 => "arm64",
@@ -62,13 +62,13 @@ impl Kernel {
 
 /// Fetches what the cache lacks.
 pub(super) struct Fetcher<'a> {
-    cache: &'a Cache,
+    cache: &'a DownloadCache,
     emulator: Option<Apt>,
     others: Option<Apt>,
 }
 
 impl<'a> Fetcher<'a> {
-    pub(super) fn new(cache: &'a Cache) -> Self {
+    pub(super) fn new(cache: &'a DownloadCache) -> Self {
         Self { cache, emulator: None, others: None }
     }
 
@@ -87,12 +87,14 @@ impl<'a> Fetcher<'a> {
     }
 
     /// A kernel: the folder with `image` and, where there are some, modules.
-    pub(super) fn kernel(&mut self, kernel: Kernel) -> Result<PathBuf> {
+    pub(super) fn kernel(&mut self, kernel: GuestKernel) -> Result<PathBuf> {
         let cache = self.cache;
         let recipe = format!("{} {} 1", kernel.metapackage(), kernel.files().join(" "));
         cache.part(&format!("kernel-{}", kernel.name()), &recipe, |part| {
             let apt = match kernel {
-                Kernel::Riscv64 => started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?,
+                GuestKernel::Riscv64 => {
+                    started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?
+                }
                 _ => started(&mut self.others, &cache.path().join("apt"), OTHERS)?,
             };
             eprintln!("==> fetching the kernel {}", kernel.metapackage());
@@ -106,7 +108,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// The headers of a kernel for arm64, and what builds modules: the folder of headers.
-    pub(super) fn headers(&mut self, kernel: Kernel) -> Result<PathBuf> {
+    pub(super) fn headers(&mut self, kernel: GuestKernel) -> Result<PathBuf> {
         let image = self.kernel(kernel)?;
         let image = fs::read_to_string(image.join("package"))?;
         let Some(version) = image.strip_prefix("linux-image-") else { bail!("{image} is no kernel") };

@@ -53,17 +53,17 @@ impl Cycles {
     }
 }
 
-type Graph = BTreeMap<String, BTreeSet<String>>;
+type ImportGraph = BTreeMap<String, BTreeSet<String>>;
 
 /// For each module the modules that it imports.
-fn imports(files: &[&SourceFile]) -> Graph {
+fn imports(files: &[&SourceFile]) -> ImportGraph {
     let mut codes: BTreeMap<ModulePath, Vec<Vec<String>>> = BTreeMap::new();
     for (file, module) in files.iter().zip(modules::of_files(files)) {
         let paths = paths(&without_comments(file.shipped()));
         let absolute = paths.iter().filter_map(|path| absolute(&module, path)).collect::<Vec<_>>();
         codes.entry(module).or_default().extend(absolute);
     }
-    let mut graph = Graph::new();
+    let mut graph = ImportGraph::new();
     for (module, paths) in &codes {
         let targets =
             paths.iter().map(|path| resolve(path, &codes, 0)).filter(|target| !target.starts_with(module));
@@ -178,7 +178,7 @@ fn list_paths(list: &str, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>
 }
 
 /// The cycles of a graph: modules that reach each other, and a shortest way around from the first of them.
-fn cycles(graph: &Graph) -> Vec<(BTreeSet<String>, Vec<String>)> {
+fn cycles(graph: &ImportGraph) -> Vec<(BTreeSet<String>, Vec<String>)> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         graph.keys().map(|module| (module, reached(graph, module))).collect();
     let mut done = BTreeSet::new();
@@ -198,7 +198,7 @@ fn cycles(graph: &Graph) -> Vec<(BTreeSet<String>, Vec<String>)> {
     cycles
 }
 
-fn reached<'a>(graph: &'a Graph, module: &String) -> BTreeSet<&'a String> {
+fn reached<'a>(graph: &'a ImportGraph, module: &String) -> BTreeSet<&'a String> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&String> = graph[module].iter().collect();
     while let Some(module) = next.pop() {
@@ -209,7 +209,7 @@ fn reached<'a>(graph: &'a Graph, module: &String) -> BTreeSet<&'a String> {
     reached
 }
 
-fn way_around(graph: &Graph, module: &String) -> Option<Vec<String>> {
+fn way_around(graph: &ImportGraph, module: &String) -> Option<Vec<String>> {
     let mut ways = VecDeque::from([vec![module.clone()]]);
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop_front() {

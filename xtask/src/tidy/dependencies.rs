@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::Findings;
+use super::Violations;
 
 /// For every crate the crates of ours that it may depend on.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
@@ -36,7 +36,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// Invariant 1: stages share words, never each other.
-pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Findings) -> Result<()> {
+pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Violations) -> Result<()> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
     let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(known, _)| *known == name) else {
         found.add(format!("crates/{name} has no line in MAY_DEPEND_ON"));
@@ -54,7 +54,7 @@ pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Findings) -> Resul
 }
 
 /// Bindings translate: they depend on the façade alone.
-pub(super) fn of_bindings(root: &Path, name: &str, found: &mut Findings) -> Result<()> {
+pub(super) fn of_bindings(root: &Path, name: &str, found: &mut Violations) -> Result<()> {
     let manifest = fs::read_to_string(root.join("bindings").join(name).join("Cargo.toml"))?;
     for dependency in normal_dependencies(&manifest) {
         if dependency != "cyclometer" {
@@ -96,7 +96,7 @@ mod tests {
             "[dependencies]\ncyclometer-core.workspace = true\ncyclometer-stats.workspace = true\n\n[lints]\nworkspace = true\n",
         )
         .unwrap();
-        let mut found = Findings::default();
+        let mut found = Violations::default();
         of_crate(folder.path(), "plan", &mut found).unwrap();
         assert_eq!(found.0, ["crates/plan depends on stats, which its room forbids"]);
     }
@@ -108,7 +108,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let manifest = "[dependencies]\ncyclometer = \"0\"\ncyclometer-monitor = \"0\"\npyo3 = \"0\"\n";
         fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-        let mut found = Findings::default();
+        let mut found = Violations::default();
         of_bindings(root.path(), "python", &mut found).unwrap();
         assert_eq!(found.0, ["bindings/python depends on monitor: bindings know the façade alone"]);
     }

@@ -19,9 +19,14 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    /// The package's folder and the file's path below the package's `src`, if it is below one.
+    /// The package's folder and the file's path below its `src`; nothing for packages of tests and of loads.
     pub fn package(&self) -> Option<(&str, &str)> {
-        self.path.split_once("/src/")
+        let (package, inside) = self.path.split_once("/src/")?;
+        let ours = match package.split_once('/') {
+            Some((folder, name)) => ["bindings", "crates"].contains(&folder) && !name.contains('/'),
+            None => ["benches", "xtask"].contains(&package),
+        };
+        ours.then_some((package, inside))
     }
 
     /// The text of the shipped code: nothing of files of tests, the part before the unit tests of the others.
@@ -104,6 +109,16 @@ mod tests {
             "tests/guests/a.rs",
         ] {
             assert_eq!(file(path, "struct A;").shipped(), "", "{path}");
+        }
+    }
+
+    #[test]
+    fn packages_are_those_that_are_shipped_or_used_for_work_on_the_project() {
+        assert_eq!(file("crates/a/src/b/c.rs", "").package(), Some(("crates/a", "b/c.rs")));
+        assert_eq!(file("xtask/src/main.rs", "").package(), Some(("xtask", "main.rs")));
+        for path in ["tests/guests/inside/src/a.rs", "xtask/corpus/crate/src/load.rs", "crates/a/tests/b.rs"]
+        {
+            assert_eq!(file(path, "").package(), None, "{path}");
         }
     }
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::Findings;
+use super::Violations;
 
 /// Links between the project's pages lead somewhere, and the pages exist.
-pub(super) fn check(root: &Path, found: &mut Findings) {
+pub(super) fn check(root: &Path, found: &mut Violations) {
     for name in [
         "README.md",
         "ARCHITECTURE.md",
@@ -23,7 +23,7 @@ pub(super) fn check(root: &Path, found: &mut Findings) {
     }
 }
 
-fn links(root: &Path, page: &str, text: &str, found: &mut Findings) {
+fn links(root: &Path, page: &str, text: &str, found: &mut Violations) {
     for rest in text.split("](").skip(1) {
         let target = rest.split([')', '#']).next().unwrap_or_default();
         let elsewhere = target.is_empty() || target.contains("://");
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_link_to_nowhere_is_found() {
-        let mut found = Findings::default();
+        let mut found = Violations::default();
         links(&crate::root(), "README.md", "[a](Cargo.toml) [b](nowhere.md) [c](https://x.org)", &mut found);
         assert_eq!(found.0, ["README.md links to nowhere.md, which does not exist"]);
     }

@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 
 use cycles::Cycles;
 use files::SourceFile;
-use ratchet::{Judgement, Limits, Measured};
+use ratchet::{CheckCount, Judgement, RatchetLimits};
 use type_names::TypeNames;
 
 /// Bindings to other languages and tools.
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, options: impl Iterator<Item = String>) -> Result<
 /// Fails with the list of everything that is out of order.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let files = files::all(root)?;
-    let mut found = Findings::default();
+    let mut found = Violations::default();
     rules(root, &files, &mut found)?;
     let limits = limits(root)?;
     for measured in measure(&files) {
@@ -79,12 +79,12 @@ fn lower(root: &Path) -> Result<()> {
     fs::write(root.join(LIMITS), text).context(LIMITS)
 }
 
-fn limits(root: &Path) -> Result<Limits> {
-    Limits::parse(&fs::read_to_string(root.join(LIMITS)).context(LIMITS)?).context(LIMITS)
+fn limits(root: &Path) -> Result<RatchetLimits> {
+    RatchetLimits::parse(&fs::read_to_string(root.join(LIMITS)).context(LIMITS)?).context(LIMITS)
 }
 
 /// The rules without exceptions.
-fn rules(root: &Path, files: &[SourceFile], found: &mut Findings) -> Result<()> {
+fn rules(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()> {
     for name in crate_names(root)? {
         dependencies::of_crate(&root.join("crates").join(&name), &name, found)?;
         let folder = format!("crates/{name}/");
@@ -104,11 +104,11 @@ fn rules(root: &Path, files: &[SourceFile], found: &mut Findings) -> Result<()> 
 }
 
 /// The numbers of the ratchet.
-fn measure(files: &[SourceFile]) -> Vec<Measured> {
+fn measure(files: &[SourceFile]) -> Vec<CheckCount> {
     let none = || "none".to_owned();
     let names = TypeNames::of(files);
     let duplicates = names.duplicates();
-    let mut measured = vec![Measured {
+    let mut measured = vec![CheckCount {
         name: "type names with several definitions".to_owned(),
         count: duplicates.len(),
         target: format!("{}, 3 % of {} names", names.count() * 3 / 100, names.count()),
@@ -117,14 +117,20 @@ fn measure(files: &[SourceFile]) -> Vec<Measured> {
     }];
     let mut add = |name: &str, places: Vec<String>| {
         let worst = ratchet::worst_files(&places);
-        measured.push(Measured { name: name.to_owned(), count: places.len(), target: none(), places, worst });
+        measured.push(CheckCount {
+            name: name.to_owned(),
+            count: places.len(),
+            target: none(),
+            places,
+            worst,
+        });
     };
     add("comment sentences without a noun as subject", files.iter().flat_map(subjects::clauses).collect());
     add("comment lines that are too long", files.iter().flat_map(columns::long_comments).collect());
     for cycles in Cycles::of(files) {
         let name = format!("modules in import cycles, {}", cycles.package);
         let places = cycles.lines();
-        measured.push(Measured {
+        measured.push(CheckCount {
             name,
             count: cycles.modules(),
             target: none(),
@@ -137,9 +143,9 @@ fn measure(files: &[SourceFile]) -> Vec<Measured> {
 
 /// Violations, one line each.
 #[derive(Default)]
-struct Findings(Vec<String>);
+struct Violations(Vec<String>);
 
-impl Findings {
+impl Violations {
     fn add(&mut self, finding: impl Into<String>) {
         self.0.push(finding.into());
     }

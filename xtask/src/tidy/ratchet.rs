@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 const SHOWN: usize = 12;
 
 /// The committed limits, in the file's order.
-pub(super) struct Limits(Vec<(String, usize)>);
+pub(super) struct RatchetLimits(Vec<(String, usize)>);
 
 /// The findings of one check.
-pub(super) struct Measured {
+pub(super) struct CheckCount {
     /// The name of the check in the file.
     pub name: String,
     pub count: usize,
@@ -46,20 +46,20 @@ pub(super) fn worst_files(places: &[String]) -> Vec<String> {
     files.into_iter().map(|(file, count)| format!("{file}: {count}")).collect()
 }
 
-impl Limits {
-    pub fn parse(text: &str) -> Result<Limits> {
+impl RatchetLimits {
+    pub fn parse(text: &str) -> Result<RatchetLimits> {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         let limit = |line: &str| {
             let (name, number) = line.rsplit_once(": ").with_context(|| format!("no number in {line:?}"))?;
             let number = number.trim().parse().with_context(|| format!("no number in {line:?}"))?;
             Ok((name.to_owned(), number))
         };
-        lines.map(limit).collect::<Result<_>>().map(Limits)
+        lines.map(limit).collect::<Result<_>>().map(RatchetLimits)
     }
 
     /// Compares; a check without a limit may find nothing.
-    pub fn judge(&self, measured: &Measured) -> Judgement {
-        let Measured { name, count, target, worst, .. } = measured;
+    pub fn judge(&self, measured: &CheckCount) -> Judgement {
+        let CheckCount { name, count, target, worst, .. } = measured;
         let limit = self.0.iter().find(|(known, _)| known == name).map_or(0, |(_, limit)| *limit);
         match count.cmp(&limit) {
             std::cmp::Ordering::Equal => Judgement::Held,
@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// The text of the file with the limits lowered to what was measured; a check that finds nothing has no line.
-    pub fn lowered(&self, measured: &[Measured]) -> String {
+    pub fn lowered(&self, measured: &[CheckCount]) -> String {
         let mut text =
             "# The most findings that `cargo xtask tidy` accepts; `cargo xtask tidy --lower` lowers them.\n"
                 .to_owned();
@@ -99,13 +99,13 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn measured(name: &str, count: usize) -> Measured {
+    fn measured(name: &str, count: usize) -> CheckCount {
         let places: Vec<String> = (0..count).map(|place| format!("place {place}")).collect();
-        Measured { name: name.to_owned(), count, target: "none".to_owned(), worst: places.clone(), places }
+        CheckCount { name: name.to_owned(), count, target: "none".to_owned(), worst: places.clone(), places }
     }
 
-    fn limits() -> Limits {
-        Limits::parse("# Limits\n\nlong comments: 3\nimport cycles in crates/a: 20\n").unwrap()
+    fn limits() -> RatchetLimits {
+        RatchetLimits::parse("# Limits\n\nlong comments: 3\nimport cycles in crates/a: 20\n").unwrap()
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_line_without_a_number_is_an_error() {
-        assert!(Limits::parse("long comments: many").is_err());
-        assert!(Limits::parse("long comments").is_err());
+        assert!(RatchetLimits::parse("long comments: many").is_err());
+        assert!(RatchetLimits::parse("long comments").is_err());
     }
 }

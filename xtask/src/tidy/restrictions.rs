@@ -1,6 +1,6 @@
 //! Code that crates must not contain: unsafe code, I/O and the clock, questions about the target.
 
-use super::Findings;
+use super::Violations;
 use super::files::{SourceFile, without_tests};
 
 /// Crates with unsafe code.
@@ -20,7 +20,7 @@ const IMPURE: &[&str] =
     &["std::fs", "std::env", "std::process", "std::net", "std::thread", "Instant::now", "time::SystemTime"];
 
 /// Checks one file of a crate.
-pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Findings) {
+pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Violations) {
     let SourceFile { path, text } = file;
     let test = path.contains("/tests/") || path.contains("/examples/");
     let root_file = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
@@ -40,7 +40,7 @@ pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Findings) {
 }
 
 /// Checks one file of the binding to a language; only that to C has unsafe code of its own.
-pub(super) fn of_binding(name: &str, file: &SourceFile, found: &mut Findings) {
+pub(super) fn of_binding(name: &str, file: &SourceFile, found: &mut Violations) {
     let SourceFile { path, text } = file;
     // PyO3 generates code that allows itself what `deny` forbids.
     let forbids = ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"].iter().any(|line| text.contains(line));
@@ -51,7 +51,7 @@ pub(super) fn of_binding(name: &str, file: &SourceFile, found: &mut Findings) {
 }
 
 /// Invariant: `cfg(target_…)` stands on lines of modules, in the crates at the edge.
-fn targets(name: &str, path: &str, text: &str, found: &mut Findings) {
+fn targets(name: &str, path: &str, text: &str, found: &mut Violations) {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     for (i, line) in lines.iter().enumerate() {
         let asks = line.starts_with("#[cfg(") && line.contains("target_");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn findings(name: &str, path: &str, text: &str) -> Vec<String> {
-        let mut found = Findings::default();
+        let mut found = Violations::default();
         of_crate(name, &file(path, text), &mut found);
         found.0
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn bindings_forbid_unsafe_code() {
-        let mut found = Findings::default();
+        let mut found = Violations::default();
         of_binding("python", &file("bindings/python/src/lib.rs", ""), &mut found);
         of_binding("python", &file("bindings/python/src/other.rs", ""), &mut found);
         of_binding("c", &file("bindings/c/src/lib.rs", ""), &mut found);

@@ -9,8 +9,10 @@ use super::files::SourceFile;
 use super::modules;
 
 /// Names that may be defined in more than one place, with the reason.
-const ALLOWED: &[(&str, &str)] =
-    &[("Monitor", "the façade's monitor hides the type parameters of that of the crate `monitor`")];
+const ALLOWED: &[(&str, &str)] = &[(
+    "Monitor",
+    "the façade's monitor wraps the engine in the crate `monitor`, which has no other name for itself",
+)];
 
 /// Defined names and the places that define them: package and module.
 pub(super) struct TypeNames {
