@@ -10,7 +10,7 @@ use anyhow::Result;
 use cyclometer_catalog::cpus::cpu;
 use cyclometer_catalog::table::{Cpu, Entry};
 use cyclometer_core::{CounterMask, Random};
-use cyclometer_plan::passes::{Demand, Need, Packing, Problem, Way, pack};
+use cyclometer_plan::passes::{CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, pack};
 
 use crate::limits::{BrokenLimits, MS, US, shown};
 
@@ -70,7 +70,7 @@ pub(crate) fn main() -> Result<()> {
 /// As many events as fit, at most ten.
 fn ten(id: &str, limits: &mut BrokenLimits) -> Result<()> {
     let all = demands(cpu(id)?);
-    let mut chosen = Problem { pmus: vec![cpu(id)?.counters()], ..Problem::default() };
+    let mut chosen = PackingProblem { pmus: vec![cpu(id)?.counters()], ..PackingProblem::default() };
     for demand in all {
         chosen.demands.push(demand);
         if pack(&chosen).passes.len() > 1 {
@@ -87,7 +87,8 @@ fn ten(id: &str, limits: &mut BrokenLimits) -> Result<()> {
 
 fn whole(id: &str, limits: &mut BrokenLimits) -> Result<()> {
     let counters = cpu(id)?.counters();
-    let problem = Problem { pmus: vec![counters], demands: demands(cpu(id)?), ..Problem::default() };
+    let problem =
+        PackingProblem { pmus: vec![counters], demands: demands(cpu(id)?), ..PackingProblem::default() };
     let packing = pack(&problem);
     limits.must(packing.is_optimal(), &format!("{id}: {} passes are not proved", packing.passes.len()));
     let took = median(|| pack(&problem), 1, ROUNDS);
@@ -113,12 +114,12 @@ fn demands(cpu: Cpu<'static>) -> Vec<Demand> {
     let general = CounterMask::from_bits(cpu.counters().general_bits(), 0);
     let way = |extra, counters: CounterMask| {
         let counters = if counters.is_empty() { general } else { counters };
-        Way { counters, extra }
+        CounterEncoding { counters, extra }
     };
     let demand = |entry: Entry<'static>| {
         let own = way(entry.code().extra, entry.counters());
         let also = entry.also().map(|also| way(also.code.extra, also.counters));
-        let need = Need { pmu: 0, ways: std::iter::once(own).chain(also).collect(), wide: false };
+        let need = PmuNeed { pmu: 0, ways: std::iter::once(own).chain(also).collect(), wide: false };
         Demand { needs: vec![need], alone: false }
     };
     cpu.events().map(demand).collect()

@@ -5,7 +5,7 @@ use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::{CounterId, EventCode, Modes};
 
 use crate::chip::Chip;
-use crate::field::{Bits, FieldKind, FieldSpec, low_mask, runs};
+use crate::field::{BitRange, FieldKind, FieldSpec, low_mask, runs};
 use crate::register::Register;
 use crate::{amd, apple, arm, intel, riscv};
 
@@ -218,13 +218,13 @@ fn explain(layout: &[FieldSpec], value: u64) -> Decoded {
             decoded.fields.push(field(spec, part));
         }
         if part != 0 && spec.kind == FieldKind::Ignored {
-            let (bits, name) = (Bits(spec.low, spec.high), spec.full_name());
+            let (bits, name) = (BitRange(spec.low, spec.high), spec.full_name());
             decoded.warnings.push(format!("{bits} ({name}) means nothing here: {}", spec.meaning));
         }
     }
     for run in runs(value & !covered) {
         decoded.warnings.push(match run {
-            Bits(low, high) if low == high => format!("{run} is reserved on this CPU"),
+            BitRange(low, high) if low == high => format!("{run} is reserved on this CPU"),
             _ => format!("{run} are reserved on this CPU"),
         });
         decoded.fields.push(reserved(&run, value));
@@ -237,7 +237,7 @@ fn field(spec: &FieldSpec, value: u64) -> Field {
     Field { high: spec.high, low: spec.low, name: spec.full_name(), value, meaning: spec.explain(value) }
 }
 
-fn reserved(&Bits(low, high): &Bits, value: u64) -> Field {
+fn reserved(&BitRange(low, high): &BitRange, value: u64) -> Field {
     let value = value >> low & low_mask(u32::from(high - low) + 1);
     Field { high, low, name: "reserved".to_owned(), value, meaning: "no field of this CPU".to_owned() }
 }
@@ -260,7 +260,7 @@ fn rdpmc(chip: &Chip, value: u64) -> Decoded {
     }
     if value >> 32 != 0 {
         decoded.warnings.push("rdpmc looks at ECX, the lower 32 bits".to_owned());
-        decoded.fields.push(reserved(&Bits(32, 63), value));
+        decoded.fields.push(reserved(&BitRange(32, 63), value));
     }
     decoded.warnings.extend(named.and_then(|counter| intel::shared::rdpmc_remark(chip, counter)));
     if meaning.is_none() {

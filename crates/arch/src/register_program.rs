@@ -359,7 +359,7 @@ pub fn register_program(
         register: if options.v6_registers { v6(write.register) } else { write.register },
         ..write
     });
-    let parts = Parts {
+    let parts = ProgramParts {
         chip,
         options,
         controls: listed(chip, controls)?,
@@ -582,7 +582,7 @@ const fn enables(register: Register) -> bool {
 }
 
 /// What a program is put together from.
-struct Parts<'a> {
+struct ProgramParts<'a> {
     chip: &'a Chip,
     options: ProgramOptions,
     /// Events, modes, enabling registers last.
@@ -591,7 +591,7 @@ struct Parts<'a> {
     presets: Vec<Step>,
 }
 
-impl Parts<'_> {
+impl ProgramParts<'_> {
     fn register(&self, register: Register) -> Result<PmuReg, EncodeError> {
         Ok(PmuReg::of(self.chip, register)?)
     }

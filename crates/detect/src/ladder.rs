@@ -3,7 +3,7 @@
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
-use crate::probes::Probes;
+use crate::probes::PerfProbes;
 
 mod msr;
 mod perf;
@@ -24,8 +24,8 @@ pub(crate) fn empty() -> Ladder {
 }
 
 /// Every rung, best first. `machine.ladder` and `machine.capabilities` are not looked at.
-pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
-    let perf = perf::Findings::new(machine, probes);
+pub(crate) fn build(machine: &Machine, probes: &PerfProbes) -> Ladder {
+    let perf = perf::PerfFindings::new(machine, probes);
     Ladder {
         rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, probes, &perf)).collect(),
         perf_hardware: perf.hardware(),
@@ -35,7 +35,7 @@ pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
     }
 }
 
-fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'_>) -> RungState {
+fn state(rung: Rung, machine: &Machine, probes: &PerfProbes, perf: &perf::PerfFindings<'_>) -> RungState {
     let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
     match rung {

@@ -1,7 +1,7 @@
 //! Facts about a machine, live or replayed, turned into a [`Machine`] and its ladder.
 //!
 //! Everything that detection knows comes through a [`FactSource`]: the host ([`HostFacts`]), a text file
-//! ([`RecordedFacts`]), or either of them while it is being written down ([`Recorder`]). [`detect`] itself
+//! ([`RecordedFacts`]), or either of them while it is being written down ([`FactRecorder`]). [`detect`] itself
 //! does no I/O, never fails and never panics: what cannot be found out stays unknown.
 //!
 //! ```
@@ -42,13 +42,13 @@ use cyclometer_core::machine::{Architecture, Machine, Os};
 pub use facts::{FactSource, PerfProbe};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
-pub use recorder::Recorder;
+pub use recorder::FactRecorder;
 
 /// Finds out what machine this is, what its PMU has, what we may do, and how each source of counts fares.
 ///
 /// Never fails: what the facts do not tell is `None`, empty or unknown in the result.
 pub fn detect(facts: &dyn FactSource) -> Machine {
-    detect_with(facts, Effort::Everything)
+    detect_with(facts, DetectionDepth::Everything)
 }
 
 /// The same for a session that is about to count: what costs time is not asked where a better source works.
@@ -56,19 +56,19 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
 /// Then the software PMU counts as working unless a setting forbids it: trying costs two processes.
 /// And where all processes may be counted on a CPU, one is not tried.
 pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
-    detect_with(facts, Effort::WhatCounts)
+    detect_with(facts, DetectionDepth::WhatCounts)
 }
 
 /// How much is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effort {
+pub(crate) enum DetectionDepth {
     /// Everything.
     Everything,
     /// What the best working source needs.
     WhatCounts,
 }
 
-fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {
+fn detect_with(facts: &dyn FactSource, effort: DetectionDepth) -> Machine {
     let online = online_cpus(facts);
     let hypervisor = hypervisor::detect(facts);
     let pmus = pmus::detect(facts);

@@ -5,7 +5,7 @@ use cyclometer_core::pmu::KernelPmu;
 
 use crate::facts::{FactSource, PerfProbe};
 use crate::process_list::ProcessList;
-use crate::{Effort, text};
+use crate::{DetectionDepth, text};
 
 /// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
 ///
@@ -42,7 +42,7 @@ pub(crate) mod errno {
 
 /// What the kernel said, or what follows from that.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Probes {
+pub(crate) struct PerfProbes {
     /// A software event, user mode only.
     pub(crate) software: Result<(), i32>,
     /// A software event with kernel mode.
@@ -125,12 +125,12 @@ impl HardwareProbe {
 /// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a `perf_event_paranoid` of 0 or
 /// less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode nothing (2 in some distributions). `account_event` waits
 /// for all CPUs (5 to 20 ms) where no process has had an event for a second.
-pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
+pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDepth) -> PerfProbes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
     if machine.os != Os::Linux {
         let none = Err(errno::ENOSYS);
-        return Probes {
+        return PerfProbes {
             software: none,
             kernel_mode: none,
             cpu_wide: none,
@@ -148,12 +148,12 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
     let cpu_wide = facts.perf_probe(&cpu_wide);
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
-    let asks = x86 && (effort == Effort::Everything || !counts);
+    let asks = x86 && (effort == DetectionDepth::Everything || !counts);
     // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
     // says so. The first event of a process after a second without one is dear.
-    let implied = effort == Effort::WhatCounts && cpu_wide.is_ok();
+    let implied = effort == DetectionDepth::WhatCounts && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
-    Probes {
+    PerfProbes {
         software: ask(task_clock),
         kernel_mode: ask(PerfProbe { exclude_kernel: false, ..task_clock }),
         cpu_wide,

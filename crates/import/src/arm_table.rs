@@ -10,7 +10,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
 use crate::arm::{ArmEvent, ArmFile};
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 
 /// The number of the cycle counter (PMCCNTR_EL0) among the fixed counters.
 ///
@@ -71,7 +71,7 @@ impl ArmEvents {
     /// # Errors
     ///
     /// A name that has another number already.
-    pub fn add(&mut self, name: &str, code: u16) -> Outcome<&mut TableEvent> {
+    pub fn add(&mut self, name: &str, code: u16) -> ImportResult<&mut TableEvent> {
         let known = *self.codes.entry(name.to_ascii_uppercase()).or_insert(code);
         if known != code {
             return Err(ImportError::at(name, format!("is {known:#x} and {code:#x}")));
@@ -92,7 +92,7 @@ impl ArmEvents {
     /// # Errors
     ///
     /// As [`Self::add`].
-    pub fn add_file(&mut self, events: &[ArmEvent]) -> Outcome<()> {
+    pub fn add_file(&mut self, events: &[ArmEvent]) -> ImportResult<()> {
         for event in events.iter().filter(|event| !event.name.is_empty()) {
             self.add(&event.name, event.code)?.about.clone_from(&event.about);
         }

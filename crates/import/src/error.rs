@@ -12,7 +12,7 @@ pub struct ImportError {
 }
 
 /// What a reader gives.
-pub type Outcome<T> = Result<T, ImportError>;
+pub type ImportResult<T> = Result<T, ImportError>;
 
 impl ImportError {
     /// Of the whole file.

@@ -5,8 +5,8 @@ use cyclometer_catalog::table::text::FIRST_LINE;
 use cyclometer_catalog::table::{Cpu, CpuTable};
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::file_table::{About, shown};
+use crate::error::{ImportError, ImportResult};
+use crate::file_table::{FileDescription, shown};
 use crate::{arm, json, kpep};
 
 /// What is read, for messages.
@@ -15,7 +15,7 @@ pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux'
 
 /// The formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
+pub(crate) enum FileFormat {
     Ours,
     Intel,
     Linux,
@@ -24,16 +24,16 @@ pub(crate) enum Format {
     Kpep,
 }
 
-impl Format {
+impl FileFormat {
     /// What messages call it.
     pub fn word(self) -> &'static str {
         match self {
-            Format::Ours => "cyclometer's own table",
-            Format::Intel => "Intel perfmon JSON",
-            Format::Linux => "Linux pmu-events JSON",
-            Format::ArmData => "ARM-software/data JSON",
-            Format::ArmTelemetry => "Arm telemetry JSON",
-            Format::Kpep => "Apple kpep property list",
+            FileFormat::Ours => "cyclometer's own table",
+            FileFormat::Intel => "Intel perfmon JSON",
+            FileFormat::Linux => "Linux pmu-events JSON",
+            FileFormat::ArmData => "ARM-software/data JSON",
+            FileFormat::ArmTelemetry => "Arm telemetry JSON",
+            FileFormat::Kpep => "Apple kpep property list",
         }
     }
 }
@@ -48,9 +48,9 @@ impl Format {
 ///
 /// What is no such file, or is truncated, too large or nested too deep; a field that is none or does not fit: with
 /// the format, the event and the field. A Linux file that could be of several families needs `cpu`.
-pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> Outcome<CpuTable> {
+pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> ImportResult<CpuTable> {
     let cpu = cpu.map(cpu_id).transpose()?;
-    let about = About { name, cpu: cpu.as_deref() };
+    let about = FileDescription { name, cpu: cpu.as_deref() };
     let value = match start_of(bytes) {
         Some(Start::Format(format)) => return about.read(format, bytes, &Value::Null),
         Some(Start::Json) => json::parse(bytes).map_err(|error| about.error("JSON", error))?,
@@ -63,7 +63,7 @@ pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> Outcome<CpuTabl
 }
 
 /// The id that the user gave.
-fn cpu_id(id: &str) -> Outcome<String> {
+fn cpu_id(id: &str) -> ImportResult<String> {
     if json::event_name(id).is_err() {
         return Err(ImportError::file(format!("'{}' is no id of a CPU", json::shown(id))));
     }
@@ -76,7 +76,7 @@ fn cpu_id(id: &str) -> Outcome<String> {
 }
 
 enum Start {
-    Format(Format),
+    Format(FileFormat),
     Json,
 }
 
@@ -84,8 +84,8 @@ fn start_of(bytes: &[u8]) -> Option<Start> {
     let trimmed = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
     let ours = FIRST_LINE.split(' ').next().unwrap_or(FIRST_LINE).as_bytes();
     match trimmed.first() {
-        _ if kpep::is_plist(bytes) => Some(Start::Format(Format::Kpep)),
-        _ if trimmed.starts_with(ours) => Some(Start::Format(Format::Ours)),
+        _ if kpep::is_plist(bytes) => Some(Start::Format(FileFormat::Kpep)),
+        _ if trimmed.starts_with(ours) => Some(Start::Format(FileFormat::Ours)),
         Some(b'{' | b'[') => Some(Start::Json),
         _ => None,
     }
@@ -101,17 +101,17 @@ fn unknown_file(bytes: &[u8]) -> String {
     }
 }
 
-fn format_of(value: &Value) -> Option<Format> {
+fn format_of(value: &Value) -> Option<FileFormat> {
     let file = match value {
-        Value::Array(_) => return Some(Format::Linux),
+        Value::Array(_) => return Some(FileFormat::Linux),
         Value::Object(file) => file,
         _ => return None,
     };
     if arm::is_data(file) {
-        Some(Format::ArmData)
+        Some(FileFormat::ArmData)
     } else if arm::is_telemetry(file) {
-        Some(Format::ArmTelemetry)
+        Some(FileFormat::ArmTelemetry)
     } else {
-        file.contains_key("Events").then_some(Format::Intel)
+        file.contains_key("Events").then_some(FileFormat::Intel)
     }
 }

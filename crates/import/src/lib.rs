@@ -18,5 +18,5 @@ pub mod json;
 pub mod kpep;
 mod words;
 
-pub use error::{ImportError, Outcome};
+pub use error::{ImportError, ImportResult};
 pub use file::read_file;

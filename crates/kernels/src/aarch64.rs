@@ -5,7 +5,7 @@
 use std::arch::asm;
 
 use crate::counts::{INCREMENT, MULTIPLIER};
-use crate::memory::{Chain, Line};
+use crate::memory::{CacheLine, PointerChain};
 
 pub(crate) const HERE: bool = true;
 
@@ -171,7 +171,7 @@ pub(crate) fn indirect_jumps(rounds: u64) {
 }
 
 #[inline(never)]
-pub(crate) fn loads(rounds: u64, line: &Line) {
+pub(crate) fn loads(rounds: u64, line: &CacheLine) {
     // SAFETY: it reads the eight words of `line`, which is borrowed, and changes only registers that are declared.
     unsafe {
         asm!(
@@ -195,7 +195,7 @@ pub(crate) fn loads(rounds: u64, line: &Line) {
 }
 
 #[inline(never)]
-pub(crate) fn stores(rounds: u64, line: &mut Line) {
+pub(crate) fn stores(rounds: u64, line: &mut CacheLine) {
     // SAFETY: it writes the eight words of `line`, which is borrowed mutably, and changes only registers that are declared.
     unsafe {
         asm!(
@@ -219,7 +219,7 @@ pub(crate) fn stores(rounds: u64, line: &mut Line) {
 }
 
 #[inline(never)]
-pub(crate) fn copies(rounds: u64, line: &mut Line) {
+pub(crate) fn copies(rounds: u64, line: &mut CacheLine) {
     // SAFETY: it reads and writes the eight words of `line`, which is borrowed mutably, and changes only registers that are declared.
     unsafe {
         asm!(
@@ -243,7 +243,7 @@ pub(crate) fn copies(rounds: u64, line: &mut Line) {
 }
 
 #[inline(never)]
-pub(crate) fn chase(rounds: u64, chain: &Chain) {
+pub(crate) fn chase(rounds: u64, chain: &PointerChain) {
     // SAFETY: every word that it reads is a link of `chain`, which is borrowed: the first by `first`, each other because links hold
     // addresses of links. It changes only registers that are declared.
     unsafe {

@@ -12,8 +12,10 @@ use cyclometer_core::{
     CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
 
-use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Seat, Way, pack};
-use crate::words::Names;
+use crate::passes::{
+    Conflict, CounterAssignment, CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, Unplaceable, pack,
+};
+use crate::words::ProblemNames;
 
 /// The slots of core PMUs, and what there is for them.
 pub(crate) struct Cores<'a> {
@@ -27,15 +29,15 @@ pub(crate) struct Cores<'a> {
 
 /// The sets that were found, and what follows for the slots.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct FoundSets {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
-    pub(crate) seats: Vec<Vec<SlotSeat>>,
+    pub(crate) assignments: Vec<Vec<SlotAssignment>>,
 }
 
 /// Where an event of a set counts on one core PMU.
 #[derive(Clone, Debug)]
-pub(crate) struct SlotSeat {
+pub(crate) struct SlotAssignment {
     pub(crate) slot: SlotId,
     /// The PMU's name.
     pub(crate) pmu: String,
@@ -53,10 +55,10 @@ struct Divided {
     sets: Vec<(usize, String)>,
 }
 
-/// Sets of demands, with their seats.
-struct Sets {
+/// Sets of demands, with their assignments.
+struct AssignedSets {
     sets: Vec<Vec<usize>>,
-    seats: Vec<Vec<Seat>>,
+    assignments: Vec<Vec<CounterAssignment>>,
 }
 
 /// Whether a PMU of the cores counts it.
@@ -76,9 +78,9 @@ impl<'a> Cores<'a> {
     /// # Errors
     ///
     /// `ErrorKind::HardwareLimit` for a group that does not fit on the counters.
-    pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<Shared> {
+    pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<FoundSets> {
         if self.slots.is_empty() {
-            return Ok(Shared::default());
+            return Ok(FoundSets::default());
         }
         let groups = self.groups();
         let problem = self.problem(&groups, intent);
@@ -87,9 +89,9 @@ impl<'a> Cores<'a> {
         let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
-        let found = always.unwrap_or_else(|| Sets::of(&packing));
+        let found = always.unwrap_or_else(|| AssignedSets::of(&packing));
         let sets = self.whole(found.sets, &problem, &groups, &divided.groups);
-        let seats = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
+        let assignments = found.assignments.iter().map(|assignments| self.by_slot(assignments)).collect();
         let sharing = Sharing {
             sets,
             lower_bound: packing.lower_bound.max(1),
@@ -98,29 +100,29 @@ impl<'a> Cores<'a> {
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(Shared { sharing, seats })
+        Ok(FoundSets { sharing, assignments })
     }
 
-    fn by_slot(&self, seats: &[Seat]) -> Vec<SlotSeat> {
-        let of_slot = |seat: &Seat| SlotSeat {
-            slot: self.slots[seat.demand].id,
-            pmu: self.inventories[seat.pmu].0.clone(),
-            counter: seat.counter,
-            way: self.way_of_part(seat),
+    fn by_slot(&self, assignments: &[CounterAssignment]) -> Vec<SlotAssignment> {
+        let of_slot = |assignment: &CounterAssignment| SlotAssignment {
+            slot: self.slots[assignment.demand].id,
+            pmu: self.inventories[assignment.pmu].0.clone(),
+            counter: assignment.counter,
+            way: self.way_of_part(assignment),
         };
-        seats.iter().map(of_slot).collect()
+        assignments.iter().map(of_slot).collect()
     }
 
-    /// The way of a seat among all ways of the event there, also those that nothing free has.
-    fn way_of_part(&self, seat: &Seat) -> usize {
-        let (pmu, free) = &self.inventories[seat.pmu];
-        let Some(part) = on_pmu(self.slots[seat.demand], pmu) else { return 0 };
+    /// The way of an assignment among all ways of the event there, also those that nothing free has.
+    fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
+        let (pmu, free) = &self.inventories[assignment.pmu];
+        let Some(part) = on_pmu(self.slots[assignment.demand], pmu) else { return 0 };
         let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
-        usable.nth(seat.way).unwrap_or(0)
+        usable.nth(assignment.way).unwrap_or(0)
     }
 
-    fn names(&self) -> Names<'_> {
-        Names {
+    fn names(&self) -> ProblemNames<'_> {
+        ProblemNames {
             pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
             events: self.slots.iter().map(|slot| slot.name.as_str()).collect(),
         }
@@ -137,13 +139,13 @@ impl<'a> Cores<'a> {
         groups
     }
 
-    fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> Problem {
+    fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> PackingProblem {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
             let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
             let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
             (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].id)).collect()
         };
-        Problem {
+        PackingProblem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
             demands: self.slots.iter().map(|slot| self.demand(slot)).collect(),
             together: groups.values().cloned().chain(intent.together.iter().map(indices)).collect(),
@@ -154,7 +156,7 @@ impl<'a> Cores<'a> {
 
     /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
     fn demand(&self, slot: &Slot) -> Demand {
-        let needs: Vec<Need> = self
+        let needs: Vec<PmuNeed> = self
             .inventories
             .iter()
             .enumerate()
@@ -170,12 +172,12 @@ impl<'a> Cores<'a> {
         &self,
         packing: &Packing,
         groups: &BTreeMap<u32, Vec<usize>>,
-        problem: &Problem,
-        names: &Names<'_>,
+        problem: &PackingProblem,
+        names: &ProblemNames<'_>,
     ) -> Result<Divided> {
         let mut found = Divided::default();
         for refused in &packing.refused {
-            let Refused::Set { set, conflict } = refused else { continue };
+            let Unplaceable::Set { set, conflict } = refused else { continue };
             let members = &problem.together[*set];
             match groups.keys().nth(*set) {
                 None => found.sets.push((set - groups.len(), names.conflict(conflict))),
@@ -190,13 +192,13 @@ impl<'a> Cores<'a> {
         self.lines.get(self.slots[i].id.0).is_some_and(|line| line.event.modifiers.weak)
     }
 
-    fn too_large(&self, members: &[usize], conflict: &Conflict, names: &Names<'_>) -> Error {
+    fn too_large(&self, members: &[usize], conflict: &Conflict, names: &ProblemNames<'_>) -> Error {
         let members: Vec<&str> = members.iter().map(|i| self.slots[*i].name.as_str()).collect();
         too_large(&members, &names.conflict(conflict))
     }
 
     /// As many sets, with cycles and instructions in each of them: both, or one.
-    fn with_always(&self, problem: &Problem, packing: &Packing) -> Option<Sets> {
+    fn with_always(&self, problem: &PackingProblem, packing: &Packing) -> Option<AssignedSets> {
         if problem.demands.iter().any(|demand| demand.alone) {
             return None;
         }
@@ -215,7 +217,7 @@ impl<'a> Cores<'a> {
     fn whole(
         &self,
         mut sets: Vec<Vec<usize>>,
-        problem: &Problem,
+        problem: &PackingProblem,
         groups: &BTreeMap<u32, Vec<usize>>,
         ungrouped: &[u32],
     ) -> Vec<Vec<SlotId>> {
@@ -239,20 +241,20 @@ impl<'a> Cores<'a> {
     }
 }
 
-impl Sets {
-    fn of(packing: &Packing) -> Sets {
-        let set = |pass: &Vec<Seat>| {
-            let mut set: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
+impl AssignedSets {
+    fn of(packing: &Packing) -> AssignedSets {
+        let set = |pass: &Vec<CounterAssignment>| {
+            let mut set: Vec<usize> = pass.iter().map(|assignment| assignment.demand).collect();
             set.sort_unstable();
             set.dedup();
             set
         };
-        Sets { sets: packing.passes.iter().map(set).collect(), seats: packing.passes.clone() }
+        AssignedSets { sets: packing.passes.iter().map(set).collect(), assignments: packing.passes.clone() }
     }
 }
 
 /// No more sets than those of `plain`, with the events `always` in each, if that refuses nothing more.
-fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets> {
+fn reserved(problem: &PackingProblem, always: &[usize], plain: &Packing) -> Option<AssignedSets> {
     let mut rest = problem.clone();
     let mut held = Vec::new();
     for i in always {
@@ -260,18 +262,18 @@ fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets
             let wanted = need.ways.first().filter(|way| !need.wide && way.extra.is_none())?;
             let counter = spare(wanted.counters.and(rest.pmus[need.pmu]))?;
             rest.pmus[need.pmu] = rest.pmus[need.pmu].without(std::iter::once(counter).collect());
-            held.push(Seat { demand: *i, pmu: need.pmu, way: 0, counter, repeats: false });
+            held.push(CounterAssignment { demand: *i, pmu: need.pmu, way: 0, counter, repeats: false });
         }
     }
     let packing = pack(&rest);
-    let is_event = |refused: &Refused| matches!(refused, Refused::Event(_));
+    let is_event = |refused: &Unplaceable| matches!(refused, Unplaceable::Event(_));
     let refuses_more = packing.refused.len() > plain.refused.len() || packing.refused.iter().any(is_event);
     if packing.passes.is_empty() || packing.passes.len() > plain.passes.len() || refuses_more {
         return None;
     }
-    let mut sets = Sets::of(&packing);
+    let mut sets = AssignedSets::of(&packing);
     sets.sets.iter_mut().for_each(|set| set.extend(always));
-    sets.seats.iter_mut().for_each(|seats| seats.extend(&held));
+    sets.assignments.iter_mut().for_each(|assignments| assignments.extend(&held));
     Some(sets)
 }
 
@@ -281,10 +283,11 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
     fixed.or_else(|| counters.iter().last())
 }
 
-fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> Need {
+fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> PmuNeed {
     let usable = part.ways.iter().filter(|(counters, _)| fits(*counters, free, part.wide));
-    let ways = usable.map(|(counters, extra)| Way { counters: *counters, extra: *extra }).collect();
-    Need { pmu, ways, wide: part.wide }
+    let ways =
+        usable.map(|(counters, extra)| CounterEncoding { counters: *counters, extra: *extra }).collect();
+    PmuNeed { pmu, ways, wide: part.wide }
 }
 
 /// Whether one of these counters is free, and the one behind it for an event that takes two.

@@ -9,14 +9,14 @@ const NAMED: usize = 5;
 
 /// The names behind the numbers of a [`Problem`](crate::passes::Problem).
 #[derive(Clone, Debug, Default)]
-pub struct Names<'a> {
+pub struct ProblemNames<'a> {
     /// Of each PMU; without, it goes without saying.
     pub pmus: Vec<&'a str>,
     /// Of each event.
     pub events: Vec<&'a str>,
 }
 
-impl Names<'_> {
+impl ProblemNames<'_> {
     /// ` of cpu_core`, where that has to be said.
     fn of_pmu(&self, pmu: usize) -> String {
         self.pmus.get(pmu).map(|pmu| format!(" of {pmu}")).unwrap_or_default()
@@ -93,7 +93,7 @@ impl Names<'_> {
         self.conflict_of(conflict, &conflict.events)
     }
 
-    /// As [`Names::conflict`]; `confined` are the events that can use the counters of the conflict only, which may be more than
+    /// As [`ProblemNames::conflict`]; `confined` are the events that can use the counters of the conflict only, which may be more than
     /// are needed for it.
     pub fn conflict_of(&self, conflict: &Conflict, confined: &[usize]) -> String {
         let events = self.listed(&conflict.events);
@@ -174,8 +174,8 @@ mod tests {
     use cyclometer_core::CounterMask;
     use cyclometer_core::event::ExtraRegisterKind;
 
-    fn names() -> Names<'static> {
-        Names { pmus: vec!["cpu"], events: vec!["a", "b", "c", "d", "e"] }
+    fn names() -> ProblemNames<'static> {
+        ProblemNames { pmus: vec!["cpu"], events: vec!["a", "b", "c", "d", "e"] }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was found out about an event.
 
-use crate::meter::Work;
+use crate::meter::MeteredWork;
 
 /// How far an event can be trusted here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,7 +47,7 @@ impl Verdict {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Measurement {
     /// The work. Of a kernel what is counted is the difference to a single round.
-    pub work: Work,
+    pub work: MeteredWork,
     /// What is known of it, in events; `None` where nothing is.
     pub expected: Option<u64>,
     /// The counts, one for each time that the work was done, in events or ns. A negative one says that more work counted
@@ -117,7 +117,8 @@ mod tests {
     use super::*;
 
     fn finding(verdict: Verdict, values: &[i64]) -> Finding {
-        let measurement = Measurement { work: Work::Sleep(1), expected: Some(10), values: values.to_vec() };
+        let measurement =
+            Measurement { work: MeteredWork::Sleep(1), expected: Some(10), values: values.to_vec() };
         Finding { verdict, measurements: vec![measurement], ..Finding::not_counted("e", "w") }
     }
 

@@ -4,17 +4,17 @@ use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung, Target};
 use cyclometer_plan::abandon;
 
-use crate::open::{Opened, Opening};
-use crate::{Execution, Session};
+use crate::open::{OpenedPass, OpeningOutcome};
+use crate::{Execution, RunningSession};
 
 /// A child that has executed nothing yet, with its counters.
 pub(crate) struct Ready {
     pub(crate) child: Box<dyn Child>,
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedPass,
     pub(crate) launch: LaunchKind,
 }
 
-impl Session<'_, '_> {
+impl RunningSession<'_, '_> {
     /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are dropped:
     /// they have not executed the command.
     pub(crate) fn ready(&mut self, execution: Execution) -> Result<Ready> {
@@ -22,9 +22,9 @@ impl Session<'_, '_> {
             let launch = self.launch_of(execution);
             let refusal = match self.child(launch) {
                 Ok(child) => match self.open(execution, &self.target(child.as_ref()))? {
-                    Opening::Open(opened) => return Ok(Ready { child, opened, launch }),
-                    Opening::OtherLaunch => continue,
-                    Opening::NotTranslated(refusal) => refusal,
+                    OpeningOutcome::Open(opened) => return Ok(Ready { child, opened, launch }),
+                    OpeningOutcome::OtherLaunch => continue,
+                    OpeningOutcome::NotTranslated(refusal) => refusal,
                 },
                 Err(error) if launch == LaunchKind::Translated => as_refusal(&error),
                 Err(error) => return Err(error),
@@ -43,7 +43,7 @@ impl Session<'_, '_> {
     fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
         let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
-        let opened = Opened { sources: Vec::new(), refused, rotation: None };
+        let opened = OpenedPass { sources: Vec::new(), refused, rotation: None };
         Ok(Ready { child, opened, launch: LaunchKind::Native })
     }
 

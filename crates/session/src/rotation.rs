@@ -34,7 +34,7 @@ const WAITED: u32 = 10;
 const MOST_GROWTH: u32 = 2;
 
 /// The turns of an open pass, and what they have counted so far.
-pub(crate) struct Rotation {
+pub(crate) struct PassRotation {
     /// For each turn that the sources know, its number in the plan.
     turns: Vec<u32>,
     /// The turn that is selected, as the sources know it.
@@ -48,7 +48,7 @@ pub(crate) struct Rotation {
     usual: Duration,
     /// How long a change of turns takes.
     cost: Duration,
-    clock: Clock,
+    clock: SliceClock,
     begun: bool,
     failure: Option<String>,
     last: Last,
@@ -56,17 +56,17 @@ pub(crate) struct Rotation {
 }
 
 /// When the run began and the slice, and when that is to end.
-struct Clock {
+struct SliceClock {
     started: Instant,
     since: Instant,
     due: Instant,
 }
 
-impl Rotation {
+impl PassRotation {
     /// Numbers the turns of a pass anew, in random order, as whoever is first sees the very beginning of the run; `None`
     /// where there are fewer than two: then all slots count all the time. Turns last at least `usual`, and less in the
     /// first rounds.
-    pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<Rotation> {
+    pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<PassRotation> {
         let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
         known.sort_unstable();
         known.dedup();
@@ -78,7 +78,7 @@ impl Rotation {
         let opened = |old: u32| u32::try_from(turns.iter().position(|turn| *turn == old)?).ok();
         pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(opened));
         let (now, shortest) = (Instant::now(), usual.min(FIRST));
-        Some(Rotation {
+        Some(PassRotation {
             round: (1..turns.len()).rev().collect(),
             turns,
             current: 0,
@@ -86,7 +86,7 @@ impl Rotation {
             shortest,
             usual,
             cost: shortest / TIMES_COST,
-            clock: Clock { started: now, since: now, due: now + shortest },
+            clock: SliceClock { started: now, since: now, due: now + shortest },
             begun: false,
             failure: None,
             last: Last::default(),
@@ -96,7 +96,7 @@ impl Rotation {
 
     /// The run begins now.
     pub(crate) fn start(&mut self, now: Instant) {
-        self.clock = Clock { started: now, since: now, due: now + self.shortest };
+        self.clock = SliceClock { started: now, since: now, due: now + self.shortest };
     }
 
     /// When the slice is to end; `None` when there will be no other.
@@ -302,9 +302,9 @@ mod tests {
         Pass { slots: turns.iter().enumerate().map(slot).collect(), ..Pass::default() }
     }
 
-    fn rotation(turns: &[Option<u32>], seed: u64) -> (Pass, Option<Rotation>) {
+    fn rotation(turns: &[Option<u32>], seed: u64) -> (Pass, Option<PassRotation>) {
         let mut pass = pass(turns);
-        let rotation = Rotation::of(&mut pass, &mut Random::seeded(seed), Duration::ZERO);
+        let rotation = PassRotation::of(&mut pass, &mut Random::seeded(seed), Duration::ZERO);
         (pass, rotation)
     }
 
@@ -356,7 +356,7 @@ mod tests {
     fn slices_grow_with_the_run_and_with_what_a_change_costs() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let ms = Duration::from_millis;
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
         (rotation.shortest, rotation.cost) = (ms(10), Duration::from_micros(500));
         assert_eq!(rotation.length(ms(0)), ms(10));
         assert_eq!(rotation.length(ms(100_000)), ms(25));
@@ -370,7 +370,7 @@ mod tests {
     fn turns_are_short_at_first_so_that_each_sees_the_start_and_grow_from_round_to_round() {
         let mut pass = pass(&[Some(0), Some(1), Some(2)]);
         let ms = Duration::from_millis;
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
         let mut lengths = vec![rotation.length(ms(0))];
         for _ in 1..18 {
             rotation.draw();
@@ -386,7 +386,7 @@ mod tests {
     fn turns_asked_to_be_shorter_than_the_first_ones_are_of_one_length() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let asked = Duration::from_micros(300);
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), asked).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), asked).unwrap();
         for _ in 0..6 {
             rotation.draw();
             assert_eq!(rotation.length(Duration::ZERO), asked);
@@ -397,7 +397,7 @@ mod tests {
     fn the_log_of_a_long_run_stays_small() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let mut rotation =
-            Rotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
+            PassRotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
         let (mut passed, mut slices) = (Duration::ZERO, 0);
         while passed < Duration::from_secs(24 * 3600) {
             rotation.draw();

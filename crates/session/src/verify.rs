@@ -9,20 +9,20 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::{Modes, Result, Rung, Slot, SlotId};
 use cyclometer_plan::{join, split};
 
-use crate::Session;
+use crate::RunningSession;
 
 /// How often events are counted for a moment at most: it costs a tenth of a millisecond each time.
 const MOST_PROBES: usize = 24;
 
 /// What probes have shown so far.
 #[derive(Default)]
-pub(crate) struct Probes {
+pub(crate) struct ProbedSets {
     /// Sets that count at the same time.
     good: Vec<Vec<SlotId>>,
     made: usize,
 }
 
-impl Session<'_, '_> {
+impl RunningSession<'_, '_> {
     /// Divides the sets of the plan until the kernel counts all events of each at the same time. What it refuses to
     /// open is not judged: that is told when it is opened.
     ///

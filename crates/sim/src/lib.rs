@@ -3,7 +3,7 @@
 //! A [`SimMachine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks, overflow flags
 //! and interrupts of that chip; it is reached by [`Registers`](cyclometer_arch::Registers), as silicon is. Threads run
 //! [`Workload`]s on its CPUs: streams of events that the CPUs' counters count, exactly and repeatably for a seed.
-//! [`Trouble`] is what kernels, hypervisors and other users of the PMU do to a driver.
+//! [`InjectedFault`] is what kernels, hypervisors and other users of the PMU do to a driver.
 //!
 //! Time passes only in [`SimMachine::next`] and [`SimMachine::run`]; what a driver does in between takes none. Nothing here
 //! says how a real program behaves: every number is one of a simulation.
@@ -42,5 +42,5 @@ mod workload;
 pub use machine::{Happening, NoSuchCpu, Settings, SimMachine, ThreadId, Tick};
 pub use model::{EventRow, Model};
 pub use quantity::{Quantity, Rates};
-pub use trouble::Trouble;
+pub use trouble::InjectedFault;
 pub use workload::{Phase, Workload};

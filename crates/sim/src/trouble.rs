@@ -5,7 +5,7 @@ use cyclometer_core::CounterId;
 /// A misbehaviour. Times are from when it is asked for, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum InjectedFault {
     /// The kernel writes its own value over the register that enables counters, again and again: half to one and a half
     /// of `every_ns` pass between. Of Apple's PMCR0 that is the fixed counters, their interrupts and no access for user
     /// mode; elsewhere no counter at all. On Zen 2, which has no such register, the event selects become 0.

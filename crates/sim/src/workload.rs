@@ -131,7 +131,7 @@ pub(crate) fn kernel() -> Rates {
 
 /// A workload on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream {
+pub(crate) struct WorkloadStream {
     workload: Workload,
     random: Random,
     rounds_done: u64,
@@ -142,10 +142,10 @@ pub(crate) struct Stream {
     done: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(workload: Workload, seed: u64) -> Stream {
+impl WorkloadStream {
+    pub(crate) fn new(workload: Workload, seed: u64) -> WorkloadStream {
         let done = workload.cycles() == Some(0);
-        let mut stream = Stream {
+        let mut stream = WorkloadStream {
             workload,
             random: Random::seeded(seed),
             rounds_done: 0,
@@ -237,7 +237,7 @@ mod tests {
             rounds: Some(3),
             noise: 0.3,
         };
-        let (mut stream, mut passed) = (Stream::new(workload.clone(), 5), 0);
+        let (mut stream, mut passed) = (WorkloadStream::new(workload.clone(), 5), 0);
         while !stream.is_done() {
             let cycles = stream.left();
             assert!(cycles > 0);
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn a_workload_without_cycles_is_done_at_once() {
         for phases in [vec![], vec![Phase { cycles: 0, rates: computing() }]] {
-            assert!(Stream::new(Workload { phases, rounds: None, noise: 0.0 }, 1).is_done());
+            assert!(WorkloadStream::new(Workload { phases, rounds: None, noise: 0.0 }, 1).is_done());
         }
     }
 
     #[test]
     fn noise_moves_rates_and_leaves_cycles() {
-        let mut stream = Stream::new(Workload::named("noisy").unwrap(), 9);
+        let mut stream = WorkloadStream::new(Workload::named("noisy").unwrap(), 9);
         let first = *stream.rates();
         stream.advance(stream.left());
         assert_ne!(first.of(Quantity::Loads), stream.rates().of(Quantity::Loads));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_catalog::table::{CpuTable, Header};
 use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
-use cyclometer_import::intel::{self, EventFile, map};
+use cyclometer_import::intel::{self, PerfmonFile, map};
 
 use super::generic::{self, GenericFiles};
 use super::{commit, kernel_version, read};
@@ -25,7 +25,7 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
         kernel: kernel_version(&read(&from.join("events/perf-generic/README.md"))?)?,
     };
     let rows = map::rows(&read(&folder.join("mapfile.csv"))?).context("mapfile.csv")?;
-    let rows: Vec<map::Row> =
+    let rows: Vec<map::MapRow> =
         rows.into_iter().filter(|row| row.kind == "core" || row.kind == "hybridcore").collect();
     every_file_has_a_core(&rows)?;
     let files = GenericFiles::read(&from.join("events/perf-generic"))?;
@@ -39,8 +39,8 @@ struct SourceVersions {
 }
 
 /// A file that the vendor added must not be left out without a word.
-fn every_file_has_a_core(rows: &[map::Row]) -> Result<()> {
-    let of_core = |row: &map::Row| CORES.iter().any(|core| core.has(row));
+fn every_file_has_a_core(rows: &[map::MapRow]) -> Result<()> {
+    let of_core = |row: &map::MapRow| CORES.iter().any(|core| core.has(row));
     let missing: BTreeSet<&str> =
         rows.iter().filter(|row| !of_core(row)).map(|row| row.file.as_str()).collect();
     ensure!(missing.is_empty(), "mapfile.csv names files that no core in cores.rs has: {missing:?}");
@@ -50,11 +50,11 @@ fn every_file_has_a_core(rows: &[map::Row]) -> Result<()> {
 fn table(
     core: &CoreTable,
     folder: &Path,
-    rows: &[map::Row],
+    rows: &[map::MapRow],
     origin: &SourceVersions,
     files: &GenericFiles,
 ) -> Result<CpuTable> {
-    let matches: Vec<String> = rows.iter().filter(|row| core.has(row)).map(map::Row::pattern).collect();
+    let matches: Vec<String> = rows.iter().filter(|row| core.has(row)).map(map::MapRow::pattern).collect();
     ensure!(!matches.is_empty(), "mapfile.csv has no row for {}", core.id);
     let path = folder.join(core.file);
     let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -63,7 +63,7 @@ fn table(
     Ok(CpuTable { header: header(core, matches, &file, origin), events: file.events, generic })
 }
 
-fn header(core: &CoreTable, matches: Vec<String>, file: &EventFile, origin: &SourceVersions) -> Header {
+fn header(core: &CoreTable, matches: Vec<String>, file: &PerfmonFile, origin: &SourceVersions) -> Header {
     let pmu = core.pmu;
     Header {
         cpu: core.id.to_owned(),

@@ -4,10 +4,10 @@ use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Vendor};
 
 use super::{cause, mended, virtual_pmu};
-use crate::probes::{Probes, RegisterFacts};
+use crate::probes::{PerfProbes, RegisterFacts};
 
 /// How it fares on Linux on x86-64.
-pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let facts = probes.registers.as_ref();
     let refused = match no_counters(machine) {
         Some(cause) => vec![cause],

@@ -4,13 +4,13 @@ use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
 use super::{cause, mended};
-use crate::probes::{Probes, errno};
+use crate::probes::{PerfProbes, errno};
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
 
 /// How it fares: by the kernel's answer where it was asked, else by what Yama says.
-pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let (works, cause) = match elsewhere(machine, probes) {
         Some((works, cause)) => (works, Some(cause)),
         None => match refusal(machine, probes) {
@@ -22,7 +22,7 @@ pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
 }
 
 /// Why this is no machine for it, if so.
-fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
+fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     let other = |text| cause(CauseKind::OtherSystem, text);
     if machine.os != Os::Linux {
         return Some((Works::NotHere, other("it runs on Linux on x86-64 only so far")));
@@ -37,7 +37,7 @@ fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
     }
 }
 
-fn refusal(machine: &Machine, probes: &Probes) -> Option<Cause> {
+fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     if let Some(cause) = probes.processes.cause() {
         return Some(cause);
     }

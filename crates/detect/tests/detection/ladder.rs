@@ -3,7 +3,7 @@
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
 use cyclometer_core::machine::Machine;
-use cyclometer_detect::{FactSource, RecordedFacts, Recorder, detect, detect_for_counting};
+use cyclometer_detect::{FactRecorder, FactSource, RecordedFacts, detect, detect_for_counting};
 
 /// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
 fn changed(name: &str, changes: &[(&str, &str)]) -> Machine {
@@ -242,7 +242,7 @@ fn a_session_that_may_count_every_process_is_not_tried_with_one() {
     const OF_A_CPU: &str = "perf type=1 config=0x0 user=1 kernel=0 pid=-1 cpu=0 ok";
     let recorded = |detect: fn(&dyn FactSource) -> Machine, text: &str| {
         let facts = RecordedFacts::parse(text).unwrap();
-        let recorder = Recorder::new(&facts);
+        let recorder = FactRecorder::new(&facts);
         let ladder = detect(&recorder).ladder;
         let of_a_process = |line: &&str| line.starts_with("perf type=1 ") && line.contains(" pid=0 ");
         let asked = recorder.to_text("recorded: a test").lines().filter(of_a_process).count();

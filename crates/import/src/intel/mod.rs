@@ -18,13 +18,13 @@ use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::EventCode;
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::json::{self, Record};
+use crate::error::{ImportError, ImportResult};
+use crate::json::{self, JsonRecord};
 use crate::words;
 
 /// An event file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EventFile {
+pub struct PerfmonFile {
     /// The vendor's version (`1.40`); empty where the file has none.
     pub version: String,
     /// The vendor's date as `2026-05-27`; empty where the file has none.
@@ -38,7 +38,7 @@ pub struct EventFile {
 /// # Errors
 ///
 /// See [`file()`].
-pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
+pub fn core_events(bytes: &[u8]) -> ImportResult<Vec<TableEvent>> {
     Ok(file(bytes, None)?.events)
 }
 
@@ -52,7 +52,7 @@ pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
 /// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
 /// or with one that another has, without a select (fixed events of Linux need none) or without counters (an array of Linux in
 /// which no event has them needs none): with the event and the field.
-pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
+pub fn file(bytes: &[u8], device: Option<&str>) -> ImportResult<PerfmonFile> {
     file_value(&json::parse(bytes)?, device)
 }
 
@@ -61,19 +61,19 @@ pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
 /// # Errors
 ///
 /// See [`file()`].
-pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
+pub fn file_value(root: &Value, device: Option<&str>) -> ImportResult<PerfmonFile> {
     let list = list(root)?;
     let header = root.get("Header");
     let fact =
         |key: &str| header.and_then(|header| header.get(key)).and_then(Value::as_str).unwrap_or_default();
-    Ok(EventFile {
+    Ok(PerfmonFile {
         version: words::word(fact("Version")),
         date: words::date(fact("DatePublished")),
         events: events(list, Form::of(root, list), device)?,
     })
 }
 
-fn list(root: &Value) -> Outcome<&[Value]> {
+fn list(root: &Value) -> ImportResult<&[Value]> {
     let list = if root.is_array() { Some(root) } else { root.get("Events") };
     let list = list.and_then(Value::as_array);
     list.map(Vec::as_slice).ok_or_else(|| ImportError::file("there is no list of events ('Events')"))
@@ -103,13 +103,13 @@ impl Form {
     }
 }
 
-fn events(list: &[Value], form: Form, device: Option<&str>) -> Outcome<Vec<TableEvent>> {
+fn events(list: &[Value], form: Form, device: Option<&str>) -> ImportResult<Vec<TableEvent>> {
     let (mut events, mut names) = (Vec::new(), HashSet::new());
     for (position, value) in list.iter().enumerate() {
         if value.get("EventName").is_none() && value.get("MetricName").is_some() {
             continue;
         }
-        let record = Record::new(value, "EventName", position)?;
+        let record = JsonRecord::new(value, "EventName", position)?;
         if !wanted(record.text("Unit")?, device) {
             continue;
         }
@@ -128,7 +128,7 @@ fn wanted(unit: &str, device: Option<&str>) -> bool {
     core && device.is_none_or(|device| !hybrid || unit == device)
 }
 
-fn event(record: &Record<'_>, form: Form) -> Outcome<TableEvent> {
+fn event(record: &JsonRecord<'_>, form: Form) -> ImportResult<TableEvent> {
     let codes = codes::codes(record, form)?;
     Ok(TableEvent {
         name: record.name().to_owned(),

@@ -2,7 +2,7 @@
 //! reader recurse without end or grow without bound.
 
 use super::{binary, xml};
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 use crate::json::{MAX_BYTES, MAX_TEXT, MAX_VALUES};
 
 /// The deepest nesting of arrays and dictionaries. Real databases have five levels.
@@ -47,7 +47,7 @@ pub(super) fn is_plist(bytes: &[u8]) -> bool {
 }
 
 /// Reads a property list, in XML or binary.
-pub(super) fn parse(bytes: &[u8]) -> Outcome<Plist> {
+pub(super) fn parse(bytes: &[u8]) -> ImportResult<Plist> {
     if bytes.len() > MAX_BYTES {
         return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", bytes.len())));
     }
@@ -56,20 +56,20 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome<Plist> {
 
 /// What a file may still contain.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct PlistBudget {
     values: usize,
     text: usize,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { values: MAX_VALUES, text: MAX_TOTAL_TEXT }
+impl Default for PlistBudget {
+    fn default() -> PlistBudget {
+        PlistBudget { values: MAX_VALUES, text: MAX_TOTAL_TEXT }
     }
 }
 
-impl Budget {
+impl PlistBudget {
     /// One more value at some depth.
-    pub(super) fn value(&mut self, depth: usize) -> Outcome<()> {
+    pub(super) fn value(&mut self, depth: usize) -> ImportResult<()> {
         if depth > MAX_DEPTH {
             return Err(ImportError::file(format!("nested deeper than {MAX_DEPTH} levels")));
         }
@@ -79,7 +79,7 @@ impl Budget {
     }
 
     /// A text of so many bytes.
-    pub(super) fn text(&mut self, bytes: usize) -> Outcome<()> {
+    pub(super) fn text(&mut self, bytes: usize) -> ImportResult<()> {
         if bytes > MAX_TEXT {
             return Err(ImportError::file(format!("a text of {bytes} bytes; at most {MAX_TEXT} are read")));
         }

@@ -3,7 +3,7 @@
 use cyclometer_core::exec::{ExitStatus, RefusalKind};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{Event, Report};
-use cyclometer_session::Settings;
+use cyclometer_session::SessionSettings;
 
 use crate::script::*;
 use crate::{Play, Played, play, runs, values};
@@ -13,7 +13,7 @@ fn many(n: usize) -> Vec<Event> {
     (0..n).map(|i| placed(&format!("e{i}"))).collect()
 }
 
-fn played(events: usize, settings: Settings) -> Played {
+fn played(events: usize, settings: SessionSettings) -> Played {
     play(Play { events: many(events), settings, ..Play::default() })
 }
 
@@ -69,7 +69,7 @@ fn a_run_that_fails_ends_the_session_and_what_was_not_reached_has_no_value() {
 
 #[test]
 fn what_any_pass_is_refused_is_settled_before_the_command_runs() {
-    let perf = vec![Answer::RefuseLast(RefusalKind::NotSupported)];
+    let perf = vec![OpenAnswer::RefuseLast(RefusalKind::NotSupported)];
     let played = play(Play { events: many(9), perf, settings: runs(3), ..Play::default() });
     let report = played.report();
     assert_eq!((played.count("release"), report.plan.passes.len()), (3, 2));
@@ -84,8 +84,8 @@ fn what_any_pass_is_refused_is_settled_before_the_command_runs() {
 #[test]
 fn an_event_with_a_result_is_lost_where_a_later_run_is_refused_it() {
     // The first run tries two other passes before its own, the second and third run open theirs.
-    let opens = (0..5).map(|_| Answer::Open);
-    let perf = opens.chain([Answer::RefuseLast(RefusalKind::Invalid)]).collect();
+    let opens = (0..5).map(|_| OpenAnswer::Open);
+    let perf = opens.chain([OpenAnswer::RefuseLast(RefusalKind::Invalid)]).collect();
     let played = play(Play { events: many(9), perf, settings: runs(6), ..Play::default() });
     let report = played.report();
     assert_eq!((report.steps.len(), played.count("release")), (0, 6));
@@ -98,8 +98,8 @@ fn an_event_with_a_result_is_lost_where_a_later_run_is_refused_it() {
 
 #[test]
 fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
-    let refuse = Answer::RefuseLast(RefusalKind::NotSupported);
-    let perf = vec![Answer::Open, Answer::Open, refuse];
+    let refuse = OpenAnswer::RefuseLast(RefusalKind::NotSupported);
+    let perf = vec![OpenAnswer::Open, OpenAnswer::Open, refuse];
     let played = play(Play { events: many(8), perf, settings: runs(2), ..Play::default() });
     let report = played.report();
     assert_eq!((played.count("release"), report.plan.passes.len()), (2, 2));
@@ -109,7 +109,7 @@ fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
 
 #[test]
 fn a_refusal_before_the_first_result_makes_a_new_plan_with_turns() {
-    let perf = vec![Answer::RefuseLast(RefusalKind::NotSupported)];
+    let perf = vec![OpenAnswer::RefuseLast(RefusalKind::NotSupported)];
     let played = play(Play { events: many(9), perf, ..Play::default() });
     let report = played.report();
     assert_eq!(
@@ -119,7 +119,7 @@ fn a_refusal_before_the_first_result_makes_a_new_plan_with_turns() {
     assert!(report.plan.takes_turns());
 }
 
-fn probed(events: Vec<Event>, settings: Settings, probed: Probed) -> Played {
+fn probed(events: Vec<Event>, settings: SessionSettings, probed: Probed) -> Played {
     play(Play { events, settings, probed: Some(probed), ..Play::default() })
 }
 
@@ -237,7 +237,7 @@ fn an_event_that_is_named_twice_is_opened_once_and_has_both_values() {
 #[test]
 fn twins_are_lost_together() {
     let events = vec![placed("a"), placed("b"), placed("b")];
-    let perf = vec![Answer::Open, Answer::RefuseLast(RefusalKind::Invalid)];
+    let perf = vec![OpenAnswer::Open, OpenAnswer::RefuseLast(RefusalKind::Invalid)];
     let played = play(Play { events, perf, settings: runs(2), ..Play::default() });
     let lost: Vec<usize> =
         played.report().runs[1].reading.cells.iter().filter(|c| c.lost.is_some()).map(|c| c.slot.0).collect();

@@ -9,7 +9,7 @@ use cyclometer_core::exec::*;
 use cyclometer_core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer_core::report::{Run, Slice};
 use cyclometer_core::{Error, ErrorKind, Intent, Pass, Plan, Refusal, Report, Result, Rung, Slot, SlotId};
-use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
+use cyclometer_session::{MeasurementJob, Moment, Observer, SessionResources, SessionSettings, run};
 
 use crate::script::{hardware, machine};
 
@@ -179,16 +179,16 @@ impl Observer for Rows {
     }
 }
 
-fn played(world: &World, turns: &[Option<u32>], settings: Settings, rows: &mut Rows) -> Report {
-    let settings = Settings { slice: Duration::ZERO, seed: settings.seed.or(Some(5)), ..settings };
+fn played(world: &World, turns: &[Option<u32>], settings: SessionSettings, rows: &mut Rows) -> Report {
+    let settings = SessionSettings { slice: Duration::ZERO, seed: settings.seed.or(Some(5)), ..settings };
     let machine = machine();
-    let means = Means { launch: world, translated: None, sources: &[world], machine: &machine };
-    let job = Job { command: Some(CommandSpec::new("x")), target: None, watched: None };
+    let means = SessionResources { launch: world, translated: None, sources: &[world], machine: &machine };
+    let job = MeasurementJob { command: Some(CommandSpec::new("x")), target: None, watched: None };
     run(job, plan(turns), &settings, &means, rows).unwrap()
 }
 
 fn run_of(world: &World, turns: &[Option<u32>]) -> Run {
-    played(world, turns, Settings::default(), &mut Rows::default()).runs.remove(0)
+    played(world, turns, SessionSettings::default(), &mut Rows::default()).runs.remove(0)
 }
 
 fn final_raw(run: &Run, slot: usize) -> u64 {
@@ -247,7 +247,7 @@ fn turns_without_anything_that_always_counts_are_logged_too() {
 #[test]
 fn the_order_follows_from_the_seed_and_differs_between_runs() {
     let orders = |seed| {
-        let settings = Settings { seed: Some(seed), runs: 2, ..Settings::default() };
+        let settings = SessionSettings { seed: Some(seed), runs: 2, ..SessionSettings::default() };
         let report = played(&World::lasting(30), &MIXED, settings, &mut Rows::default());
         report.runs.iter().map(order).collect::<Vec<_>>()
     };
@@ -259,7 +259,7 @@ fn the_order_follows_from_the_seed_and_differs_between_runs() {
 
 #[test]
 fn each_turn_sees_the_beginning_of_some_runs() {
-    let settings = Settings { runs: 20, ..Settings::default() };
+    let settings = SessionSettings { runs: 20, ..SessionSettings::default() };
     let report = played(&World::lasting(1), &MIXED, settings, &mut Rows::default());
     let firsts: Vec<u32> = report.runs.iter().map(|run| order(run)[0]).collect();
     assert!(firsts.contains(&0) && firsts.contains(&1), "{firsts:?}");
@@ -325,7 +325,7 @@ fn cpus_add_up_in_a_slice() {
 
 #[test]
 fn rows_hold_whole_slices() {
-    let settings = Settings { interval: Some(Duration::from_micros(1)), ..Settings::default() };
+    let settings = SessionSettings { interval: Some(Duration::from_micros(1)), ..SessionSettings::default() };
     let mut rows = Rows::default();
     played(&World::lasting(200), &MIXED, settings, &mut rows);
     assert!(rows.0.len() > 2, "{} rows", rows.0.len());

@@ -1,6 +1,6 @@
 //! The cores of Intel's files: ids, and what the files do not say about them.
 
-use cyclometer_import::intel::map::Row;
+use cyclometer_import::intel::map::MapRow;
 
 /// One table to be.
 pub(super) struct CoreTable {
@@ -19,7 +19,7 @@ pub(super) struct CoreTable {
 impl CoreTable {
     /// Whether a row of the map file names this core: the same file can be that of a hybrid's core type and of a CPU
     /// with one core type.
-    pub fn has(&self, row: &Row) -> bool {
+    pub fn has(&self, row: &MapRow) -> bool {
         row.file == self.file && row.core.is_some() == self.id.contains('/')
     }
 }
