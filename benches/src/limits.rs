@@ -19,7 +19,7 @@ pub(crate) fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// What does not hold.
+/// The limits that do not hold.
 #[derive(Default)]
 pub(crate) struct BrokenLimits {
     broken: Vec<String>,
@@ -43,7 +43,7 @@ impl BrokenLimits {
 
     /// # Errors
     ///
-    /// What does not hold.
+    /// The limits that do not hold.
     pub(crate) fn judge(self) -> Result<()> {
         match self.broken.is_empty() {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! What a run of a short command costs.
+//! The cost of a run of a short command.
 
 use std::path::Path;
 use std::process::Command;

@@ -10,7 +10,8 @@ use crate::run::{cargo, output, step};
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
 
-/// Lints the native part, installs the package into a fresh environment, and runs its tests and its types' check there.
+/// Lints the native part, installs the package into a fresh environment, and runs its tests and its types'
+/// check there.
 pub(crate) fn python() -> Result<()> {
     if output("python3", &["-c", "import venv, ensurepip"]).is_err() {
         eprintln!("==> skipped: the Python package: there is no python3 with venv");

@@ -1,9 +1,10 @@
 //! `cargo xtask cross-check --jevents TREE`: our config words beside perf's reading of the same events.
 //!
-//! `TREE` is a source tree of Linux, or what of it is below `tools/perf/pmu-events`. Its `jevents.py` is run by `python3` and
-//! makes perf's tables of events in C; their terms become config words by the kernel's formats. Nothing of ours is used
-//! for that but the arithmetic of format fields. Where perf's file has the version of our table every word must be the
-//! same, or a known error of perf must explain it; other versions are shown and not judged.
+//! `TREE` is a source tree of Linux, or what of it is below `tools/perf/pmu-events`. Its `jevents.py` is run
+//! by `python3` and makes perf's tables of events in C; their terms become config words by the kernel's
+//! formats. Nothing of ours is used for that but the arithmetic of format fields. Where perf's file has the
+//! version of our table every word must be the same, or a known error of perf must explain it; other versions
+//! are shown and not judged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +30,8 @@ const EVENTS: &str = "tools/perf/pmu-events";
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, format attributes; `umask` as with a second unit mask, whose bits are 0 elsewhere.
+/// Linux `arch/x86/events/intel/core.c`, format attributes; `umask` as with a second unit mask, whose bits
+/// are 0 elsewhere.
 const INTEL: &[(&str, &str)] = &[
     ("event", "config:0-7"),
     ("umask", "config:8-15,40-47"),
@@ -77,7 +79,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     report(&outcomes)
 }
 
-/// What the tree's own script makes of the tree's own files.
+/// The output of the tree's own script for the tree's own files.
 fn generated(folder: &Path) -> Result<String> {
     let mut command = Command::new("python3");
     command.args(["jevents.py", "x86", "all", "arch"]).current_dir(folder);
@@ -107,7 +109,7 @@ struct Perf {
     versions: BTreeMap<String, String>,
 }
 
-/// What came out for one CPU.
+/// The result for one CPU.
 #[derive(Default, Debug)]
 struct CpuComparison {
     cpu: String,
@@ -154,7 +156,8 @@ impl Perf {
     }
 }
 
-/// What perf may call the table of a CPU; a PMU that the script does not know gets `uncore` in its name.
+/// The names that perf may use for the table of a CPU; a PMU that the script does not know gets `uncore` in
+/// its name.
 fn tables(folder: &str, core: &str) -> Vec<String> {
     let folder = folder.replace('-', "_");
     match core {
@@ -203,8 +206,8 @@ impl CpuComparison {
 /// perf's error that explains a difference, if one does.
 ///
 /// - The second unit mask is lost where the first is 0.
-/// - Of a list of unit masks the first is taken, also where the event has the second register of offcore responses only.
-///   On Knights Landing unit mask 1 goes with the first register and 2 with the second.
+/// - A list of unit masks stands for its first one, also where the event has the second register of offcore
+///   responses only. On Knights Landing unit mask 1 goes with the first register and 2 with the second.
 ///
 /// # Source
 ///
@@ -223,9 +226,9 @@ fn known_error(code: &EventCode, ours: ConfigWords, theirs: ConfigWords) -> Opti
     None
 }
 
-/// perf's words for an event by its name only, where the vendor has a code for it on general counters: the reference
-/// cycles of Atoms and Knights Landing become those of fixed counter 2, and Nehalem's and Westmere's instructions become
-/// what the kernel may count on fixed counter 0.
+/// perf's words for an event by its name only, where the vendor has a code for it on general counters: the
+/// reference cycles of Atoms and Knights Landing become those of fixed counter 2, and Nehalem's and
+/// Westmere's instructions become what the kernel may count on fixed counter 0.
 ///
 /// # Source
 ///
@@ -274,7 +277,8 @@ fn words(family: Family, terms: &str) -> Result<ConfigWords, String> {
 ///
 /// # Errors
 ///
-/// Differences at equal versions that nothing explains, events that could not be read there, no CPU at equal versions.
+/// Differences at equal versions that nothing explains, events that could not be read there, no CPU at equal
+/// versions.
 fn report(outcomes: &[CpuComparison]) -> Result<()> {
     let (equal, other): (Vec<&CpuComparison>, Vec<&CpuComparison>) =
         outcomes.iter().partition(|outcome| outcome.is_equal_version());

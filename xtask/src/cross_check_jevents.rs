@@ -21,7 +21,7 @@ pub(crate) struct JeventsEvent {
     pub(crate) terms: String,
 }
 
-/// What stands before the name of a table of events.
+/// The prefix of the name of a table of events.
 const TABLE: &str = "static const struct compact_pmu_event pmu_events__";
 
 impl Jevents {

@@ -1,7 +1,7 @@
 //! `cargo xtask guests`: the programs tried on real kernels, in emulated machines that have a PMU.
 //!
-//! Everything foreign comes as packages that are unpacked into a cache; the host is left as it is. What is missing is a
-//! skip that is stated, never a pass.
+//! Everything foreign comes as packages that are unpacked into a cache; the host is left as it is. A missing
+//! tool is a skip that is stated, never a pass.
 
 mod apt;
 mod build;
@@ -29,7 +29,7 @@ use machine::{GuestMachine, GuestTarget};
 use missing::{is_missing, missing};
 use outcome::{GuestOutcome, GuestRow, table};
 
-/// What is asked for.
+/// The request of the command line.
 struct GuestsRequest {
     kinds: Vec<String>,
     /// Keep consoles and what was built.
@@ -43,14 +43,14 @@ struct GuestsRequest {
 /// Switches machines off in continuous integration, by the value `no`.
 const SWITCH: &str = "CYCLOMETER_GUESTS";
 
-/// What the command does: every machine, or those of some kinds.
+/// Runs every machine, or those of some kinds.
 pub(crate) fn run(args: impl Iterator<Item = String>) -> Result<()> {
     let request = GuestsRequest::new(args)?;
     let rows = all(&request)?;
     verdict(&rows, true)
 }
 
-/// What continuous integration does: fewer machines; what is missing is told, and is no failure.
+/// Runs the machines of continuous integration: fewer of them; a missing tool is reported, and is no failure.
 pub(crate) fn reduced() -> Result<()> {
     if std::env::var(SWITCH).is_ok_and(|value| value == "no") {
         eprintln!("==> skipped: emulated machines: {SWITCH}=no");
@@ -162,7 +162,7 @@ impl GuestTrial {
     }
 }
 
-/// What all trials need, then each of them.
+/// The common needs of all trials, then each of them.
 fn prepared(
     trials: &[GuestTrial],
     cache: &DownloadCache,
@@ -195,7 +195,7 @@ fn each(
     Ok(rows)
 }
 
-/// What several trials share.
+/// The common parts of several trials.
 struct TrialContext {
     emulator: Emulator,
     plugin: PathBuf,
@@ -254,7 +254,7 @@ fn tried(
     Ok(GuestRow { machine: machine.name, kernel, outcome, took })
 }
 
-/// What a machine's emulator is started with.
+/// The arguments of a machine's emulator.
 fn arguments(
     machine: &GuestMachine,
     common: &TrialContext,

@@ -8,8 +8,8 @@ use cyclometer_core::pmu::Family;
 
 const END: &str = "<!-- end of what is generated -->";
 
-/// A page: what lies between its two marks is generated. With `--check` nothing is written, and a page that is not up
-/// to date is an error.
+/// A page: what lies between its two marks is generated. With `--check` nothing is written, and a page that
+/// is not up to date is an error.
 pub(crate) struct GeneratedPage {
     /// The page, from the root of the workspace.
     pub path: &'static str,

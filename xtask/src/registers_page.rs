@@ -60,7 +60,7 @@ fn section(out: &mut String, row: &RegisterRow) {
     out.push('\n');
 }
 
-/// What a field means, and its single values.
+/// The meaning of a field, and its single values.
 fn meaning(field: &FieldRow) -> String {
     let mut text = match field.kind {
         FieldKind::Ignored => format!("means nothing here: {}", field.meaning),

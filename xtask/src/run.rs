@@ -10,12 +10,12 @@ use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 const PEERS: &[&str] =
     &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv"];
 
-/// What `cargo xtask test` does.
+/// The steps of `cargo xtask test`.
 pub(crate) fn quick() -> Result<()> {
     tests(Peers::Optional)
 }
 
-/// What `cargo xtask ci` does.
+/// The steps of `cargo xtask ci`.
 pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
@@ -52,7 +52,8 @@ fn tests(peers: Peers) -> Result<()> {
     documentation()
 }
 
-/// Tests of programs that find simulated chips behind what they take for devices; built with a feature of their own.
+/// Tests of programs that find simulated chips behind what they take for devices; built with a feature of
+/// their own.
 const ON_FAKE_DEVICES: &[&str] = &["msr", "registers"];
 
 /// Lints and runs them.
@@ -88,7 +89,8 @@ pub(crate) fn golden() -> Result<()> {
     step("cargo test with UPDATE_GOLDEN=1", test)
 }
 
-/// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says what is missing.
+/// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says
+/// what is missing.
 fn kernel_module() -> Result<()> {
     step("kernel/apple-pmu/check.sh", Command::new(root().join("kernel/apple-pmu/check.sh")))
 }

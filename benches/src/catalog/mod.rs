@@ -1,4 +1,4 @@
-//! What look-ups in the catalogue cost, beside libpfm4 in the same run.
+//! The cost of look-ups in the catalogue, beside libpfm4 in the same run.
 
 mod libpfm;
 
@@ -89,7 +89,7 @@ fn lookups_of(of: &str, events: &[(Cpu<'_>, Entry<'_>)], limits: &mut BrokenLimi
     );
 }
 
-/// What libpfm4 gives: perf's words of a name.
+/// The answer of libpfm4: perf's words of a name.
 fn to_words(cpu: &Cpu<'_>, name: &str) -> Option<(u64, u64)> {
     let entry = cpu.event(name)?;
     let coded = Coded { code: entry.code(), config: entry.config(), counters: entry.counters() };

@@ -1,4 +1,4 @@
-//! What plans cost, and how many passes simpler ways need for the same events.
+//! The cost of plans, and the number of passes that simpler algorithms need for the same events.
 
 mod hard;
 mod simple;

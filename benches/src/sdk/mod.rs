@@ -1,4 +1,5 @@
-//! What reading counters in one's own program costs, beside the crate perf-event2 and PAPI on the same events.
+//! The cost of reading counters in one's own program, beside the crate perf-event2 and PAPI on the same
+//! events.
 
 mod papi;
 
@@ -18,7 +19,8 @@ use crate::ratio;
 const ROUNDS: usize = 41;
 const TIMES: u32 = 2_000;
 
-/// How much dearer than the peer a read through the kernel may be: the same system call, and the noise of a busy machine.
+/// How much dearer than the peer a read through the kernel may be: the same system call, and the noise of a
+/// busy machine.
 const READ_LIMIT: f64 = 1.05;
 
 /// Three events that every kernel has.
@@ -70,7 +72,8 @@ fn one_region(limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// How much dearer than two reads of the peer a region may be, which also adds up by label and looks at the times.
+/// How much dearer than two reads of the peer a region may be, which also adds up by label and looks at the
+/// times.
 const REGION_LIMIT: f64 = 1.25;
 
 fn region_of_three(limits: &mut BrokenLimits) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The same beside PAPI, where its headers and library are: a program in C reads its counters, in turn with us.
+//! The same beside PAPI, where its headers and library are: a program in C reads its counters, in turn with
+//! us.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What the software PMU may cost.
+//! Limits of the software PMU's cost.
 
 use anyhow::{Result, ensure};
 
@@ -17,7 +17,7 @@ const MEMORY_LIMIT_MB: f64 = 200.0;
 /// A native run below this says more about the start than about the program, in s.
 const SHORTEST_S: f64 = 1.0;
 
-/// What was measured for the limits.
+/// The measurements that limits apply to.
 #[derive(Default)]
 pub(super) struct SoftLimits {
     /// Which runs they are of.

@@ -12,22 +12,22 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
-/// How often the keeper is looked at. What it uses after the last look, at most so long before the end, is missing.
+/// How often the keeper is looked at. Usage after the last look, at most so long before the end, is missing.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunCost {
     /// From the start to the end that we are told.
     pub(super) wall_s: f64,
-    /// Of the command and the descendants that it waited for.
+    /// CPU time of the command and the descendants that it waited for.
     pub(super) command_cpu_s: f64,
-    /// Of the largest one of those.
+    /// Memory of the largest one of those.
     pub(super) peak_bytes: f64,
     pub(super) keeper: Option<TracerUsage>,
 }
 
-/// What a keeper used.
+/// The resources that a tracer used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TracerUsage {
     pub(super) cpu_s: f64,
@@ -35,7 +35,7 @@ pub(super) struct TracerUsage {
 }
 
 impl RunCost {
-    /// Of the command, and of its keeper.
+    /// The CPU time of the command and of its tracer.
     pub(super) fn cpu_s(&self) -> f64 {
         self.command_cpu_s + self.keeper.map_or(0.0, |keeper| keeper.cpu_s)
     }
@@ -59,7 +59,8 @@ pub(super) fn run(command: &[String], streams: KeptStreams) -> Result<RunCost> {
     judge(command, ended, start.elapsed(), log.path())
 }
 
-/// Runs a command that has a translated child to its successful end, and looks at the child's keeper meanwhile.
+/// Runs a command that has a translated child to its successful end, and looks at the child's keeper
+/// meanwhile.
 pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
@@ -103,7 +104,7 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
     })
 }
 
-/// What the keeper of a child of `maker` used until `over`; `None` when there was no such child.
+/// The resources that the tracer, a child of `maker`, used until `over`; `None` when there was no such child.
 fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
     let mut keeper = None;
     let mut last = None;
@@ -115,7 +116,8 @@ fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
     last
 }
 
-/// The process that traces a child and has a keeper's name: another one may have tried before whether tracing is allowed.
+/// The process that traces a child and has a keeper's name: another one may have tried before whether tracing
+/// is allowed.
 fn keeper_of_child(maker: u32) -> Option<u32> {
     let is_keeper =
         |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
@@ -126,7 +128,7 @@ fn keeper_of_child(maker: u32) -> Option<u32> {
     })
 }
 
-/// What a process of one thread used so far; `None` when it has ended.
+/// The CPU time that a process of one thread has used so far; `None` when it has ended.
 fn used(pid: u32) -> Option<TracerUsage> {
     let cpu = read(&format!("/proc/{pid}/schedstat"))?;
     let status = read(&format!("/proc/{pid}/status"))?;

@@ -1,4 +1,4 @@
-//! What counting by the software PMU costs, against running natively and under other translators.
+//! The cost of counting by the software PMU, against running natively and under other translators.
 
 mod limits;
 mod measure;
@@ -60,8 +60,8 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     limits::judge(&[later, first])
 }
 
-/// Native first, the software PMU with hints and translations of earlier runs second, without them third, then who is installed of
-/// the others.
+/// Native first, the software PMU with hints and translations of earlier runs second, without them third,
+/// then who is installed of the others.
 fn tools(ours: &Path) -> Vec<SoftTool> {
     let ours = ours.display().to_string();
     let stat = [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null"];
@@ -105,7 +105,8 @@ impl ToolRuns {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Bytes that the largest process and the keeper take together beyond what the largest process of another row takes.
+    /// Bytes that the largest process and the keeper take together beyond what the largest process of another
+    /// row takes.
     fn memory_beyond(&self, other: &ToolRuns) -> f64 {
         self.keeper_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
     }
@@ -120,8 +121,8 @@ impl ToolRuns {
     }
 }
 
-/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, one that leaves
-/// hints, and one that leaves a translation.
+/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, one
+/// that leaves hints, and one that leaves a translation.
 fn measure(tools: &[SoftTool], command: &[String], rounds: usize) -> Result<Vec<ToolRuns>> {
     [0, HINTED, HINTED].into_iter().try_for_each(|tool| tools[tool].run(command).map(drop))?;
     let mut rows: Vec<ToolRuns> =
@@ -159,7 +160,8 @@ fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {
     println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
 }
 
-/// What earlier runs of the tool have left for later ones: it is used as well, and other loads may have left it.
+/// Translations that earlier runs of the tool left for later ones are used as well; other loads may have left
+/// them.
 fn caches() -> Vec<String> {
     let of_user = [("XDG_CACHE_HOME", ""), ("HOME", ".cache")];
     let of_user = of_user.map(|(name, below)| std::env::var_os(name).map(|at| Path::new(&at).join(below)));
@@ -176,7 +178,7 @@ fn caches() -> Vec<String> {
     left.collect()
 }
 
-/// What `true` takes under each.
+/// The time that `true` takes under each.
 fn bare(tools: &[SoftTool]) -> Result<Vec<ToolRuns>> {
     let rows = measure(tools, &["/bin/true".to_owned()], TRUE_ROUNDS)?;
     print!("/bin/true, wall / CPU in ms ({TRUE_ROUNDS} runs in turn):");

@@ -1,4 +1,4 @@
-//! What the check of counts by redundant counters costs.
+//! The cost of checking counts by redundant counters.
 
 use anyhow::{Result, ensure};
 

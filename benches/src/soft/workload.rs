@@ -60,8 +60,8 @@ pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
 /// Writes the input into a folder; hands back the arguments.
 type Make = fn(&Path) -> Result<Vec<String>>;
 
-/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks
-/// for a version.
+/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a
+/// script that looks for a version.
 const PROGRAMS: [(&str, &str, Option<f64>, Make); 10] = [
     ("xz", "xz", None, |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
     ("sort", "sort", None, |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
@@ -105,8 +105,8 @@ fn words(options: &str, file: &Path) -> Vec<String> {
     options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
 }
 
-/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program that chooses a
-/// version.
+/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program
+/// that chooses a version.
 fn found(program: &str) -> Option<String> {
     let said = |command: &mut Command| {
         let output = command.output().ok()?;
@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn random_numbers_are_those_of_the_published_generator() {
-        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random numbers/Splitmix64".
+        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random
+        // numbers/Splitmix64".
         let mut random = SplitMix64(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);

@@ -9,14 +9,14 @@ use crate::field::{BitRange, FieldKind, FieldSpec, low_mask, runs};
 use crate::register::Register;
 use crate::{amd, apple, arm, intel, riscv};
 
-/// What a value says.
+/// A decoded value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decoded {
     /// Its fields, from bit 0 up; those that are 0 only where that says something.
     pub fields: Vec<Field>,
     /// The codes of events in it. One value can mean several events: look each of them up.
     pub events: Vec<DecodedEvent>,
-    /// What is wrong or surprising about it.
+    /// Surprises in the value, such as reserved bits.
     pub warnings: Vec<String>,
 }
 
@@ -31,21 +31,22 @@ pub struct Field {
     pub name: String,
     /// Its value, shifted down to bit 0.
     pub value: u64,
-    /// What it means.
+    /// The meaning of the value.
     pub meaning: String,
 }
 
 /// An event that a value names by its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecodedEvent {
-    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that exists with
-    /// Hyper-Threading off only.
+    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that
+    /// exists with Hyper-Threading off only.
     pub counter: Option<CounterId>,
-    /// Its code, as tables have it. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
-    /// Apple nothing, the counter says which it is; of RISC-V nothing, the config is the event.
+    /// Its code, as tables have it. A fixed event of Intel has the pseudo code: select 0, unit mask index +
+    /// 1; one of Apple has none, the counter says which it is; one of RISC-V has none, the config is the
+    /// event.
     pub code: EventCode,
-    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event of Intel
-    /// that shares its pseudo code with another.
+    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event
+    /// of Intel that shares its pseudo code with another.
     pub config: Option<u64>,
     /// The modes in which it counts, where the value says so.
     pub modes: Option<Modes>,
@@ -108,8 +109,8 @@ fn perf_layout(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
 
 /// Explains a register's value.
 ///
-/// Every set bit is in a field, named `reserved` where the chip has none there. perf's `config` and `config1` belong
-/// together: [`decode_words`].
+/// Every set bit is in a field, named `reserved` where the chip has none there. perf's `config` and `config1`
+/// belong together: [`decode_words`].
 pub fn decode(chip: &Chip, register: Register, value: u64) -> Decoded {
     if register == Register::RdpmcIndex {
         return rdpmc(chip, value);
@@ -150,8 +151,8 @@ fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
 
 /// Explains perf's config words together: `config1` becomes the extra register of the event in `config`.
 ///
-/// Where generations differ in which register that is, there is an event for each; fields of later words have the
-/// word's name before them.
+/// Where generations differ in which register that is, there is an event for each; fields of later words have
+/// the word's name before them.
 pub fn decode_words(chip: &Chip, words: &ConfigWords) -> Decoded {
     let mut decoded = decode(chip, Register::Perf(ConfigWord::Config), words.config);
     for (word, name, value) in

@@ -26,15 +26,15 @@ pub struct FieldSpec {
     pub name: &'static str,
     /// The counter's number, where the field belongs to one.
     pub index: Option<u16>,
-    /// What it does.
+    /// The effect of the field.
     pub meaning: &'static str,
-    /// What single values mean.
+    /// The meaning of single values.
     pub values: &'static [(u64, &'static str)],
     /// How it is shown.
     pub kind: FieldKind,
     /// Which chips of the family have it.
     pub presence: Presence,
-    /// Who says so; of what [`layout`](crate::layout()) lists never empty.
+    /// The document that says so; never empty for fields that [`layout`](crate::layout()) lists.
     pub source: &'static str,
 }
 
@@ -111,7 +111,7 @@ impl FieldSpec {
         self.index.map_or_else(|| self.name.to_owned(), |index| format!("{}{index}", self.name))
     }
 
-    /// What a value of it means, and what a chip must have for that.
+    /// The meaning of a value, and the features that a chip must have for it.
     pub(crate) fn explain(&self, value: u64) -> String {
         let known = self.values.iter().find(|(known, _)| *known == value);
         let meaning = known.map_or(self.meaning, |(_, meaning)| meaning);

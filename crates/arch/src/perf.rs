@@ -21,13 +21,13 @@ struct PerfTerm {
 
 /// The config words that make `perf_event_open` count an event on a core PMU, by the layouts of the kernel.
 ///
-/// A fixed event becomes the code with which the kernel uses the fixed counter; a config of the event's own is taken
-/// as it is. Modes are no part of the words.
+/// A fixed event becomes the code with which the kernel uses the fixed counter; a config of the event's own
+/// is taken as it is. Modes are no part of the words.
 ///
 /// # Errors
 ///
-/// A value that is too large for its field, a field that the chip's layout does not have, a fixed event that perf has
-/// no code for.
+/// A value that is too large for its field, a field that the chip's layout does not have, a fixed event that
+/// perf has no code for.
 ///
 /// # Source
 ///
@@ -37,7 +37,8 @@ pub fn perf_words(chip: &Chip, coded: &Coded) -> Result<ConfigWords, EncodeError
     words(chip, coded, |field| usual_place(chip, field).ok_or_else(|| no_field(chip, field)))
 }
 
-/// The same as the kernel's own format files say, which differ where the kernel or the chip is newer or older.
+/// The same as the kernel's own format files say, which differ where the kernel or the chip is newer or
+/// older.
 ///
 /// # Errors
 ///
@@ -143,7 +144,8 @@ fn code_terms(code: &EventCode) -> Vec<PerfTerm> {
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, `nhm_format_attr`, `cmt_format_attr`, `skl_format_attr`, `x86_pmu_extra_regs`.
+/// Linux `arch/x86/events/intel/core.c`, `nhm_format_attr`, `cmt_format_attr`, `skl_format_attr`,
+/// `x86_pmu_extra_regs`.
 const fn extra_field(kind: ExtraRegisterKind) -> &'static str {
     match kind {
         ExtraRegisterKind::LoadLatency => "ldlat",

@@ -24,12 +24,12 @@ pub struct RegisterRow {
     pub name: String,
     /// Where they are, by `n`; empty for what is no register of the chip.
     pub address: String,
-    /// What a driver may do with the first of them; `None`: nothing.
+    /// The operations that a driver may use on the first of them; `None`: none.
     pub access: Option<Access>,
-    /// Which chips have it: versions of the PMU (in a family's table), and what a chip must have besides; empty: every
-    /// one.
+    /// Which chips have it: versions of the PMU (in a family's table), and what a chip must have besides;
+    /// empty: every one.
     pub presence: String,
-    /// Who says where it is and how it is laid out.
+    /// The document that describes its address and layout.
     pub source: &'static str,
     /// Its fields, from bit 0 up.
     pub fields: Vec<FieldRow>,
@@ -42,15 +42,15 @@ pub struct FieldRow {
     pub name: String,
     /// Which bits: `22`, `8-15`, `32+n (n = 0-3)`.
     pub bits: String,
-    /// What it does.
+    /// The effect of the field.
     pub meaning: &'static str,
-    /// What single values mean.
+    /// The meaning of single values.
     pub values: &'static [(u64, &'static str)],
     /// How `decode` shows it.
     pub kind: FieldKind,
     /// Which chips have it; empty: every one that has the register.
     pub presence: String,
-    /// Who says so.
+    /// The document that says so.
     pub source: &'static str,
 }
 
@@ -79,15 +79,16 @@ pub fn family_table(family: Family) -> Vec<RegisterRow> {
     finished(rows)
 }
 
-/// A chip that stands for others, and how those are called where it differs from the other kinds of its family.
+/// A chip that stands for others, and how those are called where it differs from the other kinds of its
+/// family.
 struct ChipKind {
     chip: Chip,
     which: &'static str,
     fields: fn(&Chip, Register) -> Vec<FieldSpec>,
 }
 
-/// The chips that stand for a family. What differs between versions of a PMU is in presences; Apple's chips have no
-/// version.
+/// The chips that stand for a family. Differences between versions of a PMU are in presences; Apple's chips
+/// have no version.
 fn kinds(family: Family) -> Vec<ChipKind> {
     let kind = |which, chip| ChipKind { chip, which, fields: every_field };
     let chip = |pmu_version, counter_width_bits, counters| Chip {

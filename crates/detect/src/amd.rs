@@ -47,7 +47,7 @@ pub(crate) fn identify(
     }
 }
 
-/// What `CPUID` says about the core PMU.
+/// The core PMU as `CPUID` describes it.
 ///
 /// # Source
 ///

@@ -17,7 +17,8 @@ struct AppleChip {
     performance: &'static str,
     /// Microarchitecture of the efficiency cores.
     efficiency: &'static str,
-    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the interrupt.
+    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the
+    /// interrupt.
     width_bits: u32,
 }
 

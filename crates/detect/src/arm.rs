@@ -149,7 +149,7 @@ fn vendor(implementer: u32) -> Vendor {
     }
 }
 
-/// What the firmware calls the processor, if it does.
+/// The firmware's name for the processor, if it has one.
 fn name(facts: &dyn FactSource) -> Option<String> {
     let cpuinfo = facts.read("/proc/cpuinfo")?;
     let name = text::clean(text::field(&cpuinfo, "model name")?);
@@ -207,8 +207,8 @@ fn describe(midr: Midr, cpus: CpuSet, around: &DetectionContext<'_>) -> CoreType
     core_type(id, core.map(|(.., name)| *name), cpus, pmu)
 }
 
-/// What is known of a PMUv3: its number of counters (PMCR_EL0.N) is hidden from user space, so it comes
-/// from Arm's data where that names one number, and on bare metal only, because hypervisors give fewer.
+/// A PMUv3 hides its number of counters (PMCR_EL0.N) from user space, so it comes from Arm's data where that
+/// names one number, and on bare metal only, because hypervisors give fewer.
 fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &DetectionContext<'_>) -> PmuFacts {
     if !around.has_core_pmu(cpus) {
         return x86::no_counters("no PMU in the kernel");

@@ -7,7 +7,7 @@ use cyclometer_core::pmu::KernelPmu;
 use crate::facts::FactSource;
 use crate::{apple, arm, riscv, x86};
 
-/// What was found out about the CPU.
+/// The CPU that detection found.
 pub(crate) struct DetectedCpu {
     /// The CPU as a whole.
     pub(crate) cpu: Cpu,
@@ -15,7 +15,7 @@ pub(crate) struct DetectedCpu {
     pub(crate) core_types: Vec<CoreType>,
 }
 
-/// What detection of the CPU may look at, besides the facts.
+/// The inputs of detecting the CPU, besides the facts.
 pub(crate) struct DetectionContext<'a> {
     /// The CPUs that are online.
     pub(crate) online: &'a CpuSet,

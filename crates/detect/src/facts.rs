@@ -69,19 +69,20 @@ pub trait FactSource {
     /// The error number of `perf_event_open(2)`, in Linux's numbering.
     fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32>;
 
-    /// Whether one process may trace another that agrees to it, as the software PMU does. Tried for real, by two
-    /// short-lived processes.
+    /// Whether one process may trace another that agrees to it, as the software PMU does. Tried for real, by
+    /// two short-lived processes.
     ///
     /// # Errors
     ///
     /// The error number of what was refused, in Linux's numbering.
     fn trace_probe(&self) -> Result<(), i32>;
 
-    /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's cores, whose
-    /// refusal is caught; on any other core nothing is tried.
+    /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's
+    /// cores, whose refusal is caught; on any other core nothing is tried.
     ///
     /// # Errors
     ///
-    /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of Apple's.
+    /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of
+    /// Apple's.
     fn sysreg_probe(&self) -> Result<(), i32>;
 }

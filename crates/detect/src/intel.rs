@@ -241,7 +241,7 @@ fn kind_by_leaf(
     exact.or_else(|| of_type.next())
 }
 
-/// What `CPUID` says about the PMU of one CPU (`None`: any).
+/// The PMU of one CPU (`None`: any) as `CPUID` describes it.
 pub(crate) fn pmu_facts(facts: &dyn FactSource, cpu: Option<u32>, virtualised: bool) -> PmuFacts {
     let Some(registers) = x86::leaf(facts, cpu, 0xa, 0) else { return x86::no_counters("no CPUID 0xA") };
     let mut pmu = architectural(registers, virtualised);

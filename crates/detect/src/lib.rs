@@ -1,8 +1,8 @@
 //! Facts about a machine, live or replayed, turned into a [`Machine`] and its ladder.
 //!
 //! Everything that detection knows comes through a [`FactSource`]: the host ([`HostFacts`]), a text file
-//! ([`RecordedFacts`]), or either of them while it is being written down ([`FactRecorder`]). [`detect`] itself
-//! does no I/O, never fails and never panics: what cannot be found out stays unknown.
+//! ([`RecordedFacts`]), or either of them while it is being written down ([`FactRecorder`]). [`detect`]
+//! itself does no I/O, never fails and never panics: what cannot be found out stays unknown.
 //!
 //! ```
 //! use cyclometer_detect::{HostFacts, Recorder, RecordedFacts, detect};
@@ -64,7 +64,7 @@ pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
 pub(crate) enum DetectionDepth {
     /// Everything.
     Everything,
-    /// What the best working source needs.
+    /// The privileges that the best working source needs.
     WhatCounts,
 }
 

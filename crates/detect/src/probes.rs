@@ -1,4 +1,4 @@
-//! What the kernel opens when asked, class by class.
+//! The events that the kernel opens when asked, class by class.
 
 use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 use cyclometer_core::pmu::KernelPmu;
@@ -40,7 +40,7 @@ pub(crate) mod errno {
     pub(crate) const EOPNOTSUPP: i32 = 95;
 }
 
-/// What the kernel said, or what follows from that.
+/// The kernel's answers, or conclusions from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PerfProbes {
     /// A software event, user mode only.
@@ -55,7 +55,7 @@ pub(crate) struct PerfProbes {
     pub(crate) trace: Option<Result<(), i32>>,
     /// Whose processes `/proc` shows.
     pub(crate) processes: ProcessList,
-    /// What lets registers be written; `None` elsewhere than on Linux on x86-64.
+    /// The access that lets registers be written; `None` elsewhere than on Linux on x86-64.
     pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
     pub(crate) kernel_is_x86_64: bool,
@@ -74,7 +74,7 @@ pub(crate) struct SysregProbe {
     pub(crate) lockdown: bool,
 }
 
-/// What the kernel says about its `msr` driver.
+/// The kernel's answer about its `msr` driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RegisterFacts {
     /// The first CPU has a device.
@@ -122,9 +122,10 @@ impl HardwareProbe {
 ///
 /// # Source
 ///
-/// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a `perf_event_paranoid` of 0 or
-/// less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode nothing (2 in some distributions). `account_event` waits
-/// for all CPUs (5 to 20 ms) where no process has had an event for a second.
+/// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a
+/// `perf_event_paranoid` of 0 or less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode
+/// nothing (2 in some distributions). `account_event` waits for all CPUs (5 to 20 ms) where no process has
+/// had an event for a second.
 pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDepth) -> PerfProbes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
@@ -149,8 +150,9 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDe
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
     let asks = x86 && (effort == DetectionDepth::Everything || !counts);
-    // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
-    // says so. The first event of a process after a second without one is dear.
+    // A user who may count every process on a CPU may count one, in all modes, unless a security module tells
+    // those apart: then opening the event says so. The first event of a process after a second without one is
+    // dear.
     let implied = effort == DetectionDepth::WhatCounts && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     PerfProbes {
@@ -194,7 +196,7 @@ fn is_locked_down(facts: &dyn FactSource) -> bool {
     levels.is_some_and(|levels| levels.contains('[') && !levels.contains("[none]"))
 }
 
-/// What the kernel says of itself, where this program is of an architecture that we have no name for.
+/// The kernel's name for itself, where this program is of an architecture that we have no name for.
 ///
 /// # Source
 ///

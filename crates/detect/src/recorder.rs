@@ -29,7 +29,7 @@ impl<'a> FactRecorder<'a> {
         FactRecorder { inner, seen: RefCell::new(seen) }
     }
 
-    /// What was asked and answered so far; `note` begins with `recorded:` or `synthetic:`.
+    /// The questions and answers so far; `note` begins with `recorded:` or `synthetic:`.
     pub fn to_text(&self, note: &str) -> String {
         let mut text = format!("note {}\n", escape(note));
         write_facts(&self.seen.borrow(), &mut text);

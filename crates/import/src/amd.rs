@@ -2,7 +2,8 @@
 //!
 //! # Source
 //!
-//! Linux `tools/perf/pmu-events/arch/x86/amdzen*`; counters: `arch/x86/events/amd/core.c`, `amd_core_pmu_init`.
+//! Linux `tools/perf/pmu-events/arch/x86/amdzen*`; counters: `arch/x86/events/amd/core.c`,
+//! `amd_core_pmu_init`.
 
 use std::collections::HashSet;
 
@@ -27,12 +28,13 @@ const MERGED: CounterMask = CounterMask::from_bits(0x15, 0);
 /// AMD PPR, "Large Increment per Cycle Events"; Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`.
 const LARGE_INCREMENT: u16 = 0x003;
 
-/// Reads the core events of a file. Metrics, and events of the L3, the data fabric or the memory, are left out.
+/// Reads the core events of a file. Metrics, and events of the L3, the data fabric or the memory, are left
+/// out.
 ///
 /// # Errors
 ///
-/// What is no such file, a field that is no number or does not fit, an event without a name or with one that another
-/// has: with the event and the field.
+/// A text that is no such file, a field that is no number or does not fit, an event without a name or with
+/// one that another has: with the event and the field.
 pub fn core_events(bytes: &[u8]) -> ImportResult<Vec<TableEvent>> {
     let root = json::parse(bytes)?;
     let list = root.as_array().ok_or_else(|| ImportError::file("there is no list of events"))?;

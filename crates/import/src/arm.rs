@@ -57,7 +57,7 @@ pub fn is_telemetry(file: &Map<String, Value>) -> bool {
 ///
 /// # Errors
 ///
-/// What is no such file; an event whose number is none or has more than 16 bits.
+/// A text that is no such file; an event whose number is none or has more than 16 bits.
 pub fn data(bytes: &[u8]) -> ImportResult<ArmFile> {
     data_value(&json::parse(bytes)?)
 }

@@ -9,7 +9,7 @@ use crate::error::{ImportError, ImportResult};
 use crate::file_table::{FileDescription, shown};
 use crate::{arm, json, kpep};
 
-/// What is read, for messages.
+/// The format that is read, for messages.
 pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON \
                            (ARM-software/data and telemetry), Apple's kpep property lists";
 
@@ -25,7 +25,7 @@ pub(crate) enum FileFormat {
 }
 
 impl FileFormat {
-    /// What messages call it.
+    /// The name of the format in messages.
     pub fn word(self) -> &'static str {
         match self {
             FileFormat::Ours => "cyclometer's own table",
@@ -40,14 +40,15 @@ impl FileFormat {
 
 /// Reads an event file of any known format, found out from its first bytes and keys.
 ///
-/// `name` is the file's, for messages and as the table's source. `cpu` is an id of the catalogue, whose counters and
-/// widths the table then has, or a new one; without it the table is named after what the file says, or after the file. The
-/// events keep the file's descriptions.
+/// `name` is the file's, for messages and as the table's source. `cpu` is an id of the catalogue, whose
+/// counters and widths the table then has, or a new one; without it the table is named after what the file
+/// says, or after the file. The events keep the file's descriptions.
 ///
 /// # Errors
 ///
-/// What is no such file, or is truncated, too large or nested too deep; a field that is none or does not fit: with
-/// the format, the event and the field. A Linux file that could be of several families needs `cpu`.
+/// A text that is no such file, or is truncated, too large or nested too deep; a field that is none or does
+/// not fit: with the format, the event and the field. A Linux file that could be of several families needs
+/// `cpu`.
 pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> ImportResult<CpuTable> {
     let cpu = cpu.map(cpu_id).transpose()?;
     let about = FileDescription { name, cpu: cpu.as_deref() };

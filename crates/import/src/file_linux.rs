@@ -1,7 +1,8 @@
 //! Linux's pmu-events files in which an event is a number: Arm's and RISC-V's folders.
 //!
-//! An entry has `EventName` with `EventCode` (a number for the event field) or `ConfigCode` (the whole config word), or
-//! `ArchStdEvent`, the name of an event that the architecture defines. Entries that have neither are metrics.
+//! An entry has `EventName` with `EventCode` (a number for the event field) or `ConfigCode` (the whole config
+//! word), or `ArchStdEvent`, the name of an event that the architecture defines. Entries that have neither
+//! are metrics.
 //!
 //! # Source
 //!
@@ -32,7 +33,7 @@ pub struct LinuxEvent {
     pub about: String,
 }
 
-/// What an event's number is.
+/// The meaning of an event's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
     /// For the event field.
@@ -50,14 +51,14 @@ impl Number {
     }
 }
 
-/// What the architecture's names stand for.
+/// The meaning of the architecture's names.
 pub type Standard<'a> = &'a dyn Fn(&str) -> Option<Number>;
 
 /// Reads a file.
 ///
 /// # Errors
 ///
-/// What is no list of objects; an event without a number; a name that the architecture does not have.
+/// A text that is no list of objects; an event without a number; a name that the architecture does not have.
 pub fn events(bytes: &[u8], standard: Standard<'_>) -> ImportResult<Vec<LinuxEvent>> {
     events_of(&json::parse(bytes)?, standard)
 }

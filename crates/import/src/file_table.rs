@@ -60,7 +60,8 @@ impl FileDescription<'_> {
         table
     }
 
-    /// The facts of the CPU that was named; else of `identity`, what the file says that it is; else what `new` says.
+    /// The facts of the CPU that was named; else of `identity`, what the file says that it is; else what
+    /// `new` says.
     fn header(&self, identity: &str, new: impl FnOnce() -> Header) -> Header {
         if let Some(cpu) = catalogued(self.cpu.unwrap_or(identity)) {
             return cpu;
@@ -243,13 +244,13 @@ fn catalogued(id: &str) -> Option<Header> {
     })
 }
 
-/// What an Arm name of the architecture stands for.
+/// The number of an Arm name of the architecture.
 fn arm_standard(name: &str) -> Option<Number> {
     let event = cpus::tables().cpu("armv9")?.event(name)?;
     Some(Number::Code(event.code().select.into()))
 }
 
-/// What an SBI firmware event's name stands for.
+/// The number of an SBI firmware event's name.
 fn riscv_standard(name: &str) -> Option<Number> {
     cpus::tables().cpu("riscv")?.event(name)?.config().map(Number::Config)
 }

@@ -66,7 +66,7 @@ impl<'a> JsonRecord<'a> {
     ///
     /// # Errors
     ///
-    /// What is no object, has no such field, or has a name that is empty, long or not printable.
+    /// A value that is no object, has no such field, or has a name that is empty, long or not printable.
     pub fn new(value: &'a Value, key: &str, position: usize) -> ImportResult<JsonRecord<'a>> {
         let place = || format!("entry {}", position + 1);
         let fields = value.as_object().ok_or_else(|| ImportError::at(place(), "is no object"))?;
@@ -80,7 +80,7 @@ impl<'a> JsonRecord<'a> {
     ///
     /// # Errors
     ///
-    /// What is no object.
+    /// A value that is no object.
     pub fn named(name: &'a str, value: &'a Value) -> ImportResult<JsonRecord<'a>> {
         let fields = value.as_object().ok_or_else(|| ImportError::at(shown(name), "is no object"))?;
         Ok(JsonRecord { name, fields })
@@ -121,7 +121,7 @@ impl<'a> JsonRecord<'a> {
     ///
     /// # Errors
     ///
-    /// What is no number, or more than `most`.
+    /// A value that is no number, or more than `most`.
     pub fn number(&self, field: &str, most: u64) -> ImportResult<u64> {
         let number = match self.fields.get(field) {
             Some(Value::Number(number)) => number
@@ -149,7 +149,8 @@ impl<'a> JsonRecord<'a> {
     ///
     /// # Errors
     ///
-    /// What is no list of numbers, has an empty place between two commas, or a number of more than `most`.
+    /// A value that is no list of numbers, has an empty place between two commas, or a number of more than
+    /// `most`.
     pub fn numbers(&self, field: &str, most: u64) -> ImportResult<Vec<u64>> {
         if matches!(self.fields.get(field), Some(Value::Number(_))) {
             return Ok(vec![self.number(field, most)?]);
@@ -168,7 +169,7 @@ impl<'a> JsonRecord<'a> {
     ///
     /// # Errors
     ///
-    /// What is no number, or another one.
+    /// A value that is no number, or another one.
     pub fn flag(&self, field: &str) -> ImportResult<bool> {
         match self.number(field, u64::MAX)? {
             0 => Ok(false),
@@ -200,7 +201,7 @@ impl<'a> JsonRecord<'a> {
 ///
 /// # Errors
 ///
-/// What is no name.
+/// A value that is no name.
 pub fn event_name(name: &str) -> ImportResult<&str> {
     let fits = !name.is_empty() && name.len() <= cyclometer_catalog::table::text::MAX_NAME;
     if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {

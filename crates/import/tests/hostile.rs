@@ -36,7 +36,7 @@ enum FileMutation {
     Truncate(usize),
 }
 
-/// What files of these formats are made of, so that changes reach deep.
+/// The words of files of these formats, so that changes reach deep.
 const PIECES: [&[u8]; 16] = [
     b"{",
     b"[",

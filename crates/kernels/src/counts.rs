@@ -1,8 +1,8 @@
-//! What kernels execute, added up by hand from their source.
+//! The counts of kernels, added up by hand from their source.
 
 use crate::{Kernel, Rounds};
 
-/// What is known of a kernel. The names and conventions are those of the software PMU.
+/// The quantities that are known of a kernel. The names and conventions are those of the software PMU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum KernelQuantity {
     /// Instructions retired.
@@ -75,15 +75,15 @@ impl KernelQuantity {
     }
 }
 
-/// What a number of rounds executes, without what stands around the loop.
+/// The counts of a number of rounds, without the code around the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KernelCounts {
     /// Instructions retired.
     pub instructions: u64,
     /// Conditional branches, the loop's own among them.
     pub conditional: u64,
-    /// Those of them that were taken. The loop's own is counted as taken in the last round too: that it is not is the same in
-    /// every run.
+    /// Those of them that were taken. The loop's own is counted as taken in the last round too: that it is
+    /// not is the same in every run.
     pub conditional_taken: u64,
     /// Jumps that depend on nothing, with the target in the instruction.
     pub jumps: u64,
@@ -156,7 +156,8 @@ const LOOP: KernelCounts = KernelCounts {
 };
 
 impl Kernel {
-    /// What so many rounds execute, on every instruction set, but for what a call and a return do with memory.
+    /// The counts of so many rounds on every instruction set, except for the memory accesses of a call and a
+    /// return.
     ///
     /// # Source
     ///
@@ -172,7 +173,8 @@ impl Kernel {
 
     /// Whether a quantity of it is known, and means the same on every instruction set.
     ///
-    /// A call writes the return address to memory on some. Whether a system call is a branch is a matter of opinion.
+    /// A call writes the return address to memory on some. Whether a system call is a branch is a matter of
+    /// opinion.
     pub fn knows(self, quantity: KernelQuantity) -> bool {
         use KernelQuantity::{Accesses, Instructions, Loads, Stores};
         match self {
@@ -202,7 +204,7 @@ impl Kernel {
     }
 }
 
-/// What the generator of [`Kernel::Random`] begins with.
+/// The first state of the generator of [`Kernel::Random`].
 pub(crate) const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The generator: each number is the one before times this, and more.
@@ -212,7 +214,7 @@ pub(crate) const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 /// D. E. Knuth, The Art of Computer Programming, volume 2, section 3.3.4: the multiplier of MMIX.
 pub(crate) const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
-/// What is added each time.
+/// The number that is added each time.
 ///
 /// # Source
 ///

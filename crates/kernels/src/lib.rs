@@ -1,8 +1,8 @@
 //! Small loops in assembly whose instructions, branches, loads and stores are known before they run.
 //!
-//! A [`Kernel`] runs for a number of rounds, and [`Kernel::counts`] says what that number of rounds executes, whatever the
-//! instruction set. What stands around the loop (the call, the loop's setup) is the same for every number of rounds: the
-//! difference of two runs is exactly the difference of their [`KernelCounts`].
+//! A [`Kernel`] runs for a number of rounds, and [`Kernel::counts`] says what that number of rounds executes,
+//! whatever the instruction set. The code around the loop (the call, the loop's setup) is the same for every
+//! number of rounds: the difference of two runs is exactly the difference of their [`KernelCounts`].
 //!
 //! ```
 //! use cyclometer_kernels::{Kernel, Memory, Rounds};
@@ -64,8 +64,8 @@ pub enum Kernel {
     Jumps,
     /// Four conditional branches that are never taken.
     NotTaken,
-    /// A conditional branch that is taken or not as a generator of pseudo-random numbers has it; both ways lead to the same
-    /// instruction.
+    /// A conditional branch that is taken or not as a generator of pseudo-random numbers has it; both ways
+    /// lead to the same instruction.
     Random,
     /// A call of a function that returns at once.
     Calls,
@@ -110,7 +110,8 @@ impl Kernel {
         code::HERE && (self != Kernel::SystemCalls || system::HERE)
     }
 
-    /// Executes so many rounds. The first run of a kernel with some memory prepares that memory, and so executes more. Does nothing where [`Kernel::is_here`] is false.
+    /// Executes so many rounds. The first run of a kernel with some memory prepares that memory, and so
+    /// executes more. Does nothing where [`Kernel::is_here`] is false.
     pub fn run(self, rounds: Rounds, memory: &mut KernelMemory) {
         let rounds = u64::from(rounds.get());
         match self {

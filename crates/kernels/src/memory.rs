@@ -1,4 +1,4 @@
-//! What kernels load from and store to.
+//! The memory that kernels load from and store to.
 
 /// Bytes that every first-level data cache holds.
 pub const RESIDENT_BYTES: usize = 8 * 1024;
@@ -51,7 +51,8 @@ impl Default for KernelMemory {
 /// Links that each hold the address of the next, all of them in one ring.
 #[derive(Debug)]
 pub(crate) struct PointerChain {
-    /// Only every [`LINK_BYTES`] is one of them a link. Never written again, so what is in it stays the addresses of links.
+    /// Only every [`LINK_BYTES`] is one of them a link. Never written again, so what is in it stays the
+    /// addresses of links.
     words: Box<[usize]>,
 }
 
@@ -85,7 +86,8 @@ impl Clone for PointerChain {
 ///
 /// # Source
 ///
-/// S. Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22 (1986).
+/// S. Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22
+/// (1986).
 fn ring(len: usize) -> Vec<usize> {
     let mut next: Vec<usize> = (0..len).collect();
     let mut number = crate::counts::FIRST;

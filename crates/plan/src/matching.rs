@@ -17,8 +17,8 @@ pub fn place(masks: &[CounterMask], available: CounterMask) -> Vec<Option<Counte
     match_bits(&masks, bits(available)).into_iter().map(|bit| bit.map(counter)).collect()
 }
 
-/// Counters as one number, whose bit 0 is fixed counter 0 and bit 64 general counter 0: the lowest bit is the counter to
-/// take first, as a fixed one leaves general ones to others.
+/// Counters as one number, whose bit 0 is fixed counter 0 and bit 64 general counter 0: the lowest bit is the
+/// counter to take first, as a fixed one leaves general ones to others.
 pub(crate) type CounterBits = u128;
 
 pub(crate) fn bits(mask: CounterMask) -> CounterBits {
@@ -72,7 +72,8 @@ struct CounterMatching<'m> {
 }
 
 impl CounterMatching<'_> {
-    /// Gives `event` a counter, if one is free or those who sit can move; `tried` are the counters whose holders cannot.
+    /// Gives `event` a counter, if one is free or those who sit can move; `tried` are the counters whose
+    /// holders cannot.
     fn assign(&mut self, event: usize, tried: &mut CounterBits) -> bool {
         let usable = self.masks[event] & self.available;
         let free = usable & !self.taken;

@@ -14,19 +14,20 @@ use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
 ///
-/// What the software PMU counts makes a pass of translated runs, and everything else native ones, so that times and
-/// hardware counts are those of the program as it is. Where every run is translated there is one pass, without the
-/// events of core PMUs: they would count the translation.
+/// Events of the software PMU make a pass of translated runs, and all others native ones, so that times and
+/// hardware counts are those of the program as it is. Where every run is translated there is one pass,
+/// without the events of core PMUs: they would count the translation.
 ///
-/// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of which
-/// fits. With enough native runs each set makes a pass, and everything else is in all of them. Otherwise there is one
-/// native pass, in which the sets take turns.
+/// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of
+/// which fits. With enough native runs each set makes a pass, and everything else is in all of them.
+/// Otherwise there is one native pass, in which the sets take turns.
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at once where
-/// they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that would be divided
-/// between passes; `ErrorKind::InvalidInput` for a pinned counter where the source chooses counters itself.
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at
+/// once where they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group
+/// that would be divided between passes; `ErrorKind::InvalidInput` for a pinned counter where the source
+/// chooses counters itself.
 pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
     refuse_pins(&lines)?;
     let slots = slots(&lines);
@@ -113,7 +114,8 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignm
     }
 }
 
-/// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on when they change.
+/// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on
+/// when they change.
 fn stays(slot: &Slot, assignments: &[Vec<SlotAssignment>]) -> bool {
     let ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
     let own = |set: &Vec<SlotAssignment>| -> Vec<(String, CounterId, usize)> {
@@ -162,8 +164,8 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
     Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
-/// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
-/// leaves its group, if that takes turns.
+/// One pass in which the sets take turns. A slot that is in all of them always counts, and so does one that
+/// no core PMU counts: it leaves its group, if that rotates.
 fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());

@@ -16,8 +16,8 @@ pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<Plan
     events.into_iter().map(routed).collect()
 }
 
-/// The event with the core PMUs named that count it, where the machine has others: a program that runs on those is not
-/// counted by it.
+/// The event with the core PMUs named that count it, where the machine has others: a program that runs on
+/// those is not counted by it.
 fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
     for candidate in event.candidates.iter_mut().filter(|candidate| candidate.only.is_none()) {
         candidate.only = some_cores(&candidate.parts, machine);
@@ -25,7 +25,8 @@ fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
     event
 }
 
-/// The core PMUs of these parts, where they are not all that the machine has; `None` where something else counts.
+/// The core PMUs of these parts, where they are not all that the machine has; `None` where something else
+/// counts.
 fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
     let counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
     let ours = parts.iter().any(|part| matches!(part, Part::Registers(_)));
@@ -79,7 +80,8 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
     line
 }
 
-/// Why the best source does not count it: something that can be lifted, with what lifts it, or something that is missing.
+/// Why the best source does not count it: something that can be lifted, with what lifts it, or something that
+/// is missing.
 fn why_not(line: &PlanLine, machine: &Machine) -> Count {
     let Some(Skipped { rung, reason, .. }) = line.skipped.first() else {
         return Count::NotSupported { reason: "no source counts it".to_owned() };

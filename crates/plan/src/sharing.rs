@@ -1,4 +1,5 @@
-//! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the counters.
+//! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the
+//! counters.
 //!
 //! Events whose counters nobody knows are taken to fit beside all others; whether they do, the kernel tells
 //! ([`split`](crate::split())).
@@ -46,7 +47,7 @@ pub(crate) struct SlotAssignment {
     pub(crate) way: usize,
 }
 
-/// What does not fit as a whole.
+/// Groups and sets that do not fit as a whole.
 #[derive(Default)]
 struct Divided {
     /// Weak groups.
@@ -72,8 +73,8 @@ impl<'a> Cores<'a> {
         Cores { slots: opened, all: slots, lines, inventories: inventories(machine) }
     }
 
-    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in each, as
-    /// estimates follow them.
+    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in
+    /// each, as estimates follow them.
     ///
     /// # Errors
     ///
@@ -154,7 +155,8 @@ impl<'a> Cores<'a> {
         }
     }
 
-    /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
+    /// The needs of a slot. An event that nothing can count of what is free needs nothing here: the kernel
+    /// may know better.
     fn demand(&self, slot: &Slot) -> Demand {
         let needs: Vec<PmuNeed> = self
             .inventories
@@ -296,7 +298,7 @@ fn fits(counters: CounterMask, free: CounterMask, wide: bool) -> bool {
     if wide { has_pair(usable, free) } else { !usable.is_empty() }
 }
 
-/// Whether nothing of what is free can count a part. Of a PMU whose counters nobody knows that is not said.
+/// Whether nothing of what is free can count a part. For a PMU with unknown counters the answer is no.
 pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool {
     let inventories = inventories(machine);
     let known = inventories.iter().find(|(pmu, _)| pmu == part.pmu);

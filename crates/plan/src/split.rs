@@ -1,4 +1,4 @@
-//! What the kernel does not count at the same time, though it should fit: to sets of its own.
+//! Events that the kernel does not count at the same time, though they should fit, get sets of their own.
 
 use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::plan::Sharing;
@@ -8,8 +8,9 @@ use cyclometer_core::{Plan, Result, SlotId};
 use crate::pass::arrange;
 use crate::words::listed;
 
-/// Takes events out of a set of [`Sharing::sets`](cyclometer_core::plan::Sharing::sets) that the kernel did not count
-/// beside the others of it. Those that are in no other set make a new one, or join the last that was made so.
+/// Takes events out of a set of [`Sharing::sets`](cyclometer_core::plan::Sharing::sets) that the kernel did
+/// not count beside the others of it. Those that are in no other set make a new one, or join the last that
+/// was made so.
 ///
 /// # Errors
 ///

@@ -10,9 +10,9 @@ const NAMED: usize = 5;
 /// The names behind the numbers of a [`Problem`](crate::passes::Problem).
 #[derive(Clone, Debug, Default)]
 pub struct ProblemNames<'a> {
-    /// Of each PMU; without, it goes without saying.
+    /// The name of each PMU; empty where it needs no name.
     pub pmus: Vec<&'a str>,
-    /// Of each event.
+    /// The name of each event.
     pub events: Vec<&'a str>,
 }
 
@@ -93,8 +93,8 @@ impl ProblemNames<'_> {
         self.conflict_of(conflict, &conflict.events)
     }
 
-    /// As [`ProblemNames::conflict`]; `confined` are the events that can use the counters of the conflict only, which may be more than
-    /// are needed for it.
+    /// As [`ProblemNames::conflict`]; `confined` are the events that can use the counters of the conflict
+    /// only, which may be more than are needed for it.
     pub fn conflict_of(&self, conflict: &Conflict, confined: &[usize]) -> String {
         let events = self.listed(&conflict.events);
         match &conflict.because {
@@ -124,7 +124,8 @@ impl ProblemNames<'_> {
     }
 }
 
-/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; empty where there is nothing to divide.
+/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; empty where there is nothing to
+/// divide.
 pub fn sum(certificate: &Certificate) -> String {
     match certificate {
         Certificate::Counters { counters, events, .. } => divided(events.len(), counters.len() as usize),

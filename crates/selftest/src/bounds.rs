@@ -7,7 +7,7 @@ use crate::judge::{Examination, ROUNDS};
 use crate::meter::{MeterSample, MeteredWork, PAGE_BYTES};
 use crate::truth::Truth;
 
-/// What came out: whether it is as it should be, and in words.
+/// The result: whether it is as it should be, and in words.
 type BoundsVerdict = (Verdict, String);
 
 /// Counts work that shows whether an event can be what its name says.
@@ -51,7 +51,8 @@ const MOST_IN_A_CYCLE: f64 = 20.0;
 /// Instructions in a cycle below which a loop of additions never is, even where an emulator's clock counts.
 const FEWEST_IN_A_CYCLE: f64 = 0.02;
 
-/// Instructions in a cycle of another clock that no CPU reaches: several in each cycle of 5 GHz, where the clock has 19.2 MHz.
+/// Instructions in a cycle of another clock that no CPU reaches: several in each cycle of 5 GHz, where the
+/// clock has 19.2 MHz.
 const MOST_IN_ANOTHER_CYCLE: f64 = 5000.0;
 
 /// The least share of the time that the busiest of several runs has a CPU, even where many programs want it.
@@ -166,7 +167,7 @@ fn longest(sample: &MeterSample) -> u64 {
     sample.wall_ns + sample.wall_ns / 20 + 20_000
 }
 
-/// What [`ROUNDS`] more than one execute.
+/// The counts of [`ROUNDS`] more rounds than one.
 fn known(kernel: Kernel, quantity: KernelQuantity) -> f64 {
     let of = |rounds: Rounds| kernel.counts(rounds).of(quantity);
     (of(Rounds::MIN.saturating_add(ROUNDS)) - of(Rounds::MIN)) as f64

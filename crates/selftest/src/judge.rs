@@ -20,10 +20,10 @@ pub struct Repetitions {
 }
 
 impl Repetitions {
-    /// What a counter needs that interrupts disturb.
+    /// The repetitions for a counter that interrupts disturb.
     pub const HARDWARE: Repetitions = Repetitions { bases: 3, repeats: 5 };
 
-    /// What suffices for a source that nothing disturbs: twice the same.
+    /// The repetitions for a source without disturbance: twice the same.
     pub const UNDISTURBED: Repetitions = Repetitions { bases: 1, repeats: 2 };
 }
 
@@ -56,22 +56,23 @@ impl Examination<'_> {
         self.beyond(base, kernel, expected)
     }
 
-    /// What is counted beyond what stands around the loop.
+    /// The count beyond that of the code around the loop.
     fn beyond(&mut self, base: i64, kernel: Kernel, expected: Option<u64>) -> Result<Measurement, String> {
         let work = MeteredWork::Kernel(kernel, Rounds::MIN.saturating_add(ROUNDS));
         let values = (0..self.effort.repeats).map(|_| Ok(signed(self.sample(work)?.raw) - base));
         Ok(Measurement { work, expected, values: values.collect::<Result<_, String>>()? })
     }
 
-    /// What stands around the loop, with what disturbs it: the counts of a single round.
+    /// The count of the code around the loop and of disturbances: the counts of a single round.
     fn bases(&mut self, kernel: Kernel, number: u32) -> Result<Vec<i64>, String> {
         let work = MeteredWork::Kernel(kernel, Rounds::MIN);
         (0..number).map(|_| Ok(signed(self.sample(work)?.raw))).collect()
     }
 
-    /// As [`Examination::kernel`]. Where a count is too low by as little as interrupts add, each of the few single rounds may have
-    /// been disturbed. Then what a single round usually counts decides: a counter that is too low now and then is so in few of them.
-    /// Where single rounds usually count nothing in particular, the counts stay as they are.
+    /// As [`Examination::kernel`]. Where a count is too low by as little as interrupts add, each of the few
+    /// single rounds may have been disturbed. Then what a single round usually counts decides: a counter that
+    /// is too low now and then is so in few of them. Where single rounds usually count nothing in particular,
+    /// the counts stay as they are.
     fn known_kernel(&mut self, kernel: Kernel, quantities: &[KernelQuantity]) -> Result<Measurement, String> {
         let base = self.bases(kernel, self.effort.bases)?.into_iter().min().unwrap_or(0);
         let mut measurement = self.beyond(base, kernel, None)?;
@@ -112,7 +113,7 @@ impl Examination<'_> {
         }
     }
 
-    /// What each kernel that says something about these counted.
+    /// The counts of each kernel that is conclusive about these.
     fn counted(&mut self, quantities: &[KernelQuantity]) -> Result<Vec<Measurement>, String> {
         let says = |kernel: &Kernel| kernel.is_here() && quantities.iter().all(|one| kernel.knows(*one));
         let kernels: Vec<Kernel> = Kernel::ALL.into_iter().filter(says).collect();
@@ -126,8 +127,8 @@ impl Examination<'_> {
 /// Single rounds that are counted where few of them may all have been disturbed.
 const MORE_BASES: u32 = 21;
 
-/// The most frequent value, the least of those; `None` where it is not a third of them: the least value of a noisy counter
-/// would say nothing.
+/// The most frequent value, the least of those; `None` where it is not a third of them: the least value of a
+/// noisy counter would say nothing.
 fn usual(mut values: Vec<i64>) -> Option<i64> {
     values.sort_unstable();
     let is_frequent = |run: &&[i64]| run.len() > 1 && 3 * run.len() >= values.len();
@@ -140,7 +141,7 @@ fn signed(raw: u64) -> i64 {
     i64::try_from(raw).unwrap_or(i64::MAX)
 }
 
-/// What [`ROUNDS`] more than one execute.
+/// The counts of [`ROUNDS`] more rounds than one.
 fn expected(kernel: Kernel, quantity: KernelQuantity) -> u64 {
     let of = |rounds: Rounds| kernel.counts(rounds).of(quantity);
     of(Rounds::MIN.saturating_add(ROUNDS)) - of(Rounds::MIN)
@@ -200,16 +201,17 @@ fn is_exact(measurement: &Measurement) -> bool {
 ///
 /// # Source
 ///
-/// V. M. Weaver, D. Terpstra and S. Moore, Non-determinism and overcount on modern hardware performance counter
-/// implementations (ISPASS 2013): on x86 every hardware interrupt counts as an instruction retired in user mode.
+/// V. M. Weaver, D. Terpstra and S. Moore, Non-determinism and overcount on modern hardware performance
+/// counter implementations (ISPASS 2013): on x86 every hardware interrupt counts as an instruction retired in
+/// user mode.
 const FEW: i64 = 8;
 
 fn is_little_more(measurement: &Measurement) -> bool {
     excesses(measurement).all(|excess| (0..=FEW).contains(&excess))
 }
 
-/// Up to three times as many and some: accesses on wrong paths, and repeated ones, are counted too; and 5 % fewer, as some CPUs
-/// take two accesses as one.
+/// Up to three times as many and some: accesses on wrong paths, and repeated ones, are counted too; and 5 %
+/// fewer, as some CPUs take two accesses as one.
 fn is_near(measurement: &Measurement) -> bool {
     let expected = signed(measurement.expected.unwrap_or(0));
     let most = 3 * expected + i64::from(ROUNDS) / 10;
@@ -319,7 +321,7 @@ mod tests {
                 return count + 8;
             }
             rounds += 1;
-            // Of each loop: three that are alike, and as many as are counted again, all different.
+            // Each loop has three counts that are alike, and as many as are counted again, all different.
             match (rounds - 1) % 24 {
                 0..3 => count + 9,
                 other => count + 8 + 10 * (other - 3),

@@ -1,4 +1,4 @@
-//! What is counted, and who counts it.
+//! The work that is counted, and the meter that counts it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ pub enum MeteredWork {
 }
 
 impl MeteredWork {
-    /// What it is called.
+    /// The name of the work.
     pub fn word(self) -> &'static str {
         match self {
             MeteredWork::Kernel(kernel, _) => kernel.word(),
@@ -75,7 +75,7 @@ pub fn run_kernel(kernel: Kernel, rounds: Rounds) {
     kernel.run(rounds, &mut KernelMemory::new());
 }
 
-/// What a counter says of some work.
+/// A counter's value for some work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MeterSample {
     /// The count.
@@ -94,8 +94,8 @@ impl MeterSample {
         MeterSample { raw, ..MeterSample::default() }
     }
 
-    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each other, which costs
-    /// a moment.
+    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each
+    /// other, which costs a moment.
     pub(crate) fn is_whole(&self) -> bool {
         self.time_running_ns as f64 >= 0.99 * self.time_enabled_ns as f64
     }

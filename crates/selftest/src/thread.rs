@@ -18,11 +18,12 @@ pub struct ThreadMeter<'a> {
 }
 
 impl<'a> ThreadMeter<'a> {
-    /// Opens the slots on the calling thread, all at the same time. Where the PMU cannot filter modes they count all of them.
+    /// Opens the slots on the calling thread, all at the same time. Where the PMU cannot filter modes they
+    /// count all of them.
     ///
     /// # Errors
     ///
-    /// What the source says against it.
+    /// The source's reason against it.
     pub fn open(
         source: &dyn Source,
         slots: &[Slot],
@@ -47,14 +48,15 @@ impl<'a> ThreadMeter<'a> {
         self.unfiltered
     }
 
-    /// What every slot counted of the work, in their order.
+    /// The counts of every slot for the work, in their order.
     ///
     /// # Errors
     ///
     /// Why there is no number.
     pub fn count_all(&mut self, work: MeteredWork) -> Result<Vec<MeterSample>, String> {
         let words = |error: cyclometer_core::Error| error.to_string();
-        // Outside the counted time: neither memory for a reading nor the kernel's first look at anything is part of it.
+        // Outside the counted time: neither memory for a reading nor the kernel's first look at anything is
+        // part of it.
         let before = self.read()?;
         let begin = Instant::now();
         self.counting.start().map_err(words)?;
@@ -79,8 +81,8 @@ impl EventMeter for ThreadMeter<'_> {
     }
 }
 
-/// The sum over the cells of a slot, one for each core PMU. Those are wanted at about the same time, and run in turn: that a PMU of
-/// another core type was wanted and never ran takes nothing from the others.
+/// The sum over the cells of a slot, one for each core PMU. Those are wanted at about the same time, and run
+/// in turn: that a PMU of another core type was wanted and never ran takes nothing from the others.
 fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Result<MeterSample, String> {
     let mut sum = MeterSample { wall_ns, ..MeterSample::default() };
     let cells = after.cells.iter().filter(|cell| cell.slot == slot);

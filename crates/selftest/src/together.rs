@@ -10,8 +10,8 @@ use crate::thread::ThreadMeter;
 /// How far a copy may be off: what runs while the copies are started one after another, and interrupts.
 const APART: u64 = 10_000;
 
-/// Whether copies of an event of instructions that count at the same time tell the truth: each has the known number, or
-/// says that it did not run. Some drivers claim that all of them run, and let most of them read 0.
+/// Whether copies of an event of instructions that count at the same time tell the truth: each has the known
+/// number, or says that it did not run. Some drivers claim that all of them run, and let most of them read 0.
 pub fn together(event: &str, meter: &mut ThreadMeter<'_>) -> Finding {
     let work = MeteredWork::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
     if !Kernel::Additions.is_here() {

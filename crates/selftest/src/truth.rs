@@ -1,8 +1,8 @@
-//! What is known of events, by their names.
+//! Known facts about events, by their names.
 
 use cyclometer_kernels::KernelQuantity;
 
-/// What is known of an event before it is counted.
+/// The known facts about an event before it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Truth {
@@ -36,23 +36,23 @@ pub enum Truth {
 ///
 /// # Source
 ///
-/// Linux `arch/arm64/kernel/perf_event.c` (later `drivers/perf/arm_pmuv3.c`): `PERF_COUNT_HW_BRANCH_INSTRUCTIONS` is
-/// PC_WRITE_RETIRED, software changes of the PC, where the PMU has it.
+/// Linux `arch/arm64/kernel/perf_event.c` (later `drivers/perf/arm_pmuv3.c`):
+/// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS` is PC_WRITE_RETIRED, software changes of the PC, where the PMU has it.
 const BRANCHES: &[KernelQuantity] = &[KernelQuantity::Branches, KernelQuantity::TakenBranches];
 
 /// Loads; or all accesses, which is what some PMUs count that do not tell them apart.
 ///
 /// # Source
 ///
-/// Arm Architecture Reference Manual, L1D_CACHE: reads and writes; Linux `arch/x86/events/amd/core.c`: the generic event is
-/// data cache accesses.
+/// Arm Architecture Reference Manual, L1D_CACHE: reads and writes; Linux `arch/x86/events/amd/core.c`: the
+/// generic event is data cache accesses.
 const LOADS: &[KernelQuantity] = &[KernelQuantity::Loads, KernelQuantity::Accesses];
 
 const STORES: &[KernelQuantity] = &[KernelQuantity::Stores, KernelQuantity::Accesses];
 
 impl Truth {
-    /// What is known of an event of this name, in any case and with hyphens or underscores: the kernel's generic names, the
-    /// portable ones and the software PMU's.
+    /// The known facts about an event of this name, in any case and with hyphens or underscores: the kernel's
+    /// generic names, the portable ones and the software PMU's.
     pub fn of(name: &str) -> Truth {
         let name = name.to_ascii_lowercase().replace('-', "_");
         if name == "branches" || name == "branch_instructions" {

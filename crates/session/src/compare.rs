@@ -1,8 +1,8 @@
 //! Several commands in turn: pairs of runs, or triples and more, in random order.
 //!
-//! Each command is an *arm* with a session of its own. Runs of one number are made one right after the other, so that
-//! drift of the machine is the same for all arms; their order is random, so that it favours none. The environment of all
-//! runs of one number has the same padding.
+//! Each command is an *arm* with a session of its own. Runs of one number are made one right after the other,
+//! so that drift of the machine is the same for all arms; their order is random, so that it favours none. The
+//! environment of all runs of one number has the same padding.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use crate::{Execution, MeasurementJob, RunningSession, SessionResources, Session
 
 /// One of the commands.
 pub struct Arm {
-    /// What is run.
+    /// The commands that are run.
     pub command: CommandSpec,
     /// How it is counted; of all arms the plans are for the same number of runs.
     pub plan: Plan,
-    /// What runs around it.
+    /// The commands that are run around it.
     pub hooks: Hooks,
 }
 
@@ -59,7 +59,7 @@ pub trait Watcher {
     }
 }
 
-/// What several commands came to.
+/// The results of several commands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
     /// A report for each arm.
@@ -68,7 +68,7 @@ pub struct Comparison {
     pub rounds: Vec<Round>,
     /// Why it ended before the last run, if it did; also where time was up.
     pub ended: Option<Ended>,
-    /// What went wrong with a hook after the runs.
+    /// The failure of a hook after the runs.
     pub warnings: Vec<String>,
 }
 
@@ -101,8 +101,8 @@ pub enum Ended {
 ///
 /// # Errors
 ///
-/// Fewer than one arm, plans for different numbers of runs, and whatever kept everything from being measured. What fails
-/// later is told in the comparison.
+/// Fewer than one arm, plans for different numbers of runs, and whatever kept everything from being measured.
+/// Later failures are in the comparison.
 pub fn compare(
     arms: Vec<Arm>,
     settings: &SessionSettings,

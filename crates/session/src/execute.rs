@@ -11,7 +11,7 @@ use crate::ready::Ready;
 use crate::rotation::PassRotation;
 use crate::{ExecutedRun, Execution, Moment, RunningSession, nothing};
 
-/// What the terminal sends on Ctrl-C.
+/// The signal that the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
 impl RunningSession<'_, '_> {
@@ -106,8 +106,8 @@ impl RunningSession<'_, '_> {
 
     /// How often everything is read though nobody is told.
     ///
-    /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
-    /// read last. Narrow counters wrap.
+    /// A process that is not our child takes its accounting with it when it ends, so that a source can only
+    /// give what it read last. Narrow counters wrap.
     fn keeps_values(&self, opened: &OpenedPass) -> Option<Duration> {
         let is_somebodys = matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)));
         let pauses = opened.sources.iter().filter_map(|source| source.counting.longest_pause());

@@ -5,8 +5,8 @@
 //! [`Step`].
 //!
 //! A command is never run more often than asked: everything that can be refused is refused while the child
-//! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that refuses
-//! translation runs as it is.
+//! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that
+//! refuses translation runs as it is.
 //!
 //! [`compare`] has several commands run in turn.
 #![forbid(unsafe_code)]
@@ -33,13 +33,13 @@ use cyclometer_core::{
 pub use observe::{Moment, Observer, Quiet};
 use verify::ProbedSets;
 
-/// What is measured.
+/// The subject of a measurement.
 pub struct MeasurementJob {
     /// The command to run; `None` when only running processes are observed.
     pub command: Option<CommandSpec>,
-    /// What is counted; `None`: the command and its descendants.
+    /// The target that is counted; `None`: the command and its descendants.
     pub target: Option<Target>,
-    /// What is waited for when there is no command.
+    /// The condition that ends a run when there is no command.
     pub watched: Option<Box<dyn Child>>,
 }
 
@@ -54,15 +54,16 @@ pub struct SessionSettings {
     pub interval: Option<Duration>,
     /// Go on after a run that failed.
     pub ignore_failure: bool,
-    /// Shortest time that a turn usually lasts, where events take turns. In the first rounds turns last less, so that each
-    /// sees the start; in long runs they last longer, so that there are never more than some ten thousand.
+    /// Shortest time that a turn usually lasts, where events take turns. In the first rounds turns last less,
+    /// so that each sees the start; in long runs they last longer, so that there are never more than some ten
+    /// thousand.
     pub slice: Duration,
     /// Decides the order of turns; `None`: another one each time.
     pub seed: Option<u64>,
 }
 
-/// The usual shortest time that a turn lasts: long against the time that a change takes, and some hundred of them a
-/// second are enough to tell an interval.
+/// The usual shortest time that a turn lasts: long against the time that a change takes, and some hundred of
+/// them a second are enough to tell an interval.
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Default for SessionSettings {
@@ -78,7 +79,7 @@ impl Default for SessionSettings {
     }
 }
 
-/// What the session works with.
+/// The sources and observers that a session works with.
 pub struct SessionResources<'a> {
     /// Starts commands.
     pub launch: &'a dyn Launch,
@@ -94,8 +95,9 @@ pub struct SessionResources<'a> {
 ///
 /// # Errors
 ///
-/// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be counted of what runs already, a `{group}` does
-/// not fit, the kernel cannot count at once what must not take turns. What fails later ends the session and is told in the report.
+/// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be
+/// counted of what runs already, a `{group}` does not fit, the kernel cannot count at once what must not take
+/// turns. A later failure ends the session and is in the report.
 pub fn run(
     job: MeasurementJob,
     plan: Plan,
@@ -145,14 +147,15 @@ pub(crate) struct Execution {
     warmup: bool,
 }
 
-/// What one execution came to.
+/// The result of one execution.
 pub(crate) struct ExecutedRun {
     run: Run,
     interrupted: Option<i32>,
 }
 
 impl<'a, 'b> RunningSession<'a, 'b> {
-    /// A session that has executed nothing yet, with a plan that the kernel agrees to as far as that can be tried.
+    /// A session that has executed nothing yet, with a plan that the kernel agrees to as far as that can be
+    /// tried.
     pub(crate) fn new(
         job: MeasurementJob,
         plan: Plan,
@@ -225,7 +228,7 @@ impl RunningSession<'_, '_> {
         !stops
     }
 
-    /// Of several runs, the one that failed or was cut short would spoil the statistics.
+    /// Among several runs, one that failed or was cut short would spoil the statistics.
     fn drop_reason(&self, failed: Option<ExitStatus>, interrupted: Option<i32>) -> Option<String> {
         if self.settings.runs < 2 {
             return None;

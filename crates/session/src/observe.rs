@@ -1,4 +1,4 @@
-//! Who is told what happens while it happens.
+//! Progress callbacks.
 
 use cyclometer_core::Plan;
 use cyclometer_core::exec::Reading;
@@ -32,7 +32,7 @@ pub trait Observer {
     }
 }
 
-/// What a run has come to at some moment.
+/// The state of a run at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Time since its start, in ns.

@@ -22,7 +22,7 @@ pub(crate) struct OpenedPass {
     pub(crate) rotation: Option<Box<PassRotation>>,
 }
 
-/// What came of opening.
+/// The result of opening.
 pub(crate) enum OpeningOutcome {
     /// The counters.
     Open(OpenedPass),
@@ -34,7 +34,7 @@ pub(crate) enum OpeningOutcome {
 
 /// The open counters of one source.
 pub(crate) struct OpenSource {
-    /// What it counts, each with its turn.
+    /// The slots that it counts, each with its rotation group.
     slots: Vec<(SlotId, Option<u32>)>,
     pub(crate) counting: Box<dyn Counting>,
 }
@@ -61,9 +61,10 @@ impl OpenSource {
 impl RunningSession<'_, '_> {
     /// Opens the pass of an execution on `target`; the child has not executed anything yet.
     ///
-    /// Before there is any result, the other passes of such runs are tried as well: what is refused later cannot change the
-    /// passes any more. A refusal is answered by another plan, but for events that have a result: a line must not change its meaning then. They
-    /// are left out of this run, and their values are lost, not replaced.
+    /// Before there is any result, the other passes of such runs are tried as well: what is refused later
+    /// cannot change the passes any more. A refusal is answered by another plan, but for events that have a
+    /// result: a line must not change its meaning then. They are left out of this run, and their values are
+    /// lost, not replaced.
     pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<OpeningOutcome> {
         let (mut retries, mut refused) = (Retries::default(), Vec::new());
         let launch = self.launch_of(execution);
@@ -93,7 +94,7 @@ impl RunningSession<'_, '_> {
         Ok(OpeningOutcome::OtherLaunch)
     }
 
-    /// What is refused of the other passes of native runs, as long as there is no result.
+    /// Refusals of the other passes of native runs, as long as there is no result.
     fn refused_elsewhere(&mut self, execution: Execution, target: &Target) -> Result<Option<Refusal>> {
         let (own, plan) = (self.pass_of(execution), &self.report.plan);
         if plan.intent.begun || self.launch_of(execution) != LaunchKind::Native {

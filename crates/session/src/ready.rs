@@ -1,4 +1,5 @@
-//! Before the command is executed: a child of the right kind with open counters, however often the plan changes.
+//! Before the command is executed: a child of the right kind with open counters, however often the plan
+//! changes.
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung, Target};
@@ -15,8 +16,8 @@ pub(crate) struct Ready {
 }
 
 impl RunningSession<'_, '_> {
-    /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are dropped:
-    /// they have not executed the command.
+    /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are
+    /// dropped: they have not executed the command.
     pub(crate) fn ready(&mut self, execution: Execution) -> Result<Ready> {
         loop {
             let launch = self.launch_of(execution);
@@ -38,8 +39,8 @@ impl RunningSession<'_, '_> {
         }
     }
 
-    /// The command as it is, in place of a translated run that is refused when others have given results: what that
-    /// run was to count is lost.
+    /// The command as it is, in place of a translated run that is refused when others have given results:
+    /// what that run was to count is lost.
     fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
         let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();

@@ -1,8 +1,8 @@
 //! Turns within a run: which events count now, and what they counted in each slice of time.
 //!
-//! A turn ends in this order: the next one is selected, then the old one is read. So an event misses only the moment
-//! between the control of its turn and that of the other, and not the time that reading takes; what always counts is read
-//! in one moment, which ends one slice and begins the next.
+//! A turn ends in this order: the next one is selected, then the old one is read. So an event misses only the
+//! moment between the control of its turn and that of the other, and not the time that reading takes; what
+//! always counts is read in one moment, which ends one slice and begins the next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use cyclometer_core::{Pass, Random, Result, SlotId};
 
 use crate::open::OpenSource;
 
-/// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays small:
-/// 8,400 slices for 2 minutes, 22,000 for an hour.
+/// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays
+/// small: 8,400 slices for 2 minutes, 22,000 for an hour.
 const SLICES: u32 = 4_000;
 
 /// A slice is at least this many times as long as it takes to change turns, so that this costs at most 5 %.
 const TIMES_COST: u32 = 20;
 
-/// How long a turn of the first round lasts: what a program does while it starts is short and unlike the rest, and
-/// every turn should see some of it.
+/// How long a turn of the first round lasts: what a program does while it starts is short and unlike the
+/// rest, and every turn should see some of it.
 const FIRST: Duration = Duration::from_millis(1);
 
 /// How many times as long as in the round before a turn lasts, up to the usual length.
@@ -39,7 +39,7 @@ pub(crate) struct PassRotation {
     turns: Vec<u32>,
     /// The turn that is selected, as the sources know it.
     current: usize,
-    /// What is left of this round; the last comes next.
+    /// The groups that are left of this round; the last comes next.
     round: Vec<usize>,
     random: Random,
     /// Shortest length of a turn in this round.
@@ -63,9 +63,9 @@ struct SliceClock {
 }
 
 impl PassRotation {
-    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the very beginning of the run; `None`
-    /// where there are fewer than two: then all slots count all the time. Turns last at least `usual`, and less in the
-    /// first rounds.
+    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the very beginning of the
+    /// run; `None` where there are fewer than two: then all slots count all the time. Turns last at least
+    /// `usual`, and less in the first rounds.
     pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<PassRotation> {
         let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
         known.sort_unstable();
@@ -109,8 +109,8 @@ impl PassRotation {
         &self.slices
     }
 
-    /// Ends the slice, and begins one of the next turn. Before anything has counted the turn stays: a command may not
-    /// have been executed yet.
+    /// Ends the slice, and begins one of the next turn. Before anything has counted the turn stays: a command
+    /// may not have been executed yet.
     pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource], now: &dyn Fn() -> Instant) {
         let began = now();
         if self.failure.is_some() || !self.has_begun(sources) {
@@ -125,7 +125,7 @@ impl PassRotation {
         self.current = next;
         let mut reading = Reading::default();
         for source in sources.iter_mut().filter(|source| source.takes_turns()) {
-            // What cannot be read is missing in this slice.
+            // Counters that cannot be read are missing in this slice.
             let mut own = Reading::default();
             if source.counting.read_turn(number(old), &mut own).is_ok() {
                 reading.cells.append(&mut own.cells);
@@ -151,8 +151,8 @@ impl PassRotation {
         self.shortest.max(passed / SLICES).max(self.cost * TIMES_COST)
     }
 
-    /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any more,
-    /// the values of all that took turns are lost.
+    /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any
+    /// more, the values of all that took turns are lost.
     pub(crate) fn end(mut self, reading: &mut Reading, sources: &[OpenSource], now: Instant) -> Vec<Slice> {
         let Some(failure) = self.failure.take() else {
             self.close(self.current, reading, sources, now);
@@ -176,8 +176,8 @@ impl PassRotation {
         self.begun
     }
 
-    /// The next turn: every one once in each round, in an order that is drawn for the round. Those of a round are of the
-    /// same length, and longer than in the round before until they have their usual length.
+    /// The next turn: every one once in each round, in an order that is drawn for the round. Those of a round
+    /// are of the same length, and longer than in the round before until they have their usual length.
     fn draw(&mut self) -> usize {
         if self.round.is_empty() {
             self.round = self.random.permutation(self.turns.len());
@@ -210,7 +210,7 @@ fn each(sources: &mut [OpenSource], mut what: impl FnMut(&mut OpenSource) -> Res
     done.into_iter().collect()
 }
 
-/// What every counter showed when a slice of its own ended last.
+/// The value of every counter when its last slice ended.
 #[derive(Default)]
 struct Last(HashMap<SlotId, HashMap<At, Shown>>);
 
@@ -222,7 +222,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// What was counted since; `None` when a value went back.
+    /// The counts since then; `None` when a value went back.
     fn since(self, before: Shown) -> Option<Shown> {
         Some(Shown {
             raw: self.raw.checked_sub(before.raw)?,
@@ -242,7 +242,7 @@ impl Shown {
 }
 
 impl Last {
-    /// What the slots of these cells counted since, which is the last from now on.
+    /// The counts of the slots of these cells since the last values, which these become.
     fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
         let mut instances: BTreeMap<(SlotId, Option<u32>, Option<u32>), Shown> = BTreeMap::new();
         for cell in cells {

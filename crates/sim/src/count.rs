@@ -4,7 +4,8 @@ use crate::quantity::{FRACTION_BITS, Quantity, Rates};
 
 const FRACTION: u64 = (1 << FRACTION_BITS) - 1;
 
-/// Where a stream of events is between two of them, for each quantity: the part of an event that has happened.
+/// Where a stream of events is between two of them, for each quantity: the part of an event that has
+/// happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PartialEvents([u64; Quantity::COUNT]);
 
@@ -18,7 +19,7 @@ impl QuantityTotals {
     }
 }
 
-/// What a counter counts of a stream.
+/// The quantity that a counter counts of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
     /// The quantities, added up.
@@ -40,7 +41,7 @@ impl PartialEvents {
             >> FRACTION_BITS) as u64
     }
 
-    /// What a counter counts in the next `cycles`, which must have the same rates.
+    /// The count of a counter in the next `cycles`, which must have the same rates.
     pub(crate) fn counted(&self, rates: &Rates, condition: &Condition, cycles: u64) -> u64 {
         let Condition { quantities, most_a_cycle, cmask, inv, edge } = *condition;
         let rate: u64 = quantities.iter().map(|quantity| rates.of(*quantity)).sum();
@@ -52,7 +53,8 @@ impl PartialEvents {
         }
         let at_least = self.cycles_with(rate, quantities, cmask.into(), cycles);
         let meeting = if inv { cycles - at_least } else { at_least };
-        // Cycles that meet the condition and those that do not are spread evenly: each run of the rarer is one cycle.
+        // Cycles that meet the condition and those that do not are spread evenly: each run of the rarer is
+        // one cycle.
         let is_rarer = (rate >> FRACTION_BITS) < u64::from(cmask) && rate & FRACTION <= FRACTION / 2;
         match edge {
             true if is_rarer == inv => cycles - meeting,
@@ -74,7 +76,8 @@ impl PartialEvents {
         }
     }
 
-    /// The fewest cycles, at most `limit`, in which a counter counts at least `target`; `None` if it does not.
+    /// The fewest cycles, at most `limit`, in which a counter counts at least `target`; `None` if it does
+    /// not.
     pub(crate) fn cycles_until(
         &self,
         rates: &Rates,

@@ -69,7 +69,7 @@ pub(crate) struct SimulatedCpu {
     shares: SlotShares,
 }
 
-/// What PERF_METRICS are made of: slots and parts of them since it was last written.
+/// The parts of PERF_METRICS: slots and parts of them since it was last written.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotShares {
     slots: u64,
@@ -178,8 +178,8 @@ impl SimulatedCpu {
     ///
     /// # Source
     ///
-    /// Linux `arch/x86/kvm/pmu.c`, `kvm_pmu_set_msr`: AMD ignores writes to reserved bits and read-only registers, Intel
-    /// raises #GP. Arm ARM, RES0. No source says that Apple's registers fault.
+    /// Linux `arch/x86/kvm/pmu.c`, `kvm_pmu_set_msr`: AMD ignores writes to reserved bits and read-only
+    /// registers, Intel raises #GP. Arm ARM, RES0. No source says that Apple's registers fault.
     pub(crate) fn write(&mut self, entry: PmuReg, value: u64) -> Result<(), Fault> {
         let family = self.model.chip.family;
         if entry.access() == Access::Read {
@@ -343,7 +343,8 @@ impl SimulatedCpu {
         self.counting(stretch.user).filter_map(until).min().unwrap_or(limit)
     }
 
-    /// Counts a stretch of at most [`Self::until_overflow`] cycles; whether an overflow asks for an interrupt.
+    /// Counts a stretch of at most [`Self::until_overflow`] cycles; whether an overflow asks for an
+    /// interrupt.
     pub(crate) fn count(&mut self, stretch: Stretch<'_>, cycles: u64) -> bool {
         self.count_shares(stretch, cycles);
         let Stretch { progress, rates, user } = stretch;
@@ -384,7 +385,8 @@ impl SimulatedCpu {
             && self.acting.of_apple(apple::Register::Control) & apple::PMCR0_ACTIVE != 0
     }
 
-    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a line.
+    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a
+    /// line.
     pub(crate) fn takes_back_interrupts(&self) -> bool {
         self.model.chip.family == Family::Arm && !self.line_is_up()
     }
@@ -402,7 +404,7 @@ impl SimulatedCpu {
         self.model.chip.family == Family::Arm && on && self.status & enabled != 0
     }
 
-    /// What an interrupt of the PMU does to its registers.
+    /// The effect of an interrupt of the PMU on its registers.
     pub(crate) fn take_interrupt(&mut self) {
         match self.model.chip.family {
             Family::Apple => {
@@ -464,12 +466,13 @@ const FULL_WIDTH_WRITES: u64 = 1 << 13;
 /// Linux `arch/x86/events/perf_event.h`, `union perf_capabilities`.
 const HAS_METRICS: u64 = 1 << 15;
 
-/// What xnu writes to PMCR0: PMC0 and PMC1 count and interrupt as FIQs; everything else is off.
+/// The value that xnu writes to PMCR0: PMC0 and PMC1 count and interrupt as FIQs; everything else is off.
 ///
 /// # Source
 ///
-/// xnu, `PMCR0_INIT` of its code for counters (cpc) on arm64, 0x3403. The older `osfmk/arm64/monotonic_arm64.c` has an
-/// initial value without the enable bits and with the bit that stops the counters at interrupts.
+/// xnu, `PMCR0_INIT` of its code for counters (cpc) on arm64, 0x3403. The older
+/// `osfmk/arm64/monotonic_arm64.c` has an initial value without the enable bits and with the bit that stops
+/// the counters at interrupts.
 const KERNELS_PMCR0: u64 = 0b11 | 0b11 << 12 | apple::PMCR0_MODE_FIQ;
 
 /// AMD's legacy registers are other names of the first four extended ones.

@@ -113,7 +113,7 @@ struct Watchdog {
     preset: u64,
 }
 
-/// What is due at some time, once or again and again.
+/// Actions that are due at some time, once or periodically.
 #[derive(Clone, Copy, Debug)]
 enum Errand {
     RewriteControl { every: u64 },
@@ -267,7 +267,8 @@ impl SimMachine {
         self.cores.get(cpu as usize).map_or(0, |core| core.kernel_totals.of(quantity))
     }
 
-    /// Whether registers are used from user mode from here on: then every use faults unless the CPU is open to it.
+    /// Whether registers are used from user mode from here on: then every use faults unless the CPU is open
+    /// to it.
     pub fn use_from_user_mode(&mut self, user: bool) {
         self.in_user_mode = user;
     }
@@ -283,7 +284,8 @@ impl SimMachine {
     ///
     /// # Errors
     ///
-    /// A CPU that the machine does not have; a counter that cannot count cycles, a period that it cannot hold.
+    /// A CPU that the machine does not have; a counter that cannot count cycles, a period that it cannot
+    /// hold.
     pub fn provoke(&mut self, trouble: InjectedFault) -> Result<(), Error> {
         let model = self.model;
         let at = |ns| model.cycles(ns);
@@ -402,7 +404,7 @@ impl SimMachine {
         }
     }
 
-    /// What follows from registers that were written: idle CPUs take threads, interrupts that were held or that nobody
+    /// The consequences of written registers: idle CPUs take threads, interrupts that were held or not
     /// acknowledged come again.
     fn settle(&mut self) {
         for cpu in 0..self.settings.cpus {
@@ -451,7 +453,7 @@ impl SimMachine {
         }
     }
 
-    /// What a CPU does now: the kernel, or its thread, of which there must be one.
+    /// The activity of a CPU: the kernel, or its thread, of which there must be one.
     fn stretch<'a>(&'a self, core: &'a SimulatedCore) -> Stretch<'a> {
         match core.thread {
             Some(thread) if core.kernel_left == 0 => {
@@ -604,7 +606,8 @@ impl SimMachine {
             }
             Errand::Steal { cpu, counter } => {
                 let placed = self.cycles_on(CounterId::General(counter), None);
-                // The program was made when the trouble was asked for, and the CPU is there: nothing can fail.
+                // The program was made when the trouble was asked for, and the CPU is there: nothing can
+                // fail.
                 let _ = self.count_as_kernel(cpu, placed);
             }
             Errand::Spurious { every } => {

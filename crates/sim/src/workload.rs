@@ -13,7 +13,7 @@ pub struct Phase {
     pub rates: Rates,
 }
 
-/// What a thread does: phases one after the other, in rounds. The default does nothing.
+/// The work of a thread: phases one after the other, in rounds. The default does nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
     /// The phases of a round.
@@ -31,9 +31,9 @@ impl Workload {
     /// The names of those that are there ready-made.
     pub const NAMES: [&'static str; 5] = ["loop", "phases", "memory", "noisy", "vector"];
 
-    /// A ready-made one: `loop` does the same all the time, `memory` misses caches and TLBs, `phases` computes, misses
-    /// and mispredicts in turn, `noisy` is as `loop` with rates that vary, `vector` has sixteen operations on
-    /// floating-point numbers a cycle. None of them ends.
+    /// A ready-made one: `loop` does the same all the time, `memory` misses caches and TLBs, `phases`
+    /// computes, misses and mispredicts in turn, `noisy` is as `loop` with rates that vary, `vector` has
+    /// sixteen operations on floating-point numbers a cycle. None of them ends.
     pub fn named(name: &str) -> Option<Workload> {
         let (phases, noise) = match name {
             "loop" => (vec![Phase { cycles: 1 << 20, rates: computing() }], 0.0),
@@ -115,7 +115,7 @@ fn mispredicting() -> Rates {
         .with_slots([1.0, 1.5, 1.0, 0.5, 0.0, 1.25, 0.75, 0.25])
 }
 
-/// What the kernel does: no workload, the time between.
+/// The work of the kernel: no workload, the time between.
 pub(crate) fn kernel() -> Rates {
     Rates::IDLE
         .with(Quantity::Instructions, 1.0)

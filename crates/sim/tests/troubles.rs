@@ -62,7 +62,8 @@ impl RowRecorder {
         }
     }
 
-    /// Starts a counter anew that is past its overflow, the overshoot carried over; acknowledges what was seen.
+    /// Starts a counter anew that is past its overflow, the overshoot carried over; acknowledges what was
+    /// seen.
     fn rearm(&mut self, machine: &mut SimMachine, cpu: u32) {
         let seen = match self.program.status {
             Some(status) => machine.read(cpu, status).unwrap(),

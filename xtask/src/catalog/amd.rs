@@ -1,7 +1,7 @@
 //! AMD's tables from the folders of Linux's pmu-events.
 //!
-//! Their `match` lines are the patterns of Linux's map, where the first that fits wins: of two generations of one family
-//! the older names its models and the newer takes the rest.
+//! Their `match` lines are the patterns of Linux's map, where the first that fits wins: of two generations of
+//! one family the older names its models and the newer takes the rest.
 
 use std::fs;
 use std::path::Path;

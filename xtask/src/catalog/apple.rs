@@ -14,8 +14,8 @@ use super::csv::{self, CsvRecord};
 ///
 /// # Source
 ///
-/// kpep `config_counters` 0x3fc and `fixed_counters` 3 of every chip here; xnu `pexpert/pexpert/arm64/H13.h` to
-/// `H16.h`, `CORE_NCTRS` 10.
+/// kpep `config_counters` 0x3fc and `fixed_counters` 3 of every chip here; xnu `pexpert/pexpert/arm64/H13.h`
+/// to `H16.h`, `CORE_NCTRS` 10.
 const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
 
 /// A table: chips with one set of events.
@@ -86,7 +86,7 @@ const CHIPS: [ChipTable; 5] = [
 /// kpep databases of macOS 15.0 and of macOS 26, compared.
 const RENAMED: [(&str, &str); 1] = [("ST_MEMORY_ORDER_VIOLATION_NONSPEC", "ST_MEM_ORDER_VIOL_LD_NONSPEC")];
 
-/// What the kernel counts for generic events, on the chips that Linux has a driver for.
+/// The events that the kernel counts for generic events, on the chips that Linux has a driver for.
 ///
 /// # Source
 ///
@@ -116,7 +116,7 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
     CHIPS.iter().map(|chips| material.table(chips).with_context(|| chips.id)).collect()
 }
 
-/// What was collected, read.
+/// The collected files, read.
 struct AppleInputs {
     events: Vec<CsvRecord>,
     older: Vec<CsvRecord>,
@@ -163,8 +163,8 @@ impl AppleInputs {
         Ok(CpuTable { header: self.header(chips)?, events: events.list, generic })
     }
 
-    /// The counters of an event that newer databases have dropped: the Linux driver knows them for the M1 and M2, nobody
-    /// who publishes for the others.
+    /// The counters of an event that newer databases have dropped: the Linux driver knows them for the M1 and
+    /// M2, nobody who publishes for the others.
     fn counters_of_older(&self, chips: &ChipTable, name: &str) -> u64 {
         let known = self.affinity.get(name).filter(|_| LINUX_CHIPS.contains(&chips.id));
         known.map_or(0, |mask| mask & COUNTERS.general_bits())
@@ -249,8 +249,8 @@ impl ChipEvents {
         Ok(())
     }
 
-    /// An event that only a newer database has. Its counters are nobody's knowledge yet: an unofficial driver names some,
-    /// but contradicts Apple's databases elsewhere, so they stay open.
+    /// An event that only a newer database has. Its counters are nobody's knowledge yet: an unofficial driver
+    /// names some, but contradicts Apple's databases elsewhere, so they stay open.
     fn add_newer(&mut self, record: &CsvRecord) -> Result<()> {
         match self.known(record)? {
             true => Ok(()),
@@ -297,7 +297,8 @@ fn event(record: &CsvRecord) -> Result<TableEvent> {
     };
     let mut event = match fixed {
         None => numbered(record, mask)?,
-        // A fixed event has no number. The mask says PMC0 or PMC1, which are the fixed counters of those numbers.
+        // A fixed event has no number. The mask says PMC0 or PMC1, which are the fixed counters of those
+        // numbers.
         Some(fixed) => {
             ensure!(mask == fixed, "{}: counter {fixed:#x}, mask {mask:#x}", record.field("name")?);
             let counters = CounterMask::from_bits(0, fixed);

@@ -1,7 +1,7 @@
 //! Arm's tables: ARM-software/data, the telemetry specifications, and names and numbers of Linux's folders.
 //!
-//! The three sources agree: no name has two numbers in any core. Linux names events of the Cortex-A53 that Arm's file
-//! has as numbers only; Arm's telemetry is the newest for the cores it has.
+//! The three sources agree: no name has two numbers in any core. Linux names events of the Cortex-A53 that
+//! Arm's file has as numbers only; Arm's telemetry is the newest for the cores it has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ struct Other {
     /// Folder below `arch/arm64`; the last part is the id.
     folder: &'static str,
     title: &'static str,
-    /// Of the architecture, for the widths.
+    /// The architecture's events, for the widths.
     architecture: &'static str,
     /// Event counters.
     counters: u32,
@@ -47,8 +47,8 @@ const fn other(
 ///
 /// # Source
 ///
-/// Architectures: the vendors' manuals, as Linux `arch/arm64` and GCC's `aarch64-cores.def` have them. Counters:
-/// A64FX Microarchitecture Manual, MONAKA's event file; six elsewhere, what nearly all cores have.
+/// Architectures: the vendors' manuals, as Linux `arch/arm64` and GCC's `aarch64-cores.def` have them.
+/// Counters: A64FX Microarchitecture Manual, MONAKA's event file; six elsewhere, what nearly all cores have.
 const OTHERS: [Other; 8] = [
     other("ampere/ampereone", "AmpereOne", "armv8.6-a", 6),
     other("ampere/ampereonex", "AmpereOneX", "armv8.7-a", 6),
@@ -106,7 +106,7 @@ struct CoreFiles {
     telemetry: Option<ArmFile>,
 }
 
-/// What was collected, read.
+/// The collected files, read.
 struct ArmInputs {
     arm: PathBuf,
     /// By table id.
@@ -198,8 +198,8 @@ impl ArmInputs {
 
     /// Another vendor's core.
     ///
-    /// The files of some hold implementation-defined events only, because the kernel finds the others in PMCEID; what
-    /// every PMUv3 has is added.
+    /// The files of some hold implementation-defined events only, because the kernel finds the others in
+    /// PMCEID; what every PMUv3 has is added.
     fn other(&self, core: &Other) -> Result<CpuTable> {
         let id = core.folder.rsplit('/').next().unwrap_or(core.folder);
         let mut events = ArmEvents::default();
@@ -310,7 +310,8 @@ fn cores(arm: &Path) -> Result<BTreeMap<String, CoreFiles>> {
     Ok(cores)
 }
 
-/// Adds a telemetry file. A second one of a core (Neoverse N2 r0p3 beside r0p2) has other metrics but the same events.
+/// Adds a telemetry file. A second one of a core (Neoverse N2 r0p3 beside r0p2) has other metrics but the
+/// same events.
 fn merge_telemetry(cores: &mut BTreeMap<String, CoreFiles>, file: ArmFile) -> Result<()> {
     let id = file.title.to_ascii_lowercase().replace(' ', "-");
     let core = cores.entry(id.clone()).or_default();
@@ -330,7 +331,7 @@ fn read_data(path: &Path) -> Result<ArmFile> {
     arm::data(&fs::read(path)?).with_context(|| path.display().to_string())
 }
 
-/// What `ArchStdEvent` can name.
+/// The events that `ArchStdEvent` can name.
 fn standard(linux: &Path) -> Result<BTreeMap<String, u16>> {
     let mut names = BTreeMap::new();
     for file in ["common-and-microarch", "recommended", "sbsa"] {

@@ -1,7 +1,7 @@
 //! The kernel's generic events by CPU: `x86_hw_events.csv` and `x86_hw_cache_events.csv`.
 //!
-//! The first has a line for each core and a column for each event; the second a line for each core and cache event,
-//! with the vendor's config words where the kernel has some.
+//! The first has a line for each core and a column for each event; the second a line for each core and cache
+//! event, with the vendor's config words where the kernel has some.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,8 @@ impl GenericFiles {
         Ok(GenericFiles { hardware: file("x86_hw_events.csv")?, cache: file("x86_hw_cache_events.csv")? })
     }
 
-    /// What the kernel counts for its generic events on a core, by the names that the two files have for it.
+    /// The events that the kernel counts for its generic events on a core, by the names that the two files
+    /// have for it.
     pub(super) fn of(&self, hardware: &str, cache: &str) -> Result<Vec<Generic>> {
         let mut generic = hardware_events(&self.hardware, hardware)?;
         generic.extend(cache_events(&self.cache, cache)?);

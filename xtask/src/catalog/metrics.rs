@@ -1,8 +1,9 @@
-//! Tables of metrics: top-down formulas from the vendors' files or from definitions of ours, with descriptions of ours.
+//! Tables of metrics: top-down formulas from the vendors' files or from definitions of ours, with
+//! descriptions of ours.
 //!
-//! Only names of events, numbers and arithmetic are taken over, and those only from files that may be copied: perf's own
-//! formulas are not looked at. A metric for which `words` has no description is an
-//! error, so that none slips in with the vendor's.
+//! Only names of events, numbers and arithmetic are taken over, and those only from files that may be copied:
+//! perf's own formulas are not looked at. A metric for which `words` has no description is an error, so that
+//! none slips in with the vendor's.
 
 mod amd;
 mod arm;

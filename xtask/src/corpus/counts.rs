@@ -1,11 +1,12 @@
-//! What the tool said about its counts, from its JSON.
+//! The tool's verdict about its counts, from its JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// The events that are counted: some that are counted per block, some per access, and the calls of the system.
+/// The events that are counted: some that are counted per block, some per access, and the calls of the
+/// system.
 pub(super) const EVENTS: &[&str] =
     &["instructions", "branches", "branches_taken", "calls", "loads", "stores", "system_calls"];
 
@@ -18,10 +19,11 @@ pub(super) enum RunCounts {
     Lost(String),
 }
 
-/// What several runs say together.
+/// The common result of several runs.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum CountAgreement {
-    /// Each run was counted; the events that were not the same in each, with their spread relative to the largest.
+    /// Each run was counted; the events that were not the same in each, with their spread relative to the
+    /// largest.
     Exact { varies: Vec<(String, f64)> },
     /// At least one was not; the reasons, and how many runs were.
     Lost { reasons: BTreeSet<String>, exact: usize },

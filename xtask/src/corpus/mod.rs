@@ -1,8 +1,8 @@
 //! `cargo xtask corpus`: real programs under the software PMU, compared with themselves.
 //!
-//! Every row of the table is run natively and under `cyclometer stat --backend soft`. What it prints, the files that it
-//! leaves and its status must be the same; its counts must be exact, or lost for the reason that is known of the program; nothing may be left
-//! behind.
+//! Every row of the table is run natively and under `cyclometer stat --backend soft`. The output, the files
+//! that it leaves and its status must be the same; its counts must be exact, or lost for the reason that is
+//! known of the program; nothing may be left behind.
 
 mod counts;
 mod page;
@@ -33,13 +33,13 @@ use table::PROGRAMS;
 /// The sources of the loads, from the root of the workspace.
 const SOURCES: &str = "xtask/corpus";
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Default, Debug)]
 struct CorpusOptions {
     names: Vec<String>,
     write: bool,
     install: bool,
-    /// What continuous integration runs, and nothing else.
+    /// The part that continuous integration runs, and nothing else.
     small: bool,
     tool: Option<PathBuf>,
     /// Whatever else is to be said about the measurement on the page.
@@ -132,7 +132,7 @@ enum Build {
 #[derive(Debug)]
 struct CorpusTool {
     file: PathBuf,
-    /// Who built it, and how.
+    /// The build that the tool comes from.
     origin: String,
 }
 
@@ -249,7 +249,7 @@ fn circumstances(machine: String, tool: &CorpusTool, runs: Runs) -> Result<Circu
     })
 }
 
-/// Of the last 1, 5 and 15 minutes. Source: `proc_loadavg(5)`.
+/// The load averages of the last 1, 5 and 15 minutes. Source: `proc_loadavg(5)`.
 fn load_average() -> Result<String> {
     let line = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
     Ok(line.split(' ').take(3).collect::<Vec<_>>().join(", "))
@@ -266,7 +266,8 @@ fn judge(rows: &[CorpusRow]) -> Result<()> {
     Ok(())
 }
 
-/// What of a row's counts is lost although its program is known to be counted, or for another reason than is known of it.
+/// The counts of a row that are lost although its program is known to be counted, or for another reason than
+/// the known one.
 fn unexpected(row: &CorpusRow) -> Option<String> {
     let RowOutcome::Ran(ran) = &row.outcome else { return None };
     let counts::CountAgreement::Lost { reasons, .. } = counts::verdict(&ran.counts) else { return None };

@@ -16,7 +16,7 @@ const END: &str = "<!-- end of what is generated -->";
 /// Native times below this say little about the ratio: start and end weigh more than the load.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// What is told of a measurement beside its rows.
+/// Notes about a measurement beside its rows.
 #[derive(Debug)]
 pub(super) struct Circumstances {
     pub(super) date: String,
@@ -26,7 +26,7 @@ pub(super) struct Circumstances {
     pub(super) system: String,
     /// Revision and kind of build of the tool.
     pub(super) tool: String,
-    /// What else is to be said.
+    /// Other notes.
     pub(super) note: Option<String>,
     /// The load averages when it was done.
     pub(super) load: String,

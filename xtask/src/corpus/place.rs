@@ -59,7 +59,7 @@ impl CorpusFolder {
         self.root.join("row/work")
     }
 
-    /// What the first native run left.
+    /// The files that the first native run left.
     pub(super) fn native(&self) -> PathBuf {
         self.root.join("row/native")
     }
@@ -200,8 +200,8 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// What differs between two folders, in words; empty when they are the same byte for byte. Names, kinds, modes, contents
-/// and targets of links are compared; times and owners are not.
+/// The differences between two folders, in words; empty when they are the same byte for byte. Names, kinds,
+/// modes, contents and targets of links are compared; times and owners are not.
 pub(super) fn differences(one: &Path, other: &Path) -> Result<String> {
     let mut found = String::new();
     compare(one, other, Path::new(""), &mut found)?;

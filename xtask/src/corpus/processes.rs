@@ -1,4 +1,4 @@
-//! Who descends from us, as `/proc` tells.
+//! The descendants of this process, as `/proc` lists them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +44,8 @@ impl ProcessSnapshot {
     }
 }
 
-/// All descendants of ours that have not ended; children that have are reaped, but for one whose owner waits for it.
+/// All descendants of ours that have not ended; children that have are reaped, but for one whose owner waits
+/// for it.
 pub(super) fn living(awaited: Option<u32>) -> Result<Vec<ProcessSnapshot>> {
     let all = descendants(&all()?, std::process::id());
     for process in &all {
@@ -60,7 +61,7 @@ pub(super) fn living(awaited: Option<u32>) -> Result<Vec<ProcessSnapshot>> {
 fn all() -> Result<Vec<ProcessSnapshot>> {
     let folder = fs::read_dir("/proc").context("reading /proc; the corpus needs Linux")?;
     let pids = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    // Who ends between the two has no file any more.
+    // A process that ends between the two has no file any more.
     let stats = pids.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
     Ok(stats.filter_map(|stat| ProcessSnapshot::from_stat(&stat)).collect())
 }

@@ -1,25 +1,25 @@
-//! What a row of the corpus is, and how much it has to do.
+//! The definition of a row of the corpus, and the size of its load.
 
 /// A real program with a real load.
 ///
-/// The three scripts are run by `/bin/sh -e` with a fixed environment. `$SHARED` is a folder with the corpus' sources
-/// and `text`, a file of random words; `$N` says how often loads turn, `$PORT` is a port of the loopback that was free,
-/// and `$TMPDIR`, a folder beside the load's, is for what nobody looks at.
+/// The three scripts are run by `/bin/sh -e` with a fixed environment. `$SHARED` is a folder with the corpus'
+/// sources and `text`, a file of random words; `$N` says how often loads turn, `$PORT` is a port of the
+/// loopback that was free, and `$TMPDIR`, a folder beside the load's, is for what nobody looks at.
 #[derive(Debug)]
 pub(super) struct CorpusProgram {
     /// Its name in the table and on the command line.
     pub(super) name: &'static str,
-    /// What must be there.
+    /// The files that must exist.
     pub(super) needs: &'static [Needed],
     /// Prints its version; the first line counts.
     pub(super) version: &'static str,
-    /// What it does, in a few words.
+    /// A short description of the program.
     pub(super) what: &'static str,
     /// Makes its input in an empty folder, always natively, once.
     pub(super) prepare: &'static str,
     /// The load, in a fresh copy of that folder. Its output and all files that it leaves are compared.
     pub(super) load: &'static str,
-    /// What is not compared, and what is instead.
+    /// The output that is not compared, and its replacement.
     pub(super) aside: Option<Aside>,
     /// Words of the reason for which its counts are lost; `None`: they are not.
     pub(super) loses: Option<&'static str>,
@@ -41,7 +41,7 @@ pub(super) struct Needed {
 /// The load writes it below the folder `aside`, which is not compared.
 #[derive(Debug)]
 pub(super) struct Aside {
-    /// What is compared instead, for the table.
+    /// The replacement, for the table.
     pub(super) compared: &'static str,
 }
 
@@ -61,8 +61,9 @@ pub(crate) enum ProgramUse {
     Small,
     /// Under random signals.
     Torture,
-    /// Under random signals but SIGINT: natively, too, the program catches that and goes on with something else, or is a server that a
-    /// script has started with `&`, which ignores it, or says something else when it comes while it starts (Java).
+    /// Under random signals but SIGINT: natively, too, the program catches that and goes on with something
+    /// else, or is a server that a script has started with `&`, which ignores it, or says something else when
+    /// it comes while it starts (Java).
     TortureWithoutInterrupts,
 }
 
@@ -148,7 +149,7 @@ impl CorpusProgram {
     }
 }
 
-/// What must be there.
+/// The files that must exist.
 pub(super) const fn needed(program: &'static str, package: &'static str) -> Needed {
     Needed { program, package }
 }

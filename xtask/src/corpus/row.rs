@@ -20,7 +20,7 @@ const COUNTED_LIMIT: Duration = Duration::from_secs(300);
 /// The tool's export, among the logs.
 pub(super) const COUNTS: &str = "counts.json";
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Debug)]
 pub(super) struct CorpusRow {
     pub(super) program: &'static CorpusProgram,
@@ -65,7 +65,7 @@ pub(super) struct Runner<'a> {
 impl Runner<'_> {
     /// # Errors
     ///
-    /// What keeps the corpus itself from working; what the program does is in the outcome.
+    /// Failures of the corpus itself; the program's behaviour is in the outcome.
     pub(super) fn row(&self, program: &'static CorpusProgram) -> Result<CorpusRow> {
         let outcome = match self.missing(program) {
             Some(reason) => RowOutcome::Skipped(reason),
@@ -100,7 +100,7 @@ impl Runner<'_> {
             }
         }
         if !ran.faults.is_empty() {
-            // Who does not repeat itself natively says nothing about us.
+            // A program that does not repeat itself natively is no evidence about the tool.
             return Ok(ran);
         }
         for index in 0..self.runs.counted {
@@ -217,8 +217,8 @@ impl Runner<'_> {
     }
 }
 
-/// The load natively. Its streams go to files of the working folder, which are compared like all others, and hold
-/// nothing that the tool says.
+/// The load natively. Its streams go to files of the working folder, which are compared like all others, and
+/// hold nothing that the tool says.
 pub(super) fn native(program: &CorpusProgram) -> Vec<OsString> {
     shell(&format!("exec >out 2>err\n{}", program.load))
 }

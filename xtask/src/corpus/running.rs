@@ -32,7 +32,8 @@ impl Supervisor {
         Ok(Supervisor { signals: Watch::install().context("watching for signals")? })
     }
 
-    /// Starts a command in a process group of its own, with its streams in files `NAME.out` and `NAME.err` of a folder.
+    /// Starts a command in a process group of its own, with its streams in files `NAME.out` and `NAME.err` of
+    /// a folder.
     pub(super) fn start(&self, mut command: Command, logs: &Path, name: &str) -> Result<RunningCommand<'_>> {
         let stream = |end| {
             let path = logs.join(format!("{name}.{end}"));
@@ -91,8 +92,8 @@ impl RunningCommand<'_> {
         living(Some(self.child.id()))
     }
 
-    /// Gives what the command left behind time to end, until a moment of its own or that of [`GRACE`]; who is there
-    /// after that is killed, and told.
+    /// Gives what the command left behind time to end, until a moment of its own or that of [`GRACE`]; who is
+    /// there after that is killed, and told.
     pub(super) fn bury(mut self, grace: Option<Instant>) -> Result<Vec<ProcessSnapshot>> {
         let until = grace.unwrap_or_else(|| Instant::now() + GRACE);
         let left = self.gone(until)?;
@@ -100,7 +101,7 @@ impl RunningCommand<'_> {
         Ok(left)
     }
 
-    /// Who is still there at that time.
+    /// The processes that still exist at that time.
     fn gone(&self, until: Instant) -> Result<Vec<ProcessSnapshot>> {
         loop {
             let left = self.family()?;
@@ -155,7 +156,7 @@ mod tests {
     /// Set in a process that has no children but those of one test.
     const ROLE: &str = "CYCLOMETER_TEST_SUPERVISES";
 
-    /// What is left of a script after a time, in names; and its status, if it ended in that.
+    /// The processes that are left of a script after a time, by name; and its status, if it ended in that.
     fn left(supervisor: &Supervisor, script: &str, time: Duration) -> (Option<i32>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");

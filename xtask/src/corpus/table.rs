@@ -1,14 +1,15 @@
 //! The programs of the corpus.
 //!
-//! A row is added here and nowhere else. Its load should run for about a second natively at full scale, write its results
-//! to standard output or files, and print nothing that changes from run to run: what does goes to the folder `aside`.
+//! A row is added here and nowhere else. Its load should run for about a second natively at full scale, write
+//! its results to standard output or files, and print nothing that changes from run to run: what does goes to
+//! the folder `aside`.
 
 use super::program::ProgramUse::{Small, Torture, TortureWithoutInterrupts};
 use super::program::{CorpusProgram, needed};
 
 /// All rows, in the order of the table.
 pub(super) const PROGRAMS: &[CorpusProgram] = &[
-    // What every system has.
+    // The folders that every system has.
     CorpusProgram::new("coreutils", &[needed("sha256sum", "coreutils")])
         .version("sha256sum --version")
         .load(

@@ -1,5 +1,5 @@
-//! What is built: the command-line tool and the suite for every instruction set, programs of known length, the plugin, the
-//! kernel module, device trees.
+//! The build outputs: the command-line tool and the suite for every instruction set, programs of known
+//! length, the plugin, the kernel module, device trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ pub(super) struct Builder<'a, 'b> {
     pub(super) work: &'a Path,
 }
 
-/// What programs for an instruction set are built with.
+/// The tools that build programs for an instruction set.
 pub(super) struct Tools {
     target: GuestTarget,
     /// The folder of the compiler; `None` for the host's own.
@@ -54,7 +54,7 @@ impl Tools {
 pub(super) struct Programs(Vec<(&'static str, PathBuf)>);
 
 impl Builder<'_, '_> {
-    /// What programs for an instruction set are built with.
+    /// The tools that build programs for an instruction set.
     ///
     /// # Errors
     ///
@@ -73,7 +73,8 @@ impl Builder<'_, '_> {
         all.iter().map(|tools| Ok((tools.target, self.of_target(tools, &built)?))).collect()
     }
 
-    /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's packages.
+    /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's
+    /// packages.
     fn flags(&mut self, target: GuestTarget) -> Result<String> {
         let static_only = "-Ctarget-feature=+crt-static";
         if has_library(target.triple()) {
@@ -127,7 +128,8 @@ impl Builder<'_, '_> {
         Ok(plugin)
     }
 
-    /// The module for Apple's registers, with the modules of its own tests if `tests`: the folder where it was built.
+    /// The module for Apple's registers, with the modules of its own tests if `tests`: the folder where it
+    /// was built.
     pub(super) fn apple_module(&mut self, tests: bool) -> Result<PathBuf> {
         let folder = self.work.join(if tests { "apple-pmu-tests" } else { "apple-pmu" });
         if folder.join("apple_pmu_el0.ko").exists() {
@@ -168,8 +170,8 @@ impl Builder<'_, '_> {
         Ok(Some(tree))
     }
 
-    /// The emulator's device tree, with the names that a Mac mini of 2020 has under Linux: one of a virtual machine keeps the
-    /// tool, rightly, from looking for Apple's registers.
+    /// The emulator's device tree, with the names that a Mac mini of 2020 has under Linux: one of a virtual
+    /// machine keeps the tool, rightly, from looking for Apple's registers.
     fn claimed_by_apple(&self, machine: &GuestMachine, emulator: &Emulator) -> Result<PathBuf> {
         let (plain, source) = (self.work.join("plain.dtb"), self.work.join("apple.dts"));
         emulator.dump_tree(machine, &plain)?;

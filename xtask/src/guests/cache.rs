@@ -71,8 +71,8 @@ impl DownloadCache {
         &self.folder
     }
 
-    /// A part of the cache: as it is if `recipe` made it, else emptied and made anew. A part that was not made wholly is made
-    /// again next time.
+    /// A part of the cache: as it is if `recipe` made it, else emptied and made anew. A part that was not
+    /// made wholly is made again next time.
     pub(super) fn part(
         &self,
         name: &str,
@@ -105,7 +105,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let error = DownloadCache::at(file.join("below")).err().unwrap().to_string();
         assert!(error.contains("/file/below cannot be written to; set CYCLOMETER_GUESTS_CACHE"), "{error}");
-        // Nobody can write there, root neither.
+        // A path that is not writable, even for root.
         for folder in ["/proc/self", "/proc/self/guests"] {
             let error = DownloadCache::at(folder.into()).err().unwrap().to_string();
             assert_eq!(

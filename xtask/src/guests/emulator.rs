@@ -17,12 +17,13 @@ pub(super) const VARIABLE: &str = "CYCLOMETER_QEMU";
 /// The first version whose plugins may write registers and move the program counter.
 const OLDEST: u32 = 11;
 
-/// Who ends this program ends the machine, too, whatever the signal.
+/// A signal that ends this program ends the machine, too, whatever the signal.
 const WITH_US: [&str; 2] = ["-run-with", "exit-with-parent=on"];
 
 /// QEMU's programs.
 pub(super) struct Emulator {
-    /// A command that takes the name of a program and its arguments; `None` if programs are started themselves.
+    /// A command that takes the name of a program and its arguments; `None` if programs are started
+    /// themselves.
     launcher: Option<PathBuf>,
     folder: Option<PathBuf>,
 }
@@ -53,7 +54,8 @@ impl Emulator {
         recent_enough(&text).with_context(|| self.name_of(program))
     }
 
-    /// Starts a machine's emulator with more arguments than its own, and waits until it ends or its time is over.
+    /// Starts a machine's emulator with more arguments than its own, and waits until it ends or its time is
+    /// over.
     pub(super) fn boot(
         &self,
         machine: &GuestMachine,

@@ -1,4 +1,5 @@
-//! What is fetched: the emulator, kernels, their headers, compilers for other CPUs. Each is a part of the cache.
+//! The downloads: the emulator, kernels, their headers, compilers for other CPUs. Each is a part of the
+//! cache.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +11,16 @@ use super::apt::{Apt, Suite};
 use super::cache::DownloadCache;
 use super::missing::missing;
 
-/// Where the emulator comes from: the first release with the plugin interface that is needed. And the first kernel for riscv64.
+/// Where the emulator comes from: the first release with the plugin interface that is needed. And the first
+/// kernel for riscv64.
 const EMULATOR: &[Suite] = &[
     Suite { name: "trixie", architectures: "amd64,riscv64" },
     Suite { name: "trixie-backports", architectures: "amd64" },
 ];
 
-/// Where the rest comes from. Its programs run on later releases too. No other release stands beside it: packages for all
-/// architectures would come from there, and the linker of one release crashes on the C library of another.
+/// Where the rest comes from. Its programs run on later releases too. No other release stands beside it:
+/// packages for all architectures would come from there, and the linker of one release crashes on the C
+/// library of another.
 const OTHERS: &[Suite] = &[
     Suite { name: "bookworm", architectures: "amd64,arm64" },
     Suite { name: "bookworm-security", architectures: "amd64,arm64" },
@@ -51,7 +54,7 @@ impl GuestKernel {
         }
     }
 
-    /// What is wanted of the package.
+    /// The wanted file of the package.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::X86 => &["./boot/vmlinu*", "./*/msr.ko*"],
@@ -150,7 +153,8 @@ impl<'a> Fetcher<'a> {
         Ok(part.join("bin"))
     }
 
-    /// Rust's standard library for a foreign target from Debian's packages, for Debian's own compiler of the same version.
+    /// Rust's standard library for a foreign target from Debian's packages, for Debian's own compiler of the
+    /// same version.
     pub(super) fn standard_library(&mut self, target: &str, version: &str) -> Result<PathBuf> {
         let architecture = match target.split('-').next() {
             Some("aarch64") => "arm64",
@@ -252,7 +256,8 @@ fn link_libraries(from: &Path, name: &str, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Headers name their common part, and their tools, by where they are installed: here they name where they are.
+/// Headers name their common part, and their tools, by where they are installed: here they name where they
+/// are.
 fn relocate(part: &Path, headers: &str) -> Result<()> {
     let folder = part.join("usr/src").join(headers);
     for name in ["Makefile", ".kernelvariables"] {

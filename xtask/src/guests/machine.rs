@@ -2,11 +2,11 @@
 
 use super::fetch::GuestKernel;
 
-/// What a machine is for.
+/// The purpose of a machine.
 pub(super) struct GuestMachine {
-    /// What it is called in the table, and on the kernel's command line.
+    /// The name in the table, and on the kernel's command line.
     pub(super) name: &'static str,
-    /// What `cargo xtask guests` calls it together with its like.
+    /// The name of a kind of machines for `cargo xtask guests`.
     pub(super) kind: &'static str,
     /// Whether the reduced form has it.
     pub(super) reduced: bool,
@@ -48,7 +48,7 @@ impl GuestTarget {
         }
     }
 
-    /// What takes debug information out of programs.
+    /// The tool that takes debug information out of programs.
     pub(super) fn strip(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-linux-gnu-strip",
@@ -81,7 +81,8 @@ pub(super) enum DeviceTree {
     Hybrid,
 }
 
-/// How long an emulated machine may take unless another limit is given, in s. On two busy CPUs they took 3 to 40 s.
+/// How long an emulated machine may take unless another limit is given, in s. On two busy CPUs they took 3 to
+/// 40 s.
 pub(super) const LIMIT_S: u64 = 240;
 
 const PLAIN: GuestMachine = GuestMachine {

@@ -1,4 +1,5 @@
-//! The tests that the module for Apple's registers has of its own: hotplug, idle states, restarts, other drivers, refusals.
+//! The tests that the module for Apple's registers has of its own: hotplug, idle states, restarts, other
+//! drivers, refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ("plain", "module-plain"),
 ];
 
-/// What its script says when it lacks something.
+/// The script's message when it lacks something.
 const MISSING: i32 = 77;
 
 /// Runs one of them.
@@ -59,14 +60,16 @@ pub(super) fn tried(
     Ok(GuestRow { machine: name, kernel, outcome, took })
 }
 
-/// A script that ends when this program does, whatever the signal; it takes what it started with it. `setpriv` is in util-linux.
+/// A script that ends when this program does, whatever the signal; it takes what it started with it.
+/// `setpriv` is in util-linux.
 fn with_us(script: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(script);
     command
 }
 
-/// A folder with what the script needs: compilers and `cpio` of the packages, the emulator's device tree compiler.
+/// A folder with what the script needs: compilers and `cpio` of the packages, the emulator's device tree
+/// compiler.
 fn commands(common: &TrialContext, builder: &mut Builder<'_, '_>) -> Result<PathBuf> {
     let folder = builder.work.join("commands");
     fs::create_dir_all(&folder)?;

@@ -1,11 +1,11 @@
-//! What came of a machine, and the table of all.
+//! The result of a machine, and the table of all.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::emulator::EmulatorEnd;
 
-/// What came of a machine.
+/// The result of a machine.
 pub(super) enum GuestOutcome {
     /// Its suite came to an end: cases, and those that failed.
     Finished { cases: usize, failed: Vec<String> },
@@ -24,7 +24,8 @@ pub(super) struct GuestRow {
 }
 
 impl GuestOutcome {
-    /// What a console says. A suite has come to its end if its last line is there, and names as many cases as were told.
+    /// The result that a console shows. A suite has come to its end if its last line is there, and names as
+    /// many cases as were told.
     pub(super) fn of(ended: &EmulatorEnd, console: &[String], limit: Duration) -> Self {
         let told = console.iter().filter(|line| line.starts_with("case: ")).count();
         let failed: Vec<String> = console

@@ -108,8 +108,8 @@ fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
     Some(at)
 }
 
-/// All paths in code that begin with `crate`, `super` or `self`, and those of `use` lines; lists in braces are
-/// several paths.
+/// All paths in code that begin with `crate`, `super` or `self`, and those of `use` lines; lists in braces
+/// are several paths.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = code;

@@ -1,9 +1,9 @@
 //! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
 //!
-//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `links`). Rules that the tree does not
-//! keep yet are counted, and the numbers only fall (`ratchet`): one name for one type (`type_names`), sentences with
-//! a noun as their subject (`subjects`), the width of comments (`columns`), modules that import in one direction
-//! (`cycles`).
+//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `links`). Rules that the tree does
+//! not keep yet are counted, and the numbers only fall (`ratchet`): one name for one type (`type_names`),
+//! sentences with a noun as their subject (`subjects`), the width of comments (`columns`), modules that
+//! import in one direction (`cycles`).
 
 mod columns;
 mod cycles;

@@ -1,7 +1,7 @@
 //! Numbers that only fall.
 //!
-//! `ratchet.txt` has the most findings of each kind that the tree may have. More are an error; fewer are a note, and
-//! `cargo xtask tidy --lower` writes the lower number.
+//! `ratchet.txt` has the most findings of each kind that the tree may have. More are an error; fewer are a
+//! note, and `cargo xtask tidy --lower` writes the lower number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -79,7 +79,8 @@ impl RatchetLimits {
         }
     }
 
-    /// The text of the file with the limits lowered to what was measured; a check that finds nothing has no line.
+    /// The text of the file with the limits lowered to what was measured; a check that finds nothing has no
+    /// line.
     pub fn lowered(&self, measured: &[CheckCount]) -> String {
         let mut text =
             "# The most findings that `cargo xtask tidy` accepts; `cargo xtask tidy --lower` lowers them.\n"

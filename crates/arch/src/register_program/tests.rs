@@ -46,7 +46,8 @@ fn shown(steps: &[Step]) -> Vec<String> {
     steps.iter().map(one).collect()
 }
 
-/// The three fixed counters and four events of a known driver for Windows: misses of branches, uops, loads, stores.
+/// The three fixed counters and four events of a known driver for Windows: misses of branches, uops, loads,
+/// stores.
 fn seven_counters(chip: &Chip) -> Vec<Placed> {
     let codes = [(0xc5, 0), (0xc2, 1), (0xd0, 0x81), (0xd0, 0x82)];
     let general =
@@ -216,7 +217,7 @@ fn pmuv3_clears_before_it_sets_and_enables_its_counters_last() {
     assert_eq!(program.reads[0].between(0xffff_fff0, 0x10), 0x20);
 }
 
-/// What is wrong with a program, and what to do about it.
+/// The error of a program, and its remedy.
 fn refused(chip: &Chip, events: &[Placed], options: ProgramOptions) -> (String, String) {
     let error: cyclometer_core::Error = register_program(chip, events, options).unwrap_err().into();
     (error.to_string(), error.recovery().to_string())

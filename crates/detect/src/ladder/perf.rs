@@ -151,7 +151,7 @@ impl<'a> PerfFindings<'a> {
         }
     }
 
-    /// What `perf_event_open` means by an error number, given who we are.
+    /// The meaning of an error number of `perf_event_open`, given the rights of this process.
     ///
     /// The kernel says `EACCES` for `perf_event_paranoid`; Docker's seccomp filter says `EPERM`.
     fn refusal(&self, errno: i32, need: PrivilegeNeed) -> Cause {
@@ -203,7 +203,7 @@ impl<'a> PerfFindings<'a> {
         }
     }
 
-    /// What is not offered although the rung works.
+    /// Features that are not offered although the rung works.
     fn limits(&self) -> Vec<Cause> {
         let hardware = self.probes.hardware.iter().any(HardwareProbe::works);
         let kernel_mode =
@@ -226,7 +226,8 @@ impl<'a> PerfFindings<'a> {
     ///
     /// # Source
     ///
-    /// `Documentation/admin-guide/lockup-watchdogs.rst`; on other architectures it uses no counter by default.
+    /// `Documentation/admin-guide/lockup-watchdogs.rst`; on other architectures it uses no counter by
+    /// default.
     fn watchdog(&self) -> Option<Cause> {
         let on = self.machine.access.nmi_watchdog == Some(true);
         let x86 = self.machine.architecture == Architecture::X86_64;

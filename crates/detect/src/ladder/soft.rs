@@ -48,12 +48,12 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     }
 }
 
-/// What Yama forbids.
+/// Permissions that Yama refuses.
 ///
 /// # Source
 ///
-/// Linux `Documentation/admin-guide/LSM/Yama.rst`: 1 allows whom the traced program names, which ours does; 2 asks
-/// for a capability; 3 forbids all, until the next boot.
+/// Linux `Documentation/admin-guide/LSM/Yama.rst`: 1 allows whom the traced program names, which ours does; 2
+/// asks for a capability; 3 forbids all, until the next boot.
 fn yama(machine: &Machine) -> Option<Cause> {
     let capable = machine.access.capabilities.iter().any(|name| name == "CAP_SYS_PTRACE");
     let place = machine.container.as_ref().map_or("", |_| " (to be set on the host)");

@@ -6,8 +6,8 @@ use cyclometer_core::machine::{Machine, Os, Vendor};
 use super::{cause, mended};
 use crate::probes::{PerfProbes, SysregProbe};
 
-/// How it fares. Nothing is opened to find that out: on Linux, where the module gives access for as long as its device is
-/// open, it works if the module is loaded, we may open the device, and nobody else does.
+/// How it fares. Nothing is opened to find that out: on Linux, where the module gives access for as long as
+/// its device is open, it works if the module is loaded, we may open the device, and nobody else does.
 pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let (works, causes) = match refusal(machine, probes) {
         Some((works, cause)) => (works, vec![cause]),

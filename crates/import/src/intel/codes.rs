@@ -1,4 +1,4 @@
-//! What an event's counter is told: one code, or several with a register each.
+//! The code of an event's counter: one, or several with a register each.
 
 use cyclometer_catalog::table::Also;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
@@ -67,8 +67,8 @@ fn lists(record: &JsonRecord<'_>, form: Form) -> ImportResult<Lists> {
     })
 }
 
-/// The fixed counter of an event that has a unit mask only: Linux leaves out an event select of 0, which only fixed
-/// events have.
+/// The fixed counter of an event that has a unit mask only: Linux leaves out an event select of 0, which only
+/// fixed events have.
 fn pseudo_code(umasks: &[u64]) -> Option<u8> {
     let [umask] = umasks else { return None };
     let index = u8::try_from(umask.checked_sub(1)?).ok()?;
@@ -94,8 +94,8 @@ fn small(record: &JsonRecord<'_>, field: &str) -> ImportResult<u8> {
 
 /// Which positions of the lists are codes of this event.
 ///
-/// With one register only its own position is: the second unit mask of a pair means the second register, which such
-/// an event must not use.
+/// With one register only its own position is: the second unit mask of a pair means the second register,
+/// which such an event must not use.
 fn positions(record: &JsonRecord<'_>, lists: &Lists) -> ImportResult<Vec<usize>> {
     let count = lists.selects.len().max(lists.umasks.len());
     let pairs = |list: &[u64]| list.len() <= 1 || list.len() == count;
@@ -171,9 +171,9 @@ fn extra(record: &JsonRecord<'_>, lists: &Lists, position: usize) -> ImportResul
 
 /// Gives an event of a fixed counter its pseudo code (select 0, unit mask index + 1) and its counter.
 ///
-/// Where the file has the pseudo code, the index is taken from it: Silvermont's file numbers the counters from 1
-/// beside it, and Jaketown's has a wrong number in one entry. Files without it (Nehalem, Westmere, Bonnell) number
-/// from 1.
+/// Where the file has the pseudo code, the index is taken from it: Silvermont's file numbers the counters
+/// from 1 beside it, and Jaketown's has a wrong number in one entry. Files without it (Nehalem, Westmere,
+/// Bonnell) number from 1.
 fn fixed(record: &JsonRecord<'_>, entry: &mut Also, number: u8) -> ImportResult<()> {
     let EventCode { select, umask, .. } = entry.code;
     let index = match (select, umask) {

@@ -16,7 +16,7 @@ const GENERAL: u8 = 32;
 /// Intel SDM volume 3, IA32_FIXED_CTR_CTRL: 16 fields of 4 bits.
 pub(super) const FIXED: u8 = 16;
 
-/// What the field `Counter` says.
+/// The counters that the field `Counter` names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct NamedCounters {
     /// Numbers of general counters, in the order of the file.
@@ -36,7 +36,7 @@ impl NamedCounters {
 ///
 /// # Errors
 ///
-/// What is no counter, two fixed ones, and no counter at all unless no event of the file names one.
+/// A text that is no counter, two fixed ones, and no counter at all unless no event of the file names one.
 pub(super) fn named(record: &JsonRecord<'_>, form: Form) -> ImportResult<NamedCounters> {
     let mut named = NamedCounters::default();
     for item in record.text("Counter")?.split(',').map(str::trim).filter(|item| !item.is_empty()) {

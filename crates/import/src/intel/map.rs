@@ -3,7 +3,8 @@
 //! # Source
 //!
 //! intel/perfmon `README.md`, "mapfile.csv": the key is an extended regular expression
-//! `GenuineIntel-<family, decimal>-<model, hexadecimal>[-<stepping, hexadecimal>]` that must match as a whole.
+//! `GenuineIntel-<family, decimal>-<model, hexadecimal>[-<stepping, hexadecimal>]` that must match as a
+//! whole.
 
 use crate::error::{ImportError, ImportResult};
 
@@ -23,15 +24,15 @@ pub struct MapRow {
     pub version: String,
     /// Path of the file below the repository's root.
     pub file: String,
-    /// What the file is: `core`, `hybridcore`, `uncore`, `metrics`, …
+    /// The kind of the file: `core`, `hybridcore`, `uncore`, `metrics`, …
     pub kind: String,
     /// Core type and native model of `CPUID` leaf 0x1A, for files of one core type.
     pub core: Option<(u32, u32)>,
 }
 
 impl MapRow {
-    /// The row's CPU as a table's `match` line says it: `GenuineIntel-6-55-[01234]`, and for one of several core
-    /// types `GenuineIntel-6-97 type=0x40 native=0x1`.
+    /// The row's CPU as a table's `match` line says it: `GenuineIntel-6-55-[01234]`, and for one of several
+    /// core types `GenuineIntel-6-97 type=0x40 native=0x1`.
     pub fn pattern(&self) -> String {
         let MapRow { family, model, steppings, core, .. } = self;
         let steppings = match steppings {

@@ -2,8 +2,8 @@
 //!
 //! # Source
 //!
-//! intel/perfmon, `README.md` (fields) and the files themselves; Linux `tools/perf/pmu-events/jevents.py` for the same
-//! data as arrays with a field `Unit`.
+//! intel/perfmon, `README.md` (fields) and the files themselves; Linux `tools/perf/pmu-events/jevents.py` for
+//! the same data as arrays with a field `Unit`.
 
 mod codes;
 mod counters;
@@ -44,14 +44,14 @@ pub fn core_events(bytes: &[u8]) -> ImportResult<Vec<TableEvent>> {
 
 /// Reads a file: `{"Header": {…}, "Events": […]}` as Intel has it, or the bare array as Linux has it.
 ///
-/// `device` keeps one core type of a file with several, by the kernel's name of its PMU (`cpu_atom`); without it every
-/// core type is read. Metrics, and events of other units, are left out.
+/// `device` keeps one core type of a file with several, by the kernel's name of its PMU (`cpu_atom`); without
+/// it every core type is read. Metrics, and events of other units, are left out.
 ///
 /// # Errors
 ///
-/// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
-/// or with one that another has, without a select (fixed events of Linux need none) or without counters (an array of Linux in
-/// which no event has them needs none): with the event and the field.
+/// A text that is no such file, a field that is no number or does not fit, lists that do not pair, an event
+/// without a name or with one that another has, without a select (fixed events of Linux need none) or without
+/// counters (an array of Linux in which no event has them needs none): with the event and the field.
 pub fn file(bytes: &[u8], device: Option<&str>) -> ImportResult<PerfmonFile> {
     file_value(&json::parse(bytes)?, device)
 }
@@ -144,15 +144,16 @@ fn event(record: &JsonRecord<'_>, form: Form) -> ImportResult<TableEvent> {
     })
 }
 
-/// The config with which perf asks for an event that its code does not name: `INST_RETIRED.PREC_DIST` on a fixed counter
-/// has the pseudo code of `INST_RETIRED.ANY`.
+/// The config with which perf asks for an event that its code does not name: `INST_RETIRED.PREC_DIST` on a
+/// fixed counter has the pseudo code of `INST_RETIRED.ANY`.
 ///
-/// perf also has configs of its own for `CPU_CLK_UNHALTED.REF` and `INST_RETIRED.ANY_P`, by name only. Where the vendor
-/// has a code for them on general counters, that code is the event.
+/// perf also has configs of its own for `CPU_CLK_UNHALTED.REF` and `INST_RETIRED.ANY_P`, by name only. Where
+/// the vendor has a code for them on general counters, that code is the event.
 ///
 /// # Source
 ///
-/// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`, pseudo-encodings.
+/// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`,
+/// pseudo-encodings.
 fn kernels_config(name: &str, code: &EventCode) -> Option<u64> {
     let is_precise = name.eq_ignore_ascii_case("INST_RETIRED.PREC_DIST");
     (is_precise && code.select == 0).then_some(0x100)

@@ -78,7 +78,8 @@ impl<'a> Binary<'a> {
         }
     }
 
-    /// The number at a marker 0x1n, of 2^n bytes, and where it ends. Of 8 bytes and more it has a sign.
+    /// The number at a marker 0x1n, of 2^n bytes, and where it ends. An integer of 8 bytes and more has a
+    /// sign.
     fn integer(&self, at: usize) -> ImportResult<(i128, usize)> {
         let marker = self.slice(at, 1)?[0];
         let length = 1usize << (marker & 0xf);

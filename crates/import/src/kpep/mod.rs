@@ -2,9 +2,10 @@
 //!
 //! # Layout
 //!
-//! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`, `fallback`,
-//! `description`, `errata`), `aliases` (alias to name), `config_counters` and `fixed_counters` (masks over PMC numbers),
-//! `architecture`. An event without a mask may use every counter of `config_counters`.
+//! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`,
+//! `fallback`, `description`, `errata`), `aliases` (alias to name), `config_counters` and `fixed_counters`
+//! (masks over PMC numbers), `architecture`. An event without a mask may use every counter of
+//! `config_counters`.
 //!
 //! # Source
 //!
@@ -32,7 +33,7 @@ const COUNTERS: u32 = 32;
 pub struct Database {
     /// Its name (`a14`); empty where the file has none.
     pub name: String,
-    /// What the file calls the chip; empty where it does not.
+    /// The file's name for the chip; empty where it has none.
     pub title: String,
     /// The counters: configurable ones by PMC number, and the fixed ones.
     pub counters: CounterMask,
@@ -49,8 +50,8 @@ pub fn is_plist(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// What is no property list or no database; one of another architecture than Arm's 64-bit one; an event without a
-/// number, or with one or a mask that does not fit; an alias of nothing, or that is an event.
+/// Bytes that are no property list or no database; one of another architecture than Arm's 64-bit one; an
+/// event without a number, or with one or a mask that does not fit; an alias of nothing, or that is an event.
 pub fn database(bytes: &[u8]) -> ImportResult<Database> {
     let root = plist::parse(bytes)?;
     let cpu = root.get("system").and_then(|system| system.get("cpu"));

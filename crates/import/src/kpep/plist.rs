@@ -1,5 +1,5 @@
-//! Property lists as values, with limits. XML and binary forms are read here, so that a hostile file cannot make the
-//! reader recurse without end or grow without bound.
+//! Property lists as values, with limits. XML and binary forms are read here, so that a hostile file cannot
+//! make the reader recurse without end or grow without bound.
 
 use super::{binary, xml};
 use crate::error::{ImportError, ImportResult};
@@ -22,7 +22,7 @@ pub(super) enum Plist {
     Text(String),
     /// A whole number.
     Integer(i128),
-    /// What no event database needs: truth values, dates, data, real numbers.
+    /// Values that no event database needs: truth values, dates, data, real numbers.
     Other,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn parse(bytes: &[u8]) -> ImportResult<Plist> {
     if bytes.starts_with(binary::MAGIC) { binary::parse(bytes) } else { xml::parse(bytes) }
 }
 
-/// What a file may still contain.
+/// The values that a file may still contain.
 #[derive(Debug)]
 pub(super) struct PlistBudget {
     values: usize,

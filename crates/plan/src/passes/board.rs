@@ -23,7 +23,7 @@ pub(super) fn assign_all(guests: &[Guest], free: &[CounterBits]) -> Option<Vec<u
         holders: vec![0; free.len() * 128],
         passes: vec![0; guests.len()],
     };
-    // Who has no choice of a pass first.
+    // Guests without a choice of a pass come first.
     let mut order: Vec<usize> = (0..guests.len()).collect();
     order.sort_by_key(|guest| (guests[*guest].pass.is_none(), guests[*guest].counters.count_ones()));
     for guest in order {

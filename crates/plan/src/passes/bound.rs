@@ -79,7 +79,8 @@ pub(super) struct ValueClass {
     pub members: Vec<(usize, CounterBits)>,
 }
 
-/// The values that items need on a PMU; those in registers that are never in question for the same event are different.
+/// The values that items need on a PMU; those in registers that are never in question for the same event are
+/// different.
 pub(super) fn classes(packer: &PassPacker, items: &[usize], pmu: usize) -> Vec<ValueClass> {
     let mut classes: Vec<ValueClass> = Vec::new();
     for i in items {

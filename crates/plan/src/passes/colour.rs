@@ -1,9 +1,10 @@
 //! Events to passes, once each has its counter: no counter twice in a pass, nor a register.
 //!
-//! Every event is an edge between what it takes on one side (its counter) and on the other (its register, or its counter on
-//! another PMU). Such a graph with two sides is coloured with as many colours as its busiest node has edges; a colour is a pass.
+//! Every event is an edge between what it takes on one side (its counter) and on the other (its register, or
+//! its counter on another PMU). Such a graph with two sides is coloured with as many colours as its busiest
+//! node has edges; a colour is a pass.
 
-/// What an event takes on each side: numbers of nodes, which the sides do not share.
+/// The nodes that an event takes on each side: numbers of nodes, which the sides do not share.
 pub(super) type ColourEdge = [Option<usize>; 2];
 
 const NONE: u32 = u32::MAX;
@@ -12,7 +13,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Source
 ///
-/// D. Kőnig (1916): the chromatic index of a bipartite multigraph is its maximum degree; by alternating paths.
+/// D. Kőnig (1916): the chromatic index of a bipartite multigraph is its maximum degree; by alternating
+/// paths.
 pub(super) fn colour(edges: &[ColourEdge], nodes: usize, passes: usize) -> Vec<usize> {
     let mut graph = Graph { edges, passes, at: vec![NONE; nodes * passes], colours: vec![0; edges.len()] };
     let degree = |edge: &ColourEdge| edge.iter().flatten().count();
@@ -62,8 +64,8 @@ impl Graph<'_> {
         wanted
     }
 
-    /// Makes `wanted` free at a node where `other` is free: the path of the two colours from there changes them. It never ends
-    /// at the other end of the new edge, as the graph has two sides.
+    /// Makes `wanted` free at a node where `other` is free: the path of the two colours from there changes
+    /// them. It never ends at the other end of the new edge, as the graph has two sides.
     fn swap_along(&mut self, mut node: usize, wanted: usize, other: usize) {
         let (mut from, mut to) = (wanted, other);
         let mut path = Vec::new();

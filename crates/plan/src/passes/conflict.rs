@@ -1,4 +1,4 @@
-//! What cannot be counted at the same time, in the smallest form.
+//! Events that cannot be counted at the same time, in the smallest form.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub(super) fn refused(problem: &PackingProblem) -> Vec<Unplaceable> {
     events.into_iter().map(Unplaceable::Event).chain(sets).collect()
 }
 
-/// A conflict among events that can be counted each: the smallest where counters or registers alone are the reason.
+/// A conflict among events that can be counted each: the smallest where counters or registers alone are the
+/// reason.
 pub(super) fn smallest(problem: &PackingProblem, events: &[usize]) -> Option<Conflict> {
     smallest_in(&PassPacker::new(problem, &[]), events)
 }
@@ -50,7 +51,7 @@ fn smallest_in(packer: &PassPacker, events: &[usize]) -> Option<Conflict> {
     let found = found.flatten().min_by_key(|conflict| conflict.events.len());
     let (events, because) = found.map_or((all, Because::Both), |found| (found.events, found.because));
     let least = irreducible(packer, events.clone());
-    // What needs both reasons to clash is smaller than what needs one.
+    // A conflict that needs both reasons is smaller than one that needs a single reason.
     let because = if least.len() == events.len() { because } else { Because::Both };
     Some(Conflict { events: least, because })
 }
@@ -94,7 +95,7 @@ fn by_counters(packer: &PassPacker, events: &[usize], pmu: usize) -> Option<Conf
         (item.demand, need.counters() | second, 1 + usize::from(need.wide))
     };
     let mut wanted: Vec<(usize, CounterBits, usize)> = needs_on(packer, events, pmu).map(place).collect();
-    // Of those that take two fewer are needed.
+    // Events that take two counters come first: fewer of them are needed.
     wanted.sort_by_key(|(.., places)| std::cmp::Reverse(*places));
     let mut kinds: Vec<CounterBits> = wanted.iter().map(|(_, counters, _)| *counters).collect();
     kinds.sort_unstable();

@@ -1,7 +1,8 @@
 //! How often the busiest counter has to be used: the least number of passes, and the counters that prove it.
 //!
-//! Events that one pass can count are those that can be matched to counters. Copies of such a system are one again, with every
-//! counter there once for each pass: `k` passes suffice exactly if every event can have a counter that no more than `k` share.
+//! Events that one pass can count are those that can be matched to counters. Copies of such a system are one
+//! again, with every counter there once for each pass: `k` passes suffice exactly if every event can have a
+//! counter that no more than `k` share.
 
 use crate::matching::{CounterBits, each};
 
@@ -10,8 +11,8 @@ use crate::matching::{CounterBits, each};
 pub(super) struct Loads {
     /// The greatest number of events on one counter.
     pub passes: usize,
-    /// Counters that so many events need, that fewer passes are impossible: the events whose masks lie within, divided by the
-    /// counters, rounded up.
+    /// Counters that so many events need, that fewer passes are impossible: the events whose masks lie
+    /// within, divided by the counters, rounded up.
     pub critical: CounterBits,
     /// The counter of each event: a bit of its mask.
     pub given: Vec<u8>,
@@ -21,8 +22,8 @@ pub(super) struct Loads {
 ///
 /// # Source
 ///
-/// J. Edmonds, "Minimum partition of a matroid into independent subsets" (1965), for transversal matroids; the bound is
-/// Hall's condition with every counter there `k` times.
+/// J. Edmonds, "Minimum partition of a matroid into independent subsets" (1965), for transversal matroids;
+/// the bound is Hall's condition with every counter there `k` times.
 pub(super) fn spread(masks: &[CounterBits]) -> Loads {
     if masks.is_empty() {
         return Loads::default();
@@ -147,7 +148,8 @@ impl<'c> CounterFlow<'c> {
         self.waiting[class] -= events;
     }
 
-    /// Finds room for waiting events of a class by moving others; the counters that were reached where there is none.
+    /// Finds room for waiting events of a class by moving others; the counters that were reached where there
+    /// is none.
     fn augment(&mut self, class: usize, most: usize) -> Result<(), CounterBits> {
         let mut trail =
             Trail { wants: vec![None; self.counters.len()], holds: vec![None; self.waiting.len()] };

@@ -1,9 +1,9 @@
 //! Events to passes: the smallest number of passes, and why it cannot be smaller.
 //!
-//! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events without groups are
-//! spread over counters and registers (`flow`) and then coloured (`colour`), which is exact and quick for any number of
-//! events. Sets that must stay together, and events that take two counters, are packed by a search with a budget
-//! (`search`), whose result says how far it is proved.
+//! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events
+//! without groups are spread over counters and registers (`flow`) and then coloured (`colour`), which is
+//! exact and quick for any number of events. Sets that must stay together, and events that take two counters,
+//! are packed by a search with a budget (`search`), whose result says how far it is proved.
 
 mod board;
 mod bound;
@@ -41,13 +41,13 @@ pub struct PackingProblem {
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
-    /// What it needs; one entry for each PMU that counts it.
+    /// The needs of the event; one entry for each PMU that counts it.
     pub needs: Vec<PmuNeed>,
     /// Whether nothing else may count in its pass.
     pub alone: bool,
 }
 
-/// What an event needs on one PMU.
+/// The needs of an event on one PMU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PmuNeed {
     /// Index of the PMU.
@@ -63,7 +63,7 @@ pub struct PmuNeed {
 pub struct CounterEncoding {
     /// The counters that can do it; of an event that takes two, the first one.
     pub counters: CounterMask,
-    /// What a register that others share must hold.
+    /// The value that a shared register must hold.
     pub extra: Option<ExtraRegister>,
 }
 
@@ -143,8 +143,8 @@ pub enum Certificate {
         /// The sets.
         sets: Vec<Vec<usize>>,
     },
-    /// No more than so many of these sets, which share no event, fit into one pass: the smallest of them would already have more
-    /// events than there are counters. A set is of events, by index.
+    /// No more than so many of these sets, which share no event, fit into one pass: the smallest of them
+    /// would already have more events than there are counters. A set is of events, by index.
     Crowded {
         /// Index of the PMU.
         pmu: usize,
@@ -169,7 +169,7 @@ pub enum Certificate {
     },
 }
 
-/// What cannot be counted at all.
+/// Events and sets that cannot be counted at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unplaceable {
     /// None of the free counters can count the event.
@@ -183,8 +183,8 @@ pub enum Unplaceable {
     },
 }
 
-/// Events that cannot be counted at the same time, though all but any one of them can; unless it is not known that they cannot
-/// ([`Because::Unknown`]).
+/// Events that cannot be counted at the same time, though all but any one of them can; unless it is not known
+/// that they cannot ([`Because::Unknown`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// The events, by index.
@@ -224,8 +224,8 @@ pub enum Because {
 
 /// Packs events into as few passes as it can, and says what is proved about that.
 ///
-/// What does not fit at all is left out and refused. The time is bounded whatever the input: the search for sets and
-/// pairs has a budget of a fixed number of steps.
+/// Events and sets that do not fit at all are left out and refused. The time is bounded whatever the input:
+/// the search for sets and pairs has a budget of a fixed number of steps.
 pub fn pack(problem: &PackingProblem) -> Packing {
     let refused = conflict::refused(problem);
     let packer = PassPacker::new(problem, &refused);
@@ -238,8 +238,8 @@ pub fn pack(problem: &PackingProblem) -> Packing {
     packing
 }
 
-/// Events among `events` that cannot be counted at the same time, though they can with any event less, if there are such: the
-/// fewest where counters or registers alone are the reason.
+/// Events among `events` that cannot be counted at the same time, though they can with any event less, if
+/// there are such: the fewest where counters or registers alone are the reason.
 pub fn conflict(problem: &PackingProblem, events: &[usize]) -> Option<Conflict> {
     conflict::smallest(problem, events)
 }

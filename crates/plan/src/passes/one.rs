@@ -45,7 +45,7 @@ struct PassTrial<'a> {
     needs: &'a [&'a PackedNeed],
     available: CounterBits,
     budget: &'a mut TrialBudget,
-    /// What registers hold, as far as decided.
+    /// The values of registers, as far as decided.
     values: Vec<(ExtraRegisterKind, u64)>,
     gave_up: bool,
 }

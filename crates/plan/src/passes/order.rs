@@ -1,4 +1,5 @@
-//! What else a plan of as many passes can do: keep partners together, repeat events on free counters, leave registers as they are.
+//! Improvements of a plan with the same number of passes: keep partners together, repeat events on free
+//! counters, leave registers as they are.
 
 use super::{CounterAssignment, PackedEvent, Packing, PassPacker};
 use crate::matching::{CounterBits, bit_of, counter, each};
@@ -74,7 +75,7 @@ fn once(packer: &PassPacker, together: &[Vec<usize>], passes: &mut [Vec<CounterA
     let mut seen = vec![false; packer.item_of.len()];
     for pass in passes.iter_mut() {
         let demands: Vec<usize> = pass.iter().map(|assignment| assignment.demand).collect();
-        // What needs no counter is in any pass.
+        // An event that needs no counter is in any pass.
         let is_easy =
             |other: &usize| packer.item_of[*other].is_some_and(|i| packer.items[i].needs.is_empty());
         let is_here = |other: &usize| demands.contains(other) || is_easy(other);
@@ -155,7 +156,7 @@ fn order(packer: &PassPacker, passes: &mut Vec<Vec<CounterAssignment>>) {
     }
 }
 
-/// What one register is set to: which one, and what that is.
+/// The setting of one register: which one, and its value.
 type Setting = (usize, u64, u64);
 
 fn settings(packer: &PassPacker, pass: &[CounterAssignment]) -> Vec<Setting> {

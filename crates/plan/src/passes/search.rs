@@ -1,8 +1,8 @@
 //! Sets that must be whole in one pass, and events that take two counters: a packing by branch and bound.
 //!
-//! What has to be decided by trying is an *atom*: a set, or an event that the exact ways cannot place. The rest is *sand*, which
-//! goes where room is left. Without sets of more than two events this is bin packing already, so the search has a budget, and what
-//! it did not refute is not claimed.
+//! A decision by trial is about an *atom*: a set, or an event that the exact algorithms cannot place. The
+//! rest is *sand*, which goes where room is left. Without sets of more than two events this is bin packing
+//! already, so the search has a budget, and what it did not refute is not claimed.
 
 use super::board::{Guest, assign_all};
 use super::bound::lower;
@@ -20,7 +20,8 @@ const MOST_PAIRED: usize = 64;
 /// Events outside of sets that are tried one by one.
 const FEW: usize = 16;
 
-/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than that.
+/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than
+/// that.
 const ORDERS: usize = 8;
 const MOST_ORDERED: usize = 200;
 
@@ -64,7 +65,7 @@ struct SearchParts<'p> {
     packer: &'p PassPacker,
     atoms: Vec<Vec<usize>>,
     sand: Vec<usize>,
-    /// Of each atom, whether it is as the one before it.
+    /// For each atom, whether it is as the one before it.
     alike: Vec<bool>,
     /// Whether a search that finds nothing has tried everything.
     exact: bool,
@@ -113,7 +114,7 @@ impl<'p> SearchParts<'p> {
         }
     }
 
-    /// What the atoms prove beside what counters and registers do.
+    /// The bound that atoms prove beside that of counters and registers.
     fn bounds(&self) -> Vec<(usize, Certificate)> {
         let apart = self.apart();
         let sets = apart.iter().map(|atom| self.demands(atom)).collect();
@@ -177,7 +178,8 @@ impl<'p> SearchParts<'p> {
         found
     }
 
-    /// Every atom in the first pass that takes it, in a few orders; the best of them, of at least `least` passes.
+    /// Every atom in the first pass that takes it, in a few orders; the best of them, of at least `least`
+    /// passes.
     fn greedy(&self, least: usize) -> Vec<Vec<CounterAssignment>> {
         let mut best: Option<Vec<Vec<CounterAssignment>>> = None;
         for turn in 0..ORDERS {
@@ -302,7 +304,7 @@ fn is_hard(item: &PackedEvent) -> bool {
     item.needs.iter().any(|need| need.wide || (need.has_registers() && !need.is_uniform()))
 }
 
-/// What is alike of atoms, so that those alike are neighbours.
+/// A key that atoms with the same needs share, so that they are neighbours.
 fn shape(packer: &PassPacker, atom: &[usize]) -> Vec<(usize, CounterBits, bool, u64)> {
     let of = |need: &super::PackedNeed| {
         let value = need.ways.iter().find_map(|way| way.extra).map_or(0, |extra| extra.1);
@@ -367,7 +369,8 @@ impl SearchTree<'_, '_> {
     }
 }
 
-/// Of each atom, whether it is as the one before it and neither shares an event with another: then their order is all the same.
+/// For each atom, whether it is as the one before it and neither shares an event with another: then their
+/// order is all the same.
 fn alike(packer: &PassPacker, atoms: &[Vec<usize>]) -> Vec<bool> {
     let mut holders = vec![0; packer.items.len()];
     atoms.iter().flatten().for_each(|i| holders[*i] += 1);

@@ -7,8 +7,8 @@ use super::one::{PassFit, fit};
 use super::{CounterAssignment, PackedEvent, PassPacker, TrialBudget, assignments};
 use crate::matching::{CounterBits, match_bits};
 
-/// Puts events into so many passes, those with the same value in a register together where they can be; `None` where this does
-/// not find a way, which is no proof that there is none. One PMU.
+/// Puts events into so many passes, those with the same value in a register together where they can be;
+/// `None` where this does not find a way, which is no proof that there is none. One PMU.
 pub(super) fn share(
     packer: &PassPacker,
     items: &[usize],
@@ -83,7 +83,7 @@ fn chunks(class: &ValueClass) -> Vec<Chunk> {
     chunks
 }
 
-/// What needs registers in one pass.
+/// The registers and events of one pass.
 #[derive(Clone, Default)]
 struct PassResources {
     registers: Vec<CounterBits>,

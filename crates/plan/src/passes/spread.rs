@@ -1,4 +1,5 @@
-//! Events without sets: spread over counters and registers, then coloured. Exact, and quick for any number of events.
+//! Events without sets: spread over counters and registers, then coloured. Exact, and quick for any number of
+//! events.
 
 use super::bound::{register_bit, registers};
 use super::colour::{ColourEdge, colour};
@@ -6,7 +7,7 @@ use super::flow;
 use super::{CounterAssignment, PackedEvent, PackedNeed, PassPacker};
 use crate::matching::{CounterBits, counter};
 
-/// What events take one of: the counters of a PMU, or its registers.
+/// The resource that events take one of: the counters of a PMU, or its registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResourceKind {
     Counters,
@@ -23,8 +24,8 @@ struct ResourceFamily {
     side: usize,
 }
 
-/// Spreads events so that each takes a register of its own; `None` where some take more than two things, or the choice of one
-/// is not free of the other.
+/// Spreads events so that each takes a register of its own; `None` where some take more than two things, or
+/// the choice of one is not free of the other.
 pub(super) fn spread(packer: &PassPacker, items: &[usize]) -> Option<Vec<Vec<CounterAssignment>>> {
     let is_simple = |need: &PackedNeed| need.is_uniform() && !need.wide;
     if !items.iter().all(|i| packer.items[*i].needs.iter().all(is_simple)) {

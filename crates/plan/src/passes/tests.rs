@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Assignments are right: allowed, each counter once, each register one value, sets whole, every event somewhere.
+/// Assignments are right: allowed, each counter once, each register one value, sets whole, every event
+/// somewhere.
 fn check(problem: &PackingProblem, packing: &Packing) {
     let allowed = |assignment: &CounterAssignment| {
         let need =
@@ -141,7 +142,7 @@ fn union(a: &[usize], b: &[usize]) -> Vec<usize> {
 
 /// The least number of passes, by trying every division of the events.
 fn brute_force(problem: &PackingProblem, refused: &[Unplaceable]) -> usize {
-    // What needs nothing is in any pass.
+    // An event that needs nothing is in any pass.
     let counts = |event: &usize| {
         !refused.contains(&Unplaceable::Event(*event)) && !problem.demands[*event].needs.is_empty()
     };
@@ -283,7 +284,8 @@ fn values_of_two_registers_need_half_as_many_passes_and_equal_ones_share() {
 
 #[test]
 fn groups_are_packed_like_bins() {
-    // 5 + 5 + 3 + 3 + 2 + 2 + 2 + 2 = 24 events on 8 counters: 3 passes hold them, if the groups are well chosen.
+    // 5 + 5 + 3 + 3 + 2 + 2 + 2 + 2 = 24 events on 8 counters: 3 passes hold them, if the groups are well
+    // chosen.
     let sizes = [5, 5, 3, 3, 2, 2, 2, 2];
     let mut problem = plain(&[0xff; 24], 0xff);
     let mut next = 0;
@@ -349,7 +351,8 @@ fn groups_that_leave_counters_free_are_proved_by_how_many_fit() {
 
 #[test]
 fn a_search_proves_what_counting_cannot() {
-    // 3 + 3 + 3 + 1 = 10 events on 5 counters would fit in two passes, but only one group of three fits in each.
+    // 3 + 3 + 3 + 1 = 10 events on 5 counters would fit in two passes, but only one group of three fits in
+    // each.
     let mut problem = plain(&[0x1f; 10], 0x1f);
     problem.together = vec![vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8]];
     let packing = pack(&problem);

@@ -17,7 +17,7 @@ use cyclometer_core::{
     Rung, Slot, SlotId,
 };
 
-/// What happened, in order; shared by everything in one script.
+/// The log of events, in order; shared by everything in one script.
 pub type Log = Rc<RefCell<Vec<String>>>;
 
 /// How one child behaves.
@@ -127,7 +127,7 @@ pub enum OpenAnswer {
     RefuseAll(&'static str),
 }
 
-/// What a source's counters do once open.
+/// The behaviour of a source's counters once open.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate {
     Count,
@@ -146,7 +146,7 @@ pub struct ScriptedSource {
     pub answers: RefCell<VecDeque<OpenAnswer>>,
     pub fate: Fate,
     pub cells: SlotCells,
-    /// What counts in a probe, by its place among the slots and its name; `None`: nothing can be probed.
+    /// The slots that count in a probe, by their position and their name; `None`: nothing can be probed.
     pub probed: Option<Probed>,
 }
 
@@ -211,7 +211,7 @@ impl Source for ScriptedSource {
     }
 }
 
-/// What a probe shows of these slots.
+/// The result of a probe of these slots.
 fn probed(slots: &[Slot], counts: Probed) -> Reading {
     let cell = |(i, slot): (usize, &Slot)| {
         let running = if counts(i, &slot.name) { 100_000 } else { 0 };

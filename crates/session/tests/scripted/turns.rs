@@ -13,7 +13,7 @@ use cyclometer_session::{MeasurementJob, Moment, Observer, SessionResources, Ses
 
 use crate::script::{hardware, machine};
 
-/// What one unit of the world's time is, in ns.
+/// The length of a unit of the world's time, in ns.
 const UNIT_NS: u64 = 10_000_000;
 
 /// A world with its time, and everything that may go wrong in it.

@@ -6,7 +6,7 @@ use cyclometer_import::intel::map::MapRow;
 pub(super) struct CoreTable {
     /// The CPU's id as detection gives it; a core type of a hybrid stands behind a slash.
     pub id: &'static str,
-    /// What people call it.
+    /// The name that people use.
     pub title: &'static str,
     /// Its event file.
     pub file: &'static str,
@@ -17,8 +17,8 @@ pub(super) struct CoreTable {
 }
 
 impl CoreTable {
-    /// Whether a row of the map file names this core: the same file can be that of a hybrid's core type and of a CPU
-    /// with one core type.
+    /// Whether a row of the map file names this core: the same file can be that of a hybrid's core type and
+    /// of a CPU with one core type.
     pub fn has(&self, row: &MapRow) -> bool {
         row.file == self.file && row.core.is_some() == self.id.contains('/')
     }
@@ -42,8 +42,8 @@ const fn pmu(general: u64, fixed: u64, version: u32) -> ThreadPmu {
 }
 
 // Counts, widths and versions: Intel SDM volume 3, "Performance Monitoring" of each generation, and Linux
-// `arch/x86/events/intel/core.c`, `intel_pmu_init`. A machine's own CPUID leaves 0xA and 0x23 are always right; these
-// are for planning without it.
+// `arch/x86/events/intel/core.c`, `intel_pmu_init`. A machine's own CPUID leaves 0xA and 0x23 are always
+// right; these are for planning without it.
 
 /// Bonnell to Airmont: leaf 0xA, EAX, reads 0x07280203.
 const BONNELL: ThreadPmu = ThreadPmu { general: 0x3, fixed: 0x7, width_bits: 40, version: 3 };
@@ -75,9 +75,9 @@ const fn core(
 ///
 /// # Source
 ///
-/// Files: intel/perfmon `mapfile.csv`. Ids: folders of Linux `tools/perf/pmu-events/arch/x86`. Names of generic events:
-/// the functions that Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, calls for each model (Panther Lake goes
-/// the way of Lunar Lake there, Granite Rapids that of Sapphire Rapids).
+/// Files: intel/perfmon `mapfile.csv`. Ids: folders of Linux `tools/perf/pmu-events/arch/x86`. Names of
+/// generic events: the functions that Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, calls for each
+/// model (Panther Lake goes the way of Lunar Lake there, Granite Rapids that of Sapphire Rapids).
 pub(super) const CORES: &[CoreTable] = &[
     core("bonnell", "Bonnell, Saltwell", "BNL/events/bonnell_core.json", BONNELL, "bonnell"),
     core("nehalemep", "Nehalem-EP", "NHM-EP/events/NehalemEP_core.json", NEHALEM, "nehalem"),

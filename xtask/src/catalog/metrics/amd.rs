@@ -23,7 +23,8 @@ const CHIPS: &[EmptySlotChip] = &[
     EmptySlotChip { cpus: &["amdzen6"], width: 8, restarts: "bp_fe_redir.resync", linked: true },
 ];
 
-/// Empty slots for want of operations from the front end; with a threshold of the width, cycles without a single one.
+/// Empty slots for want of operations from the front end; with a threshold of the width, cycles without a
+/// single one.
 const STARVED: &str = "de_no_dispatch_per_slot.no_ops_from_frontend";
 
 /// The cycles of the thread.

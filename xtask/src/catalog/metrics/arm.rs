@@ -38,7 +38,8 @@ const SOURCES: &[Specification] = &[
 ///
 /// # Source
 ///
-/// Revision in `product_configuration` of both files; MIDR_EL1 as in Linux's `arch/arm64/include/asm/cputype.h`.
+/// Revision in `product_configuration` of both files; MIDR_EL1 as in Linux's
+/// `arch/arm64/include/asm/cputype.h`.
 const IS_NEWER_N2: &str = "strcmp_cpuid_str(0x410fd493) | (strcmp_cpuid_str(0x410fd490) ^ 1)";
 
 /// The metrics that are taken where a specification has them, each with its level and its group.

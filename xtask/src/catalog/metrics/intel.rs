@@ -1,5 +1,5 @@
-//! Intel: top-down levels 1 and 2 from perfmon's metric files; of cores without one, from those of a core that counts alike
-//! or from definitions.
+//! Intel: top-down levels 1 and 2 from perfmon's metric files; of cores without one, from those of a core
+//! that counts alike or from definitions.
 
 mod alike;
 mod e_core;
@@ -79,7 +79,7 @@ fn table(folder: &Path, source: &MetricFile) -> Result<MetricTable> {
     Ok(MetricTable { family: "intel", cpus: source.cpus, source: origin, licence: "BSD-3-Clause", metrics })
 }
 
-/// What is needed of a metric in the file.
+/// The needed fields of a metric in the file.
 struct MetricRecord {
     name: String,
     level: u64,

@@ -1,9 +1,10 @@
 //! `cargo xtask torture`: the corpus' short loads under random signals.
 //!
-//! While a load runs under the software PMU, the tool, its keeper and the program's processes are stopped and continued, the
-//! tool is interrupted as by Ctrl-C or by a signal to it alone, it or its keeper is killed, at random points. Whatever comes:
-//! nobody hangs, nothing is left behind, and the output is the native one. Only an interrupted program may stop early, or one
-//! whose keeper was killed, with which the kernel kills it.
+//! While a load runs under the software PMU, the tool, its keeper and the program's processes are stopped and
+//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it or its keeper is killed, at
+//! random points. Whatever comes: nobody hangs, nothing is left behind, and the output is the native one.
+//! Only an interrupted program may stop early, or one whose keeper was killed, with which the kernel kills
+//! it.
 
 mod plan;
 mod round;
@@ -28,7 +29,7 @@ use round::{NativeBaseline, TortureTally};
 /// Rounds of one program before the next has its turn.
 const ROUNDS: u32 = 12;
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, Default)]
 struct TortureOptions {
     time: Duration,

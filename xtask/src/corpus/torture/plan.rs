@@ -1,4 +1,4 @@
-//! What is done to a run, and when: from a seed, so that it can be done again.
+//! The disturbances of a run, and their times: from a seed, so that they can be repeated.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ pub(super) enum Victim {
     All,
 }
 
-/// What is done.
+/// The kind of disturbance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Assault {
     /// SIGSTOP, and SIGCONT after a time.
@@ -68,13 +68,13 @@ pub(super) enum Assault {
     KillKeeper,
 }
 
-/// What is done to one run, each after a time from its start, in order.
+/// The disturbances of one run, each after a time from its start, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct AssaultPlan(pub(super) Vec<(Duration, Assault)>);
 
 impl AssaultPlan {
-    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts`: it may be made
-    /// to end early.
+    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts`: it
+    /// may be made to end early.
     pub(super) fn new(random: &mut SeededRandom, usual: Duration, interrupts: bool) -> AssaultPlan {
         let mut plan = Vec::new();
         for _ in 0..random.below(PAUSES + 1) {

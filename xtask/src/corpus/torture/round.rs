@@ -26,7 +26,7 @@ pub(super) struct NativeBaseline<'a> {
     usual: Duration,
 }
 
-/// What was done, and what came of it.
+/// The disturbances, and their results.
 #[derive(Default, Debug)]
 pub(super) struct TortureTally {
     rounds: u32,
@@ -128,7 +128,7 @@ impl NativeBaseline<'_> {
         Ok(outcome)
     }
 
-    /// What does not hold after a round, if anything.
+    /// The violation after a round, if there is one.
     fn fault(&self, outcome: &RoundOutcome, tally: &mut TortureTally) -> Result<Option<String>> {
         let Some(ended) = outcome.ended else { return Ok(Some(format!("hangs: {}", shown(&outcome.left)))) };
         if !outcome.left.is_empty() {
@@ -174,7 +174,7 @@ impl NativeBaseline<'_> {
         Ok((!difference.is_empty()).then(|| format!("another output: {difference}")))
     }
 
-    /// What an interrupted program printed is what it prints natively, as far as it came.
+    /// The output of an interrupted program is its native output, as far as it came.
     fn is_no_start(&self) -> Result<Option<String>> {
         if !self.has_begun() {
             return Ok(None);
@@ -199,7 +199,7 @@ impl NativeBaseline<'_> {
 /// Stops someone, and lets them go on.
 fn pause(running: &RunningCommand<'_>, victim: Victim, time: Duration) -> Result<()> {
     let victims = chosen(victim, running.pid(), &running.family()?);
-    // Who has ended meanwhile needs neither.
+    // A process that has ended meanwhile needs neither.
     victims.iter().for_each(|pid| drop(signal(*pid, SIGSTOP)));
     std::thread::sleep(time);
     victims.iter().for_each(|pid| drop(signal(*pid, SIGCONT)));

@@ -1,4 +1,5 @@
-//! Intel's cores without a metric file whose pipeline counts as that of a core with one: its formulas hold for them, too.
+//! Intel's cores without a metric file whose pipeline counts as that of a core with one: its formulas hold
+//! for them, too.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +17,18 @@ pub(super) struct SimilarCores {
     because: &'static str,
     /// Whether every event has to be a field of PERF_METRICS.
     register_only: bool,
-    /// What an event is called on these cores, where that differs, without its modifiers.
+    /// The name of an event on these cores, where it differs, without its modifiers.
     instead: &'static [(&'static str, &'static str)],
 }
 
 /// # Source
 ///
-/// Intel SDM volume 3, PERF_METRICS: its eight fields mean the same on every core that has them. Where a kernel does not
-/// offer them, the metrics are not countable.
+/// Intel SDM volume 3, PERF_METRICS: its eight fields mean the same on every core that has them. Where a
+/// kernel does not offer them, the metrics are not countable.
 ///
-/// Yasin, "A Top-Down method for performance analysis and counters architecture", ISPASS 2014: the definitions for cores of
-/// four slots a cycle, which Sandy Bridge and Ivy Bridge are like Haswell. Sandy Bridge counts stalls behind loads only from
-/// a miss of the level 1 cache on.
+/// Yasin, "A Top-Down method for performance analysis and counters architecture", ISPASS 2014: the
+/// definitions for cores of four slots a cycle, which Sandy Bridge and Ivy Bridge are like Haswell. Sandy
+/// Bridge counts stalls behind loads only from a miss of the level 1 cache on.
 pub(super) const ALIKE: &[SimilarCores] = &[
     SimilarCores {
         cpus: &["pantherlake/core", "novalake/core"],

@@ -1,4 +1,5 @@
-//! Intel's E-cores without a metric file: shares of their slots, levels 1 and 2, from definitions of this project.
+//! Intel's E-cores without a metric file: shares of their slots, levels 1 and 2, from definitions of this
+//! project.
 
 use super::super::{MetricEntry, MetricTable};
 use super::LEVEL_1;
@@ -8,7 +9,7 @@ struct ECore {
     cpus: &'static [&'static str],
     /// Slots in a cycle.
     width: u32,
-    /// What the events end with that count a whole share: `_P` where any general counter counts them.
+    /// The suffix of events that count a whole share: `_P` where any general counter counts them.
     suffix: &'static str,
     /// Whether one event counts all that is lost to bad speculation.
     counts_all_lost: bool,
@@ -51,8 +52,8 @@ const DARKMONT: ECore = ECore { cpus: &["pantherlake/atom", "clearwaterforest"],
 
 /// # Source
 ///
-/// Intel 64 and IA-32 Architectures Optimization Reference Manual, chapters on the E-cores: width of the allocation
-/// stage; event names and unit masks of perfmon's event files.
+/// Intel 64 and IA-32 Architectures Optimization Reference Manual, chapters on the E-cores: width of the
+/// allocation stage; event names and unit masks of perfmon's event files.
 const E_CORES: [ECore; 5] = [TREMONT, GRACEMONT, CRESTMONT, SKYMONT, DARKMONT];
 
 pub(super) fn tables() -> impl Iterator<Item = MetricTable> {
