@@ -10,8 +10,14 @@ use super::modules;
 
 /// Names that may be defined in more than one place, with the reason.
 const ALLOWED: &[(&str, &str)] = &[
-    ("Monitor", "the façade's monitor wraps the engine in the crate `monitor`, which has no other name for itself"),
-    ("Register", "`arch` has one for each architecture, qualified by its module; `arch::Register` is their sum"),
+    (
+        "Monitor",
+        "the façade's monitor wraps the engine in the crate `monitor`, which has no other name for itself",
+    ),
+    (
+        "Register",
+        "`arch` has one for each architecture, qualified by its module; `arch::Register` is their sum",
+    ),
 ];
 
 /// Defined names and the places that define them: package and module.
