@@ -37,7 +37,7 @@ impl Bench {
 
     fn with(model: &'static Model, troubles: &[InjectedFault]) -> Bench {
         let mut machine = SimMachine::new(model, Settings { seed: 3, ..Settings::default() });
-        troubles.iter().for_each(|trouble| machine.provoke(*trouble).unwrap());
+        troubles.iter().for_each(|trouble| machine.inject(*trouble).unwrap());
         let bus = Rc::new(RefCell::new(SimBus::new(machine)));
         let cores = vec![core(model)];
         let source = RegisterSource::new(Rung::Sim, cores, Rc::clone(&bus));

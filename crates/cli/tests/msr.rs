@@ -23,7 +23,7 @@ fn busy(model: &str, machine: &str, troubles: &[InjectedFault]) -> FakeDevices {
     for cpu in 0..2 {
         sim.spawn(Workload::named("loop").unwrap(), &[cpu]).unwrap();
     }
-    troubles.iter().for_each(|trouble| sim.provoke(*trouble).unwrap());
+    troubles.iter().for_each(|trouble| sim.inject(*trouble).unwrap());
     FakeDevices::start_on(sim, &recording(machine, 2))
 }
 

@@ -81,7 +81,7 @@ impl Simulated {
     /// A trouble that it cannot have.
     pub(crate) fn start(&self) -> Result<Simulation> {
         let mut machine = SimMachine::new(self.model, self.settings);
-        self.troubles.iter().try_for_each(|trouble| machine.provoke(*trouble))?;
+        self.troubles.iter().try_for_each(|trouble| machine.inject(*trouble))?;
         Ok(Simulation::new(machine))
     }
 

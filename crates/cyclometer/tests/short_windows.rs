@@ -83,7 +83,7 @@ fn source(troubles: &[InjectedFault]) -> Living {
     let model = Model::find(CHIP).unwrap();
     let mut machine = SimMachine::new(model, Settings { seed: 5, ..Settings::default() });
     machine.spawn(Workload::named("loop").unwrap(), &[0]).unwrap();
-    troubles.iter().for_each(|trouble| machine.provoke(*trouble).unwrap());
+    troubles.iter().for_each(|trouble| machine.inject(*trouble).unwrap());
     let bus = Rc::new(RefCell::new(SimBus::new(machine)));
     let core =
         CorePmu { name: CHIP.to_owned(), cpus: [0].into_iter().collect(), chip: model.chip, cycles: None };

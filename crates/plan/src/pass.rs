@@ -1,4 +1,4 @@
-//! Lines to passes: slots, counters, groups, turns.
+//! Lines to passes: slots, counters, groups, rotation groups.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ use crate::words::{listed, number};
 ///
 /// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of
 /// which fits. With enough native runs each set makes a pass, and everything else is in all of them.
-/// Otherwise there is one native pass, in which the sets take turns.
+/// Otherwise there is one native pass, in which the sets rotate.
 ///
 /// # Errors
 ///
 /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at
-/// once where they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group
+/// once where they must not rotate and the runs are too few; `ErrorKind::ConstraintConflict` for a group
 /// that would be divided between passes; `ErrorKind::InvalidInput` for a pinned counter where the source
 /// chooses counters itself.
 pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
@@ -46,7 +46,7 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not take turns.
+/// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not rotate.
 pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Result<Plan> {
     let mut slots = slots(&plan.lines);
     for slot in &mut slots {
@@ -69,7 +69,7 @@ pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Re
     if runs > 0 && !slots.is_empty() {
         let native: Vec<Slot> = slots.into_iter().filter(|slot| !is_soft(slot)).collect();
         match rotates {
-            true => passes.push(turning(native, sets, assignments)),
+            true => passes.push(rotating(native, sets, assignments)),
             false => passes.extend(of_sets(&native, sets, assignments)),
         }
     }
@@ -135,10 +135,10 @@ fn assigned(slot: &Slot, assignments: Option<&Vec<SlotAssignment>>) -> Slot {
     placed(slot, &assignments)
 }
 
-/// The slot with its counters in each turn in which it counts.
-fn assigned_in_groups(slot: &Slot, turn: Option<u32>, assignments: &[Vec<SlotAssignment>]) -> Slot {
-    let of_turn = (0u32..).zip(assignments).filter(|(of, _)| turn.is_none_or(|own| own == *of));
-    let assignments: Vec<(Option<u32>, &SlotAssignment)> = of_turn
+/// The slot with its counters in each rotation group in which it counts.
+fn assigned_in_groups(slot: &Slot, group: Option<u32>, assignments: &[Vec<SlotAssignment>]) -> Slot {
+    let of_group = (0u32..).zip(assignments).filter(|(of, _)| group.is_none_or(|own| own == *of));
+    let assignments: Vec<(Option<u32>, &SlotAssignment)> = of_group
         .flat_map(|(of, assignments)| assignments.iter().map(move |assignment| (Some(of), assignment)))
         .collect();
     placed(slot, &assignments)
@@ -150,9 +150,9 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
     let assignments: Vec<&(Option<u32>, &SlotAssignment)> = assignments.iter().filter(own).collect();
     let on = |event: &RegisterEvent| {
         let of_pmu = assignments.iter().filter(|(_, assignment)| assignment.pmu == event.pmu);
-        let assignment = |(turn, assignment): &&(Option<u32>, &SlotAssignment)| {
+        let assignment = |(group, assignment): &&(Option<u32>, &SlotAssignment)| {
             let way = event.codes.get(assignment.way)?;
-            Some(RegisterSeat { turn: *turn, counter: assignment.counter, code: way.code })
+            Some(RegisterSeat { turn: *group, counter: assignment.counter, code: way.code })
         };
         of_pmu.filter_map(assignment).collect()
     };
@@ -164,25 +164,29 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
     Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
-/// One pass in which the sets take turns. A slot that is in all of them always counts, and so does one that
+/// One pass in which the sets rotate. A slot that is in all of them always counts, and so does one that
 /// no core PMU counts: it leaves its group, if that rotates.
-fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
-    let turn_of = |slot: &Slot| -> Option<usize> {
+fn rotating(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
+    let group_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
         let is_always = !is_core(slot) || sets.iter().all(holds) && stays(slot, assignments);
         if is_always { None } else { sets.iter().position(holds) }
     };
-    let turning: Vec<Option<u32>> =
-        native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
+    let rotating: Vec<Option<u32>> =
+        native.iter().filter(|slot| group_of(slot).is_some()).map(|slot| slot.group).collect();
     let slots = native.iter().map(|slot| {
-        let turn = turn_of(slot).and_then(|turn| u32::try_from(turn).ok());
-        let stays = is_core(slot) || !turning.contains(&slot.group);
-        Slot { turn, group: slot.group.filter(|_| stays), ..assigned_in_groups(slot, turn, assignments) }
+        let group = group_of(slot).and_then(|group| u32::try_from(group).ok());
+        let stays = is_core(slot) || !rotating.contains(&slot.group);
+        Slot {
+            turn: group,
+            group: slot.group.filter(|_| stays),
+            ..assigned_in_groups(slot, group, assignments)
+        }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
 }
 
-/// Refuses that events take turns, where they must not.
+/// Refuses that events rotate, where they must not.
 fn refuse_sharing(plan: &Plan, runs: u32) -> Result<()> {
     let needed = plan.sharing.sets.len();
     if plan.intent.multiplex != Multiplex::Never || needed <= runs as usize || runs == 0 {
@@ -422,12 +426,12 @@ mod tests {
         plan.passes.iter().map(of).collect()
     }
 
-    fn turns(plan: &Plan) -> Vec<Option<u32>> {
+    fn groups(plan: &Plan) -> Vec<Option<u32>> {
         plan.passes[0].slots.iter().map(|slot| slot.turn).collect()
     }
 
     #[test]
-    fn with_a_run_for_each_pass_none_takes_turns_and_every_event_is_in_one_at_least() {
+    fn with_a_run_for_each_pass_none_rotates_and_every_event_is_in_one_at_least() {
         let mut events = many(9);
         events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
         let plan = planned(events, with_runs(3)).unwrap();
@@ -449,30 +453,30 @@ mod tests {
     }
 
     #[test]
-    fn with_too_few_runs_there_is_one_pass_with_turns() {
+    fn with_too_few_runs_there_is_one_pass_that_rotates() {
         let mut events = many(9);
         events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
         for (runs, multiplex) in [(1, Multiplex::Auto), (2, Multiplex::Auto), (9, Multiplex::Always)] {
             let plan = planned(events.clone(), Intent { multiplex, ..with_runs(runs) }).unwrap();
             assert_eq!((plan.passes.len(), plan.exact_runs()), (1, Some(3)));
-            let turns = turns(&plan);
-            assert_eq!(turns[9..], [None, None], "what has a counter of its own always counts");
-            for turn in 0..3 {
-                let members = turns.iter().filter(|own| **own == Some(turn)).count();
-                assert!((1..=4).contains(&members), "{turns:?}");
+            let groups = groups(&plan);
+            assert_eq!(groups[9..], [None, None], "what has a counter of its own always counts");
+            for group in 0..3 {
+                let members = groups.iter().filter(|own| **own == Some(group)).count();
+                assert!((1..=4).contains(&members), "{groups:?}");
             }
-            assert_eq!(turns.iter().flatten().count(), 9);
+            assert_eq!(groups.iter().flatten().count(), 9);
         }
     }
 
     #[test]
-    fn events_that_fit_never_take_turns() {
+    fn events_that_fit_never_rotate() {
         let plan = planned(many(4), Intent { multiplex: Multiplex::Always, ..with_runs(1) }).unwrap();
-        assert_eq!(turns(&plan), [None; 4]);
+        assert_eq!(groups(&plan), [None; 4]);
     }
 
     #[test]
-    fn cycles_always_count_where_that_takes_no_turn_more() {
+    fn cycles_always_count_where_that_takes_no_further_group() {
         let steady = |name: &str| {
             let mut event = core_event(name);
             event.candidates[0].never_zero = true;
@@ -484,16 +488,16 @@ mod tests {
             planned(events, with_runs(1)).unwrap()
         };
         let plan = with_both(4);
-        assert_eq!((turns(&plan)[4..].to_vec(), plan.sharing.sets.len()), (vec![None, None], 2));
+        assert_eq!((groups(&plan)[4..].to_vec(), plan.sharing.sets.len()), (vec![None, None], 2));
         let plan = with_both(5);
-        assert_eq!(turns(&plan)[4..].iter().flatten().count(), 2, "only one of both: {:?}", turns(&plan));
+        assert_eq!(groups(&plan)[4..].iter().flatten().count(), 2, "only one of both: {:?}", groups(&plan));
         assert_eq!(plan.sharing.sets.len(), 2);
         let plan = with_both(6);
-        assert_eq!((turns(&plan).iter().flatten().count(), plan.sharing.sets.len()), (8, 2));
+        assert_eq!((groups(&plan).iter().flatten().count(), plan.sharing.sets.len()), (8, 2));
     }
 
     #[test]
-    fn where_turns_are_forbidden_too_few_runs_are_refused_with_the_reason_and_the_remedy() {
+    fn where_rotation_is_forbidden_too_few_runs_are_refused_with_the_reason_and_the_remedy() {
         let never = |runs| Intent { multiplex: Multiplex::Never, ..with_runs(runs) };
         let error = planned(many(7), never(1)).unwrap_err();
         assert_eq!(
@@ -595,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_core_pmu_counts_leaves_a_group_that_takes_turns() {
+    fn an_event_outside_the_core_pmus_leaves_a_group_that_rotates() {
         let mut events = many(5);
         events.extend([in_group(core_event("a"), 0), in_group(software_event("page-faults"), 0)]);
         let plan = planned(events, with_runs(1)).unwrap();
@@ -667,8 +671,8 @@ mod tests {
             assert_eq!(held.contains(&(1, None)), held.contains(&(5, Some(1))), "{held:?}");
         }
         assert_eq!(plan.passes.len(), 2, "kernel mode is another event");
-        let turns = turns(&planned(events, with_runs(1)).unwrap());
-        assert_eq!((turns[4], turns[5]), (turns[1], turns[1]));
+        let groups = groups(&planned(events, with_runs(1)).unwrap());
+        assert_eq!((groups[4], groups[5]), (groups[1], groups[1]));
     }
 
     #[test]

@@ -73,8 +73,8 @@ impl<'a> Cores<'a> {
         Cores { slots: opened, all: slots, lines, inventories: inventories(machine) }
     }
 
-    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in
-    /// each, as estimates follow them.
+    /// The fewest sets; when events are to rotate and it costs no rotation group, with cycles and
+    /// instructions in each, as estimates follow them.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ impl RunningSession<'_, '_> {
         Ok(ExecutedRun { run, interrupted })
     }
 
-    /// Waits for the end; reads at every interval; changes turns; passes signals on.
+    /// Waits for the end; reads at every interval; changes groups; passes signals on.
     fn attend(
         &mut self,
         child: &mut dyn Child,
@@ -56,8 +56,8 @@ impl RunningSession<'_, '_> {
         let mut keeping = IntervalTimer::new(started, self.keeps_values(opened));
         let mut interrupted = None;
         loop {
-            let turn_ends = opened.rotation.as_deref().and_then(PassRotation::due);
-            match child.wait([rows.due, keeping.due, turn_ends].into_iter().flatten().min())? {
+            let slice_ends = opened.rotation.as_deref().and_then(PassRotation::due);
+            match child.wait([rows.due, keeping.due, slice_ends].into_iter().flatten().min())? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
                     return Ok((exit, interrupted));
@@ -66,8 +66,8 @@ impl RunningSession<'_, '_> {
                     let passed = now(child);
                     let row = rows.strikes(passed);
                     // A row holds whole slices.
-                    if row || turn_ends.is_some_and(|end| end <= passed) {
-                        turn_over(opened, &|| now(child));
+                    if row || slice_ends.is_some_and(|end| end <= passed) {
+                        next_group(opened, &|| now(child));
                     }
                     if keeping.strikes(passed) || row {
                         let reading = read_now(opened);
@@ -120,9 +120,9 @@ fn now(child: &dyn Child) -> Instant {
     child.clock().unwrap_or_else(Instant::now)
 }
 
-fn turn_over(opened: &mut OpenedPass, now: &dyn Fn() -> Instant) {
+fn next_group(opened: &mut OpenedPass, now: &dyn Fn() -> Instant) {
     if let Some(rotation) = &mut opened.rotation {
-        rotation.turn_over(&mut opened.sources, now);
+        rotation.next_group(&mut opened.sources, now);
     }
 }
 

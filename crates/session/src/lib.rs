@@ -54,16 +54,16 @@ pub struct SessionSettings {
     pub interval: Option<Duration>,
     /// Go on after a run that failed.
     pub ignore_failure: bool,
-    /// Shortest time that a turn usually lasts, where events take turns. In the first rounds turns last less,
-    /// so that each sees the start; in long runs they last longer, so that there are never more than some ten
-    /// thousand.
+    /// Shortest time that a rotation group usually lasts, where events rotate. In the first rounds rotation
+    /// groups last less, so that each sees the start; in long runs they last longer, so that there are never
+    /// more than some ten thousand.
     pub slice: Duration,
-    /// Decides the order of turns; `None`: another one each time.
+    /// Decides the order of rotation groups; `None`: another one each time.
     pub seed: Option<u64>,
 }
 
-/// The usual shortest time that a turn lasts: long against the time that a change takes, and some hundred of
-/// them a second are enough to tell an interval.
+/// The usual shortest time that a rotation group lasts: long against the time that a change takes, and some
+/// hundred of them a second are enough to tell an interval.
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Default for SessionSettings {
@@ -96,8 +96,8 @@ pub struct SessionResources<'a> {
 /// # Errors
 ///
 /// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be
-/// counted of what runs already, a `{group}` does not fit, the kernel cannot count at once what must not take
-/// turns. A later failure ends the session and is in the report.
+/// counted of what runs already, a `{group}` does not fit, the kernel cannot count at once events that must
+/// not rotate. A later failure ends the session and is in the report.
 pub fn run(
     job: MeasurementJob,
     plan: Plan,

@@ -41,7 +41,7 @@ pub struct Moment<'a> {
     pub pass: usize,
     /// The raw values since its start.
     pub reading: &'a Reading,
-    /// Where events take turns: every turn that has ended, since its start.
+    /// Where events rotate: every rotation group that has ended, since its start.
     pub slices: &'a [Slice],
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct OpenedPass {
     pub(crate) sources: Vec<OpenSource>,
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
-    /// The turns that events take, where they do.
+    /// The rotation groups of events, where they rotate.
     pub(crate) rotation: Option<Box<PassRotation>>,
 }
 
@@ -44,17 +44,17 @@ impl OpenSource {
         self.slots.iter().map(|(slot, _)| *slot)
     }
 
-    /// The turn of a slot; `None` also where it counts all the time or is another source's.
-    pub(crate) fn turn_of(&self, slot: SlotId) -> Option<u32> {
-        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, turn)| *turn)
+    /// The rotation group of a slot; `None` also where it counts all the time or is another source's.
+    pub(crate) fn group_of(&self, slot: SlotId) -> Option<u32> {
+        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, group)| *group)
     }
 
     pub(crate) fn holds(&self, slot: SlotId) -> bool {
         self.slots().any(|own| own == slot)
     }
 
-    pub(crate) fn takes_turns(&self) -> bool {
-        self.slots.iter().any(|(_, turn)| turn.is_some())
+    pub(crate) fn rotates(&self) -> bool {
+        self.slots.iter().any(|(_, group)| group.is_some())
     }
 }
 

@@ -28,7 +28,7 @@ impl RunningSession<'_, '_> {
     ///
     /// # Errors
     ///
-    /// Where there are more sets than runs then, and events must not take turns.
+    /// Where there are more sets than runs then, and events must not rotate.
     pub(crate) fn verify(&mut self) -> Result<()> {
         let mut set = 0;
         while set < self.report.plan.sharing.sets.len() && !self.report.plan.intent.begun {

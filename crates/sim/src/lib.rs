@@ -33,15 +33,15 @@
 mod count;
 mod cpu;
 mod family;
+mod fault_injection;
 mod machine;
 mod model;
 mod quantity;
 mod schedule;
-mod trouble;
 mod workload;
 
+pub use fault_injection::InjectedFault;
 pub use machine::{Happening, NoSuchCpu, Settings, SimMachine, ThreadId, Tick};
 pub use model::{EventRow, Model};
 pub use quantity::{Quantity, Rates};
-pub use trouble::InjectedFault;
 pub use workload::{Phase, Workload};

@@ -14,10 +14,10 @@ use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Modes
 
 use crate::count::{PartialEvents, QuantityTotals};
 use crate::cpu::{ModelRegisters, SimulatedCpu, Stretch};
+use crate::fault_injection::InjectedFault;
 use crate::model::Model;
 use crate::quantity::{Quantity, Rates};
 use crate::schedule::{Queues, WaitingThread, home};
-use crate::trouble::InjectedFault;
 use crate::workload::{Workload, WorkloadStream, kernel};
 
 /// Names a thread of a machine.
@@ -147,7 +147,7 @@ impl From<NoSuchCpu> for Error {
 
 /// A simulated machine.
 ///
-/// Two machines with the same model, settings, threads and troubles, used in the same way, do the same.
+/// Two machines with the same model, settings, threads and faults, used in the same way, do the same.
 #[derive(Debug)]
 pub struct SimMachine {
     model: &'static Model,
@@ -286,10 +286,10 @@ impl SimMachine {
     ///
     /// A CPU that the machine does not have; a counter that cannot count cycles, a period that it cannot
     /// hold.
-    pub fn provoke(&mut self, trouble: InjectedFault) -> Result<(), Error> {
+    pub fn inject(&mut self, fault: InjectedFault) -> Result<(), Error> {
         let model = self.model;
         let at = |ns| model.cycles(ns);
-        match trouble {
+        match fault {
             InjectedFault::RewriteControl { every_ns } => {
                 let every = at(every_ns);
                 let due = self.now.saturating_add(self.around(every));
@@ -606,7 +606,7 @@ impl SimMachine {
             }
             Errand::Steal { cpu, counter } => {
                 let placed = self.cycles_on(CounterId::General(counter), None);
-                // The program was made when the trouble was asked for, and the CPU is there: nothing can
+                // The program was made when the fault was injected, and the CPU is there: nothing can
                 // fail.
                 let _ = self.count_as_kernel(cpu, placed);
             }

@@ -5,8 +5,8 @@
 //! known of the program; nothing may be left behind.
 
 mod counts;
+mod folder;
 mod page;
-mod place;
 mod processes;
 mod program;
 mod row;
@@ -23,8 +23,8 @@ use serde_json::Value;
 
 use crate::root;
 use crate::run::{apt, cargo_command, installed, output};
+use folder::CorpusFolder;
 use page::{Circumstances, PAGE};
-use place::CorpusFolder;
 use program::{CorpusProgram, LoadScale, ProgramUse};
 use row::{COUNTS, CorpusRow, RowOutcome, Runner, Runs};
 use running::Supervisor;

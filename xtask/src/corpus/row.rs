@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::counts::{self, EVENTS, RunCounts};
-use super::place::{ASIDE, CorpusFolder, differences};
+use super::folder::{ASIDE, CorpusFolder, differences};
 use super::program::CorpusProgram;
 use super::running::{EndedCommand, RunningCommand, Supervisor, shown};
 

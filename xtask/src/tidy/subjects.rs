@@ -1,8 +1,8 @@
 //! Comments whose sentences have a noun as their subject.
 //!
 //! In the sentence "What was lost is counted" the reader has to build the subject; "Lost samples are counted"
-//! names it. The check counts sentences of comments that begin with Who, What, Nobody, Somebody or Of; questions
-//! may begin so.
+//! names it. The check counts sentences of comments that begin with Who, What, Nobody, Somebody or Of;
+//! questions may begin so.
 
 use super::files::{SourceFile, comment};
 

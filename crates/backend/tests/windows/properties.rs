@@ -67,7 +67,7 @@ fn recorded(case: &Case, troubles: &[InjectedFault]) -> (Bench, Vec<ThreadId>) {
         (0..case.threads).map(|_| Workload::NAMES[random.below(Workload::NAMES.len())]).collect();
     let (mut machine, threads) = machine(case.model, case.settings, &names);
     for trouble in troubles {
-        machine.provoke(*trouble).unwrap();
+        machine.inject(*trouble).unwrap();
     }
     let counted: Vec<ThreadId> = threads.into_iter().take(case.counted).collect();
     let sources: Vec<_> = [Some(source(0, case.periods.0)), case.periods.1.map(|period| source(1, period))]
@@ -131,7 +131,7 @@ proptest! {
         let (mut bench, _) = recorded(&case, &[]);
         bench.run(20_000);
         for trouble in together(troubles, &case) {
-            bench.machine.provoke(fitted(trouble, &case)).unwrap();
+            bench.machine.inject(fitted(trouble, &case)).unwrap();
         }
         for (ns, looks, retakes) in stretches {
             bench.retakes = retakes;

@@ -29,7 +29,7 @@ fn troubled(
 ) -> (Bench, Vec<ThreadId>) {
     let (mut machine, threads) = machine(model, busy(), &["loop", "noisy", "memory"]);
     for trouble in troubles {
-        machine.provoke(*trouble).unwrap();
+        machine.inject(*trouble).unwrap();
     }
     (Bench::with(machine, events, &TWO_SOURCES, options, None), threads)
 }
@@ -138,7 +138,7 @@ fn rewritten_controls_are_seen_on_every_chip_and_give_no_number() {
 fn what_is_taken_back_counts_again_from_a_new_window_on() {
     for (model, options) in every_chip() {
         let (mut machine, threads) = machine(model, busy(), &["phases"]);
-        machine.provoke(InjectedFault::RewriteControl { every_ns: 60_000 }).unwrap();
+        machine.inject(InjectedFault::RewriteControl { every_ns: 60_000 }).unwrap();
         let events = Events::general(model, &FOUR);
         let mut bench = Bench::with(machine, events, &TWO_SOURCES, options, None);
         bench.retakes = true;
@@ -162,7 +162,7 @@ fn what_is_taken_back_counts_again_from_a_new_window_on() {
 fn a_control_that_is_rewritten_when_a_cpu_goes_idle_costs_the_window_that_is_open_then() {
     for (model, options) in every_chip() {
         let mut machine = SimMachine::new(model, Settings::default());
-        machine.provoke(InjectedFault::RewriteControlAtIdle).unwrap();
+        machine.inject(InjectedFault::RewriteControlAtIdle).unwrap();
         let events = Events::general(model, &FOUR);
         let mut bench = Bench::with(machine, events, &[source(1, 12_000)], options, None);
         bench.retakes = true;
@@ -190,7 +190,7 @@ fn fixed_counters_that_a_rewritten_pmcr0_leaves_as_they_are_go_on_ending_windows
     for id in ["apple-m1", "apple-m2", "apple-m3", "apple-m4"] {
         let model = Model::find(id).unwrap();
         let (mut machine, threads) = machine(model, busy(), &["loop", "noisy", "memory"]);
-        machine.provoke(InjectedFault::RewriteControl { every_ns: 90_000 }).unwrap();
+        machine.inject(InjectedFault::RewriteControl { every_ns: 90_000 }).unwrap();
         let events = Events::general(model, &FOUR).and_fixed(model);
         let mut bench = Bench::new(machine, events, &[source(4, 19_000), source(5, 12_000)]);
         bench.run(400_000);
@@ -251,7 +251,7 @@ fn a_counter_that_is_stolen_while_ours_stand_still_is_not_started() {
             bench.run(1_000);
         }
         let trouble = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 1 };
-        bench.machine.provoke(trouble).unwrap();
+        bench.machine.inject(trouble).unwrap();
         bench.run(100);
         assert_eq!(bench.windows.on(0).unwrap().thread(), None);
         let thiefs = controls(&mut bench, 2);
@@ -299,7 +299,7 @@ fn is_shared_switch(register: Register) -> bool {
 fn a_machine_that_drops_writes_is_refused_at_the_beginning() {
     for (model, options) in every_chip() {
         let (mut machine, _) = machine(model, Settings::default(), &["loop"]);
-        machine.provoke(InjectedFault::IgnoreWrites).unwrap();
+        machine.inject(InjectedFault::IgnoreWrites).unwrap();
         let events = Events::general(model, &FOUR);
         let setup = WindowSetup::new(&model.chip, &events.placed, &[source(0, 1000)], options).unwrap();
         let mut windows: Windows<ThreadId> = Windows::of_all(setup);
@@ -315,7 +315,7 @@ fn writes_that_are_dropped_from_some_time_on_lose_the_sources_and_no_number_is_w
     for (model, options) in every_chip() {
         let (mut bench, threads) = troubled(model, options, Events::general(model, &FOUR), &[]);
         bench.run(100_000);
-        bench.machine.provoke(InjectedFault::IgnoreWrites).unwrap();
+        bench.machine.inject(InjectedFault::IgnoreWrites).unwrap();
         bench.run(200_000);
         let ended = bench.finish();
         assert!(ended.rows().iter().any(|row| !row.is_lost()), "{}", model.id);
@@ -344,7 +344,7 @@ fn a_counter_that_somebody_else_sets_back_contradicts_itself_and_is_lost() {
         let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
         let (mut machine, threads) = machine(model, Settings::default(), &["loop"]);
         let counter = events.placed[0].counter;
-        machine.provoke(InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 70_000 }).unwrap();
+        machine.inject(InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 70_000 }).unwrap();
         let mut bench = Bench::with(machine, events, &[source(0, 20_000)], options, None);
         bench.run(300_000);
         let ended = bench.finish();
@@ -374,7 +374,7 @@ fn registers_that_are_closed_to_user_mode_meanwhile_lose_every_slot_and_are_not_
         let mut bench =
             Bench::with(machine, Events::general(model, &FOUR), &[source(0, 30_000)], options, None);
         bench.run(100_000);
-        bench.machine.provoke(InjectedFault::RewriteControl { every_ns: 10_000 }).unwrap();
+        bench.machine.inject(InjectedFault::RewriteControl { every_ns: 10_000 }).unwrap();
         bench.run(8_000_000);
         let ended = bench.finish();
         for slot in 0..4 {

@@ -5,7 +5,7 @@
 //! exact and quick for any number of events. Sets that must stay together, and events that take two counters,
 //! are packed by a search with a budget (`search`), whose result says how far it is proved.
 
-mod board;
+mod assign;
 mod bound;
 mod colour;
 mod conflict;

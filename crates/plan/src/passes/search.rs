@@ -4,7 +4,7 @@
 //! rest is *sand*, which goes where room is left. Without sets of more than two events this is bin packing
 //! already, so the search has a budget, and what it did not refute is not claimed.
 
-use super::board::{Guest, assign_all};
+use super::assign::{Guest, assign_all};
 use super::bound::lower;
 use super::one::{PassFit, fit};
 use super::shared::assigned_pass;

@@ -1,6 +1,6 @@
 //! Events that need registers more than counters: equal values of a register share a pass.
 
-use super::board::{Guest, assign_all};
+use super::assign::{Guest, assign_all};
 use super::bound::{ValueClass, classes, registers, value};
 use super::flow::spread;
 use super::one::{PassFit, fit};

@@ -3,9 +3,9 @@
 
 mod compare;
 mod passes;
+mod rotation;
 mod script;
 mod translated;
-mod turns;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

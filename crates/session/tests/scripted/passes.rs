@@ -1,4 +1,4 @@
-//! More events than counters: passes over the runs, turns, and a kernel that sees it otherwise.
+//! More events than counters: passes over the runs, rotation groups, and a kernel that sees it otherwise.
 
 use cyclometer_core::exec::{ExitStatus, RefusalKind};
 use cyclometer_core::plan::Multiplex;
@@ -42,7 +42,7 @@ fn with_runs_enough_every_event_is_counted_for_whole_runs_and_the_command_runs_n
 }
 
 #[test]
-fn with_too_few_runs_events_take_turns_in_each() {
+fn with_too_few_runs_events_rotate_in_each() {
     for settings in [runs(1), runs(2)] {
         let played = played(9, settings.clone());
         let report = played.report();
@@ -108,7 +108,7 @@ fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
 }
 
 #[test]
-fn a_refusal_before_the_first_result_makes_a_new_plan_with_turns() {
+fn a_refusal_before_the_first_result_makes_a_new_plan_that_rotates() {
     let perf = vec![OpenAnswer::RefuseLast(RefusalKind::NotSupported)];
     let played = play(Play { events: many(9), perf, ..Play::default() });
     let report = played.report();
@@ -149,7 +149,7 @@ fn what_the_kernel_does_not_count_beside_the_others_gets_a_pass_of_its_own() {
 }
 
 #[test]
-fn with_one_run_it_takes_turns() {
+fn with_one_run_it_rotates() {
     let played = probed(many(4), runs(1), |_, name| name != "e2");
     assert!(played.report().plan.takes_turns());
     assert_eq!(played.count("release"), 1);
@@ -202,7 +202,7 @@ fn a_kernel_that_counts_nothing_at_all_contradicts_nothing() {
 }
 
 #[test]
-fn what_must_not_take_turns_is_refused_when_the_kernel_disagrees_and_nothing_runs() {
+fn an_event_that_must_not_rotate_is_refused_when_the_kernel_disagrees_and_nothing_runs() {
     let events = many(4);
     let probed: Option<Probed> = Some(|_, name| name != "e2");
     let played = play(Play { events, probed, multiplex: Multiplex::Never, ..Play::default() });

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer_sys::process::SIGINT;
 
-use super::place::CorpusFolder;
+use super::folder::CorpusFolder;
 use super::program::{CorpusProgram, LoadScale};
 use super::row::{Runner, Runs};
 use super::running::Supervisor;

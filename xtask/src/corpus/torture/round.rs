@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::process::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, signal};
 
 use super::super::counts;
-use super::super::place::differences;
+use super::super::folder::differences;
 use super::super::processes::ProcessSnapshot;
 use super::super::program::CorpusProgram;
 use super::super::row::{COUNTS, Runner, native};

@@ -41,7 +41,7 @@ impl Lab {
     }
 
     fn with(mut self, trouble: InjectedFault) -> Lab {
-        self.machine.provoke(trouble).unwrap();
+        self.machine.inject(trouble).unwrap();
         self
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Guest {
 ///
 /// Kuhn's augmenting-path algorithm, as [`crate::place`].
 pub(super) fn assign_all(guests: &[Guest], free: &[CounterBits]) -> Option<Vec<usize>> {
-    let mut board = Reassignment {
+    let mut assigned = Reassignment {
         guests,
         free,
         taken: vec![0; free.len()],
@@ -28,11 +28,11 @@ pub(super) fn assign_all(guests: &[Guest], free: &[CounterBits]) -> Option<Vec<u
     order.sort_by_key(|guest| (guests[*guest].pass.is_none(), guests[*guest].counters.count_ones()));
     for guest in order {
         let mut tried = vec![0; free.len()];
-        if !board.assign(guest, &mut tried) {
+        if !assigned.assign(guest, &mut tried) {
             return None;
         }
     }
-    Some(board.passes)
+    Some(assigned.passes)
 }
 
 struct Reassignment<'g> {
