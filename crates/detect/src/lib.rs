@@ -5,9 +5,9 @@
 //! itself does no I/O, never fails and never panics: what cannot be found out stays unknown.
 //!
 //! ```
-//! use cyclometer_detect::{HostFacts, Recorder, RecordedFacts, detect};
+//! use cyclometer_detect::{HostFacts, FactRecorder, RecordedFacts, detect};
 //!
-//! let recorder = Recorder::new(&HostFacts);
+//! let recorder = FactRecorder::new(&HostFacts);
 //! let here = detect(&recorder);
 //! let replayed = RecordedFacts::parse(&recorder.to_text("recorded: an example"))?;
 //! assert_eq!(detect(&replayed), here);

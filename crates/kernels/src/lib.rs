@@ -5,9 +5,9 @@
 //! number of rounds: the difference of two runs is exactly the difference of their [`KernelCounts`].
 //!
 //! ```
-//! use cyclometer_kernels::{Kernel, Memory, Rounds};
+//! use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 //!
-//! let mut memory = Memory::new();
+//! let mut memory = KernelMemory::new();
 //! if let Some(rounds) = Rounds::new(1000) {
 //!     Kernel::Additions.run(rounds, &mut memory);
 //!     assert_eq!(Kernel::Additions.counts(rounds).instructions, 18_000);

@@ -7,7 +7,7 @@ use crate::passes::{Because, Certificate, Conflict};
 /// Names that are spelled out before the rest is counted.
 const NAMED: usize = 5;
 
-/// The names behind the numbers of a [`Problem`](crate::passes::Problem).
+/// The names behind the numbers of a [`PackingProblem`](crate::passes::PackingProblem).
 #[derive(Clone, Debug, Default)]
 pub struct ProblemNames<'a> {
     /// The name of each PMU; empty where it needs no name.
