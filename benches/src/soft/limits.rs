@@ -12,7 +12,7 @@ const WORST_LIMIT: f64 = 2.5;
 const TRUE_LIMIT_MS: f64 = 15.0;
 /// Least median ratio of cachegrind without simulation to us.
 const PEER_LIMIT: f64 = 6.0;
-/// Most memory that a run may take beyond the program's own, the keeper's included, in MB.
+/// Most memory that a run may take beyond the program's own, the tracer's included, in MB.
 const MEMORY_LIMIT_MB: f64 = 200.0;
 /// A native run below this says more about the start than about the program, in s.
 const SHORTEST_S: f64 = 1.0;

@@ -1,4 +1,4 @@
-//! One run of a command: what it costs, its keeper included.
+//! One run of a command: what it costs, its tracer included.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
-/// How often the keeper is looked at. Usage after the last look, at most so long before the end, is missing.
+/// How often the tracer is looked at. Usage after the last look, at most so long before the end, is missing.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The cost of a run.
@@ -24,7 +24,7 @@ pub(super) struct RunCost {
     pub(super) command_cpu_s: f64,
     /// Memory of the largest one of those.
     pub(super) peak_bytes: f64,
-    pub(super) keeper: Option<TracerUsage>,
+    pub(super) tracer: Option<TracerUsage>,
 }
 
 /// The resources that a tracer used.
@@ -37,7 +37,7 @@ pub(super) struct TracerUsage {
 impl RunCost {
     /// The CPU time of the command and of its tracer.
     pub(super) fn cpu_s(&self) -> f64 {
-        self.command_cpu_s + self.keeper.map_or(0.0, |keeper| keeper.cpu_s)
+        self.command_cpu_s + self.tracer.map_or(0.0, |tracer| tracer.cpu_s)
     }
 }
 
@@ -59,14 +59,14 @@ pub(super) fn run(command: &[String], streams: KeptStreams) -> Result<RunCost> {
     judge(command, ended, start.elapsed(), log.path())
 }
 
-/// Runs a command that has a translated child to its successful end, and looks at the child's keeper
+/// Runs a command that has a translated child to its successful end, and looks at the child's tracer
 /// meanwhile.
 pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
     let pid = start_command(command, KeptStreams::All, log.as_file())?;
     let over = AtomicBool::new(false);
-    let (ended, took, keeper) = thread::scope(|scope| {
+    let (ended, took, tracer) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(pid, &over));
         let ended = reap(pid, Reap::Block);
         let took = start.elapsed();
@@ -74,8 +74,8 @@ pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
         (ended, took, watcher.join())
     });
     let cost = judge(command, ended?.context("waiting gave nothing")?, took, log.path())?;
-    let keeper = keeper.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
-    Ok(RunCost { keeper: Some(keeper), ..cost })
+    let tracer = tracer.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
+    Ok(RunCost { tracer: Some(tracer), ..cost })
 }
 
 /// Environments that make results repeat; each is started in the same one.
@@ -100,31 +100,31 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
         wall_s: took.as_secs_f64(),
         command_cpu_s: (ended.usage.user_ns + ended.usage.system_ns) as f64 / 1e9,
         peak_bytes: ended.usage.peak_rss_bytes as f64,
-        keeper: None,
+        tracer: None,
     })
 }
 
 /// The resources that the tracer, a child of `maker`, used until `over`; `None` when there was no such child.
 fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
-    let mut keeper = None;
+    let mut tracer = None;
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
-        keeper = keeper.or_else(|| keeper_of_child(maker));
-        last = keeper.and_then(used).or(last);
+        tracer = tracer.or_else(|| tracer_of_child(maker));
+        last = tracer.and_then(used).or(last);
         thread::sleep(LOOK_EVERY);
     }
     last
 }
 
-/// The process that traces a child and has a keeper's name: another one may have tried before whether tracing
+/// The process that traces a child and has a tracer's name: another one may have tried before whether tracing
 /// is allowed.
-fn keeper_of_child(maker: u32) -> Option<u32> {
-    let is_keeper =
+fn tracer_of_child(maker: u32) -> Option<u32> {
+    let is_tracer =
         |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
     let children = read(&format!("/proc/{maker}/task/{maker}/children"))?;
     children.split_whitespace().find_map(|child| {
         let status = read(&format!("/proc/{child}/status"))?;
-        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(is_keeper)
+        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(is_tracer)
     })
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_a_keeper_is_no_translated_run() {
+    fn a_command_without_a_tracer_is_no_translated_run() {
         let command = ["sh", "-c", "sleep 0.02"].map(str::to_owned);
         let error = run_kept(&command).unwrap_err().to_string();
         assert!(error.contains("saw no keeper"), "{error}");

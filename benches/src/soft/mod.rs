@@ -105,14 +105,14 @@ impl ToolRuns {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Bytes that the largest process and the keeper take together beyond what the largest process of another
+    /// Bytes that the largest process and the tracer take together beyond what the largest process of another
     /// row takes.
     fn memory_beyond(&self, other: &ToolRuns) -> f64 {
-        self.keeper_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
+        self.tracer_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
     }
 
-    fn keeper_bytes(&self) -> f64 {
-        self.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes))
+    fn tracer_bytes(&self) -> f64 {
+        self.median(|cost| cost.tracer.map_or(f64::NAN, |tracer| tracer.peak_bytes))
     }
 
     /// Ratios to another row: wall and CPU.
@@ -152,12 +152,12 @@ fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {
         let (wall, cpu) = row.over(native);
         print!("  {wall:>6.2} / {cpu:>5.2}");
     }
-    let keeper = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.cpu_s));
-    let keeper_bytes = soft.keeper_bytes();
+    let tracer = soft.median(|cost| cost.tracer.map_or(f64::NAN, |tracer| tracer.cpu_s));
+    let tracer_bytes = soft.tracer_bytes();
     let grown = soft.median(|cost| cost.peak_bytes) - native.median(|cost| cost.peak_bytes);
     let load = load();
     let minute = load.split(' ').next().unwrap_or_default();
-    println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
+    println!("  {tracer:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", tracer_bytes / MB, grown / MB);
 }
 
 /// Translations that earlier runs of the tool left for later ones are used as well; other loads may have left

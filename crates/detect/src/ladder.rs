@@ -1,4 +1,4 @@
-//! The ladder: how each source of counts fares here, and what mends it.
+//! The source order: how each source of counts fares here, and the remedy.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};
@@ -11,7 +11,7 @@ mod soft;
 mod sysreg;
 mod virtual_pmu;
 
-/// A ladder without rungs.
+/// A source order without sources.
 pub(crate) fn empty() -> Ladder {
     let unknown = || Err("not probed".to_owned());
     Ladder {
@@ -23,7 +23,7 @@ pub(crate) fn empty() -> Ladder {
     }
 }
 
-/// Every rung, best first. `machine.ladder` and `machine.capabilities` are not looked at.
+/// Every source, best first. `machine.ladder` and `machine.capabilities` are not looked at.
 pub(crate) fn build(machine: &Machine, probes: &PerfProbes) -> Ladder {
     let perf = perf::PerfFindings::new(machine, probes);
     Ladder {
@@ -50,7 +50,7 @@ fn state(rung: Rung, machine: &Machine, probes: &PerfProbes, perf: &perf::PerfFi
     }
 }
 
-/// A rung that this version does not have; `here` tells whether a later one could work on this machine.
+/// A source that this version does not have; `here` tells whether a later one could work on this machine.
 fn built_where(rung: Rung, here: bool, elsewhere: &str) -> RungState {
     let (works, cause) = match here {
         true => (Works::NotBuilt, cause(CauseKind::NotBuilt, "not in this version")),

@@ -70,7 +70,7 @@ pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
     change_line(plan, slot, refusal, machine)
 }
 
-/// Gives a whole rung up, as when the command cannot be translated: each of its events goes to its next
+/// Gives a whole source up, as when the command cannot be translated: each of its events goes to its next
 /// source, or is not counted.
 ///
 /// # Errors
@@ -94,7 +94,7 @@ pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine)
     Ok((reassemble(plan, machine)?, step))
 }
 
-/// The candidate that counts a line, if it is of that rung.
+/// The candidate that counts a line, if it is of that source.
 fn candidate_of(line: &PlanLine, rung: Rung) -> Option<usize> {
     match line.outcome {
         Outcome::Counted { candidate, .. } if line.event.candidates[candidate].rung == rung => {

@@ -39,7 +39,7 @@ fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
     (!counting.is_empty() && all_known && lacks).then(|| counting.join(" and "))
 }
 
-/// The event without the candidates of other rungs, so that no replan can step to them either.
+/// The event without the candidates of other sources, so that no replan can step to them either.
 fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     let Some(only) = only else { return event };
     let had = !event.candidates.is_empty();

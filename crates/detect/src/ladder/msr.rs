@@ -1,4 +1,5 @@
-//! The rung of x86 registers: whether they can be written here, else why not, and the command that mends it.
+//! The source of x86 registers: whether they can be written here, else why not, and the command that permits
+//! it.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Vendor};

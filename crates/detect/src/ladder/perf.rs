@@ -1,4 +1,4 @@
-//! The perf rung: what the kernel refused, why, and what mends it.
+//! The perf source: what the kernel refused, why, and the remedy.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
@@ -34,7 +34,7 @@ impl<'a> PerfFindings<'a> {
         PerfFindings { machine, probes }
     }
 
-    /// The rung: no when nothing opens, partly when hardware events do not open or not for user mode alone
+    /// The source: no when nothing opens, partly when hardware events do not open or not for user mode alone
     /// (which the default events need), else yes with its limits.
     pub(super) fn rung(&self) -> RungState {
         let (works, causes) = match self.refused_as_a_whole() {
@@ -203,7 +203,7 @@ impl<'a> PerfFindings<'a> {
         }
     }
 
-    /// Features that are not offered although the rung works.
+    /// Features that are not offered although the source works.
     fn limits(&self) -> Vec<Cause> {
         let hardware = self.probes.hardware.iter().any(HardwareProbe::works);
         let kernel_mode =

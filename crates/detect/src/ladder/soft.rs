@@ -1,4 +1,4 @@
-//! The software PMU's rung: whether a program may be traced here, else why not.
+//! The software PMU's source: whether a program may be traced here, else why not.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};

@@ -1,4 +1,4 @@
-//! The rung of Apple's PMU registers: whether user mode has them here, or could get them.
+//! The source of Apple's PMU registers: whether user mode has them here, or could get them.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Os, Vendor};

@@ -1,4 +1,4 @@
-//! The ladder's causes, told apart: recorded machines with one fact changed.
+//! The source order's causes, told apart: recorded machines with one fact changed.
 
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
