@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::command::{cargo, output, step};
 use crate::root;
-use crate::run::{cargo, output, step};
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
 

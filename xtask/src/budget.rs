@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::run::{cargo_command, output, step};
+use crate::command::{cargo_command, output, step};
 
 /// Crates that the release build of the command-line tool may compile.
 const CRATES: usize = 120;

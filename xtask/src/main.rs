@@ -8,6 +8,7 @@
 mod bindings;
 mod budget;
 mod catalog;
+mod command;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;

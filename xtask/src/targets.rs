@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::run::{apt, cargo, cargo_command, installed, output, step};
+use crate::command::{apt, cargo, cargo_command, installed, output, step};
 
 /// Targets that are checked besides the host's own.
 const TARGETS: [&str; 3] = [ARM64, "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin"];

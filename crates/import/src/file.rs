@@ -6,37 +6,13 @@ use cyclometer_catalog::table::{Cpu, CpuTable};
 use serde_json::Value;
 
 use crate::error::{ImportError, ImportResult};
+use crate::file_format::FileFormat;
 use crate::file_table::{FileDescription, shown};
 use crate::{arm, json, kpep};
 
-/// The format that is read, for messages.
+/// The formats that are read, for messages.
 pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON \
                            (ARM-software/data and telemetry), Apple's kpep property lists";
-
-/// The formats.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FileFormat {
-    Ours,
-    Intel,
-    Linux,
-    ArmData,
-    ArmTelemetry,
-    Kpep,
-}
-
-impl FileFormat {
-    /// The name of the format in messages.
-    pub fn word(self) -> &'static str {
-        match self {
-            FileFormat::Ours => "cyclometer's own table",
-            FileFormat::Intel => "Intel perfmon JSON",
-            FileFormat::Linux => "Linux pmu-events JSON",
-            FileFormat::ArmData => "ARM-software/data JSON",
-            FileFormat::ArmTelemetry => "Arm telemetry JSON",
-            FileFormat::Kpep => "Apple kpep property list",
-        }
-    }
-}
 
 /// Reads an event file of any known format, found out from its first bytes and keys.
 ///

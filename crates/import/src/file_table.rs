@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::arm::{self, ArmFile};
 use crate::arm_table::{ArmEvents, ArmPmu};
 use crate::error::{ImportError, ImportResult};
-use crate::file::FileFormat;
+use crate::file_format::FileFormat;
 use crate::file_linux::{self, LinuxEvent, Number};
 use crate::{amd, intel, kpep, words};
 

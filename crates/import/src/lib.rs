@@ -11,6 +11,7 @@ pub mod arm;
 pub mod arm_table;
 mod error;
 pub mod file;
+mod file_format;
 pub mod file_linux;
 mod file_table;
 pub mod intel;

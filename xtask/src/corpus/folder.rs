@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::program::{CorpusProgram, LoadScale, User};
-use crate::run::output;
+use crate::command::output;
 
 /// The folder in which a load writes what is not compared.
 pub(super) const ASIDE: &str = "aside";

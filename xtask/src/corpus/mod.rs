@@ -21,8 +21,8 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::command::{apt, cargo_command, installed, output};
 use crate::root;
-use crate::run::{apt, cargo_command, installed, output};
 use folder::CorpusFolder;
 use page::{Circumstances, PAGE};
 use program::{CorpusProgram, LoadScale, ProgramUse};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::missing::missing;
-use crate::run::output;
+use crate::command::output;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 

@@ -13,8 +13,8 @@ use super::fetch::{Fetcher, GuestKernel};
 use super::initrd::Initrd;
 use super::machine::{DeviceTree, GuestMachine, GuestTarget};
 use super::missing::missing;
+use crate::command::{cargo_command, output, step};
 use crate::root;
-use crate::run::{cargo_command, output, step};
 use crate::targets::has_library;
 
 /// The packages whose programs go into every machine: the tool, and process 1 with the suite.

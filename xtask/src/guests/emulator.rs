@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::machine::GuestMachine;
-use crate::run::step;
+use crate::command::step;
 
 /// Names a folder with QEMU's programs that are to be used instead of the packages'.
 pub(super) const VARIABLE: &str = "CYCLOMETER_QEMU";
