@@ -1,6 +1,6 @@
 //! Counts loops of known length, and says which events told the truth.
 //!
-//! [`Truth`] says what is known of an event by its name, [`examine`] has a [`EventMeter`] count work and
+//! [`Truth`] says what is known of an event by its name, [`examine`] has an [`EventMeter`] count work and
 //! judges what it says: exact, too high by a documented little, plausible, wrong, or not countable. A
 //! [`ThreadMeter`] counts the calling thread with any [`Source`](cyclometer_core::Source).
 #![forbid(unsafe_code)]

@@ -12,6 +12,7 @@
 //! Readers of these files that others published: 0ax1/apmc `src/kpep.rs`; OpenJDK's JMH `kpep` style sheet.
 
 mod binary;
+mod encodings;
 mod plist;
 mod xml;
 
@@ -43,7 +44,7 @@ pub struct Database {
 
 /// Whether bytes start like a property list.
 pub fn is_plist(bytes: &[u8]) -> bool {
-    plist::is_plist(bytes)
+    encodings::is_plist(bytes)
 }
 
 /// Reads a database.
@@ -53,7 +54,7 @@ pub fn is_plist(bytes: &[u8]) -> bool {
 /// Bytes that are no property list or no database; one of another architecture than Arm's 64-bit one; an
 /// event without a number, or with one or a mask that does not fit; an alias of nothing, or that is an event.
 pub fn database(bytes: &[u8]) -> ImportResult<Database> {
-    let root = plist::parse(bytes)?;
+    let root = encodings::parse(bytes)?;
     let cpu = root.get("system").and_then(|system| system.get("cpu"));
     let cpu = cpu.ok_or_else(|| ImportError::file("no event database: there is no 'system', 'cpu'"))?;
     let architecture = text(cpu, "architecture");

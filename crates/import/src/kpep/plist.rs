@@ -1,7 +1,6 @@
-//! Property lists as values, with limits. XML and binary forms are read here, so that a hostile file cannot
-//! make the reader recurse without end or grow without bound.
+//! Property lists as values, with limits, so that a hostile file cannot make a reader recurse without end or
+//! grow without bound.
 
-use super::{binary, xml};
 use crate::error::{ImportError, ImportResult};
 use crate::json::{MAX_BYTES, MAX_TEXT, MAX_VALUES};
 
@@ -39,19 +38,6 @@ impl Plist {
             _ => &[],
         }
     }
-}
-
-/// Whether bytes start like a property list.
-pub(super) fn is_plist(bytes: &[u8]) -> bool {
-    bytes.starts_with(binary::MAGIC) || xml::is_xml(bytes)
-}
-
-/// Reads a property list, in XML or binary.
-pub(super) fn parse(bytes: &[u8]) -> ImportResult<Plist> {
-    if bytes.len() > MAX_BYTES {
-        return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", bytes.len())));
-    }
-    if bytes.starts_with(binary::MAGIC) { binary::parse(bytes) } else { xml::parse(bytes) }
 }
 
 /// The values that a file may still contain.
