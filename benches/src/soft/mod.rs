@@ -160,8 +160,8 @@ fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {
     println!("  {tracer:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", tracer_bytes / MB, grown / MB);
 }
 
-/// Translations that earlier runs of the tool left for later ones are used as well; other loads may have left
-/// them.
+/// The caches of the tool: later runs use the translations and profiles of earlier ones, those of other loads
+/// too.
 fn caches() -> Vec<String> {
     let of_user = [("XDG_CACHE_HOME", ""), ("HOME", ".cache")];
     let of_user = of_user.map(|(name, below)| std::env::var_os(name).map(|at| Path::new(&at).join(below)));

@@ -64,7 +64,7 @@ pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
 pub(crate) enum DetectionDepth {
     /// Everything.
     Everything,
-    /// The privileges that the best working source needs.
+    /// Only the facts that the best working source needs.
     WhatCounts,
 }
 

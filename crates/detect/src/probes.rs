@@ -55,7 +55,7 @@ pub(crate) struct PerfProbes {
     pub(crate) trace: Option<Result<(), i32>>,
     /// Whose processes `/proc` shows.
     pub(crate) processes: ProcessList,
-    /// The access that lets registers be written; `None` elsewhere than on Linux on x86-64.
+    /// Facts about access to registers; `None` elsewhere than on Linux on x86-64.
     pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
     pub(crate) kernel_is_x86_64: bool,

@@ -36,7 +36,7 @@ enum FileMutation {
     Truncate(usize),
 }
 
-/// The words of files of these formats, so that changes reach deep.
+/// Pieces of files of these formats, so that changes reach deep.
 const PIECES: [&[u8]; 16] = [
     b"{",
     b"[",

@@ -39,7 +39,7 @@ pub struct MeasurementJob {
     pub command: Option<CommandSpec>,
     /// The target that is counted; `None`: the command and its descendants.
     pub target: Option<Target>,
-    /// The condition that ends a run when there is no command.
+    /// The process that is waited for when there is no command.
     pub watched: Option<Box<dyn Child>>,
 }
 

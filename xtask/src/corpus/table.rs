@@ -9,7 +9,7 @@ use super::program::{CorpusProgram, needed};
 
 /// All rows, in the order of the table.
 pub(super) const PROGRAMS: &[CorpusProgram] = &[
-    // The folders that every system has.
+    // Programs that every system has.
     CorpusProgram::new("coreutils", &[needed("sha256sum", "coreutils")])
         .version("sha256sum --version")
         .load(

@@ -54,7 +54,7 @@ impl GuestKernel {
         }
     }
 
-    /// The wanted file of the package.
+    /// The wanted files of the package.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::X86 => &["./boot/vmlinu*", "./*/msr.ko*"],

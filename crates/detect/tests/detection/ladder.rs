@@ -258,7 +258,7 @@ fn a_session_that_may_count_every_process_is_not_tried_with_one() {
     assert_eq!(recorded(detect_for_counting, &refused).0, 2);
 }
 
-/// Additions to a recording of a machine whose registers can be written.
+/// Lines to add to a recording of a machine whose registers can be written.
 const MSR: &str = "\nlist /dev/cpu/0 msr\nfile /sys/kernel/security/lockdown [none] integrity confidentiality\n\
                    file /sys/module/msr/parameters/allow_writes default";
 

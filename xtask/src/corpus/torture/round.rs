@@ -128,7 +128,7 @@ impl NativeBaseline<'_> {
         Ok(outcome)
     }
 
-    /// The violation after a round, if there is one.
+    /// The rule that a round has broken, if there is one.
     fn fault(&self, outcome: &RoundOutcome, tally: &mut TortureTally) -> Result<Option<String>> {
         let Some(ended) = outcome.ended else { return Ok(Some(format!("hangs: {}", shown(&outcome.left)))) };
         if !outcome.left.is_empty() {
