@@ -19,13 +19,13 @@ pub(crate) fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// What does not hold.
+/// The limits that do not hold.
 #[derive(Default)]
-pub(crate) struct Limits {
+pub(crate) struct BrokenLimits {
     broken: Vec<String>,
 }
 
-impl Limits {
+impl BrokenLimits {
     /// Prints a row and remembers what is above its limit.
     pub(crate) fn at_most(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
         println!("| {what} | {} | {} |", shown(value, unit), shown(limit, unit));
@@ -43,7 +43,7 @@ impl Limits {
 
     /// # Errors
     ///
-    /// What does not hold.
+    /// The limits that do not hold.
     pub(crate) fn judge(self) -> Result<()> {
         match self.broken.is_empty() {
             true => Ok(()),
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn a_limit_that_does_not_hold_is_an_error() {
-        let mut limits = Limits::default();
+        let mut limits = BrokenLimits::default();
         limits.at_most("a", 1.0, 2.0, "");
         limits.must(true, "b");
         assert!(limits.judge().is_ok());
-        let mut limits = Limits::default();
+        let mut limits = BrokenLimits::default();
         limits.at_most("a", 3.0, 2.0, "");
         limits.must(false, "c");
         let said = limits.judge().unwrap_err().to_string();

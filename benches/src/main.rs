@@ -1,4 +1,4 @@
-//! What runs cost under cyclometer and under its peers, in turn, as ratios.
+//! The cost of runs under cyclometer and under its peers, alternating, as ratios.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 

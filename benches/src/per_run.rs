@@ -1,4 +1,4 @@
-//! What a run of a short command costs.
+//! The cost of a run of a short command.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ const RATIO_LIMIT: f64 = 1.1;
 const VERSION_LIMIT: Duration = Duration::from_millis(5);
 const RSS_LIMIT_BYTES: u64 = 15 << 20;
 
-struct Tool {
+struct PerRunTool {
     name: &'static str,
     command: Vec<String>,
 }
@@ -58,7 +58,7 @@ fn per_run_cost(ours: &Path) -> Result<()> {
     Ok(())
 }
 
-fn tools(ours: &Path) -> Vec<Tool> {
+fn tools(ours: &Path) -> Vec<PerRunTool> {
     let runs = RUNS.to_string();
     let ours = ours.display().to_string();
     let all = [
@@ -66,7 +66,7 @@ fn tools(ours: &Path) -> Vec<Tool> {
         ("hyperfine", vec!["hyperfine", "-N", "--style", "none", "--warmup", "0", "--runs", &runs, "true"]),
         ("perf", vec!["perf", "stat", "-r", &runs, "true"]),
     ];
-    let tool = |(name, command): (&'static str, Vec<&str>)| Tool {
+    let tool = |(name, command): (&'static str, Vec<&str>)| PerRunTool {
         name,
         command: command.into_iter().map(str::to_owned).collect(),
     };

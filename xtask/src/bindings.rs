@@ -5,12 +5,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::command::{cargo, output, step};
 use crate::root;
-use crate::run::{cargo, output, step};
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
 
-/// Lints the native part, installs the package into a fresh environment, and runs its tests and its types' check there.
+/// Lints the native part, installs the package into a fresh environment, and runs its tests and its types'
+/// check there.
 pub(crate) fn python() -> Result<()> {
     if output("python3", &["-c", "import venv, ensurepip"]).is_err() {
         eprintln!("==> skipped: the Python package: there is no python3 with venv");
@@ -18,26 +19,26 @@ pub(crate) fn python() -> Result<()> {
     }
     cargo(&["fmt", "--manifest-path", MANIFEST, "--check"])?;
     cargo(&["clippy", "--manifest-path", MANIFEST, "--locked", "--", "-D", "warnings"])?;
-    let environment = Environment::fresh(&target().join("python"))?;
+    let environment = VirtualEnvironment::fresh(&target().join("python"))?;
     environment.install()?;
     environment.run("pytest", &["-q", "-p", "no:cacheprovider"])?;
     environment.run("mypy", &["--cache-dir", "/dev/null"])
 }
 
 /// A virtual environment.
-struct Environment {
+struct VirtualEnvironment {
     folder: PathBuf,
 }
 
-impl Environment {
-    fn fresh(folder: &Path) -> Result<Environment> {
+impl VirtualEnvironment {
+    fn fresh(folder: &Path) -> Result<VirtualEnvironment> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         let mut venv = Command::new("python3");
         venv.args(["-m", "venv"]).arg(folder);
         step("python3 -m venv", venv)?;
-        Ok(Environment { folder: folder.to_path_buf() })
+        Ok(VirtualEnvironment { folder: folder.to_path_buf() })
     }
 
     /// `pip install ./bindings/python`, with the code as the other tests have it: not optimized.

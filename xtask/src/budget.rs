@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::run::{cargo_command, output, step};
+use crate::command::{cargo_command, output, step};
 
 /// Crates that the release build of the command-line tool may compile.
 const CRATES: usize = 120;
-/// Time that a cold release build of it may take on two cores of the machine on which the yardstick takes [`YARDSTICK`].
+/// Time that a cold release build of it may take on two cores of the machine on which the yardstick takes
+/// [`YARDSTICK`].
 const TIME: Duration = Duration::from_secs(90);
 /// The yardstick on that machine, a virtual one with two CPUs of 2021 (AMD EPYC, third generation).
 const YARDSTICK: Duration = Duration::from_millis(3100);
@@ -21,8 +22,8 @@ const TOOL: &str = "cyclometer-cli";
 
 /// Counts the crates and times a cold release build in a folder of its own.
 ///
-/// The same machine compiles at half its speed in some hours, so the limit is a ratio: what the compiler takes for a
-/// source that never changes is measured before and behind the build.
+/// The same machine compiles at half its speed in some hours, so the limit is a ratio: what the compiler
+/// takes for a source that never changes is measured before and behind the build.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let crates = crates()?;
     ensure!(crates <= CRATES, "{TOOL} needs {crates} crates; the budget is {CRATES}");
@@ -54,7 +55,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Time that the build may take where the yardstick took `yardsticks`; never less than on the machine of the budget.
+/// Time that the build may take where the yardstick took `yardsticks`; never less than on the machine of the
+/// budget.
 fn limit(yardsticks: [Duration; 2]) -> Duration {
     let mean = yardsticks.iter().sum::<Duration>() / 2;
     TIME.mul_f64((mean.as_secs_f64() / YARDSTICK.as_secs_f64()).max(1.0))

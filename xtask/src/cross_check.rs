@@ -1,9 +1,10 @@
 //! `cargo xtask cross-check --jevents TREE`: our config words beside perf's reading of the same events.
 //!
-//! `TREE` is a source tree of Linux, or what of it is below `tools/perf/pmu-events`. Its `jevents.py` is run by `python3` and
-//! makes perf's tables of events in C; their terms become config words by the kernel's formats. Nothing of ours is used
-//! for that but the arithmetic of format fields. Where perf's file has the version of our table every word must be the
-//! same, or a known error of perf must explain it; other versions are shown and not judged.
+//! `TREE` is a source tree of Linux, or what of it is below `tools/perf/pmu-events`. Its `jevents.py` is run
+//! by `python3` and makes perf's tables of events in C; their terms become config words by the kernel's
+//! formats. Nothing of ours is used for that but the arithmetic of format fields. Where perf's file has the
+//! version of our table every word must be the same, or a known error of perf must explain it; other versions
+//! are shown and not judged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +30,8 @@ const EVENTS: &str = "tools/perf/pmu-events";
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, format attributes; `umask` as with a second unit mask, whose bits are 0 elsewhere.
+/// Linux `arch/x86/events/intel/core.c`, format attributes; `umask` as with a second unit mask, whose bits
+/// are 0 elsewhere.
 const INTEL: &[(&str, &str)] = &[
     ("event", "config:0-7"),
     ("umask", "config:8-15,40-47"),
@@ -70,14 +72,14 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let map = folder.join("arch/x86/mapfile.csv");
     let map = std::fs::read_to_string(&map).with_context(|| map.display().to_string())?;
     let perf = Perf { jevents: Jevents::parse(&generated(&folder)?)?, versions: versions(&map) };
-    let outcomes: Vec<Outcome> = cpus()
+    let outcomes: Vec<CpuComparison> = cpus()
         .filter(|cpu| matches!(cpu.family(), Family::Intel | Family::Amd))
         .map(|cpu| perf.compare(cpu))
         .collect();
     report(&outcomes)
 }
 
-/// What the tree's own script makes of the tree's own files.
+/// The output of the tree's own script for the tree's own files.
 fn generated(folder: &Path) -> Result<String> {
     let mut command = Command::new("python3");
     command.args(["jevents.py", "x86", "all", "arch"]).current_dir(folder);
@@ -107,9 +109,9 @@ struct Perf {
     versions: BTreeMap<String, String>,
 }
 
-/// What came out for one CPU.
+/// The result for one CPU.
 #[derive(Default, Debug)]
-struct Outcome {
+struct CpuComparison {
     cpu: String,
     ours: String,
     /// The version of perf's file; `None` where perf has no such CPU.
@@ -124,17 +126,20 @@ struct Outcome {
     only_theirs: usize,
 }
 
-impl Outcome {
+impl CpuComparison {
     fn is_equal_version(&self) -> bool {
         self.theirs.as_ref() == Some(&self.ours)
     }
 }
 
 impl Perf {
-    fn compare(&self, cpu: Cpu<'_>) -> Outcome {
+    fn compare(&self, cpu: Cpu<'_>) -> CpuComparison {
         let (folder, core) = cpu.id().split_once('/').unwrap_or((cpu.id(), ""));
-        let mut outcome =
-            Outcome { cpu: cpu.id().to_owned(), ours: cpu.version().to_owned(), ..Outcome::default() };
+        let mut outcome = CpuComparison {
+            cpu: cpu.id().to_owned(),
+            ours: cpu.version().to_owned(),
+            ..CpuComparison::default()
+        };
         let tables = tables(folder, core);
         let Some(events) = tables.iter().find_map(|table| self.jevents.events(table)) else { return outcome };
         outcome.theirs = self.versions.get(folder).cloned();
@@ -151,7 +156,8 @@ impl Perf {
     }
 }
 
-/// What perf may call the table of a CPU; a PMU that the script does not know gets `uncore` in its name.
+/// The names that perf may use for the table of a CPU; a PMU that the script does not know gets `uncore` in
+/// its name.
 fn tables(folder: &str, core: &str) -> Vec<String> {
     let folder = folder.replace('-', "_");
     match core {
@@ -166,7 +172,7 @@ fn perfs_name(name: &str) -> String {
     name.replace("offcore_response_0.", "offcore_response.")
 }
 
-impl Outcome {
+impl CpuComparison {
     fn add(&mut self, family: Family, encoding: &Encoding<'_>, terms: &str) {
         let name = &encoding.selected.name;
         let code = encoding.selected.coded.code;
@@ -200,8 +206,8 @@ impl Outcome {
 /// perf's error that explains a difference, if one does.
 ///
 /// - The second unit mask is lost where the first is 0.
-/// - Of a list of unit masks the first is taken, also where the event has the second register of offcore responses only.
-///   On Knights Landing unit mask 1 goes with the first register and 2 with the second.
+/// - A list of unit masks stands for its first one, also where the event has the second register of offcore
+///   responses only. On Knights Landing unit mask 1 goes with the first register and 2 with the second.
 ///
 /// # Source
 ///
@@ -220,9 +226,9 @@ fn known_error(code: &EventCode, ours: ConfigWords, theirs: ConfigWords) -> Opti
     None
 }
 
-/// perf's words for an event by its name only, where the vendor has a code for it on general counters: the reference
-/// cycles of Atoms and Knights Landing become those of fixed counter 2, and Nehalem's and Westmere's instructions become
-/// what the kernel may count on fixed counter 0.
+/// perf's words for an event by its name only, where the vendor has a code for it on general counters: the
+/// reference cycles of Atoms and Knights Landing become those of fixed counter 2, and Nehalem's and
+/// Westmere's instructions become what the kernel may count on fixed counter 0.
 ///
 /// # Source
 ///
@@ -271,9 +277,10 @@ fn words(family: Family, terms: &str) -> Result<ConfigWords, String> {
 ///
 /// # Errors
 ///
-/// Differences at equal versions that nothing explains, events that could not be read there, no CPU at equal versions.
-fn report(outcomes: &[Outcome]) -> Result<()> {
-    let (equal, other): (Vec<&Outcome>, Vec<&Outcome>) =
+/// Differences at equal versions that nothing explains, events that could not be read there, no CPU at equal
+/// versions.
+fn report(outcomes: &[CpuComparison]) -> Result<()> {
+    let (equal, other): (Vec<&CpuComparison>, Vec<&CpuComparison>) =
         outcomes.iter().partition(|outcome| outcome.is_equal_version());
     eprintln!("At perf's version of the events ({} CPUs):", equal.len());
     for outcome in &equal {
@@ -293,7 +300,7 @@ fn report(outcomes: &[Outcome]) -> Result<()> {
         "Skipped, perf has no such CPU: {}",
         if absent.is_empty() { "none".to_owned() } else { absent.join(", ") }
     );
-    let sum = |of: fn(&Outcome) -> usize| equal.iter().map(|outcome| of(outcome)).sum::<usize>();
+    let sum = |of: fn(&CpuComparison) -> usize| equal.iter().map(|outcome| of(outcome)).sum::<usize>();
     let different = sum(|outcome| outcome.different.len());
     let unread = sum(|outcome| outcome.unread.len());
     let known = sum(|outcome| outcome.known.len());
@@ -308,7 +315,7 @@ fn report(outcomes: &[Outcome]) -> Result<()> {
     Ok(())
 }
 
-fn line(outcome: &Outcome) -> String {
+fn line(outcome: &CpuComparison) -> String {
     let version = match &outcome.theirs {
         Some(theirs) if !outcome.is_equal_version() => format!("{}, perf's {theirs}", outcome.ours),
         _ => outcome.ours.clone(),
@@ -403,12 +410,13 @@ mod tests {
 
     #[test]
     fn a_difference_at_an_equal_version_fails() {
-        let equal = || Outcome { ours: "1".into(), theirs: Some("1".into()), ..Outcome::default() };
+        let equal =
+            || CpuComparison { ours: "1".into(), theirs: Some("1".into()), ..CpuComparison::default() };
         assert!(report(&[equal()]).is_ok());
-        assert!(report(&[Outcome { different: vec!["a".into()], ..equal() }]).is_err());
-        assert!(report(&[Outcome { unread: vec!["a".into()], ..equal() }]).is_err());
-        assert!(report(&[Outcome { known: vec!["a".into()], ..equal() }]).is_ok());
-        let other = Outcome { theirs: Some("2".into()), different: vec!["a".into()], ..equal() };
+        assert!(report(&[CpuComparison { different: vec!["a".into()], ..equal() }]).is_err());
+        assert!(report(&[CpuComparison { unread: vec!["a".into()], ..equal() }]).is_err());
+        assert!(report(&[CpuComparison { known: vec!["a".into()], ..equal() }]).is_ok());
+        let other = CpuComparison { theirs: Some("2".into()), different: vec!["a".into()], ..equal() };
         assert!(report(&[other]).is_err(), "nothing was compared");
     }
 

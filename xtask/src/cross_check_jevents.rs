@@ -14,14 +14,14 @@ pub(crate) struct Jevents {
 
 /// An event as perf has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PerfEvent {
+pub(crate) struct JeventsEvent {
     /// In lower case.
     pub(crate) name: String,
     /// Its terms: `event=0xc4,period=400009,umask=4`.
     pub(crate) terms: String,
 }
 
-/// What stands before the name of a table of events.
+/// The prefix of the name of a table of events.
 const TABLE: &str = "static const struct compact_pmu_event pmu_events__";
 
 impl Jevents {
@@ -56,19 +56,19 @@ impl Jevents {
     }
 
     /// The events of a table.
-    pub(crate) fn events(&self, table: &str) -> Option<Vec<PerfEvent>> {
+    pub(crate) fn events(&self, table: &str) -> Option<Vec<JeventsEvent>> {
         Some(self.tables.get(table)?.iter().filter_map(|offset| self.event(*offset)).collect())
     }
 
     /// The event at an offset; the field with the terms is known by how it begins.
-    fn event(&self, offset: usize) -> Option<PerfEvent> {
+    fn event(&self, offset: usize) -> Option<JeventsEvent> {
         let mut fields = self.strings[offset..].split(|byte| *byte == 0);
         let name = String::from_utf8_lossy(fields.next()?).into_owned();
         let is_terms = |field: &&[u8]| {
             (field.starts_with(b"event=") || field.starts_with(b"config=")) && !field.contains(&b' ')
         };
         let terms = fields.take(4).find(is_terms)?;
-        Some(PerfEvent { name, terms: String::from_utf8_lossy(terms).into_owned() })
+        Some(JeventsEvent { name, terms: String::from_utf8_lossy(terms).into_owned() })
     }
 }
 

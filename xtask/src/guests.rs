@@ -1,7 +1,7 @@
 //! `cargo xtask guests`: the programs tried on real kernels, in emulated machines that have a PMU.
 //!
-//! Everything foreign comes as packages that are unpacked into a cache; the host is left as it is. What is missing is a
-//! skip that is stated, never a pass.
+//! Everything foreign comes as packages that are unpacked into a cache; the host is left as it is. A missing
+//! tool is a skip that is stated, never a pass.
 
 mod apt;
 mod build;
@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use build::{Builder, Programs};
-use cache::Cache;
+use cache::DownloadCache;
 use emulator::Emulator;
 use fetch::Fetcher;
-use machine::{Machine, Target};
+use machine::{GuestMachine, GuestTarget};
 use missing::{is_missing, missing};
-use outcome::{Outcome, Row, table};
+use outcome::{GuestOutcome, GuestRow, table};
 
-/// What is asked for.
-struct Request {
+/// The request of the command line.
+struct GuestsRequest {
     kinds: Vec<String>,
     /// Keep consoles and what was built.
     keep: bool,
@@ -43,24 +43,24 @@ struct Request {
 /// Switches machines off in continuous integration, by the value `no`.
 const SWITCH: &str = "CYCLOMETER_GUESTS";
 
-/// What the command does: every machine, or those of some kinds.
+/// Runs every machine, or those of some kinds.
 pub(crate) fn run(args: impl Iterator<Item = String>) -> Result<()> {
-    let request = Request::new(args)?;
+    let request = GuestsRequest::new(args)?;
     let rows = all(&request)?;
     verdict(&rows, true)
 }
 
-/// What continuous integration does: fewer machines; what is missing is told, and is no failure.
+/// Runs the machines of continuous integration: fewer of them; a missing tool is reported, and is no failure.
 pub(crate) fn reduced() -> Result<()> {
     if std::env::var(SWITCH).is_ok_and(|value| value == "no") {
         eprintln!("==> skipped: emulated machines: {SWITCH}=no");
         return Ok(());
     }
-    let request = Request { reduced: true, ..Request::new(std::iter::empty())? };
+    let request = GuestsRequest { reduced: true, ..GuestsRequest::new(std::iter::empty())? };
     verdict(&all(&request)?, false)
 }
 
-impl Request {
+impl GuestsRequest {
     fn new(mut args: impl Iterator<Item = String>) -> Result<Self> {
         let limit = Duration::from_secs(machine::LIMIT_S);
         let mut request = Self { kinds: Vec::new(), keep: false, reduced: false, limit };
@@ -86,9 +86,10 @@ fn seconds(text: Option<&str>) -> Result<Duration> {
 }
 
 /// Fails if a machine failed; and, where skipping counts as failing, if one was skipped.
-fn verdict(rows: &[Row], skipping_fails: bool) -> Result<()> {
-    let failed =
-        rows.iter().filter(|row| matches!(row.outcome, Outcome::Finished { .. } | Outcome::Broken(_)));
+fn verdict(rows: &[GuestRow], skipping_fails: bool) -> Result<()> {
+    let failed = rows
+        .iter()
+        .filter(|row| matches!(row.outcome, GuestOutcome::Finished { .. } | GuestOutcome::Broken(_)));
     let failed: Vec<&str> = failed.filter(|row| !row.outcome.passed()).map(|row| row.machine).collect();
     if !failed.is_empty() {
         bail!("not passed: {}", failed.join(", "));
@@ -100,13 +101,13 @@ fn verdict(rows: &[Row], skipping_fails: bool) -> Result<()> {
     Ok(())
 }
 
-fn all(request: &Request) -> Result<Vec<Row>> {
+fn all(request: &GuestsRequest) -> Result<Vec<GuestRow>> {
     let machines = machine::of_kinds(&request.kinds, request.reduced).map_err(anyhow::Error::msg)?;
-    let mut trials: Vec<Trial> = machines.into_iter().map(Trial::Machine).collect();
+    let mut trials: Vec<GuestTrial> = machines.into_iter().map(GuestTrial::Machine).collect();
     if !request.reduced && trials.iter().any(|trial| trial.needs_module()) {
-        trials.extend(module_tests::TESTS.iter().copied().map(Trial::Module));
+        trials.extend(module_tests::TESTS.iter().copied().map(GuestTrial::Module));
     }
-    let cache = Cache::open()?;
+    let cache = DownloadCache::open()?;
     let work = cache.path().join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("making {}", work.display()))?;
     let rows = prepared(&trials, &cache, &work, request.limit);
@@ -122,14 +123,14 @@ fn all(request: &Request) -> Result<Vec<Row>> {
 
 /// A row of the table to be.
 #[derive(Clone, Copy)]
-enum Trial {
+enum GuestTrial {
     /// A machine with our suite.
-    Machine(&'static Machine),
+    Machine(&'static GuestMachine),
     /// A test that the module for Apple's registers has of its own: its name there, and here.
     Module((&'static str, &'static str)),
 }
 
-impl Trial {
+impl GuestTrial {
     fn name(self) -> &'static str {
         match self {
             Self::Machine(machine) => machine.name,
@@ -137,7 +138,7 @@ impl Trial {
         }
     }
 
-    fn machine(self) -> Option<&'static Machine> {
+    fn machine(self) -> Option<&'static GuestMachine> {
         match self {
             Self::Machine(machine) => Some(machine),
             Self::Module(_) => None,
@@ -148,24 +149,29 @@ impl Trial {
         self.machine().is_some_and(|machine| machine.module)
     }
 
-    fn run(self, common: &Common, builder: &mut Builder<'_, '_>) -> Result<Row> {
+    fn run(self, common: &TrialContext, builder: &mut Builder<'_, '_>) -> Result<GuestRow> {
         match self {
             Self::Machine(machine) => tried(machine, common, builder),
             Self::Module(test) => module_tests::tried(test, common, builder),
         }
     }
 
-    fn skipped(self, error: &anyhow::Error) -> Row {
-        let outcome = Outcome::Skipped(format!("{error:#}"));
-        Row { machine: self.name(), kernel: String::new(), outcome, took: Duration::ZERO }
+    fn skipped(self, error: &anyhow::Error) -> GuestRow {
+        let outcome = GuestOutcome::Skipped(format!("{error:#}"));
+        GuestRow { machine: self.name(), kernel: String::new(), outcome, took: Duration::ZERO }
     }
 }
 
-/// What all trials need, then each of them.
-fn prepared(trials: &[Trial], cache: &Cache, work: &Path, limit: Duration) -> Result<Vec<Row>> {
+/// The common needs of all trials, then each of them.
+fn prepared(
+    trials: &[GuestTrial],
+    cache: &DownloadCache,
+    work: &Path,
+    limit: Duration,
+) -> Result<Vec<GuestRow>> {
     let mut fetcher = Fetcher::new(cache);
     let mut builder = Builder { fetcher: &mut fetcher, work };
-    let rows = match Common::new(trials, &mut builder, limit) {
+    let rows = match TrialContext::new(trials, &mut builder, limit) {
         Err(error) if is_missing(&error) => trials.iter().map(|trial| trial.skipped(&error)).collect(),
         Err(error) => return Err(error),
         Ok(common) => each(trials, &common, &mut builder)?,
@@ -174,7 +180,11 @@ fn prepared(trials: &[Trial], cache: &Cache, work: &Path, limit: Duration) -> Re
     Ok(rows)
 }
 
-fn each(trials: &[Trial], common: &Common, builder: &mut Builder<'_, '_>) -> Result<Vec<Row>> {
+fn each(
+    trials: &[GuestTrial],
+    common: &TrialContext,
+    builder: &mut Builder<'_, '_>,
+) -> Result<Vec<GuestRow>> {
     let mut rows = Vec::new();
     for trial in trials {
         rows.push(match trial.run(common, builder) {
@@ -185,22 +195,22 @@ fn each(trials: &[Trial], common: &Common, builder: &mut Builder<'_, '_>) -> Res
     Ok(rows)
 }
 
-/// What several trials share.
-struct Common {
+/// The common parts of several trials.
+struct TrialContext {
     emulator: Emulator,
     plugin: PathBuf,
-    programs: BTreeMap<Target, Programs>,
+    programs: BTreeMap<GuestTarget, Programs>,
     /// For instruction sets without programs, what they lack.
-    lacking: BTreeMap<Target, String>,
+    lacking: BTreeMap<GuestTarget, String>,
     limit: Duration,
 }
 
-impl Common {
-    fn new(trials: &[Trial], builder: &mut Builder<'_, '_>, limit: Duration) -> Result<Self> {
+impl TrialContext {
+    fn new(trials: &[GuestTrial], builder: &mut Builder<'_, '_>, limit: Duration) -> Result<Self> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(missing("the packages of the emulator are those for x86-64"));
         }
-        let machines: Vec<&Machine> = trials.iter().filter_map(|trial| trial.machine()).collect();
+        let machines: Vec<&GuestMachine> = trials.iter().filter_map(|trial| trial.machine()).collect();
         let emulator = Emulator::new(|| builder.fetcher.emulator())?;
         let programs: BTreeSet<&str> = machines.iter().filter_map(|m| m.emulator.first().copied()).collect();
         programs.into_iter().try_for_each(|program| emulator.check(program))?;
@@ -216,14 +226,18 @@ impl Common {
         Ok(Self { emulator, plugin, programs: builder.programs(&tools)?, lacking, limit })
     }
 
-    fn programs(&self, target: Target) -> Result<&Programs> {
+    fn programs(&self, target: GuestTarget) -> Result<&Programs> {
         let lacking = || self.lacking.get(&target).map_or("programs", String::as_str);
         self.programs.get(&target).ok_or_else(|| missing(lacking()))
     }
 }
 
 /// Boots a machine and reads what its suite says.
-fn tried(machine: &'static Machine, common: &Common, builder: &mut Builder<'_, '_>) -> Result<Row> {
+fn tried(
+    machine: &'static GuestMachine,
+    common: &TrialContext,
+    builder: &mut Builder<'_, '_>,
+) -> Result<GuestRow> {
     let kernel = builder.fetcher.kernel(machine.kernel)?;
     let version = fs::read_to_string(kernel.join("package")).unwrap_or_default();
     let args = arguments(machine, common, builder, &kernel.join("image"))?;
@@ -234,16 +248,16 @@ fn tried(machine: &'static Machine, common: &Common, builder: &mut Builder<'_, '
     let ended = common.emulator.boot(machine, &args, &log, limit)?;
     let took = begin.elapsed();
     let console = emulator::console(&log)?;
-    let outcome = Outcome::of(&ended, &console, limit);
+    let outcome = GuestOutcome::of(&ended, &console, limit);
     tell(&console, &outcome);
     let kernel = version.trim().trim_start_matches("linux-image-").to_owned();
-    Ok(Row { machine: machine.name, kernel, outcome, took })
+    Ok(GuestRow { machine: machine.name, kernel, outcome, took })
 }
 
-/// What a machine's emulator is started with.
+/// The arguments of a machine's emulator.
 fn arguments(
-    machine: &Machine,
-    common: &Common,
+    machine: &GuestMachine,
+    common: &TrialContext,
     builder: &mut Builder<'_, '_>,
     kernel: &Path,
 ) -> Result<Vec<String>> {
@@ -268,7 +282,7 @@ fn arguments(
 }
 
 /// Where the emulator listens: names of sockets are short.
-fn socket(work: &Path, machine: &Machine) -> Result<String> {
+fn socket(work: &Path, machine: &GuestMachine) -> Result<String> {
     let socket = work.join(format!("{}.qmp", machine.name)).display().to_string();
     // `sun_path` of sockaddr_un, unix(7).
     if socket.len() >= 108 {
@@ -278,13 +292,13 @@ fn socket(work: &Path, machine: &Machine) -> Result<String> {
 }
 
 /// All lines of a suite that did not pass, and of one that broke off also the last ones of its console.
-fn tell(console: &[String], outcome: &Outcome) {
+fn tell(console: &[String], outcome: &GuestOutcome) {
     let of_suite =
         |line: &&String| ["case: ", "why: ", "suite: "].iter().any(|start| line.starts_with(start));
     if !outcome.passed() {
         console.iter().filter(of_suite).for_each(|line| eprintln!("    {line}"));
     }
-    if matches!(outcome, Outcome::Broken(_)) {
+    if matches!(outcome, GuestOutcome::Broken(_)) {
         let begin = console.len().saturating_sub(30);
         console[begin..].iter().for_each(|line| eprintln!("    | {line}"));
     }
@@ -294,26 +308,26 @@ fn tell(console: &[String], outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    fn row(outcome: Outcome) -> Row {
-        Row { machine: "m", kernel: "k".to_owned(), outcome, took: Duration::ZERO }
+    fn row(outcome: GuestOutcome) -> GuestRow {
+        GuestRow { machine: "m", kernel: "k".to_owned(), outcome, took: Duration::ZERO }
     }
 
     #[test]
     fn a_skip_is_no_pass_but_only_by_hand_a_failure() {
-        let passed = || row(Outcome::Finished { cases: 3, failed: Vec::new() });
-        let skipped = || row(Outcome::Skipped("no network".to_owned()));
-        let failed = || row(Outcome::Finished { cases: 3, failed: vec!["a".to_owned()] });
+        let passed = || row(GuestOutcome::Finished { cases: 3, failed: Vec::new() });
+        let skipped = || row(GuestOutcome::Skipped("no network".to_owned()));
+        let failed = || row(GuestOutcome::Finished { cases: 3, failed: vec!["a".to_owned()] });
         assert!(verdict(&[passed()], true).is_ok());
         assert!(verdict(&[passed(), skipped()], false).is_ok());
         let error = verdict(&[passed(), skipped()], true).unwrap_err().to_string();
         assert_eq!(error, "1 of 2 machines were skipped, which is no pass");
         assert_eq!(verdict(&[failed(), skipped()], false).unwrap_err().to_string(), "not passed: m");
-        assert!(verdict(&[row(Outcome::Broken("x".to_owned()))], false).is_err());
+        assert!(verdict(&[row(GuestOutcome::Broken("x".to_owned()))], false).is_err());
     }
 
     #[test]
     fn options_and_kinds_are_read_and_unknown_ones_named() {
-        let of = |words: &[&str]| Request::new(words.iter().map(|word| (*word).to_owned()));
+        let of = |words: &[&str]| GuestsRequest::new(words.iter().map(|word| (*word).to_owned()));
         let request = of(&["arm64", "--keep"]).unwrap();
         assert!(request.keep && !request.reduced && request.kinds == ["arm64"]);
         assert_eq!(of(&["--limit", "7"]).unwrap().limit, Duration::from_secs(7));

@@ -8,9 +8,9 @@ use cyclometer_core::pmu::Family;
 
 const END: &str = "<!-- end of what is generated -->";
 
-/// A page: what lies between its two marks is generated. With `--check` nothing is written, and a page that is not up
-/// to date is an error.
-pub(crate) struct Page {
+/// A page: what lies between its two marks is generated. With `--check` nothing is written, and a page that
+/// is not up to date is an error.
+pub(crate) struct GeneratedPage {
     /// The page, from the root of the workspace.
     pub path: &'static str,
     /// The command that writes it.
@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub generated: fn() -> String,
 }
 
-impl Page {
+impl GeneratedPage {
     /// Writes the page anew, or checks that it is up to date.
     pub(crate) fn run(&self, root: &Path, mut arguments: impl Iterator<Item = String>) -> Result<()> {
         let check = match arguments.next().as_deref() {
@@ -31,7 +31,7 @@ impl Page {
         let page = fs::read_to_string(&path).with_context(|| self.path.to_owned())?;
         let fresh = self.renewed(&page)?;
         if check {
-            let Page { path, command, .. } = self;
+            let GeneratedPage { path, command, .. } = self;
             ensure!(page == fresh, "{path} is not up to date; `cargo xtask {command}` writes it");
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Page {
 
     /// The page with a fresh part.
     fn renewed(&self, page: &str) -> Result<String> {
-        let Page { path, command, .. } = self;
+        let GeneratedPage { path, command, .. } = self;
         let begin = format!("<!-- generated: cargo xtask {command} -->");
         let (before, rest) =
             page.split_once(&begin).with_context(|| format!("{path} has no line {begin}"))?;
@@ -64,7 +64,8 @@ pub(crate) fn title(family: Family) -> &'static str {
 mod tests {
     use super::*;
 
-    const PAGE: Page = Page { path: "docs/x.md", command: "x-page", generated: || "new\n".to_owned() };
+    const PAGE: GeneratedPage =
+        GeneratedPage { path: "docs/x.md", command: "x-page", generated: || "new\n".to_owned() };
     const BEGIN: &str = "<!-- generated: cargo xtask x-page -->";
 
     #[test]

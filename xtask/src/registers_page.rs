@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use cyclometer_arch::{FieldKind, FieldRow, RegisterRow, access_text, family_table};
 use cyclometer_core::pmu::Family;
 
-use crate::page::{Page, title};
+use crate::page::{GeneratedPage, title};
 
 /// The page of registers.
-pub(crate) const PAGE: Page =
-    Page { path: "docs/reference/registers.md", command: "registers-page", generated };
+pub(crate) const PAGE: GeneratedPage =
+    GeneratedPage { path: "docs/reference/registers.md", command: "registers-page", generated };
 
 fn generated() -> String {
     let mut out = String::new();
@@ -60,7 +60,7 @@ fn section(out: &mut String, row: &RegisterRow) {
     out.push('\n');
 }
 
-/// What a field means, and its single values.
+/// The meaning of a field, and its single values.
 fn meaning(field: &FieldRow) -> String {
     let mut text = match field.kind {
         FieldKind::Ignored => format!("means nothing here: {}", field.meaning),

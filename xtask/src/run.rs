@@ -1,21 +1,22 @@
-//! Runs cargo and the system's tools step by step, each step named before it runs.
+//! The commands that check the whole project, step by step.
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
+use crate::command::{apt, cargo, cargo_command, installed, step};
 use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with, or needs to try what is installed.
 const PEERS: &[&str] =
     &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv"];
 
-/// What `cargo xtask test` does.
+/// The steps of `cargo xtask test`.
 pub(crate) fn quick() -> Result<()> {
     tests(Peers::Optional)
 }
 
-/// What `cargo xtask ci` does.
+/// The steps of `cargo xtask ci`.
 pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
@@ -52,7 +53,8 @@ fn tests(peers: Peers) -> Result<()> {
     documentation()
 }
 
-/// Tests of programs that find simulated chips behind what they take for devices; built with a feature of their own.
+/// Tests of programs that find simulated chips behind what they take for devices; built with a feature of
+/// their own.
 const ON_FAKE_DEVICES: &[&str] = &["msr", "registers"];
 
 /// Lints and runs them.
@@ -88,7 +90,8 @@ pub(crate) fn golden() -> Result<()> {
     step("cargo test with UPDATE_GOLDEN=1", test)
 }
 
-/// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says what is missing.
+/// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says
+/// what is missing.
 fn kernel_module() -> Result<()> {
     step("kernel/apple-pmu/check.sh", Command::new(root().join("kernel/apple-pmu/check.sh")))
 }
@@ -100,50 +103,4 @@ fn install_peers() -> Result<()> {
     }
     apt(&["update"])?;
     apt(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
-}
-
-pub(crate) fn installed(package: &str) -> bool {
-    output("dpkg-query", &["--show", "--showformat=${db:Status-Status}", package])
-        .is_ok_and(|s| s == "installed")
-}
-
-pub(crate) fn apt(args: &[&str]) -> Result<()> {
-    let root = output("id", &["--user"])?.trim() == "0";
-    let mut command = Command::new(if root { "apt-get" } else { "sudo" });
-    if !root {
-        command.arg("apt-get");
-    }
-    command.arg("--quiet").args(args).env("DEBIAN_FRONTEND", "noninteractive");
-    step(&format!("apt-get {}", args.join(" ")), command)
-}
-
-pub(crate) fn cargo(args: &[&str]) -> Result<()> {
-    step(&format!("cargo {}", args.join(" ")), cargo_command(args))
-}
-
-pub(crate) fn cargo_command(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args).current_dir(root());
-    command
-}
-
-pub(crate) fn step(name: &str, mut command: Command) -> Result<()> {
-    eprintln!("==> {name}");
-    let status = command.status().with_context(|| format!("starting {name}"))?;
-    if !status.success() {
-        bail!("{name}: {status}");
-    }
-    Ok(())
-}
-
-pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(args)
-        .current_dir(root())
-        .output()
-        .with_context(|| format!("starting {program}"))?;
-    if !output.status.success() {
-        bail!("{program} {}: {}", args.join(" "), output.status);
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("{program} printed no text"))
 }

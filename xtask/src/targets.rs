@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::run::{apt, cargo, cargo_command, installed, output, step};
+use crate::command::{apt, cargo, cargo_command, installed, output, step};
 
 /// Targets that are checked besides the host's own.
 const TARGETS: [&str; 3] = [ARM64, "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin"];
@@ -25,8 +25,9 @@ pub(crate) fn check() -> Result<()> {
     arm64_instructions()
 }
 
-/// Lints all crates of the command-line tool and of the C interface, which has the façade with all of its features, for a target,
-/// and assembles what is written in its instructions: a check does not look at them. Nothing is linked.
+/// Lints all crates of the command-line tool and of the C interface, which has the façade with all of its
+/// features, for a target, and assembles what is written in its instructions: a check does not look at them.
+/// Nothing is linked.
 fn check_one(target: &str) -> Result<()> {
     let of_tool =
         ["--package", "cyclometer-cli", "--package", "cyclometer-c", "--locked", "--target", target];
@@ -40,8 +41,8 @@ fn check_one(target: &str) -> Result<()> {
     cargo(&["build", "--package", "cyclometer-kernels", "--locked", "--target", target])
 }
 
-/// Runs the tests that execute arm64's instructions, in an emulator of user mode. It has none of Apple's registers: what is
-/// tried there is that an access which the CPU refuses is survived.
+/// Runs the tests that execute arm64's instructions, in an emulator of user mode. It has none of Apple's
+/// registers: what is tried there is that an access which the CPU refuses is survived.
 fn arm64_instructions() -> Result<()> {
     let what = "the tests of arm64's instructions";
     if !has_library(ARM64) {
@@ -62,8 +63,8 @@ fn arm64_instructions() -> Result<()> {
     step(&format!("cargo {} in an emulator", args.join(" ")), command)
 }
 
-/// Whether a target's standard library is there, after rustup, where there is one, was asked to get it; where there is none
-/// the distribution's packages may have it.
+/// Whether a target's standard library is there, after rustup, where there is one, was asked to get it; where
+/// there is none the distribution's packages may have it.
 pub(crate) fn has_library(target: &str) -> bool {
     let _ = output("rustup", &["target", "add", target]);
     let folder = output("rustc", &["--print", "target-libdir", "--target", target]);

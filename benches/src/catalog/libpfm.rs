@@ -1,4 +1,5 @@
-//! libpfm4, if it is installed: an event's name to perf's words, and the time that takes, in a small program of C.
+//! libpfm4, if it is installed: an event's name to perf's words, and the time that takes, in a small program
+//! of C.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -2,10 +2,10 @@
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterMask, Random};
-use cyclometer_plan::passes::{Demand, Need, Problem, Way};
+use cyclometer_plan::passes::{CounterEncoding, Demand, PackingProblem, PmuNeed};
 
 /// Each with what makes it hard.
-pub(super) fn problems() -> Vec<(&'static str, Problem)> {
+pub(super) fn problems() -> Vec<(&'static str, PackingProblem)> {
     vec![
         ("120 groups of 3 to 5 on 8 counters", groups(120, 3, 3, 0xff)),
         ("60 groups of 3 on 8 counters, and no room to spare", groups(60, 3, 1, 0xff)),
@@ -19,19 +19,24 @@ pub(super) fn problems() -> Vec<(&'static str, Problem)> {
     ]
 }
 
-fn event(ways: Vec<Way>, wide: bool) -> Demand {
-    Demand { needs: vec![Need { pmu: 0, ways, wide }], alone: false }
+fn event(ways: Vec<CounterEncoding>, wide: bool) -> Demand {
+    Demand { needs: vec![PmuNeed { pmu: 0, ways, wide }], alone: false }
 }
 
-fn way(bits: u64, extra: Option<ExtraRegister>) -> Way {
-    Way { counters: CounterMask::from_bits(bits, 0), extra }
+fn way(bits: u64, extra: Option<ExtraRegister>) -> CounterEncoding {
+    CounterEncoding { counters: CounterMask::from_bits(bits, 0), extra }
 }
 
-fn problem(counters: u64, demands: Vec<Demand>, together: Vec<Vec<usize>>) -> Problem {
-    Problem { pmus: vec![CounterMask::from_bits(counters, 0)], demands, together, ..Problem::default() }
+fn problem(counters: u64, demands: Vec<Demand>, together: Vec<Vec<usize>>) -> PackingProblem {
+    PackingProblem {
+        pmus: vec![CounterMask::from_bits(counters, 0)],
+        demands,
+        together,
+        ..PackingProblem::default()
+    }
 }
 
-fn groups(count: usize, least: usize, sizes: usize, counters: u64) -> Problem {
+fn groups(count: usize, least: usize, sizes: usize, counters: u64) -> PackingProblem {
     let mut random = Random::seeded(1);
     let (mut demands, mut together) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -42,7 +47,7 @@ fn groups(count: usize, least: usize, sizes: usize, counters: u64) -> Problem {
     problem(counters, demands, together)
 }
 
-fn overlapping(count: usize) -> Problem {
+fn overlapping(count: usize) -> PackingProblem {
     let mut random = Random::seeded(2);
     let demands = (0..60).map(|_| event(vec![way(0xff, None)], false)).collect();
     let group = |_| {
@@ -55,14 +60,14 @@ fn overlapping(count: usize) -> Problem {
     problem(0xff, demands, together)
 }
 
-fn pairs(count: usize) -> Problem {
+fn pairs(count: usize) -> PackingProblem {
     let mut random = Random::seeded(3);
     let mut mask = |wide| event(vec![way(0x3f & !(1 << random.below(6)), None)], wide);
     let demands = (0..2 * count).map(|n| mask(n < count)).collect();
     problem(0x3f, demands, Vec::new())
 }
 
-fn registers(count: usize) -> Problem {
+fn registers(count: usize) -> PackingProblem {
     let mut random = Random::seeded(4);
     let mut one = || {
         let register = ExtraRegisterKind::ALL[random.below(3)];
@@ -74,7 +79,7 @@ fn registers(count: usize) -> Problem {
     problem(0xff, demands, Vec::new())
 }
 
-fn masks(count: usize) -> Problem {
+fn masks(count: usize) -> PackingProblem {
     let mut random = Random::seeded(5);
     let demands = (0..count).map(|_| event(vec![way(random.word() | 1, None)], false)).collect();
     problem(u64::MAX, demands, Vec::new())

@@ -1,4 +1,4 @@
-//! What plans cost, and how many passes simpler ways need for the same events.
+//! The cost of plans, and the number of passes that simpler algorithms need for the same events.
 
 mod hard;
 mod simple;
@@ -10,9 +10,9 @@ use anyhow::Result;
 use cyclometer_catalog::cpus::cpu;
 use cyclometer_catalog::table::{Cpu, Entry};
 use cyclometer_core::{CounterMask, Random};
-use cyclometer_plan::passes::{Demand, Need, Packing, Problem, Way, pack};
+use cyclometer_plan::passes::{CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, pack};
 
-use crate::limits::{Limits, MS, US, shown};
+use crate::limits::{BrokenLimits, MS, US, shown};
 
 /// Most that things may take, in seconds.
 const TEN_LIMIT: f64 = 5.0 * US;
@@ -31,7 +31,7 @@ const ORDERS: u64 = 50;
 
 /// Measures everything; fails when a limit does not hold.
 pub(crate) fn main() -> Result<()> {
-    let mut limits = Limits::default();
+    let mut limits = BrokenLimits::default();
     println!("| ten events in one pass | median | limit |\n|---|---|---|");
     for id in ["apple-m1", "skylake", WHOLE, "amdzen4", "neoverse-v2"] {
         ten(id, &mut limits)?;
@@ -68,9 +68,9 @@ pub(crate) fn main() -> Result<()> {
 }
 
 /// As many events as fit, at most ten.
-fn ten(id: &str, limits: &mut Limits) -> Result<()> {
+fn ten(id: &str, limits: &mut BrokenLimits) -> Result<()> {
     let all = demands(cpu(id)?);
-    let mut chosen = Problem { pmus: vec![cpu(id)?.counters()], ..Problem::default() };
+    let mut chosen = PackingProblem { pmus: vec![cpu(id)?.counters()], ..PackingProblem::default() };
     for demand in all {
         chosen.demands.push(demand);
         if pack(&chosen).passes.len() > 1 {
@@ -85,9 +85,10 @@ fn ten(id: &str, limits: &mut Limits) -> Result<()> {
     Ok(())
 }
 
-fn whole(id: &str, limits: &mut Limits) -> Result<()> {
+fn whole(id: &str, limits: &mut BrokenLimits) -> Result<()> {
     let counters = cpu(id)?.counters();
-    let problem = Problem { pmus: vec![counters], demands: demands(cpu(id)?), ..Problem::default() };
+    let problem =
+        PackingProblem { pmus: vec![counters], demands: demands(cpu(id)?), ..PackingProblem::default() };
     let packing = pack(&problem);
     limits.must(packing.is_optimal(), &format!("{id}: {} passes are not proved", packing.passes.len()));
     let took = median(|| pack(&problem), 1, ROUNDS);
@@ -113,12 +114,12 @@ fn demands(cpu: Cpu<'static>) -> Vec<Demand> {
     let general = CounterMask::from_bits(cpu.counters().general_bits(), 0);
     let way = |extra, counters: CounterMask| {
         let counters = if counters.is_empty() { general } else { counters };
-        Way { counters, extra }
+        CounterEncoding { counters, extra }
     };
     let demand = |entry: Entry<'static>| {
         let own = way(entry.code().extra, entry.counters());
         let also = entry.also().map(|also| way(also.code.extra, also.counters));
-        let need = Need { pmu: 0, ways: std::iter::once(own).chain(also).collect(), wide: false };
+        let need = PmuNeed { pmu: 0, ways: std::iter::once(own).chain(also).collect(), wide: false };
         Demand { needs: vec![need], alone: false }
     };
     cpu.events().map(demand).collect()

@@ -1,4 +1,5 @@
-//! The same beside PAPI, where its headers and library are: a program in C reads its counters, in turn with us.
+//! The same beside PAPI, where its headers and library are: a program in C reads its counters, in turn with
+//! us.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,12 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use super::{Pairs, READ_LIMIT, ROUNDS, THREE, TIMES, each, monitor, region};
-use crate::limits::Limits;
+use crate::limits::BrokenLimits;
 
 const PROGRAM: &str = include_str!("papi.c");
 
 /// Measures everything beside PAPI, or says why not.
-pub(super) fn main(limits: &mut Limits) -> Result<()> {
+pub(super) fn main(limits: &mut BrokenLimits) -> Result<()> {
     let built = match build() {
         Ok(built) => built,
         Err(reason) => {

@@ -1,9 +1,9 @@
-//! What the software PMU may cost.
+//! Limits of the software PMU's cost.
 
 use anyhow::{Result, ensure};
 
-use super::workload::Program;
-use super::{MB, Row, median};
+use super::workload::BenchProgram;
+use super::{MB, ToolRuns, median};
 
 /// Greatest median and greatest single ratio to the native run.
 const MEDIAN_LIMIT: f64 = 1.5;
@@ -12,14 +12,14 @@ const WORST_LIMIT: f64 = 2.5;
 const TRUE_LIMIT_MS: f64 = 15.0;
 /// Least median ratio of cachegrind without simulation to us.
 const PEER_LIMIT: f64 = 6.0;
-/// Most memory that a run may take beyond the program's own, the keeper's included, in MB.
+/// Most memory that a run may take beyond the program's own, the tracer's included, in MB.
 const MEMORY_LIMIT_MB: f64 = 200.0;
 /// A native run below this says more about the start than about the program, in s.
 const SHORTEST_S: f64 = 1.0;
 
-/// What was measured for the limits.
+/// The measurements that limits apply to.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct SoftLimits {
     /// Which runs they are of.
     what: &'static str,
     wall: Vec<f64>,
@@ -35,7 +35,7 @@ pub(super) struct Limits {
 }
 
 /// Whether a limit holds; `None` where it was not measured.
-struct Verdict {
+struct LimitVerdict {
     text: String,
     holds: Option<bool>,
 }
@@ -45,7 +45,7 @@ struct Verdict {
 /// # Errors
 ///
 /// When one does not hold.
-pub(super) fn judge(all: &[Limits]) -> Result<()> {
+pub(super) fn judge(all: &[SoftLimits]) -> Result<()> {
     let mut broken = 0;
     let mut count = 0;
     for limits in all {
@@ -62,19 +62,19 @@ pub(super) fn judge(all: &[Limits]) -> Result<()> {
     Ok(())
 }
 
-impl Limits {
+impl SoftLimits {
     /// Nothing measured yet.
-    pub(super) fn of(what: &'static str) -> Limits {
-        Limits { what, ..Limits::default() }
+    pub(super) fn of(what: &'static str) -> SoftLimits {
+        SoftLimits { what, ..SoftLimits::default() }
     }
 
     /// Adds what `true` took.
-    pub(super) fn add_true(&mut self, row: &Row) {
+    pub(super) fn add_true(&mut self, row: &ToolRuns) {
         self.took_for_true = Some(median(&row.wall()) * 1e3);
     }
 
     /// Adds a program: native first; `ours` is the place of the software PMU.
-    pub(super) fn add(&mut self, program: &Program, rows: &[Row], ours: usize) {
+    pub(super) fn add(&mut self, program: &BenchProgram, rows: &[ToolRuns], ours: usize) {
         let (wall, cpu) = rows[ours].over(&rows[0]);
         self.memory_mb.push(rows[ours].memory_beyond(&rows[0]) / MB);
         if let Some(limit) = program.limit {
@@ -92,7 +92,7 @@ impl Limits {
         }
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<LimitVerdict> {
         let mut verdicts = vec![
             at_most("median ratio to native, wall", middle(&self.wall), MEDIAN_LIMIT),
             at_most("median ratio to native, CPU", middle(&self.cpu), MEDIAN_LIMIT),
@@ -120,7 +120,7 @@ impl Limits {
     }
 }
 
-fn at_most(what: &str, found: Option<f64>, limit: f64) -> Verdict {
+fn at_most(what: &str, found: Option<f64>, limit: f64) -> LimitVerdict {
     verdict(what.to_owned(), found, "at most", limit, |found| found <= limit)
 }
 
@@ -130,9 +130,9 @@ fn verdict(
     how: &str,
     limit: f64,
     holds: impl FnOnce(f64) -> bool,
-) -> Verdict {
+) -> LimitVerdict {
     let number = found.map_or_else(|| "-".to_owned(), |found| format!("{found:.2}"));
-    Verdict { text: format!("{what}: {number} ({how} {limit})"), holds: found.map(holds) }
+    LimitVerdict { text: format!("{what}: {number} ({how} {limit})"), holds: found.map(holds) }
 }
 
 fn word(holds: Option<bool>) -> &'static str {
@@ -156,8 +156,8 @@ fn worst(ratios: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn good() -> Limits {
-        Limits {
+    fn good() -> SoftLimits {
+        SoftLimits {
             what: "here",
             wall: vec![1.2, 1.4, 2.4],
             cpu: vec![1.2, 1.4, 2.4],
@@ -178,15 +178,15 @@ mod tests {
     #[test]
     fn each_limit_alone_fails() {
         let broken = [
-            Limits { wall: vec![1.0, 1.51, 1.9], ..good() },
-            Limits { cpu: vec![1.0, 1.51, 1.9], ..good() },
-            Limits { wall: vec![1.0, 1.0, 2.6], ..good() },
-            Limits { cpu: vec![1.0, 1.0, 2.6], ..good() },
-            Limits { took_for_true: Some(15.1), ..good() },
-            Limits { peer_wall: vec![5.9], ..good() },
-            Limits { peer_cpu: vec![5.9], ..good() },
-            Limits { own: vec![("gcc", 4.0, 4.1)], ..good() },
-            Limits { memory_mb: vec![1.0, 201.0], ..good() },
+            SoftLimits { wall: vec![1.0, 1.51, 1.9], ..good() },
+            SoftLimits { cpu: vec![1.0, 1.51, 1.9], ..good() },
+            SoftLimits { wall: vec![1.0, 1.0, 2.6], ..good() },
+            SoftLimits { cpu: vec![1.0, 1.0, 2.6], ..good() },
+            SoftLimits { took_for_true: Some(15.1), ..good() },
+            SoftLimits { peer_wall: vec![5.9], ..good() },
+            SoftLimits { peer_cpu: vec![5.9], ..good() },
+            SoftLimits { own: vec![("gcc", 4.0, 4.1)], ..good() },
+            SoftLimits { memory_mb: vec![1.0, 201.0], ..good() },
         ];
         for limits in broken {
             let error = judge(&[limits]).unwrap_err().to_string();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_not_there_is_not_measured() {
-        let limits = Limits { peer_wall: Vec::new(), peer_cpu: Vec::new(), ..good() };
+        let limits = SoftLimits { peer_wall: Vec::new(), peer_cpu: Vec::new(), ..good() };
         judge(std::slice::from_ref(&limits)).unwrap();
         let without = limits.verdicts().iter().filter(|verdict| verdict.holds.is_none()).count();
         assert_eq!(without, 2);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_ratio_that_is_no_number_does_not_hold() {
-        let limits = Limits { wall: vec![f64::NAN], ..good() };
+        let limits = SoftLimits { wall: vec![f64::NAN], ..good() };
         judge(&[limits]).unwrap_err();
     }
 }

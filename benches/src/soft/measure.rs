@@ -1,4 +1,4 @@
-//! One run of a command: what it costs, its keeper included.
+//! One run of a command: what it costs, its tracer included.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,38 +12,38 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
-/// How often the keeper is looked at. What it uses after the last look, at most so long before the end, is missing.
+/// How often the tracer is looked at. Usage after the last look, at most so long before the end, is missing.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(super) struct RunCost {
     /// From the start to the end that we are told.
     pub(super) wall_s: f64,
-    /// Of the command and the descendants that it waited for.
+    /// CPU time of the command and the descendants that it waited for.
     pub(super) command_cpu_s: f64,
-    /// Of the largest one of those.
+    /// Memory of the largest one of those.
     pub(super) peak_bytes: f64,
-    pub(super) keeper: Option<Keeper>,
+    pub(super) tracer: Option<TracerUsage>,
 }
 
-/// What a keeper used.
+/// The resources that a tracer used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Keeper {
+pub(super) struct TracerUsage {
     pub(super) cpu_s: f64,
     pub(super) peak_bytes: f64,
 }
 
-impl Cost {
-    /// Of the command, and of its keeper.
+impl RunCost {
+    /// The CPU time of the command and of its tracer.
     pub(super) fn cpu_s(&self) -> f64 {
-        self.command_cpu_s + self.keeper.map_or(0.0, |keeper| keeper.cpu_s)
+        self.command_cpu_s + self.tracer.map_or(0.0, |tracer| tracer.cpu_s)
     }
 }
 
 /// Which streams are kept, for the case that the command fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streams {
+pub(super) enum KeptStreams {
     /// Its messages; standard output is thrown away.
     Errors,
     /// Both.
@@ -51,7 +51,7 @@ pub(super) enum Streams {
 }
 
 /// Runs a command to its successful end.
-pub(super) fn run(command: &[String], streams: Streams) -> Result<Cost> {
+pub(super) fn run(command: &[String], streams: KeptStreams) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
     let pid = start_command(command, streams, log.as_file())?;
@@ -59,13 +59,14 @@ pub(super) fn run(command: &[String], streams: Streams) -> Result<Cost> {
     judge(command, ended, start.elapsed(), log.path())
 }
 
-/// Runs a command that has a translated child to its successful end, and looks at the child's keeper meanwhile.
-pub(super) fn run_kept(command: &[String]) -> Result<Cost> {
+/// Runs a command that has a translated child to its successful end, and looks at the child's tracer
+/// meanwhile.
+pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
-    let pid = start_command(command, Streams::All, log.as_file())?;
+    let pid = start_command(command, KeptStreams::All, log.as_file())?;
     let over = AtomicBool::new(false);
-    let (ended, took, keeper) = thread::scope(|scope| {
+    let (ended, took, tracer) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(pid, &over));
         let ended = reap(pid, Reap::Block);
         let took = start.elapsed();
@@ -73,13 +74,13 @@ pub(super) fn run_kept(command: &[String]) -> Result<Cost> {
         (ended, took, watcher.join())
     });
     let cost = judge(command, ended?.context("waiting gave nothing")?, took, log.path())?;
-    let keeper = keeper.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
-    Ok(Cost { keeper: Some(keeper), ..cost })
+    let tracer = tracer.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
+    Ok(RunCost { tracer: Some(tracer), ..cost })
 }
 
 /// Environments that make results repeat; each is started in the same one.
-fn start_command(command: &[String], streams: Streams, log: &File) -> Result<u32> {
-    let stdout = if streams == Streams::All { log.try_clone()?.into() } else { Stdio::null() };
+fn start_command(command: &[String], streams: KeptStreams, log: &File) -> Result<u32> {
+    let stdout = if streams == KeptStreams::All { log.try_clone()?.into() } else { Stdio::null() };
     let child = Command::new(&command[0])
         .args(&command[1..])
         .envs([("LC_ALL", "C"), ("PYTHONHASHSEED", "0"), ("PERL_HASH_SEED", "0")])
@@ -91,47 +92,48 @@ fn start_command(command: &[String], streams: Streams, log: &File) -> Result<u32
     Ok(child.id())
 }
 
-fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result<Cost> {
+fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result<RunCost> {
     let good = ended.status == Status::Code(0);
     let said = if good { String::new() } else { fs::read_to_string(log).unwrap_or_default() };
     ensure!(good, "{}: {:?}\n{said}", command.join(" "), ended.status);
-    Ok(Cost {
+    Ok(RunCost {
         wall_s: took.as_secs_f64(),
         command_cpu_s: (ended.usage.user_ns + ended.usage.system_ns) as f64 / 1e9,
         peak_bytes: ended.usage.peak_rss_bytes as f64,
-        keeper: None,
+        tracer: None,
     })
 }
 
-/// What the keeper of a child of `maker` used until `over`; `None` when there was no such child.
-fn watch(maker: u32, over: &AtomicBool) -> Option<Keeper> {
-    let mut keeper = None;
+/// The resources that the tracer, a child of `maker`, used until `over`; `None` when there was no such child.
+fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
+    let mut tracer = None;
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
-        keeper = keeper.or_else(|| keeper_of_child(maker));
-        last = keeper.and_then(used).or(last);
+        tracer = tracer.or_else(|| tracer_of_child(maker));
+        last = tracer.and_then(used).or(last);
         thread::sleep(LOOK_EVERY);
     }
     last
 }
 
-/// The process that traces a child and has a keeper's name: another one may have tried before whether tracing is allowed.
-fn keeper_of_child(maker: u32) -> Option<u32> {
-    let is_keeper =
+/// The process that traces a child and has a tracer's name: another one may have tried before whether tracing
+/// is allowed.
+fn tracer_of_child(maker: u32) -> Option<u32> {
+    let is_tracer =
         |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
     let children = read(&format!("/proc/{maker}/task/{maker}/children"))?;
     children.split_whitespace().find_map(|child| {
         let status = read(&format!("/proc/{child}/status"))?;
-        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(is_keeper)
+        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(is_tracer)
     })
 }
 
-/// What a process of one thread used so far; `None` when it has ended.
-fn used(pid: u32) -> Option<Keeper> {
+/// The CPU time that a process of one thread has used so far; `None` when it has ended.
+fn used(pid: u32) -> Option<TracerUsage> {
     let cpu = read(&format!("/proc/{pid}/schedstat"))?;
     let status = read(&format!("/proc/{pid}/status"))?;
     let ns: u64 = cpu.split_whitespace().next()?.parse().ok()?;
-    Some(Keeper { cpu_s: ns as f64 / 1e9, peak_bytes: field(&status, "VmHWM")? as f64 * 1024.0 })
+    Some(TracerUsage { cpu_s: ns as f64 / 1e9, peak_bytes: field(&status, "VmHWM")? as f64 * 1024.0 })
 }
 
 /// The number of a line `NAME: NUMBER ...`.
@@ -163,12 +165,12 @@ mod tests {
     #[test]
     fn a_command_that_fails_is_no_measurement() {
         let command = ["sh", "-c", "echo broken >&2; exit 3"].map(str::to_owned);
-        let error = run(&command, Streams::Errors).unwrap_err().to_string();
+        let error = run(&command, KeptStreams::Errors).unwrap_err().to_string();
         assert!(error.contains("Code(3)") && error.contains("broken"), "{error}");
     }
 
     #[test]
-    fn a_command_without_a_keeper_is_no_translated_run() {
+    fn a_command_without_a_tracer_is_no_translated_run() {
         let command = ["sh", "-c", "sleep 0.02"].map(str::to_owned);
         let error = run_kept(&command).unwrap_err().to_string();
         assert!(error.contains("saw no keeper"), "{error}");

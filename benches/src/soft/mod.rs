@@ -1,4 +1,4 @@
-//! What counting by the software PMU costs, against running natively and under other translators.
+//! The cost of counting by the software PMU, against running natively and under other translators.
 
 mod limits;
 mod measure;
@@ -11,9 +11,9 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use crate::{build_cyclometer, installed, median, ratio};
-use limits::Limits;
-use measure::{Cost, Streams, run, run_kept};
-use workload::Program;
+use limits::SoftLimits;
+use measure::{KeptStreams, RunCost, run, run_kept};
+use workload::BenchProgram;
 
 /// Measurements of each pair of a program and a tool, in turn.
 const ROUNDS: usize = 3;
@@ -26,16 +26,16 @@ const HINTED: usize = 1;
 const UNHINTED: usize = 2;
 
 /// A way to run a command.
-struct Tool {
+struct SoftTool {
     name: &'static str,
     prefix: Vec<String>,
     kept: bool,
 }
 
-impl Tool {
-    fn run(&self, command: &[String]) -> Result<Cost> {
+impl SoftTool {
+    fn run(&self, command: &[String]) -> Result<RunCost> {
         let whole: Vec<String> = self.prefix.iter().chain(command).cloned().collect();
-        if self.kept { run_kept(&whole) } else { run(&whole, Streams::Errors) }
+        if self.kept { run_kept(&whole) } else { run(&whole, KeptStreams::Errors) }
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     ensure!(!workload.programs.is_empty(), "none of the programs is installed");
     caches().iter().for_each(|text| println!("{text}"));
     heading(&tools);
-    let [mut later, mut first] = ["later runs", "first runs"].map(Limits::of);
+    let [mut later, mut first] = ["later runs", "first runs"].map(SoftLimits::of);
     for program in &workload.programs {
         let rows = measure(&tools, &program.command, ROUNDS)?;
         print_row(program, &rows);
@@ -60,16 +60,16 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     limits::judge(&[later, first])
 }
 
-/// Native first, the software PMU with hints and translations of earlier runs second, without them third, then who is installed of
-/// the others.
-fn tools(ours: &Path) -> Vec<Tool> {
+/// Native first, the software PMU with hints and translations of earlier runs second, without them third,
+/// then who is installed of the others.
+fn tools(ours: &Path) -> Vec<SoftTool> {
     let ours = ours.display().to_string();
     let stat = [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null"];
     let hinted = [&stat[..], &["--"]].concat();
     let unhinted = [&stat[..], &["--no-hints", "--"]].concat();
     let cachegrind =
         ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
-    let tool = |name, prefix: &[&str], kept| Tool {
+    let tool = |name, prefix: &[&str], kept| SoftTool {
         name,
         prefix: prefix.iter().map(|word| (*word).to_owned()).collect(),
         kept,
@@ -87,44 +87,46 @@ fn tools(ours: &Path) -> Vec<Tool> {
 }
 
 /// The runs of a command under one tool.
-struct Row {
+struct ToolRuns {
     tool: &'static str,
-    costs: Vec<Cost>,
+    costs: Vec<RunCost>,
 }
 
-impl Row {
+impl ToolRuns {
     fn wall(&self) -> Vec<f64> {
         self.costs.iter().map(|cost| cost.wall_s).collect()
     }
 
     fn cpu(&self) -> Vec<f64> {
-        self.costs.iter().map(Cost::cpu_s).collect()
+        self.costs.iter().map(RunCost::cpu_s).collect()
     }
 
-    fn median(&self, of: impl Fn(&Cost) -> f64) -> f64 {
+    fn median(&self, of: impl Fn(&RunCost) -> f64) -> f64 {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Bytes that the largest process and the keeper take together beyond what the largest process of another row takes.
-    fn memory_beyond(&self, other: &Row) -> f64 {
-        self.keeper_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
+    /// Bytes that the largest process and the tracer take together beyond what the largest process of another
+    /// row takes.
+    fn memory_beyond(&self, other: &ToolRuns) -> f64 {
+        self.tracer_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
     }
 
-    fn keeper_bytes(&self) -> f64 {
-        self.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes))
+    fn tracer_bytes(&self) -> f64 {
+        self.median(|cost| cost.tracer.map_or(f64::NAN, |tracer| tracer.peak_bytes))
     }
 
     /// Ratios to another row: wall and CPU.
-    fn over(&self, other: &Row) -> (f64, f64) {
+    fn over(&self, other: &ToolRuns) -> (f64, f64) {
         (ratio(&self.wall(), &other.wall()), ratio(&self.cpu(), &other.cpu()))
     }
 }
 
-/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, one that leaves
-/// hints, and one that leaves a translation.
-fn measure(tools: &[Tool], command: &[String], rounds: usize) -> Result<Vec<Row>> {
+/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, one
+/// that leaves hints, and one that leaves a translation.
+fn measure(tools: &[SoftTool], command: &[String], rounds: usize) -> Result<Vec<ToolRuns>> {
     [0, HINTED, HINTED].into_iter().try_for_each(|tool| tools[tool].run(command).map(drop))?;
-    let mut rows: Vec<Row> = tools.iter().map(|tool| Row { tool: tool.name, costs: Vec::new() }).collect();
+    let mut rows: Vec<ToolRuns> =
+        tools.iter().map(|tool| ToolRuns { tool: tool.name, costs: Vec::new() }).collect();
     for _ in 0..rounds {
         for (tool, row) in tools.iter().zip(&mut rows) {
             row.costs.push(tool.run(command)?);
@@ -133,7 +135,7 @@ fn measure(tools: &[Tool], command: &[String], rounds: usize) -> Result<Vec<Row>
     Ok(rows)
 }
 
-fn heading(tools: &[Tool]) {
+fn heading(tools: &[SoftTool]) {
     println!("load average at the start: {}", load());
     println!("medians of {ROUNDS} runs in turn; ratios to the native run, wall / CPU; CPU with the keeper's");
     print!("{:<8} {:>7} {:>7}", "program", "wall s", "CPU s");
@@ -143,22 +145,23 @@ fn heading(tools: &[Tool]) {
     println!("  {:>9} {:>8} {:>10} {:>6}", "keeper s", "keeper", "program", "load");
 }
 
-fn print_row(program: &Program, rows: &[Row]) {
+fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {
     let (native, soft) = (&rows[0], &rows[HINTED]);
     print!("{:<8} {:>7.2} {:>7.2}", program.name, median(&native.wall()), median(&native.cpu()));
     for row in &rows[1..] {
         let (wall, cpu) = row.over(native);
         print!("  {wall:>6.2} / {cpu:>5.2}");
     }
-    let keeper = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.cpu_s));
-    let keeper_bytes = soft.keeper_bytes();
+    let tracer = soft.median(|cost| cost.tracer.map_or(f64::NAN, |tracer| tracer.cpu_s));
+    let tracer_bytes = soft.tracer_bytes();
     let grown = soft.median(|cost| cost.peak_bytes) - native.median(|cost| cost.peak_bytes);
     let load = load();
     let minute = load.split(' ').next().unwrap_or_default();
-    println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
+    println!("  {tracer:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", tracer_bytes / MB, grown / MB);
 }
 
-/// What earlier runs of the tool have left for later ones: it is used as well, and other loads may have left it.
+/// The caches of the tool: later runs use the translations and profiles of earlier ones, those of other loads
+/// too.
 fn caches() -> Vec<String> {
     let of_user = [("XDG_CACHE_HOME", ""), ("HOME", ".cache")];
     let of_user = of_user.map(|(name, below)| std::env::var_os(name).map(|at| Path::new(&at).join(below)));
@@ -175,8 +178,8 @@ fn caches() -> Vec<String> {
     left.collect()
 }
 
-/// What `true` takes under each.
-fn bare(tools: &[Tool]) -> Result<Vec<Row>> {
+/// The time that `true` takes under each.
+fn bare(tools: &[SoftTool]) -> Result<Vec<ToolRuns>> {
     let rows = measure(tools, &["/bin/true".to_owned()], TRUE_ROUNDS)?;
     print!("/bin/true, wall / CPU in ms ({TRUE_ROUNDS} runs in turn):");
     for row in &rows {

@@ -1,8 +1,8 @@
-//! What the check of counts by redundant counters costs.
+//! The cost of checking counts by redundant counters.
 
 use anyhow::{Result, ensure};
 
-use super::measure::{Cost, Streams, run, run_kept};
+use super::measure::{KeptStreams, RunCost, run, run_kept};
 use super::{ROUNDS, load, workload};
 use crate::{build, median, ratio};
 
@@ -23,9 +23,9 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     for program in &workload.programs {
         let mut native = Vec::new();
         let mut counted = [const { Vec::new() }; SETTINGS.len()];
-        run(&program.command, Streams::Errors)?;
+        run(&program.command, KeptStreams::Errors)?;
         for _ in 0..ROUNDS {
-            native.push(run(&program.command, Streams::Errors)?.command_cpu_s);
+            native.push(run(&program.command, KeptStreams::Errors)?.command_cpu_s);
             for (setting, times) in SETTINGS.iter().zip(&mut counted) {
                 let cost = counted_run(&counter.display().to_string(), setting, &program.command)?;
                 times.push(cost.command_cpu_s);
@@ -38,7 +38,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn counted_run(counter: &str, setting: &str, command: &[String]) -> Result<Cost> {
+fn counted_run(counter: &str, setting: &str, command: &[String]) -> Result<RunCost> {
     let options = [counter, "--output", "null", "--redundancy", setting];
     let whole: Vec<String> =
         options.iter().map(|word| (*word).to_owned()).chain(command.iter().cloned()).collect();

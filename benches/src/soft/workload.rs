@@ -25,7 +25,7 @@ const GCC_LIMIT: f64 = 4.0;
 const RUSTC_LIMIT: f64 = 6.0;
 
 /// A program with its input.
-pub(super) struct Program {
+pub(super) struct BenchProgram {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
     /// Its own greatest ratio to the native run; `None` where it counts among the long runs.
@@ -33,13 +33,13 @@ pub(super) struct Program {
 }
 
 /// The folder of the inputs, which goes when this is dropped, and the programs that are installed.
-pub(super) struct Workload {
+pub(super) struct BenchPrograms {
     _folder: TempDir,
-    pub(super) programs: Vec<Program>,
+    pub(super) programs: Vec<BenchProgram>,
 }
 
 /// Writes the inputs of the programs of these names, of all where there is no name.
-pub(super) fn make(names: &[String]) -> Result<Workload> {
+pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
     let folder = TempDir::with_prefix("cyclometer-benches-")?;
     let mut programs = Vec::new();
     for (name, file, limit, make) in PROGRAMS {
@@ -52,16 +52,16 @@ pub(super) fn make(names: &[String]) -> Result<Workload> {
         };
         let mut command = vec![file];
         command.extend(make(folder.path())?);
-        programs.push(Program { name, command, limit });
+        programs.push(BenchProgram { name, command, limit });
     }
-    Ok(Workload { _folder: folder, programs })
+    Ok(BenchPrograms { _folder: folder, programs })
 }
 
 /// Writes the input into a folder; hands back the arguments.
 type Make = fn(&Path) -> Result<Vec<String>>;
 
-/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks
-/// for a version.
+/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a
+/// script that looks for a version.
 const PROGRAMS: [(&str, &str, Option<f64>, Make); 10] = [
     ("xz", "xz", None, |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
     ("sort", "sort", None, |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
@@ -105,8 +105,8 @@ fn words(options: &str, file: &Path) -> Vec<String> {
     options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
 }
 
-/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program that chooses a
-/// version.
+/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program
+/// that chooses a version.
 fn found(program: &str) -> Option<String> {
     let said = |command: &mut Command| {
         let output = command.output().ok()?;
@@ -137,7 +137,7 @@ fn file(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
 fn text(folder: &Path, name: &str, bytes: usize) -> Result<PathBuf> {
     let path = folder.join(name);
     let mut out = BufWriter::new(File::create(&path)?);
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     let mut written = 0;
     while written < bytes {
         let word = word(&mut random);
@@ -149,13 +149,13 @@ fn text(folder: &Path, name: &str, bytes: usize) -> Result<PathBuf> {
 }
 
 /// One of 10000 words with a space or a newline behind it, or a number.
-fn word(random: &mut Random) -> String {
+fn word(random: &mut SplitMix64) -> String {
     let end = if random.below(12) == 0 { '\n' } else { ' ' };
     if random.below(10) == 0 {
         return format!("{}{end}", random.below(1_000_000));
     }
     let range = [20, 300, 10_000][random.below(3) as usize];
-    let mut letters = Random(random.below(range) + 1);
+    let mut letters = SplitMix64(random.below(range) + 1);
     let length = 2 + letters.below(8);
     let mut word: String = (0..length).map(|_| char::from(b'a' + letters.below(26) as u8)).collect();
     word.push(end);
@@ -165,7 +165,7 @@ fn word(random: &mut Random) -> String {
 fn numbers(folder: &Path) -> Result<PathBuf> {
     let path = folder.join("numbers");
     let mut out = BufWriter::new(File::create(&path)?);
-    let mut random = Random(2);
+    let mut random = SplitMix64(2);
     for _ in 0..SORT_LINES {
         writeln!(out, "{}", random.below(1_000_000_000))?;
     }
@@ -203,11 +203,11 @@ fn sql() -> String {
 
 /// Functions of the same kind, each with its own numbers.
 fn c() -> String {
-    let mut random = Random(3);
+    let mut random = SplitMix64(3);
     (0..C_FUNCTIONS).map(|i| function(i, &mut random)).collect()
 }
 
-fn function(i: u32, random: &mut Random) -> String {
+fn function(i: u32, random: &mut SplitMix64) -> String {
     let (a, b, c) = (random.below(1000) + 1, random.below(5000) + 1, random.below(1000) + 1);
     format!(
         "int f{i}(int *a, int n) {{ int s = 0; for (int i = 0; i < n; i++) {{ s += a[i] * {a};\n\
@@ -217,9 +217,9 @@ fn function(i: u32, random: &mut Random) -> String {
 }
 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-struct Random(u64);
+struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -239,8 +239,9 @@ mod tests {
 
     #[test]
     fn random_numbers_are_those_of_the_published_generator() {
-        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random numbers/Splitmix64".
-        let mut random = Random(1_234_567);
+        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random
+        // numbers/Splitmix64".
+        let mut random = SplitMix64(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
     }
@@ -248,8 +249,8 @@ mod tests {
     #[test]
     fn inputs_are_the_same_each_time() {
         assert_eq!(c(), c());
-        let mut first = Random(1);
-        let mut second = Random(1);
+        let mut first = SplitMix64(1);
+        let mut second = SplitMix64(1);
         assert!((0..1000).all(|_| word(&mut first) == word(&mut second)));
     }
 

@@ -7,7 +7,7 @@ use cyclometer_core::{Error, ErrorKind};
 use crate::chip::Chip;
 use crate::register::{Register, RegisterAddress};
 
-/// What may be done with a register.
+/// The operations that a register allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// It is read, never written.
@@ -34,8 +34,8 @@ impl Access {
 
 /// A register of a PMU that a driver may use: an entry of the allow-list.
 ///
-/// It is made here only, from a chip and a register that the chip has, so that neither a plan, nor an event file, nor
-/// a user can name another register of the machine.
+/// It is made here only, from a chip and a register that the chip has, so that neither a plan, nor an event
+/// file, nor a user can name another register of the machine.
 ///
 /// ```
 /// use cyclometer_arch::{Chip, PmuReg, Register, intel};
@@ -59,8 +59,8 @@ impl PmuReg {
     ///
     /// # Errors
     ///
-    /// A register that the chip does not have or that is on no list: one whose bits are not known, one that switches
-    /// on more than counting, a word that is no register.
+    /// A register that the chip does not have or that is on no list: one whose bits are not known, one that
+    /// switches on more than counting, a word that is no register.
     pub fn of(chip: &Chip, register: Register) -> Result<PmuReg, NotListed> {
         let refused = || NotListed { register: register.to_string() };
         let there = Register::all(chip).contains(&register);
@@ -83,12 +83,12 @@ impl PmuReg {
         self.address
     }
 
-    /// What may be done with it.
+    /// The operations that it allows.
     pub const fn access(self) -> Access {
         self.access
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub const fn source(self) -> &'static str {
         self.register.source()
     }
@@ -134,24 +134,25 @@ impl From<NotListed> for Error {
 
 /// The registers of a machine's CPUs.
 ///
-/// Values are whole registers; what a write means is the register's matter. Nothing is cached and nothing is retried.
+/// Values are whole registers; what a write means is the register's matter. Nothing is cached and nothing is
+/// retried.
 pub trait Registers {
     /// Reads a register of a CPU.
     ///
     /// # Errors
     ///
-    /// What the CPU answers instead of a value.
+    /// The CPU's answer instead of a value.
     fn read(&mut self, cpu: u32, register: PmuReg) -> Result<u64, Fault>;
 
     /// Writes a register of a CPU. Without a fault the value need not have arrived: some hypervisors drop it.
     ///
     /// # Errors
     ///
-    /// What the CPU answers instead of taking the value.
+    /// The CPU's answer instead of taking the value.
     fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> Result<(), Fault>;
 
-    /// Waits until what was written to a CPU's registers acts: `isb` on Arm and Apple, nothing on x86, where `wrmsr` of
-    /// these registers serialises.
+    /// Waits until what was written to a CPU's registers acts: `isb` on Arm and Apple, nothing on x86, where
+    /// `wrmsr` of these registers serialises.
     fn barrier(&mut self, cpu: u32);
 }
 
@@ -192,7 +193,7 @@ pub enum Fault {
         register: PmuReg,
         /// Whether it was to be written.
         writing: bool,
-        /// What it says.
+        /// The reason of the failure.
         reason: String,
         /// Whether that is for want of a permission.
         is_forbidden: bool,

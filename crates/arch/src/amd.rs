@@ -194,7 +194,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Register::EventSelect(_) => "AMD APM volume 2, PERF_CTLn",
@@ -255,7 +255,7 @@ impl Register {
 }
 
 impl Register {
-    /// What a driver may do with it; `None`: nothing.
+    /// The operations that a driver may use; `None`: none.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
             Register::EventSelect(n) | Register::Counter(n) => {
@@ -342,7 +342,7 @@ const FROZEN_BY: &str = "AMD APM volume 2, PerfCntrGlobalStatus; Linux arch/x86/
 /// How chips say that branch records and counters can be frozen.
 const FREEZE: &str = "LbrAndPmcFreeze (CPUID 8000_0022 EAX bit 2)";
 
-/// What is certain of DebugCtl. The bit that freezes counters is not: no program sets one.
+/// The bits of DebugCtl that are certain. The bit that freezes counters is not: no program sets one.
 const DEBUG_CONTROL: &[FieldSpec] = &[
     FieldSpec::bits(3, 5, "PB", "pins that tell of counting, on older chips"),
     FieldSpec::bit(11, "FLBRI", "an interrupt of the PMU freezes branch records")
@@ -428,7 +428,8 @@ fn code(value: u64) -> EventCode {
     EventCode { select: high << 8 | low.select, ..low }
 }
 
-/// The events in a register's value. Event 0 is an event of AMD: only a register that is 0 as a whole has none.
+/// The events in a register's value. Event 0 is an event of AMD: only a register that is 0 as a whole has
+/// none.
 pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
     match register {
         Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => {
@@ -442,7 +443,7 @@ pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {
     vec![DecodedEvent::new(code(config))]
 }
 
-/// What a warning should say about a code.
+/// The text of a warning about a code.
 pub(crate) fn remark(code: &EventCode) -> Option<&'static str> {
     (code.select == MERGE_EVENT)
         .then_some("event 0xfff merges: the counter holds the upper half of the even counter before it")

@@ -85,7 +85,8 @@ pub const PMCR_LC: u64 = 1 << 6;
 ///
 /// Arm ARM, PMCR_EL0, and "Freezing event counters"; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_DP`.
 pub const PMCR_DP: u64 = 1 << 5;
-/// Bit of PMCR: an overflow of an event counter freezes the event counters until it is forgotten (FEAT_PMUv3p7).
+/// Bit of PMCR: an overflow of an event counter freezes the event counters until it is forgotten
+/// (FEAT_PMUv3p7).
 ///
 /// # Source
 ///
@@ -238,7 +239,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Register::Control => "Arm ARM for A-profile, PMCR_EL0",
@@ -262,7 +263,7 @@ impl Register {
         }
     }
 
-    /// What a driver may do with it; `None`: nothing.
+    /// The operations that a driver may use; `None`: none.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
             Register::Control => {

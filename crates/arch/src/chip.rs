@@ -1,4 +1,4 @@
-//! What is to be encoded: a chip's facts, an event's code, and how it is to be counted.
+//! The input of encoding: a chip's facts, an event's code, and the modes in which it is counted.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode, Modes};
@@ -8,7 +8,8 @@ use cyclometer_core::{CounterMask, EventCode, Modes};
 pub struct Chip {
     /// How its registers are laid out.
     pub family: Family,
-    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is none.
+    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
+    /// none.
     pub pmu_version: u32,
     /// Bits of the event select field; 0 when unknown, then only the layout limits it.
     pub selector_bits: u32,
@@ -16,7 +17,8 @@ pub struct Chip {
     pub counter_width_bits: u32,
     /// The bit that tells an overflow; the width where a carry does.
     pub overflow_bit: u32,
-    /// The counters there are; without general ones they are unknown, and every one of the layout may be meant.
+    /// The counters there are; without general ones they are unknown, and every one of the layout may be
+    /// meant.
     pub counters: CounterMask,
 }
 
@@ -36,8 +38,8 @@ impl Chip {
 /// An event by its code, as a table has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Coded {
-    /// What a counter is told. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
-    /// Apple nothing, `counters` say which it is.
+    /// The options of a counter. A fixed event of Intel has the pseudo code: select 0, unit mask index + 1;
+    /// one of Apple has none, `counters` say which it is.
     pub code: EventCode,
     /// The whole perf config, where it is not made of the code: RISC-V's events, `INST_RETIRED.PREC_DIST`.
     pub config: Option<u64>,
@@ -57,10 +59,11 @@ impl Coded {
         Coded { counters, ..self }
     }
 
-    /// The number of the fixed counter that an event without a select means; `None` for what a selector understands.
+    /// The number of the fixed counter that an event without a select means; `None` for what a selector
+    /// understands.
     ///
-    /// The counters decide where the table names them, else Intel's unit mask. Elsewhere select 0 is an event as any
-    /// other.
+    /// The counters decide where the table names them, else Intel's unit mask. Elsewhere select 0 is an event
+    /// as any other.
     pub(crate) fn fixed_index(&self, family: Family) -> Option<u8> {
         let EventCode { select, umask, umask2, .. } = self.code;
         if select != 0 || umask2 != 0 {
@@ -76,11 +79,13 @@ impl Coded {
     }
 }
 
-/// The greatest unit mask that is the pseudo code of a fixed event: fixed counter 15, below the metrics' codes.
+/// The greatest unit mask that is the pseudo code of a fixed event: fixed counter 15, below the metrics'
+/// codes.
 ///
 /// # Source
 ///
-/// Linux `arch/x86/include/asm/perf_event.h`, "We model fixed counters as umask": `INTEL_PMC_MAX_FIXED` is 16.
+/// Linux `arch/x86/include/asm/perf_event.h`, "We model fixed counters as umask": `INTEL_PMC_MAX_FIXED` is
+/// 16.
 pub(crate) const FIXED_PSEUDO_MOST: u8 = 16;
 
 /// In which modes a counter counts, and whether it interrupts.

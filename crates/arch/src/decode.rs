@@ -5,18 +5,18 @@ use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::{CounterId, EventCode, Modes};
 
 use crate::chip::Chip;
-use crate::field::{Bits, FieldKind, FieldSpec, low_mask, runs};
+use crate::field::{BitRange, FieldKind, FieldSpec, low_mask, runs};
 use crate::register::Register;
 use crate::{amd, apple, arm, intel, riscv};
 
-/// What a value says.
+/// A decoded value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decoded {
     /// Its fields, from bit 0 up; those that are 0 only where that says something.
     pub fields: Vec<Field>,
     /// The codes of events in it. One value can mean several events: look each of them up.
     pub events: Vec<DecodedEvent>,
-    /// What is wrong or surprising about it.
+    /// Surprises in the value, such as reserved bits.
     pub warnings: Vec<String>,
 }
 
@@ -31,21 +31,22 @@ pub struct Field {
     pub name: String,
     /// Its value, shifted down to bit 0.
     pub value: u64,
-    /// What it means.
+    /// The meaning of the value.
     pub meaning: String,
 }
 
 /// An event that a value names by its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecodedEvent {
-    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that exists with
-    /// Hyper-Threading off only.
+    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that
+    /// exists with Hyper-Threading off only.
     pub counter: Option<CounterId>,
-    /// Its code, as tables have it. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
-    /// Apple nothing, the counter says which it is; of RISC-V nothing, the config is the event.
+    /// Its code, as tables have it. A fixed event of Intel has the pseudo code: select 0, unit mask index +
+    /// 1; one of Apple has none, the counter says which it is; one of RISC-V has none, the config is the
+    /// event.
     pub code: EventCode,
-    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event of Intel
-    /// that shares its pseudo code with another.
+    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event
+    /// of Intel that shares its pseudo code with another.
     pub config: Option<u64>,
     /// The modes in which it counts, where the value says so.
     pub modes: Option<Modes>,
@@ -108,8 +109,8 @@ fn perf_layout(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
 
 /// Explains a register's value.
 ///
-/// Every set bit is in a field, named `reserved` where the chip has none there. perf's `config` and `config1` belong
-/// together: [`decode_words`].
+/// Every set bit is in a field, named `reserved` where the chip has none there. perf's `config` and `config1`
+/// belong together: [`decode_words`].
 pub fn decode(chip: &Chip, register: Register, value: u64) -> Decoded {
     if register == Register::RdpmcIndex {
         return rdpmc(chip, value);
@@ -150,8 +151,8 @@ fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
 
 /// Explains perf's config words together: `config1` becomes the extra register of the event in `config`.
 ///
-/// Where generations differ in which register that is, there is an event for each; fields of later words have the
-/// word's name before them.
+/// Where generations differ in which register that is, there is an event for each; fields of later words have
+/// the word's name before them.
 pub fn decode_words(chip: &Chip, words: &ConfigWords) -> Decoded {
     let mut decoded = decode(chip, Register::Perf(ConfigWord::Config), words.config);
     for (word, name, value) in
@@ -218,13 +219,13 @@ fn explain(layout: &[FieldSpec], value: u64) -> Decoded {
             decoded.fields.push(field(spec, part));
         }
         if part != 0 && spec.kind == FieldKind::Ignored {
-            let (bits, name) = (Bits(spec.low, spec.high), spec.full_name());
+            let (bits, name) = (BitRange(spec.low, spec.high), spec.full_name());
             decoded.warnings.push(format!("{bits} ({name}) means nothing here: {}", spec.meaning));
         }
     }
     for run in runs(value & !covered) {
         decoded.warnings.push(match run {
-            Bits(low, high) if low == high => format!("{run} is reserved on this CPU"),
+            BitRange(low, high) if low == high => format!("{run} is reserved on this CPU"),
             _ => format!("{run} are reserved on this CPU"),
         });
         decoded.fields.push(reserved(&run, value));
@@ -237,7 +238,7 @@ fn field(spec: &FieldSpec, value: u64) -> Field {
     Field { high: spec.high, low: spec.low, name: spec.full_name(), value, meaning: spec.explain(value) }
 }
 
-fn reserved(&Bits(low, high): &Bits, value: u64) -> Field {
+fn reserved(&BitRange(low, high): &BitRange, value: u64) -> Field {
     let value = value >> low & low_mask(u32::from(high - low) + 1);
     Field { high, low, name: "reserved".to_owned(), value, meaning: "no field of this CPU".to_owned() }
 }
@@ -260,7 +261,7 @@ fn rdpmc(chip: &Chip, value: u64) -> Decoded {
     }
     if value >> 32 != 0 {
         decoded.warnings.push("rdpmc looks at ECX, the lower 32 bits".to_owned());
-        decoded.fields.push(reserved(&Bits(32, 63), value));
+        decoded.fields.push(reserved(&BitRange(32, 63), value));
     }
     decoded.warnings.extend(named.and_then(|counter| intel::shared::rdpmc_remark(chip, counter)));
     if meaning.is_none() {

@@ -1,4 +1,4 @@
-//! What cannot be encoded, and registers that are not known.
+//! Codes that cannot be encoded, and registers that are not known.
 
 use std::fmt;
 
@@ -65,11 +65,11 @@ pub enum EncodeError {
     },
     /// The chip cannot do what an option asks for.
     NoOption {
-        /// What the option asks for.
+        /// The purpose of the option.
         option: &'static str,
-        /// What it needs.
+        /// The requirement of the option.
         needs: &'static str,
-        /// What to do without it.
+        /// The alternative without it.
         instead: &'static str,
     },
     /// The chip's layout has no such field.
@@ -197,7 +197,7 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 impl EncodeError {
-    /// What the user can do about it, where the message does not say it already.
+    /// The remedy, where the message does not name it already.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             EncodeError::SelectTooWide { .. } => {
@@ -247,7 +247,8 @@ impl From<EncodeError> for Error {
     }
 }
 
-/// Refuses a code with a field that is set and not among those that the layout has; an event select is everywhere.
+/// Refuses a code with a field that is set and not among those that the layout has; an event select is
+/// everywhere.
 pub(crate) fn refuse_other_fields(chip: &Chip, code: &EventCode, has: &[&str]) -> Result<(), EncodeError> {
     let set = [
         ("umask", code.umask != 0),
@@ -276,7 +277,7 @@ impl From<NotListed> for EncodeError {
 /// No register of the chip has that name or address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownRegister {
-    /// What was asked for.
+    /// The request.
     pub name: String,
     /// The registers there are; a range stands for those that differ in their number only.
     pub known: Vec<String>,

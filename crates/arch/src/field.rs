@@ -26,15 +26,15 @@ pub struct FieldSpec {
     pub name: &'static str,
     /// The counter's number, where the field belongs to one.
     pub index: Option<u16>,
-    /// What it does.
+    /// The effect of the field.
     pub meaning: &'static str,
-    /// What single values mean.
+    /// The meaning of single values.
     pub values: &'static [(u64, &'static str)],
     /// How it is shown.
     pub kind: FieldKind,
     /// Which chips of the family have it.
     pub presence: Presence,
-    /// Who says so; of what [`layout`](crate::layout()) lists never empty.
+    /// The document that says so; never empty for fields that [`layout`](crate::layout()) lists.
     pub source: &'static str,
 }
 
@@ -111,7 +111,7 @@ impl FieldSpec {
         self.index.map_or_else(|| self.name.to_owned(), |index| format!("{}{index}", self.name))
     }
 
-    /// What a value of it means, and what a chip must have for that.
+    /// The meaning of a value, and the features that a chip must have for it.
     pub(crate) fn explain(&self, value: u64) -> String {
         let known = self.values.iter().find(|(known, _)| *known == value);
         let meaning = known.map_or(self.meaning, |(_, meaning)| meaning);
@@ -133,11 +133,11 @@ pub(crate) fn each_counter(counters: u64, field: FieldSpec, first: u8) -> Vec<Fi
 }
 
 /// `bit 22`, `bits 38-39`.
-pub(crate) struct Bits(pub u8, pub u8);
+pub(crate) struct BitRange(pub u8, pub u8);
 
-impl fmt::Display for Bits {
+impl fmt::Display for BitRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bits(low, high) = *self;
+        let BitRange(low, high) = *self;
         if low == high { write!(f, "bit {low}") } else { write!(f, "bits {low}-{high}") }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn set_bits(mask: u64) -> impl Iterator<Item = u8> {
 }
 
 /// The runs of set bits, each with its lowest and highest bit.
-pub(crate) fn runs(mut bits: u64) -> impl Iterator<Item = Bits> {
+pub(crate) fn runs(mut bits: u64) -> impl Iterator<Item = BitRange> {
     std::iter::from_fn(move || {
         if bits == 0 {
             return None;
@@ -161,7 +161,7 @@ pub(crate) fn runs(mut bits: u64) -> impl Iterator<Item = Bits> {
         let low = bits.trailing_zeros();
         let length = (bits >> low).trailing_ones();
         bits &= !(low_mask(length) << low);
-        Some(Bits(low as u8, (low + length - 1) as u8))
+        Some(BitRange(low as u8, (low + length - 1) as u8))
     })
 }
 
@@ -181,6 +181,6 @@ mod tests {
     fn set_bits_are_found_as_runs() {
         let found: Vec<String> = runs(0xc000_0000_0000_0106).map(|run| run.to_string()).collect();
         assert_eq!(found, ["bits 1-2", "bit 8", "bits 62-63"]);
-        assert_eq!(runs(u64::MAX).map(|Bits(low, high)| (low, high)).collect::<Vec<_>>(), [(0, 63)]);
+        assert_eq!(runs(u64::MAX).map(|BitRange(low, high)| (low, high)).collect::<Vec<_>>(), [(0, 63)]);
     }
 }

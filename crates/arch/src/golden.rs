@@ -408,7 +408,7 @@ fn apple_fixed_counters_have_no_event() {
 
 #[test]
 fn apple_registers_read_bit_by_bit() {
-    // What a patched kernel writes to PMCR0: PMC0 and PMC1 interrupt by FIQ, user access.
+    // A patched kernel writes this to PMCR0: PMC0 and PMC1 interrupt by FIQ, user access.
     let (fields, warnings) = read(&m1(), "PMCR0", 0x4700_3400);
     let expected =
         ["INTERRUPT_MODE=0x4", "PMI_EN_PMC0=0x1", "PMI_EN_PMC1=0x1", "PC_CAPTURE=0x7", "EL0_ACCESS=0x1"];

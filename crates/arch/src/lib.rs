@@ -1,16 +1,18 @@
 //! Register numbers and bit layouts of PMUs, as pure functions: event codes to words and registers, and back.
 //!
-//! - [`perf_words`] makes the config words of `perf_event_open`, [`perf_words_by_format`] as the kernel's format
-//!   files say; [`registers`] the register writes that count an event on a counter, [`combine`] the writes of several.
-//! - [`decode`] explains a register's value bit by bit and names the codes in it; [`decode_words`] reads perf's words
-//!   together. [`Register::parse`] finds a register by name or address, [`layout`] lists its fields; [`register_table`] and
-//!   [`family_table`] have all registers of a chip or of a family as rows for a page.
-//! - [`register_program`] makes of events on counters what a driver does: writes and barriers to set up, start, stop and
-//!   tear down, and what to read. [`PmuReg`] is the list of registers that a driver may use, [`Registers`] the seam
-//!   behind which they are.
+//! - [`perf_words`] makes the config words of `perf_event_open`, [`perf_words_by_format`] as the kernel's
+//!   format files say; [`registers`] the register writes that count an event on a counter, [`combine`] the
+//!   writes of several.
+//! - [`decode`] explains a register's value bit by bit and names the codes in it; [`decode_words`] reads
+//!   perf's words together. [`Register::parse`] finds a register by name or address, [`layout`] lists its
+//!   fields; [`register_table`] and [`family_table`] have all registers of a chip or of a family as rows for
+//!   a page.
+//! - [`register_program`] makes of events on counters what a driver does: writes and barriers to set up,
+//!   start, stop and tear down, and what to read. [`PmuReg`] is the list of registers that a driver may use,
+//!   [`Registers`] the seam behind which they are.
 //!
-//! What differs between the generations of a family is in [`Chip`], which comes from a table's header. Nothing here
-//! executes anything. Every constant names its source in the module of its family.
+//! Differences between the generations of a family are in [`Chip`], which comes from a table's header.
+//! Nothing here executes anything. Every constant names its source in the module of its family.
 //!
 //! ```
 //! use cyclometer_arch::{Chip, Coded, How, decode, perf_words, registers};

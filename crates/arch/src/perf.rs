@@ -14,20 +14,20 @@ use crate::{amd, apple, arm, intel, riscv};
 
 /// One of perf's fields with its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Term {
+struct PerfTerm {
     field: &'static str,
     value: u64,
 }
 
 /// The config words that make `perf_event_open` count an event on a core PMU, by the layouts of the kernel.
 ///
-/// A fixed event becomes the code with which the kernel uses the fixed counter; a config of the event's own is taken
-/// as it is. Modes are no part of the words.
+/// A fixed event becomes the code with which the kernel uses the fixed counter; a config of the event's own
+/// is taken as it is. Modes are no part of the words.
 ///
 /// # Errors
 ///
-/// A value that is too large for its field, a field that the chip's layout does not have, a fixed event that perf has
-/// no code for.
+/// A value that is too large for its field, a field that the chip's layout does not have, a fixed event that
+/// perf has no code for.
 ///
 /// # Source
 ///
@@ -37,7 +37,8 @@ pub fn perf_words(chip: &Chip, coded: &Coded) -> Result<ConfigWords, EncodeError
     words(chip, coded, |field| usual_place(chip, field).ok_or_else(|| no_field(chip, field)))
 }
 
-/// The same as the kernel's own format files say, which differ where the kernel or the chip is newer or older.
+/// The same as the kernel's own format files say, which differ where the kernel or the chip is newer or
+/// older.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ fn words(
     place: impl Fn(&'static str) -> Result<FormatField, EncodeError>,
 ) -> Result<ConfigWords, EncodeError> {
     let mut words = ConfigWords::default();
-    for Term { field, value } in terms(chip, coded)? {
+    for PerfTerm { field, value } in terms(chip, coded)? {
         let put = place(field)?.deposit(value, &mut words);
         put.map_err(|greatest| EncodeError::TooLarge { field, value, greatest })?;
     }
@@ -71,7 +72,7 @@ fn no_field(chip: &Chip, field: &'static str) -> EncodeError {
 }
 
 /// An event in perf's fields; what is 0 is left out.
-fn terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
+fn terms(chip: &Chip, coded: &Coded) -> Result<Vec<PerfTerm>, EncodeError> {
     let terms = match chip.family {
         Family::Intel => intel_terms(chip, coded)?,
         Family::Amd => {
@@ -85,19 +86,19 @@ fn terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
         Family::RiscV => riscv_terms(coded),
         Family::Apple => {
             apple::check(chip, &coded.code)?;
-            vec![Term { field: "event", value: apple::perf_code(chip, coded)?.into() }]
+            vec![PerfTerm { field: "event", value: apple::perf_code(chip, coded)?.into() }]
         }
     };
     let greatest = low_mask(chip.selector_bits);
     match terms.iter().find(|term| term.field == "event" && term.value > greatest) {
-        Some(Term { value, .. }) if chip.selector_bits > 0 => {
+        Some(PerfTerm { value, .. }) if chip.selector_bits > 0 => {
             Err(EncodeError::TooLarge { field: "event", value: *value, greatest })
         }
         _ => Ok(terms.into_iter().filter(|term| term.value != 0).collect()),
     }
 }
 
-fn intel_terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
+fn intel_terms(chip: &Chip, coded: &Coded) -> Result<Vec<PerfTerm>, EncodeError> {
     let general = intel::code::on_general(coded);
     let coded = general.as_ref().unwrap_or(coded);
     let mut code = coded.code;
@@ -113,27 +114,27 @@ fn intel_terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
     }
 }
 
-fn riscv_terms(coded: &Coded) -> Vec<Term> {
+fn riscv_terms(coded: &Coded) -> Vec<PerfTerm> {
     let config = riscv::config(coded);
     let event = config & low_mask(riscv::FIRMWARE_SHIFT);
     vec![
-        Term { field: "event", value: event },
-        Term { field: "firmware", value: config >> riscv::FIRMWARE_SHIFT },
+        PerfTerm { field: "event", value: event },
+        PerfTerm { field: "firmware", value: config >> riscv::FIRMWARE_SHIFT },
     ]
 }
 
-fn code_terms(code: &EventCode) -> Vec<Term> {
+fn code_terms(code: &EventCode) -> Vec<PerfTerm> {
     let EventCode { select, umask, umask2, cmask, inv, edge, eq, any, extra } = *code;
     let mut terms = vec![
-        Term { field: "event", value: select.into() },
-        Term { field: "umask", value: u64::from(umask) | u64::from(umask2) << 8 },
-        Term { field: "cmask", value: cmask.into() },
-        Term { field: "inv", value: inv.into() },
-        Term { field: "edge", value: edge.into() },
-        Term { field: "eq", value: eq.into() },
-        Term { field: "any", value: any.into() },
+        PerfTerm { field: "event", value: select.into() },
+        PerfTerm { field: "umask", value: u64::from(umask) | u64::from(umask2) << 8 },
+        PerfTerm { field: "cmask", value: cmask.into() },
+        PerfTerm { field: "inv", value: inv.into() },
+        PerfTerm { field: "edge", value: edge.into() },
+        PerfTerm { field: "eq", value: eq.into() },
+        PerfTerm { field: "any", value: any.into() },
     ];
-    terms.extend(extra.map(|extra| Term { field: extra_field(extra.register), value: extra.value }));
+    terms.extend(extra.map(|extra| PerfTerm { field: extra_field(extra.register), value: extra.value }));
     terms
 }
 
@@ -143,7 +144,8 @@ fn code_terms(code: &EventCode) -> Vec<Term> {
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, `nhm_format_attr`, `cmt_format_attr`, `skl_format_attr`, `x86_pmu_extra_regs`.
+/// Linux `arch/x86/events/intel/core.c`, `nhm_format_attr`, `cmt_format_attr`, `skl_format_attr`,
+/// `x86_pmu_extra_regs`.
 const fn extra_field(kind: ExtraRegisterKind) -> &'static str {
     match kind {
         ExtraRegisterKind::LoadLatency => "ldlat",

@@ -9,7 +9,8 @@ pub struct Presence {
     pub first: u32,
     /// The last version that has it.
     pub last: u32,
-    /// What a chip must have besides, as its vendor calls it: a feature, a bit of CPUID, a generation; empty: nothing.
+    /// Another requirement on the chip, as its vendor calls it: a feature, a bit of CPUID, a generation;
+    /// empty: none.
     pub needs: &'static str,
 }
 

@@ -9,16 +9,16 @@ use crate::field::low_mask;
 use crate::register::{Register, RegisterWrite};
 use crate::{amd, apple, arm, intel, riscv};
 
-/// The register writes that count an event, in the order in which they are to be made: what refines the event, the
-/// event, its modes, and what enables the counter last.
+/// The register writes that count an event, in the order in which they are to be made: what refines the
+/// event, the event, its modes, and what enables the counter last.
 ///
-/// Without a `counter`, it is the first that [`place`] finds. Registers that counters share appear with the mask of
-/// the event's own bits; [`combine`] puts the writes of several events together.
+/// Without a `counter`, it is the first that [`place`] finds. Registers that counters share appear with the
+/// mask of the event's own bits; [`combine`] puts the writes of several events together.
 ///
 /// # Errors
 ///
-/// A counter that may not count the event, a field that the counter or the chip does not have, a value too large for
-/// its field, modes without user and kernel, an event that only firmware counts.
+/// A counter that may not count the event, a field that the counter or the chip does not have, a value too
+/// large for its field, modes without user and kernel, an event that only firmware counts.
 pub fn registers(
     chip: &Chip,
     coded: &Coded,
@@ -60,8 +60,8 @@ fn check_select(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
     }
 }
 
-/// The counter for an event: the one asked for if it may count the event, else the first that may, a fixed one if
-/// there is one. This is no plan: other events are not looked at.
+/// The counter for an event: the one asked for if it may count the event, else the first that may, a fixed
+/// one if there is one. This is no plan: other events are not looked at.
 ///
 /// # Errors
 ///
@@ -82,7 +82,8 @@ pub fn place(chip: &Chip, coded: &Coded, wanted: Option<CounterId>) -> Result<Co
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a cycle.
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a
+/// cycle.
 pub fn takes_two_counters(chip: &Chip, coded: &Coded) -> bool {
     chip.family == Family::Amd && amd::needs_two_counters(chip, &coded.code)
 }
@@ -136,7 +137,7 @@ fn layout_counters(chip: &Chip) -> CounterMask {
     }
 }
 
-/// What the instruction `rdpmc` takes in ECX for a counter; `None` where there is no such instruction.
+/// The operand of the instruction `rdpmc` in ECX for a counter; `None` where there is no such instruction.
 ///
 /// # Source
 ///

@@ -10,7 +10,7 @@ use cyclometer_core::pmu::Family;
 use crate::access::{Access, PmuReg};
 use crate::chip::Chip;
 use crate::decode::{every_field, layout};
-use crate::field::{Bits, FieldKind, FieldSpec};
+use crate::field::{BitRange, FieldKind, FieldSpec};
 use crate::presence::Presence;
 use crate::register::{Register, RegisterAddress};
 use crate::{amd, apple, arm, intel, riscv};
@@ -24,12 +24,12 @@ pub struct RegisterRow {
     pub name: String,
     /// Where they are, by `n`; empty for what is no register of the chip.
     pub address: String,
-    /// What a driver may do with the first of them; `None`: nothing.
+    /// The operations that a driver may use on the first of them; `None`: none.
     pub access: Option<Access>,
-    /// Which chips have it: versions of the PMU (in a family's table), and what a chip must have besides; empty: every
-    /// one.
+    /// Which chips have it: versions of the PMU (in a family's table), and what a chip must have besides;
+    /// empty: every one.
     pub presence: String,
-    /// Who says where it is and how it is laid out.
+    /// The document that describes its address and layout.
     pub source: &'static str,
     /// Its fields, from bit 0 up.
     pub fields: Vec<FieldRow>,
@@ -42,21 +42,21 @@ pub struct FieldRow {
     pub name: String,
     /// Which bits: `22`, `8-15`, `32+n (n = 0-3)`.
     pub bits: String,
-    /// What it does.
+    /// The effect of the field.
     pub meaning: &'static str,
-    /// What single values mean.
+    /// The meaning of single values.
     pub values: &'static [(u64, &'static str)],
     /// How `decode` shows it.
     pub kind: FieldKind,
     /// Which chips have it; empty: every one that has the register.
     pub presence: String,
-    /// Who says so.
+    /// The document that says so.
     pub source: &'static str,
 }
 
 /// The table of a chip: the registers and fields that it can have by its facts.
 pub fn register_table(chip: &Chip) -> Vec<RegisterRow> {
-    let alone = [Kind { chip: *chip, which: "", fields: layout }];
+    let alone = [ChipKind { chip: *chip, which: "", fields: layout }];
     let mut rows: Vec<RegisterRow> = Vec::new();
     for register in Register::all(chip) {
         add(&mut rows, row(&alone, None, register));
@@ -66,7 +66,7 @@ pub fn register_table(chip: &Chip) -> Vec<RegisterRow> {
 
 /// The row of one register of a chip.
 pub fn register_row(chip: &Chip, register: Register) -> RegisterRow {
-    row(&[Kind { chip: *chip, which: "", fields: layout }], None, register).finished()
+    row(&[ChipKind { chip: *chip, which: "", fields: layout }], None, register).finished()
 }
 
 /// The table of a family: the registers and fields of all of its versions.
@@ -79,17 +79,18 @@ pub fn family_table(family: Family) -> Vec<RegisterRow> {
     finished(rows)
 }
 
-/// A chip that stands for others, and how those are called where it differs from the other kinds of its family.
-struct Kind {
+/// A chip that stands for others, and how those are called where it differs from the other kinds of its
+/// family.
+struct ChipKind {
     chip: Chip,
     which: &'static str,
     fields: fn(&Chip, Register) -> Vec<FieldSpec>,
 }
 
-/// The chips that stand for a family. What differs between versions of a PMU is in presences; Apple's chips have no
-/// version.
-fn kinds(family: Family) -> Vec<Kind> {
-    let kind = |which, chip| Kind { chip, which, fields: every_field };
+/// The chips that stand for a family. Differences between versions of a PMU are in presences; Apple's chips
+/// have no version.
+fn kinds(family: Family) -> Vec<ChipKind> {
+    let kind = |which, chip| ChipKind { chip, which, fields: every_field };
     let chip = |pmu_version, counter_width_bits, counters| Chip {
         family,
         pmu_version,
@@ -118,7 +119,7 @@ fn kinds(family: Family) -> Vec<Kind> {
 }
 
 /// A row with the fields of every kind of chip.
-struct Draft {
+struct DraftRow {
     register: Register,
     /// The family of a table of all versions; in a table of one chip versions go without saying.
     family: Option<Family>,
@@ -127,9 +128,9 @@ struct Draft {
     kinds: usize,
 }
 
-fn row(kinds: &[Kind], family: Option<Family>, register: Register) -> Draft {
+fn row(kinds: &[ChipKind], family: Option<Family>, register: Register) -> DraftRow {
     let mut fields: Vec<(FieldSpec, Vec<&'static str>)> = Vec::new();
-    for Kind { chip, which, fields: fields_of } in kinds {
+    for ChipKind { chip, which, fields: fields_of } in kinds {
         for field in fields_of(chip, register) {
             match fields.iter_mut().find(|(known, _)| *known == field) {
                 Some((_, whose)) => whose.push(which),
@@ -139,10 +140,10 @@ fn row(kinds: &[Kind], family: Option<Family>, register: Register) -> Draft {
     }
     fields.sort_by_key(|(field, _)| field.low);
     let listed = kinds.first().and_then(|kind| PmuReg::of(&kind.chip, register).ok());
-    Draft { register, family, access: listed.map(PmuReg::access), fields, kinds: kinds.len() }
+    DraftRow { register, family, access: listed.map(PmuReg::access), fields, kinds: kinds.len() }
 }
 
-impl Draft {
+impl DraftRow {
     fn finished(&self) -> RegisterRow {
         let name = self.register.name();
         RegisterRow {
@@ -203,7 +204,7 @@ impl Draft {
 }
 
 /// Adds a row, to the one before it where they differ in their number only.
-fn add(rows: &mut Vec<RegisterRow>, draft: Draft) {
+fn add(rows: &mut Vec<RegisterRow>, draft: DraftRow) {
     let row = draft.finished();
     let joins = |known: &&mut RegisterRow| {
         let (one, other) = (known.registers[0].name(), draft.register.name());
@@ -238,7 +239,7 @@ fn places(members: &[&FieldSpec]) -> String {
     let numbers: Vec<(u64, u64)> =
         members.iter().map(|field| (field.index.unwrap_or_default().into(), field.low.into())).collect();
     let width = members.first().map_or(0, |field| field.high - field.low);
-    let line = |run: &Line| match width {
+    let line = |run: &LinearValues| match width {
         0 => run.to_string(),
         _ => format!("{} to {}", run.formula(0), run.formula(width.into())) + &run.range(),
     };
@@ -252,7 +253,7 @@ fn addresses(registers: &[Register]) -> String {
     let numbers: Option<Vec<(u64, u64)>> = places.iter().map(number).collect();
     match numbers {
         Some(numbers) => {
-            let hex = |line: &Line| Line { is_hex: true, ..*line }.to_string();
+            let hex = |line: &LinearValues| LinearValues { is_hex: true, ..*line }.to_string();
             lines(&numbers).iter().map(hex).collect::<Vec<_>>().join(", ")
         }
         None => encodings(&places),
@@ -276,7 +277,7 @@ fn encodings(places: &[(u64, RegisterAddress)]) -> String {
 
 /// Values that grow evenly with a number: `base + step * n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Line {
+struct LinearValues {
     from: u64,
     to: u64,
     at: u64,
@@ -284,7 +285,7 @@ struct Line {
     is_hex: bool,
 }
 
-impl Line {
+impl LinearValues {
     /// The value for `n`, and `more`.
     fn formula(&self, more: u64) -> String {
         let n = match self.step {
@@ -309,22 +310,22 @@ impl Line {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for LinearValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.formula(0), self.range())
     }
 }
 
 /// Divides pairs of a number and a value into lines; numbers grow by 1 within each.
-fn lines(pairs: &[(u64, u64)]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn lines(pairs: &[(u64, u64)]) -> Vec<LinearValues> {
+    let mut lines: Vec<LinearValues> = Vec::new();
     for (n, at) in pairs.iter().copied() {
         match lines.last_mut() {
             Some(line) if line.from == line.to && n == line.to + 1 && at > line.at => {
                 (line.to, line.step) = (n, at - line.at);
             }
             Some(line) if n == line.to + 1 && at == line.at + line.step * (n - line.from) => line.to = n,
-            _ => lines.push(Line { from: n, to: n, at, step: 1, is_hex: false }),
+            _ => lines.push(LinearValues { from: n, to: n, at, step: 1, is_hex: false }),
         }
     }
     lines
@@ -337,7 +338,7 @@ pub fn access_text(access: Option<Access>) -> String {
         Some(Access::Read) => "read".to_owned(),
         Some(Access::Write { bits: u64::MAX }) => "read, write".to_owned(),
         Some(Access::Write { bits }) => {
-            let run = |Bits(low, high): Bits| match low == high {
+            let run = |BitRange(low, high): BitRange| match low == high {
                 true => low.to_string(),
                 false => format!("{low}-{high}"),
             };

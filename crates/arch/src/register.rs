@@ -16,7 +16,7 @@ use crate::{amd, apple, arm, intel, riscv};
 pub enum Register {
     /// A word of `perf_event_attr` for the core PMU.
     Perf(ConfigWord),
-    /// What the instruction `rdpmc` takes in ECX.
+    /// The operand of the instruction `rdpmc` in ECX.
     RdpmcIndex,
     /// An MSR of Intel.
     Intel(intel::Register),
@@ -132,7 +132,7 @@ impl RegisterWrite {
     ///
     /// # Errors
     ///
-    /// What is no register has nothing to be written.
+    /// A word that is no register has nothing to be written.
     pub(crate) fn of(
         register: impl Into<Register>,
         value: u64,
@@ -172,8 +172,8 @@ impl Register {
 
     /// Finds a register by its name, another name of it, or its address; upper and lower case are the same.
     ///
-    /// `PERFEVTSEL0`, `IA32_PERFEVTSEL0`, `0x186`, `config`, `PMESR0`, `S3_1_C15_C5_0`. Also those that Intel's chips
-    /// have with Hyper-Threading off only, which [`Register::all`] leaves out.
+    /// `PERFEVTSEL0`, `IA32_PERFEVTSEL0`, `0x186`, `config`, `PMESR0`, `S3_1_C15_C5_0`. Also those that
+    /// Intel's chips have with Hyper-Threading off only, which [`Register::all`] leaves out.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub const fn source(self) -> &'static str {
         match self {
             Register::Perf(_) => {

@@ -46,25 +46,28 @@ impl Placed {
 /// How a program is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProgramOptions {
-    /// Whether Intel's general counters can be written in full width (PERF_CAPABILITIES bit 13): without it a period has
-    /// at most 31 bits there.
+    /// Whether Intel's general counters can be written in full width (PERF_CAPABILITIES bit 13): without it a
+    /// period has at most 31 bits there.
     pub full_width_writes: bool,
-    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, Apple, and Arm with
-    /// [`ProgramOptions::has_freeze_on_overflow`], where every period is then on an event counter.
+    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, Apple, and
+    /// Arm with [`ProgramOptions::has_freeze_on_overflow`], where every period is then on an event counter.
     ///
-    /// What other counters would count until the interrupt is served is then not counted: Linux gave this up on Intel for
-    /// that reason ("perf/intel: Remove Perfmon-v4 counter_freezing support").
+    /// Events of other counters until the interrupt is served are then not counted: Linux gave this up on
+    /// Intel for that reason ("perf/intel: Remove Perfmon-v4 counter_freezing support").
     ///
-    /// AMD's chips with PerfMonV2 can say that they freeze counters (CPUID 8000_0022 EAX bit 2), but the bit that asks
-    /// for it is in no source of this crate; Linux freezes branch records only (`arch/x86/events/amd/lbr.c`).
+    /// AMD's chips with PerfMonV2 can say that they freeze counters (CPUID 8000_0022 EAX bit 2), but the bit
+    /// that asks for it is in no source of this crate; Linux freezes branch records only
+    /// (`arch/x86/events/amd/lbr.c`).
     pub freeze_on_interrupt: bool,
-    /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It freezes the
-    /// event counters while any of them has its overflow flag, also one that somebody else has left set.
+    /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It
+    /// freezes the event counters while any of them has its overflow flag, also one that somebody else has
+    /// left set.
     pub has_freeze_on_overflow: bool,
-    /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on. Where it has
-    /// not, those shares read 0.
+    /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on.
+    /// Where it has not, those shares read 0.
     pub has_second_level: bool,
-    /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older ones.
+    /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older
+    /// ones.
     ///
     /// # Source
     ///
@@ -81,12 +84,13 @@ pub struct RegisterBits {
     pub register: PmuReg,
     /// The values of the bits.
     pub value: u64,
-    /// The bits that are meant; the others keep what they have. All of them: the register need not be read first.
+    /// The bits that are meant; the others keep what they have. All of them: the register need not be read
+    /// first.
     pub mask: u64,
 }
 
 impl RegisterBits {
-    /// What the register holds after the write, if it held `before`.
+    /// The value of the register after the write, if it was `before`.
     pub const fn over(&self, before: u64) -> u64 {
         before & !self.mask | self.value
     }
@@ -107,7 +111,7 @@ impl RegisterBits {
 pub enum Step {
     /// Bits are written.
     Write(RegisterBits),
-    /// What was written before acts from here on.
+    /// Earlier writes act from here on.
     Barrier,
 }
 
@@ -124,16 +128,17 @@ pub struct CounterRead {
     pub preset_register: PmuReg,
     /// How many bits of it count.
     pub width_bits: u32,
-    /// What it holds before it has counted anything: 0, or a period below its overflow.
+    /// The value before it has counted anything: 0, or a period below its overflow.
     pub preset: u64,
     /// Its bit in [`RegisterProgram::status`].
     pub status_bit: u32,
-    /// Where the register holds no count but a share of slots: [`RegisterProgram::counts`] makes a count of it.
+    /// Where the register holds no count but a share of slots: [`RegisterProgram::counts`] makes a count of
+    /// it.
     pub share: Option<Share>,
 }
 
-/// A share of slots in IA32_PERF_METRICS: an eighth of the register, as a fraction of 255 of the slots since both were
-/// set to 0.
+/// A share of slots in IA32_PERF_METRICS: an eighth of the register, as a fraction of 255 of the slots since
+/// both were set to 0.
 ///
 /// # Source
 ///
@@ -147,7 +152,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// How many slots it is, by the values of both registers. The more slots, the coarser: a 255th of them is the step.
+    /// How many slots it is, by the values of both registers. The more slots, the coarser: a 255th of them is
+    /// the step.
     pub const fn of(&self, slots: u64, metrics: u64) -> u64 {
         let part = metrics >> self.low & intel::METRICS_WHOLE;
         (slots as u128 * part as u128 / intel::METRICS_WHOLE as u128) as u64
@@ -155,14 +161,15 @@ impl Share {
 }
 
 impl CounterRead {
-    /// The events between two values of the register, of which the first was read before the second: exact as long as
-    /// there were fewer than 2^width. Of a share this is nothing: [`RegisterProgram::counts`].
+    /// The events between two values of the register, of which the first was read before the second: exact as
+    /// long as there were fewer than 2^width. For a share the difference has no meaning:
+    /// [`RegisterProgram::counts`].
     pub const fn between(&self, before: u64, after: u64) -> u64 {
         after.wrapping_sub(before) & low_mask(self.width_bits)
     }
 }
 
-/// What a driver does on one CPU to count events.
+/// The steps of a driver on one CPU to count events.
 ///
 /// Bits of others are left as they are; order and barriers are those that the family needs.
 ///
@@ -193,13 +200,16 @@ pub struct RegisterProgram {
     pub start: Vec<Step>,
     /// Lets them count no longer; values stay.
     pub stop: Vec<Step>,
-    /// Takes away what was set up, enabling registers first. Who saved the registers uses [`restore`] instead.
+    /// Takes away what was set up, enabling registers first. A driver that saved the registers uses
+    /// [`restore`] instead.
     pub tear_down: Vec<Step>,
-    /// What to read, in the order of the events.
+    /// The counters to read, in the order of the events.
     pub reads: Vec<CounterRead>,
-    /// What the registers hold while the program counts: another value means that somebody else wrote there.
+    /// The values of the registers while the program counts: another value means that another program wrote
+    /// there.
     pub holds: Vec<RegisterBits>,
-    /// What they hold while it is set up and stopped; the registers that only enable counters are not among them.
+    /// The values of the registers while it is set up and stopped; the registers that only enable counters
+    /// are not among them.
     pub rests: Vec<RegisterBits>,
     /// Tells which counters overflowed; `None` where only their values do.
     pub status: Option<PmuReg>,
@@ -241,8 +251,8 @@ impl RegisterProgram {
         self.set_up.iter().chain(&self.start).fold(0, |all, step| all | of(step))
     }
 
-    /// The counts of all events between two readings of [`Self::reads`], in their order. `None` where the values are not
-    /// as many as the reads.
+    /// The counts of all events between two readings of [`Self::reads`], in their order. `None` where the
+    /// values are not as many as the reads.
     ///
     /// A share of slots is what it was after less what it was before, each since the program was set up.
     pub fn counts(&self, before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
@@ -259,8 +269,8 @@ impl RegisterProgram {
         self.reads.iter().enumerate().map(count).collect()
     }
 
-    /// What to do in the handler of an interrupt before counting goes on: acknowledges the bits of [`Self::status`] that
-    /// were seen, and no others; no step where there is nothing to write.
+    /// The steps in the handler of an interrupt before counting goes on: they acknowledge the bits of
+    /// [`Self::status`] that were seen, and no others; no step where there is nothing to write.
     pub fn acknowledge(&self, seen: u64) -> Vec<Step> {
         match self.acknowledging {
             Acknowledging::Nothing => Vec::new(),
@@ -275,8 +285,8 @@ impl RegisterProgram {
         }
     }
 
-    /// What there is after [`Self::acknowledge`] and before counting goes on: no interrupt that still holds others, or
-    /// that freezes the counters. `None` where an interrupt does neither.
+    /// The state after [`Self::acknowledge`] and before counting goes on: no interrupt that still holds
+    /// others, or that freezes the counters. `None` where an interrupt does neither.
     pub fn acknowledged(&self) -> Option<RegisterBits> {
         match self.acknowledging {
             Acknowledging::Zeros(bits) => Some(bits),
@@ -288,9 +298,9 @@ impl RegisterProgram {
     }
 }
 
-/// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first everything off,
-/// then as it was, enabling registers last. Bits that the program does not write keep what they have by then, and so do
-/// registers that it does not touch.
+/// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first
+/// everything off, then as it was, enabling registers last. Bits that the program does not write keep what
+/// they have by then, and so do registers that it does not touch.
 ///
 /// A general counter of Intel gets all of its bits back only if the program was made with
 /// [`ProgramOptions::full_width_writes`], else its lowest 32, sign-extended.
@@ -333,14 +343,16 @@ pub fn carry_out(steps: &[Step], on: &mut dyn Registers, cpu: u32) -> Result<(),
 
 /// The program that counts events on the counters where a plan has placed them.
 ///
-/// A share of slots (Intel's `topdown-retiring` and the like) is placed on fixed counter [`intel::METRICS_BASE`] and its
-/// number, beside SLOTS on fixed counter 3, in the same modes and without a period.
+/// A share of slots (Intel's `topdown-retiring` and the like) is placed on fixed counter
+/// [`intel::METRICS_BASE`] and its number, beside SLOTS on fixed counter 3, in the same modes and without a
+/// period.
 ///
 /// # Errors
 ///
-/// What [`registers`](crate::registers()) and [`combine`](crate::combine()) refuse; a counter that the chip does not
-/// have or that has two events; a period of more than half of what the counter holds; a share without slots; bits that
-/// are reserved; an option that the chip does not have; events of RISC-V, which firmware programs.
+/// Errors of [`registers`](crate::registers()) and [`combine`](crate::combine()); a counter that the chip
+/// does not have or that has two events; a period of more than half of the counter's range; a share without
+/// slots; bits that are reserved; an option that the chip does not have; events of RISC-V, which firmware
+/// programs.
 pub fn register_program(
     chip: &Chip,
     placed: &[Placed],
@@ -359,7 +371,7 @@ pub fn register_program(
         register: if options.v6_registers { v6(write.register) } else { write.register },
         ..write
     });
-    let parts = Parts {
+    let parts = ProgramParts {
         chip,
         options,
         controls: listed(chip, controls)?,
@@ -375,7 +387,7 @@ pub fn register_program(
     }
 }
 
-/// What an event writes; of a share only what lets PERF_METRICS count.
+/// The registers that an event writes; a share only lets PERF_METRICS count.
 fn writes_of(chip: &Chip, event: &Placed, placed: &[Placed]) -> Result<Vec<RegisterWrite>, EncodeError> {
     if let Some(share) = share_of(chip, &event.coded) {
         check_share(share, event, placed)?;
@@ -463,7 +475,8 @@ fn preset_register(
     }
 }
 
-/// How many bits of a counter count, and which bit tells an overflow: the first above them where a carry does.
+/// How many bits of a counter count, and which bit tells an overflow: the first above them where a carry
+/// does.
 fn extent(chip: &Chip, counter: CounterId) -> (u32, u32) {
     match (chip.family, counter) {
         // With PMCR.LC; the instruction counter has 64 bits always.
@@ -581,8 +594,8 @@ const fn enables(register: Register) -> bool {
     )
 }
 
-/// What a program is put together from.
-struct Parts<'a> {
+/// The parts that make up a program.
+struct ProgramParts<'a> {
     chip: &'a Chip,
     options: ProgramOptions,
     /// Events, modes, enabling registers last.
@@ -591,7 +604,7 @@ struct Parts<'a> {
     presets: Vec<Step>,
 }
 
-impl Parts<'_> {
+impl ProgramParts<'_> {
     fn register(&self, register: Register) -> Result<PmuReg, EncodeError> {
         Ok(PmuReg::of(self.chip, register)?)
     }
@@ -724,7 +737,8 @@ impl Parts<'_> {
         Ok(self.program(Around { off, set_up: selects, start, neutral, holds, rests, status, acknowledging }))
     }
 
-    /// The bits of PMCR that freeze counters: the cycle counter stands still with the others only if asked to.
+    /// The bits of PMCR that freeze counters: the cycle counter stands still with the others only if asked
+    /// to.
     ///
     /// # Source
     ///
@@ -776,11 +790,11 @@ fn off_without_mode(bits: RegisterBits) -> RegisterBits {
     RegisterBits { value: 0, mask: bits.mask & !apple::PMCR0_MODE, ..bits }
 }
 
-/// What differs between Intel and AMD.
+/// Differences between Intel and AMD.
 struct X86 {
     /// The bit of an event select that enables its counter.
     enable: u64,
-    /// What else is set.
+    /// Other bits that are set.
     extra: Vec<RegisterBits>,
     /// Clears overflows.
     clear: Option<RegisterBits>,

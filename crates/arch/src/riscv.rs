@@ -110,7 +110,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Register::EventSelect(_) => "RISC-V Privileged Architecture, mhpmevent3",
@@ -145,7 +145,8 @@ impl Register {
 }
 
 impl Register {
-    /// What a driver may do with it; `None`: nothing. Machine mode writes the event selectors, a driver cannot.
+    /// The operations that a driver may use; `None`: none. Machine mode writes the event selectors, a driver
+    /// cannot.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
             Register::Counter(_) | Register::Overflow => Some(Access::Read),

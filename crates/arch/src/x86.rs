@@ -1,4 +1,4 @@
-//! What the event selects of Intel and AMD have in common.
+//! Common parts of the event selects of Intel and AMD.
 
 use cyclometer_core::{CounterId, EventCode, Modes};
 
@@ -10,8 +10,8 @@ use crate::field::{FieldSpec, flags};
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, figure "Layout of IA32_PERFEVTSELx MSRs"; AMD APM volume 2, PerfEvtSeln and PERF_CTLn; Linux
-/// `arch/x86/include/asm/perf_event.h`, `ARCH_PERFMON_EVENTSEL_*`; as for the bits that follow.
+/// Intel SDM volume 3, figure "Layout of IA32_PERFEVTSELx MSRs"; AMD APM volume 2, PerfEvtSeln and PERF_CTLn;
+/// Linux `arch/x86/include/asm/perf_event.h`, `ARCH_PERFMON_EVENTSEL_*`; as for the bits that follow.
 pub const USR: u64 = 1 << 16;
 /// Bit of an event select: count in the kernel.
 ///
@@ -67,7 +67,7 @@ pub(crate) const NOT_PERFS: [FieldSpec; 4] = [
     FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
 ];
 
-/// What the first bits of DebugCtl are.
+/// The first bits of DebugCtl.
 pub(crate) const DEBUG_CONTROL: [FieldSpec; 3] = [
     FieldSpec::bit(0, "LBR", "branches are recorded"),
     FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
@@ -76,7 +76,8 @@ pub(crate) const DEBUG_CONTROL: [FieldSpec; 3] = [
         .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
 ];
 
-/// A code without what only one vendor has: the lower eight bits of the select, unit mask, counter mask, edge, inversion.
+/// A code without what only one vendor has: the lower eight bits of the select, unit mask, counter mask,
+/// edge, inversion.
 pub(crate) fn select_bits(code: &EventCode) -> u64 {
     let flags = flags([(code.edge, EDGE), (code.inv, INV)]);
     u64::from(code.select & 0xff) | u64::from(code.umask) << 8 | flags | u64::from(code.cmask) << CMASK_SHIFT

@@ -1,4 +1,5 @@
-//! Every event of every table of the catalogue, there and back: perf's words and registers decode to the same code.
+//! Every event of every table of the catalogue, there and back: perf's words and registers decode to the same
+//! code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read the tables fails")]
 
 use std::fs;
@@ -83,7 +84,8 @@ fn perf_words_of_every_event_come_back_as_its_code() {
             other => other.map_err(|error| error.to_string())?,
         };
         if let (Family::Intel, Some(config)) = (chip.family, coded.config) {
-            // The kernel has another code for it than the vendor, which stands for a fixed counter or an alias.
+            // The kernel has another code for it than the vendor, which stands for a fixed counter or an
+            // alias.
             let same = words.config == config;
             return if same { Ok(()) } else { Err(format!("{coded:?} became {words:x?}")) };
         }

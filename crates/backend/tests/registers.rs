@@ -14,7 +14,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
 };
-use cyclometer_sim::{Model, Quantity, Settings, SimMachine, ThreadId, Trouble, Workload};
+use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, ThreadId, Workload};
 
 /// A chip with the driver on it.
 struct Bench {
@@ -35,9 +35,9 @@ impl Bench {
         Bench::with(model, &[])
     }
 
-    fn with(model: &'static Model, troubles: &[Trouble]) -> Bench {
+    fn with(model: &'static Model, troubles: &[InjectedFault]) -> Bench {
         let mut machine = SimMachine::new(model, Settings { seed: 3, ..Settings::default() });
-        troubles.iter().for_each(|trouble| machine.provoke(*trouble).unwrap());
+        troubles.iter().for_each(|trouble| machine.inject(*trouble).unwrap());
         let bus = Rc::new(RefCell::new(SimBus::new(machine)));
         let cores = vec![core(model)];
         let source = RegisterSource::new(Rung::Sim, cores, Rc::clone(&bus));
@@ -203,7 +203,7 @@ fn a_narrow_counter_that_was_read_too_late_is_no_number() {
 #[test]
 fn control_registers_that_somebody_wrote_over_make_lost_counts() {
     for model in Model::ALL {
-        let bench = Bench::with(model, &[Trouble::RewriteControl { every_ns: 100_000 }]);
+        let bench = Bench::with(model, &[InjectedFault::RewriteControl { every_ns: 100_000 }]);
         let mut counting = bench.open(&every_counter(model));
         counting.start().unwrap();
         bench.run("loop", 1);
@@ -218,7 +218,7 @@ fn control_registers_that_somebody_wrote_over_make_lost_counts() {
 fn a_counter_that_was_taken_away_is_seen() {
     for model in Model::ALL {
         let counter = model.chip.counters.general_bits().trailing_zeros() as u8;
-        let stolen = Trouble::StealCounter { cpu: 0, counter, after_ns: 2_000_000 };
+        let stolen = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 2_000_000 };
         let bench = Bench::with(model, &[stolen]);
         let mut counting = bench.open(&every_counter(model));
         counting.start().unwrap();
@@ -232,7 +232,7 @@ fn a_counter_that_was_taken_away_is_seen() {
 #[test]
 fn a_machine_that_drops_writes_is_found_out_before_anything_is_counted() {
     for model in Model::ALL {
-        let bench = Bench::with(model, &[Trouble::IgnoreWrites]);
+        let bench = Bench::with(model, &[InjectedFault::IgnoreWrites]);
         let slots: Vec<Slot> = every_counter(model).into_iter().map(|event| event.slot).collect();
         let refusal = bench.source.open(&slots, &cpu()).err().unwrap();
         assert_eq!(refusal.kind, RefusalKind::Other);

@@ -11,19 +11,19 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use cyclometer_core::CounterId;
-use cyclometer_sim::{Model, Settings, SimMachine, Trouble, Workload};
+use cyclometer_sim::{InjectedFault, Model, Settings, SimMachine, Workload};
 use fake_devices::{EPERM, FakeDevices, VARIABLE, recording};
 use serde_json::Value;
 use support::{cyclometer, stderr, stdout};
 
 /// A machine of two CPUs that are never idle.
-fn busy(model: &str, machine: &str, troubles: &[Trouble]) -> FakeDevices {
+fn busy(model: &str, machine: &str, troubles: &[InjectedFault]) -> FakeDevices {
     let settings = Settings { cpus: 2, ..Settings::default() };
     let mut sim = SimMachine::new(Model::find(model).unwrap(), settings);
     for cpu in 0..2 {
         sim.spawn(Workload::named("loop").unwrap(), &[cpu]).unwrap();
     }
-    troubles.iter().for_each(|trouble| sim.provoke(*trouble).unwrap());
+    troubles.iter().for_each(|trouble| sim.inject(*trouble).unwrap());
     FakeDevices::start_on(sim, &recording(machine, 2))
 }
 
@@ -155,7 +155,7 @@ fn more_events_than_counters_take_turns() {
 
 #[test]
 fn a_pmu_that_somebody_has_is_refused_with_the_cause() {
-    let watchdog = Trouble::Watchdog { cpu: 1, counter: CounterId::Fixed(1), period_cycles: 1 << 40 };
+    let watchdog = InjectedFault::Watchdog { cpu: 1, counter: CounterId::Fixed(1), period_cycles: 1 << 40 };
     let devices = busy("skylake", "skylake", &[watchdog]);
     let before = controls(&devices);
     let out = stat(&devices, &["-a", "-e", "branches", "--", "true"]);
@@ -175,7 +175,7 @@ fn registers_that_cannot_be_written_and_writes_that_vanish_are_told() {
     let out = stat(&devices, &["-C", "0", "-e", "branches", "--", "true"]);
     assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
     assert!(stderr(&out).contains("cannot write IA32_"), "{}", stderr(&out));
-    let ignoring = busy("skylake", "skylake", &[Trouble::IgnoreWrites]);
+    let ignoring = busy("skylake", "skylake", &[InjectedFault::IgnoreWrites]);
     let out = stat(&ignoring, &["-C", "0", "-e", "branches", "--", "true"]);
     assert_eq!(out.status.code(), Some(125));
     assert!(stderr(&out).contains("does not let us have the PMU"), "{}", stderr(&out));
@@ -183,7 +183,7 @@ fn registers_that_cannot_be_written_and_writes_that_vanish_are_told() {
 
 #[test]
 fn a_counter_that_is_taken_away_is_lost_and_no_number() {
-    let thief = Trouble::StealCounter { cpu: 0, counter: 2, after_ns: 500_000_000 };
+    let thief = InjectedFault::StealCounter { cpu: 0, counter: 2, after_ns: 500_000_000 };
     let devices = busy("skylake", "skylake", &[thief]);
     let found = metrics(&devices, &["-C", "0", "-e", "branches@2", "--", "sleep", "1.5"]);
     assert_eq!((&found[0]["count"], &found[0]["mean"]), (&"lost".into(), &Value::Null), "{found:?}");
@@ -214,7 +214,7 @@ fn what_always_counts_misses_no_change_of_turns() {
 
 #[test]
 fn what_somebody_took_meanwhile_is_left_to_him() {
-    let thief = Trouble::StealCounter { cpu: 0, counter: 2, after_ns: 600_000_000 };
+    let thief = InjectedFault::StealCounter { cpu: 0, counter: 2, after_ns: 600_000_000 };
     let devices = busy("skylake", "skylake", &[thief]);
     let found = metrics(&devices, &["-C", "0", "-e", "branches@2,branch-misses@1", "--", "sleep", "1.5"]);
     assert_eq!((&found[0]["count"], &found[1]["count"]), (&"lost".into(), &"exact".into()), "{found:?}");

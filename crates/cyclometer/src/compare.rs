@@ -8,7 +8,7 @@ use cyclometer_core::{
     Counted, CpuSet, Error, ErrorKind, Launch, LaunchKind, Plan, Recovery, Result, Source,
 };
 use cyclometer_session::compare::{Arm, Comparison, Hooks, Schedule, Watcher};
-use cyclometer_session::{Means, Settings};
+use cyclometer_session::{SessionResources, SessionSettings};
 
 use crate::Stat;
 
@@ -215,7 +215,7 @@ impl Compare {
         let (stat, plan) = self.planned()?;
         stat.check_baseline(&plan)?;
         let warmups = self.warmups_of(plan.native_runs(plan.intent.runs));
-        let settings = Settings { warmups, ..stat.settings().clone() };
+        let settings = SessionSettings { warmups, ..stat.settings().clone() };
         let schedule = Schedule { budget: self.budget, padding: self.padding };
         let arm = |(command, hooks): &(CommandSpec, Hooks)| Arm {
             command: command.clone(),
@@ -231,7 +231,8 @@ impl Compare {
         let native = Pinned::new(launcher, self.cpus.clone());
         let translated = translated.as_deref().map(|launch| Pinned::new(launch, self.cpus.clone()));
         let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
-        let means = Means { launch: &native, translated, sources: &sources, machine: stat.machine() };
+        let means =
+            SessionResources { launch: &native, translated, sources: &sources, machine: stat.machine() };
         cyclometer_session::compare::compare(arms, &settings, &schedule, &means, watcher)
     }
 }

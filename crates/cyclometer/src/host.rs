@@ -4,7 +4,7 @@ use cyclometer_backend::msr;
 use cyclometer_backend::registers::{LeftRegisters, Restoration};
 use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
-use cyclometer_detect::{RecordedFacts, Recorder, detect, detect_for_counting, detect_for_regions};
+use cyclometer_detect::{FactRecorder, RecordedFacts, detect, detect_for_counting, detect_for_regions};
 
 use crate::{EventTables, chips};
 
@@ -39,7 +39,7 @@ pub fn diagnosed_machine() -> Machine {
 /// `note` becomes the recording's first line.
 pub fn record_machine(note: &str) -> (Machine, String) {
     let host = facts::here();
-    let recorder = Recorder::new(host.as_ref());
+    let recorder = FactRecorder::new(host.as_ref());
     let machine = detect(&recorder);
     let text = recorder.to_text(note);
     (machine, text)

@@ -9,9 +9,9 @@ use cyclometer_catalog::table::Cpu;
 use cyclometer_catalog::ways::{self, usable};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterMask, Modifiers, Result};
-use cyclometer_plan::passes::{Demand, Need, Problem, Way, pack};
+use cyclometer_plan::passes::{CounterEncoding, Demand, PackingProblem, PmuNeed, pack};
 
-pub use cyclometer_plan::passes::{Because, Certificate, Conflict, Packing, Refused, Seat};
+pub use cyclometer_plan::passes::{Because, Certificate, Conflict, CounterAssignment, Packing, Unplaceable};
 pub use cyclometer_plan::taken_by_watchdog as held_by_watchdog;
 pub use cyclometer_plan::words;
 
@@ -29,7 +29,7 @@ pub struct Placement<'a> {
     pub packing: Packing,
     /// The counters that were there to be used.
     pub counters: CounterMask,
-    problem: Problem,
+    problem: PackingProblem,
 }
 
 /// One event of a placement.
@@ -45,7 +45,7 @@ pub struct Placed<'a> {
     pub unpinned: CounterMask,
     /// Whether it takes an even counter and the one behind it.
     pub wide: bool,
-    /// The codes that count it, by [`Seat::way`].
+    /// The codes that count it, by [`CounterAssignment::way`].
     pub codes: Vec<Coded>,
     modifiers: Modifiers,
     pin: Option<u8>,
@@ -93,7 +93,7 @@ impl<'a> Placement<'a> {
             });
             sets.into_iter().filter(|set| set.len() > 1).collect()
         };
-        let problem = Problem {
+        let problem = PackingProblem {
             pmus: vec![counters],
             demands: events.iter().map(|event| event.demand(tables.first())).collect(),
             together: several(groups.into_values().collect()),
@@ -110,7 +110,7 @@ impl<'a> Placement<'a> {
     }
 
     /// The counters that stay free in a pass.
-    pub fn free_in(&self, pass: &[Seat]) -> CounterMask {
+    pub fn free_in(&self, pass: &[CounterAssignment]) -> CounterMask {
         let taken = pass.iter().map(|seat| seat.counters(self.events[seat.demand].wide));
         taken.fold(self.counters, |free, own| free.without(own))
     }
@@ -158,9 +158,9 @@ impl<'a> Placed<'a> {
         let way = |coded: &Coded| {
             let counters =
                 cpu.map_or(CounterMask::EMPTY, |cpu| usable(cpu.counters(), coded.counters, self.pin));
-            Way { counters, extra: coded.code.extra }
+            CounterEncoding { counters, extra: coded.code.extra }
         };
-        let need = Need { pmu: 0, ways: self.codes.iter().map(way).collect(), wide: self.wide };
+        let need = PmuNeed { pmu: 0, ways: self.codes.iter().map(way).collect(), wide: self.wide };
         // What must be alone must be so when it is sampled, which nothing here is.
         Demand { needs: vec![need], alone: false }
     }

@@ -16,7 +16,10 @@ use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, Machine, Modes, Provenance, Recovery, Result, Rung, Slot, SlotId,
     Source, Verdict as Trust,
 };
-use cyclometer_selftest::{Effort, Kernel, Memory, Quantity, Recorded, Rounds, Sample, ThreadMeter, Work};
+use cyclometer_selftest::{
+    Kernel, KernelMemory, KernelQuantity, MeterSample, MeteredWork, Recorded, Repetitions, Rounds,
+    ThreadMeter,
+};
 use cyclometer_selftest::{ROUNDS, examine, together};
 use cyclometer_session::Quiet;
 use cyclometer_stats::{LineSummary, summarise};
@@ -138,7 +141,7 @@ impl SelfTest {
     }
 
     fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
-        let mut memory = Memory::new();
+        let mut memory = KernelMemory::new();
         let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
         let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
         let mut findings: Vec<Finding> = examined.collect();
@@ -154,7 +157,7 @@ impl SelfTest {
         }
         let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
         let listed = self.listed(&[Kind::Software]);
-        let mut memory = Memory::new();
+        let mut memory = KernelMemory::new();
         let known = listed.iter().filter(known);
         let findings = known.map(|one| self.of_kernel(source.as_ref(), one, &mut memory));
         Section { findings: findings.collect(), ..section }
@@ -166,7 +169,7 @@ impl SelfTest {
     ///
     /// Linux `kernel/events/core.c`, `perf_exclude_event`: a fault is counted in the mode that it happened in, a switch always
     /// in the kernel's. The clocks have no modes.
-    fn of_kernel(&self, source: &dyn Source, listing: &Listing, memory: &mut Memory) -> Finding {
+    fn of_kernel(&self, source: &dyn Source, listing: &Listing, memory: &mut KernelMemory) -> Finding {
         let all = self.examined(source, listing, "", memory);
         let is_seen = matches!(Truth::of(&listing.name), Truth::Time | Truth::Faults);
         if all.verdict != Verdict::NotCounted || !is_seen {
@@ -186,7 +189,13 @@ impl SelfTest {
     }
 
     /// Counts an event on the calling thread.
-    fn examined(&self, source: &dyn Source, listing: &Listing, modes: &str, memory: &mut Memory) -> Finding {
+    fn examined(
+        &self,
+        source: &dyn Source,
+        listing: &Listing,
+        modes: &str,
+        memory: &mut KernelMemory,
+    ) -> Finding {
         self.filtered(source, listing, (modes, None), memory)
     }
 
@@ -196,14 +205,14 @@ impl SelfTest {
         source: &dyn Source,
         listing: &Listing,
         (modes, filter): (&str, Option<Modes>),
-        memory: &mut Memory,
+        memory: &mut KernelMemory,
     ) -> Finding {
         let name = &listing.name;
         let mut counted = || {
             let mut slots = self.slots(&format!("{name}{modes}"))?;
             slots.iter_mut().filter(|_| filter.is_some()).for_each(|slot| slot.filter = filter);
             let mut meter = ThreadMeter::open(source, &slots, memory)?;
-            let finding = examine(name, Truth::of(name), &mut meter, Effort::HARDWARE);
+            let finding = examine(name, Truth::of(name), &mut meter, Repetitions::HARDWARE);
             Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
         };
         let finding = counted().unwrap_or_else(|why: String| Finding::not_counted(name, why));
@@ -211,7 +220,7 @@ impl SelfTest {
     }
 
     /// Several copies of one event at the same time.
-    fn at_once(&self, source: &dyn Source, memory: &mut Memory) -> Finding {
+    fn at_once(&self, source: &dyn Source, memory: &mut KernelMemory) -> Finding {
         let name = format!("{COPIES} x instructions");
         let mut counted = || {
             let slots = self.slots("instructions:u")?;
@@ -272,22 +281,27 @@ impl SelfTest {
             Ok(recorded) => recorded,
             Err(error) => return section.without(&nameless(&error.to_string(), program)),
         };
-        let judge = |(quantity, mut recorded): (Quantity, Recorded)| {
+        let judge = |(quantity, mut recorded): (KernelQuantity, Recorded)| {
             let truth = Truth::of(quantity.word());
-            examine(quantity.word(), truth, &mut recorded, Effort::UNDISTURBED)
+            examine(quantity.word(), truth, &mut recorded, Repetitions::UNDISTURBED)
         };
         Section { findings: recorded.into_iter().map(judge).collect(), ..section }
     }
 
     /// Every kernel under the software PMU: all quantities in the same runs.
-    fn recorded(&self, program: &Path, launcher: &Launcher) -> Result<BTreeMap<Quantity, Recorded>> {
+    fn recorded(&self, program: &Path, launcher: &Launcher) -> Result<BTreeMap<KernelQuantity, Recorded>> {
         let mut all = BTreeMap::new();
-        let works = [(Rounds::MIN, Effort::UNDISTURBED.bases), (more_rounds(), Effort::UNDISTURBED.repeats)];
+        let works = [
+            (Rounds::MIN, Repetitions::UNDISTURBED.bases),
+            (more_rounds(), Repetitions::UNDISTURBED.repeats),
+        ];
         for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
             for (rounds, runs) in works {
                 for (quantity, samples) in self.translated_once(program, kernel, rounds, runs, launcher)? {
                     let recorded: &mut Recorded = all.entry(quantity).or_default();
-                    samples.into_iter().for_each(|sample| recorded.add(Work::Kernel(kernel, rounds), sample));
+                    samples
+                        .into_iter()
+                        .for_each(|sample| recorded.add(MeteredWork::Kernel(kernel, rounds), sample));
                 }
             }
         }
@@ -301,8 +315,8 @@ impl SelfTest {
         rounds: Rounds,
         runs: u32,
         launcher: &Launcher,
-    ) -> Result<Vec<(Quantity, Vec<Sample>)>> {
-        let (events, quantities): (Vec<&str>, Vec<Quantity>) =
+    ) -> Result<Vec<(KernelQuantity, Vec<MeterSample>)>> {
+        let (events, quantities): (Vec<&str>, Vec<KernelQuantity>) =
             countable().map(|one| (one.word(), one)).unzip();
         let stat = Stat::new(self.machine.clone()).command(command(program, kernel, rounds));
         let stat = stat.events(&events.join(","))?.backend(Some(Rung::Soft));
@@ -314,8 +328,8 @@ impl SelfTest {
 }
 
 /// What the software PMU has a name for.
-fn countable() -> impl Iterator<Item = Quantity> {
-    Quantity::ALL.into_iter().filter(|quantity| *quantity != Quantity::Accesses)
+fn countable() -> impl Iterator<Item = KernelQuantity> {
+    KernelQuantity::ALL.into_iter().filter(|quantity| *quantity != KernelQuantity::Accesses)
 }
 
 fn more_rounds() -> Rounds {
@@ -339,14 +353,14 @@ fn command(program: &Path, kernel: Kernel, rounds: Rounds) -> CommandSpec {
 }
 
 /// The exact counts of every run.
-fn samples(line: &LineSummary) -> Result<Vec<Sample>> {
+fn samples(line: &LineSummary) -> Result<Vec<MeterSample>> {
     let is_exact = line.verdict == Trust::Exact && line.provenance == Some(Provenance::Counted);
     if !is_exact {
         let reason = line.reason.clone().unwrap_or_else(|| "another source counted it".to_owned());
         return Err(Error::new(ErrorKind::StateLost, format!("{}: {reason}", line.event)));
     }
     let values = line.values.iter().filter_map(|value| value.count.value());
-    Ok(values.map(Sample::whole).collect())
+    Ok(values.map(MeterSample::whole).collect())
 }
 
 fn works(works: cyclometer_core::ladder::Works) -> bool {
@@ -457,7 +471,7 @@ mod tests {
         let listed = test.listed(&[Kind::Software]);
         let found = |name: &str| {
             let listing = listed.iter().find(|listing| listing.name == name).unwrap();
-            let finding = test.of_kernel(&source, listing, &mut Memory::new());
+            let finding = test.of_kernel(&source, listing, &mut KernelMemory::new());
             (finding.event.clone(), finding.verdict)
         };
         assert_eq!(found("page-faults"), ("page-faults:u".to_owned(), Verdict::Plausible));

@@ -4,7 +4,7 @@ use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
-use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Trouble, Workload};
+use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, Tick, Workload};
 
 use crate::EventTables;
 use crate::chips::cycles;
@@ -22,7 +22,7 @@ const TICK: Tick = Tick { every_ns: 4_000_000, takes_ns: 5_000 };
 pub struct Simulated {
     model: &'static Model,
     settings: Settings,
-    troubles: Vec<Trouble>,
+    troubles: Vec<InjectedFault>,
 }
 
 impl Simulated {
@@ -81,7 +81,7 @@ impl Simulated {
     /// A trouble that it cannot have.
     pub(crate) fn start(&self) -> Result<Simulation> {
         let mut machine = SimMachine::new(self.model, self.settings);
-        self.troubles.iter().try_for_each(|trouble| machine.provoke(*trouble))?;
+        self.troubles.iter().try_for_each(|trouble| machine.inject(*trouble))?;
         Ok(Simulation::new(machine))
     }
 
@@ -112,7 +112,7 @@ pub enum Misery {
 }
 
 impl Misery {
-    fn on(self, model: &Model) -> Trouble {
+    fn on(self, model: &Model) -> InjectedFault {
         let general = model.chip.counters.general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
         // Apple's fixed counters are the kernel's all the time, and nobody minds.
@@ -122,14 +122,16 @@ impl Misery {
             None => CounterId::General(63 - general.leading_zeros().min(63) as u8),
         };
         match self {
-            Misery::Rewrite => Trouble::RewriteControl { every_ns: 100_000 },
-            Misery::Steal => Trouble::StealCounter {
+            Misery::Rewrite => InjectedFault::RewriteControl { every_ns: 100_000 },
+            Misery::Steal => InjectedFault::StealCounter {
                 cpu: 0,
                 counter: general.trailing_zeros().min(63) as u8,
                 after_ns: 1_000_000,
             },
-            Misery::Watchdog => Trouble::Watchdog { cpu: 0, counter: held, period_cycles: 1_000_000_000 },
-            Misery::IgnoreWrites => Trouble::IgnoreWrites,
+            Misery::Watchdog => {
+                InjectedFault::Watchdog { cpu: 0, counter: held, period_cycles: 1_000_000_000 }
+            }
+            Misery::IgnoreWrites => InjectedFault::IgnoreWrites,
         }
     }
 }

@@ -15,7 +15,7 @@ use cyclometer_core::{
     Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
     Plan, Recovery, Report, Result, Rung, Source, Target,
 };
-use cyclometer_session::{Job, Means, Observer, Settings};
+use cyclometer_session::{MeasurementJob, Observer, SessionResources, SessionSettings};
 use cyclometer_stats::{MetricRequest, partners};
 
 use crate::marked::{Boards, MarkedLaunch, MarkedRegions, MarkedSource, collect};
@@ -34,7 +34,7 @@ pub struct Stat {
     tables: EventTables,
     events: Vec<Event>,
     metrics: Vec<Wanted>,
-    settings: Settings,
+    settings: SessionSettings,
     backend: Option<Rung>,
     counted: Counted,
     random_layout: bool,
@@ -135,7 +135,7 @@ impl Stat {
             tables: EventTables::embedded(),
             events: Vec::new(),
             metrics: Vec::new(),
-            settings: Settings::default(),
+            settings: SessionSettings::default(),
             backend: None,
             counted: Counted::Auto,
             random_layout: false,
@@ -336,7 +336,7 @@ impl Stat {
     }
 
     /// How often and how.
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &SessionSettings {
         &self.settings
     }
 
@@ -415,7 +415,8 @@ impl Stat {
         sources.extend(software.as_ref().map(Software::source));
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
         let translated = translated.as_deref();
-        let means = Means { launch: launcher, translated, sources: &sources, machine: &self.machine };
+        let means =
+            SessionResources { launch: launcher, translated, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
     }
 
@@ -451,7 +452,8 @@ impl Stat {
         let sources: Vec<MarkedSource> = sources.into_iter().map(marked).collect();
         let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
         let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
-        let means = Means { launch: &native, translated, sources: &sources, machine: &self.machine };
+        let means =
+            SessionResources { launch: &native, translated, sources: &sources, machine: &self.machine };
         let report = cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)?;
         let regions = collect(&boards, &report, self.settings.warmups);
         Ok((report, regions))
@@ -478,8 +480,8 @@ impl Stat {
         }
     }
 
-    fn job(&self, watched: Option<Box<dyn Child>>) -> Job {
-        Job { command: self.command.clone(), target: self.target.clone(), watched }
+    fn job(&self, watched: Option<Box<dyn Child>>) -> MeasurementJob {
+        MeasurementJob { command: self.command.clone(), target: self.target.clone(), watched }
     }
 
     fn simulate(
@@ -493,7 +495,7 @@ impl Stat {
         let source = simulation.source(simulated.cores(&self.tables));
         let launch = simulation.launcher(launcher);
         let (launch, machine) = (launch.as_ref(), &self.machine);
-        let means = Means { launch, translated: None, sources: &[source.as_ref()], machine };
+        let means = SessionResources { launch, translated: None, sources: &[source.as_ref()], machine };
         cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
     }
 

@@ -11,7 +11,7 @@ use cyclometer::stats::{asked_scope, summarise_as};
 use cyclometer::{
     Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, Quiet, Scope, Stat, Stream, machine, marker,
 };
-use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
 /// An event that is counted where nothing of a CPU is.
 const FAULTS: &str = "page-faults,task-clock";
@@ -121,7 +121,7 @@ fn program(what: &str) {
         "loops" => program_loops(),
         "kernels" => program_kernels(),
         "nested" => program_nested(),
-        "recursive" => recurse(20, &mut Memory::new()),
+        "recursive" => recurse(20, &mut KernelMemory::new()),
         "threads" => program_threads(),
         "fork" => program_fork(),
         "exec" => program_exec(),
@@ -137,7 +137,7 @@ fn program(what: &str) {
 
 /// The loop of 16 additions, so many times.
 #[inline(never)]
-fn additions(rounds: u32, memory: &mut Memory) {
+fn additions(rounds: u32, memory: &mut KernelMemory) {
     Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
 }
 
@@ -172,7 +172,7 @@ fn unattached_regions_cost_nothing(tool: &Tool<'_>) {
 }
 
 fn program_loops() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     for rounds in [1000, 2000, 50_000] {
         for _ in 0..3 {
             let label = rounds.to_string();
@@ -211,7 +211,7 @@ fn a_loop_is_counted_exactly(tool: &Tool<'_>) {
 }
 
 fn program_kernels() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     for (i, kernel) in Kernel::ALL.into_iter().enumerate() {
         kernel.run(Rounds::MIN, &mut memory);
         for rounds in [100, 300] {
@@ -224,10 +224,15 @@ fn program_kernels() {
 }
 
 fn every_kernel_is_counted_exactly(tool: &Tool<'_>) {
-    use cyclometer_kernels::Quantity;
-    let quantities =
-        [Quantity::Instructions, Quantity::Branches, Quantity::Calls, Quantity::Returns, Quantity::NotTaken];
-    let events = quantities.map(Quantity::word).join(",");
+    use cyclometer_kernels::KernelQuantity;
+    let quantities = [
+        KernelQuantity::Instructions,
+        KernelQuantity::Branches,
+        KernelQuantity::Calls,
+        KernelQuantity::Returns,
+        KernelQuantity::NotTaken,
+    ];
+    let events = quantities.map(KernelQuantity::word).join(",");
     let Some(marked) = tool.exact("kernels", &events) else { return };
     for (i, kernel) in Kernel::ALL.into_iter().enumerate() {
         for (event, quantity) in quantities.into_iter().enumerate() {
@@ -239,7 +244,7 @@ fn every_kernel_is_counted_exactly(tool: &Tool<'_>) {
 }
 
 fn program_nested() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     for inner in [0, 1, 7] {
         let label = format!("around {inner}");
         marker::begin(&label);
@@ -272,7 +277,7 @@ fn nested_regions_add_nothing(tool: &Tool<'_>) {
     assert!(inner >= 8 * instructions(500) && inner <= 8 * (instructions(500) + AROUND), "{inner}");
 }
 
-fn recurse(depth: u32, memory: &mut Memory) {
+fn recurse(depth: u32, memory: &mut KernelMemory) {
     let _region = marker::region("recursive");
     additions(100, memory);
     if depth > 1 {
@@ -292,7 +297,7 @@ fn recursive_regions_are_counted_once(tool: &Tool<'_>) {
 fn program_threads() {
     let work = |rounds: u32| {
         move || {
-            let mut memory = Memory::new();
+            let mut memory = KernelMemory::new();
             let _region = marker::region("work");
             additions(rounds, &mut memory);
         }
@@ -318,7 +323,7 @@ fn threads_are_told_apart(tool: &Tool<'_>) {
 }
 
 fn program_fork() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     marker::begin("over");
     let answer = cyclometer_sys::fork::in_child(|| {
         marker::end("over");
@@ -349,7 +354,7 @@ fn a_fork_is_followed(tool: &Tool<'_>) {
 }
 
 fn program_exec() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     marker::begin("before");
     additions(1000, &mut memory);
     marker::end("before");
@@ -375,7 +380,7 @@ fn an_exec_keeps_the_counts(tool: &Tool<'_>) {
 }
 
 fn program_killed() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     for _ in 0..5 {
         let _region = marker::region("done");
         additions(100, &mut memory);
@@ -405,7 +410,7 @@ fn a_killed_program_has_counted(tool: &Tool<'_>) {
 }
 
 fn program_odd() {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     marker::end("never begun");
     marker::begin("crossing");
     marker::begin("crossed");
@@ -522,7 +527,7 @@ fn program_faults() {
         let _region = marker::region(&label);
         touch(pages);
     }
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     let _region = marker::region("none");
     black_box(additions)(1000, &mut memory);
 }

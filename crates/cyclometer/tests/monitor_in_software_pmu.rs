@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use cyclometer::{
     Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, Rung, Stream, diagnosed_machine, machine,
 };
-use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
 /// Says to the program what it is to do, and where it writes what it found.
 const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
@@ -26,7 +26,7 @@ fn program() {
     std::fs::write(file, found.join("\n")).unwrap();
 }
 
-fn additions(rounds: u32, memory: &mut Memory) {
+fn additions(rounds: u32, memory: &mut KernelMemory) {
     Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
 }
 
@@ -51,7 +51,7 @@ fn in_threads() -> Vec<String> {
         for rounds in ROUNDS {
             let monitor = &monitor;
             scope.spawn(move || {
-                let mut memory = Memory::new();
+                let mut memory = KernelMemory::new();
                 monitor.measure("first", || additions(10, &mut memory));
                 monitor.measure(&rounds.to_string(), || additions(rounds, &mut memory));
             });
@@ -65,7 +65,7 @@ fn in_threads() -> Vec<String> {
 fn of_the_process() -> Vec<String> {
     let builder = Monitor::builder().event("instructions,page-faults").scope(CountedScope::Process);
     let monitor = builder.build().unwrap();
-    monitor.measure("loop", || additions(1000, &mut Memory::new()));
+    monitor.measure("loop", || additions(1000, &mut KernelMemory::new()));
     let total = monitor.total("loop").unwrap();
     vec![value(&total, "instructions"), value(&total, "page-faults")]
 }

@@ -17,7 +17,7 @@ use cyclometer::registers::{CorePmu, RegisterSource};
 use cyclometer::{Count, Modes, Provenance, Result, Rung, Samples, Scope, Unit};
 use cyclometer_backend::sim::SimBus;
 use cyclometer_monitor::{Monitor, Sampling, Setup};
-use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Trouble, Workload};
+use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, Workload};
 
 const CHIP: &str = "apple-m3";
 /// The kernel writes its own value over PMCR0 about so often, in ns.
@@ -79,11 +79,11 @@ impl Counting for Open {
     }
 }
 
-fn source(troubles: &[Trouble]) -> Living {
+fn source(troubles: &[InjectedFault]) -> Living {
     let model = Model::find(CHIP).unwrap();
     let mut machine = SimMachine::new(model, Settings { seed: 5, ..Settings::default() });
     machine.spawn(Workload::named("loop").unwrap(), &[0]).unwrap();
-    troubles.iter().for_each(|trouble| machine.provoke(*trouble).unwrap());
+    troubles.iter().for_each(|trouble| machine.inject(*trouble).unwrap());
     let bus = Rc::new(RefCell::new(SimBus::new(machine)));
     let core =
         CorePmu { name: CHIP.to_owned(), cpus: [0].into_iter().collect(), chip: model.chip, cycles: None };
@@ -108,7 +108,7 @@ fn parts() -> [(&'static str, Part); 2] {
 }
 
 /// A monitor that samples them a thousand times a second.
-fn monitor(troubles: &'static [Trouble], longest_window: Option<Duration>) -> Monitor {
+fn monitor(troubles: &'static [InjectedFault], longest_window: Option<Duration>) -> Monitor {
     let recording = include_str!("../../../fixtures/machines/skylake.txt");
     let machine = cyclometer::replay_machine(recording).unwrap();
     let event = |(i, (name, _)): (usize, (&str, Part))| {
@@ -181,7 +181,7 @@ fn true_ratio() -> f64 {
 
 #[test]
 fn windows_become_as_short_as_the_kernel_leaves_them() {
-    let monitor = monitor(&[Trouble::RewriteControl { every_ns: REWRITES_NS }], None);
+    let monitor = monitor(&[InjectedFault::RewriteControl { every_ns: REWRITES_NS }], None);
     let samples = samples(&monitor, 200);
     let [windows] = samples.windows[..] else { panic!("{:?}", samples.windows) };
     assert_eq!(windows.rung, Rung::Sysreg);
@@ -211,7 +211,7 @@ fn first_of_windows(samples: &Samples) -> usize {
 #[test]
 fn estimates_are_of_the_time_before_windows_began_as_well() {
     let mhz = Model::find(CHIP).unwrap().mhz as f64;
-    let lost: &'static [Trouble] = &[Trouble::RewriteControl { every_ns: REWRITES_NS }];
+    let lost: &'static [InjectedFault] = &[InjectedFault::RewriteControl { every_ns: REWRITES_NS }];
     for (troubles, longest) in [(&[][..], Some(Duration::from_micros(20))), (lost, None)] {
         let monitor = monitor(troubles, longest);
         let samples = samples(&monitor, 20);

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p cyclometer-detect --example record_machine -- FILE 'a server with …'`
 
-use cyclometer_detect::{HostFacts, Recorder, detect};
+use cyclometer_detect::{FactRecorder, HostFacts, detect};
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -11,7 +11,7 @@ fn main() -> std::io::Result<()> {
             "two arguments are needed: the file to write, and what machine it is",
         ));
     };
-    let recorder = Recorder::new(&HostFacts);
+    let recorder = FactRecorder::new(&HostFacts);
     detect(&recorder);
     std::fs::write(file, recorder.to_text(&format!("recorded: {what}")))
 }

@@ -1,4 +1,4 @@
-//! What this process may do: sysctls, capabilities, seccomp.
+//! Permissions of this process: sysctls, capabilities, seccomp.
 
 use cyclometer_core::machine::{Access, Os, Tracer};
 

@@ -3,7 +3,7 @@
 use cyclometer_core::CounterMask;
 use cyclometer_core::machine::{PmuFacts, Vendor};
 
-use crate::cores::Surroundings;
+use crate::cores::DetectionContext;
 use crate::facts::FactSource;
 use crate::x86::{self, Signature};
 
@@ -47,13 +47,13 @@ pub(crate) fn identify(
     }
 }
 
-/// What `CPUID` says about the core PMU.
+/// The core PMU as `CPUID` describes it.
 ///
 /// # Source
 ///
 /// AMD APM volume 3, `CPUID` Fn8000_0022 (PerfMonV2: EAX bit 0, EBX bits 3 to 0) and Fn8000_0001 ECX bit 23
 /// (PerfCtrExtCore: six counters); without either there are the four of every older core.
-pub(crate) fn pmu_facts(facts: &dyn FactSource, around: &Surroundings<'_>) -> PmuFacts {
+pub(crate) fn pmu_facts(facts: &dyn FactSource, around: &DetectionContext<'_>) -> PmuFacts {
     let v2 = x86::leaf(facts, None, 0x8000_0022, 0).filter(|registers| registers[0] & 1 == 1);
     let extended =
         x86::leaf(facts, None, 0x8000_0001, 0).is_some_and(|registers| registers[2] >> 23 & 1 == 1);

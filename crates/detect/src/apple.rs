@@ -3,12 +3,12 @@
 use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{Found, Surroundings, core_type};
+use crate::cores::{DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::{text, x86};
 
 /// A family of chips with one event database and one register layout.
-struct Chip {
+struct AppleChip {
     /// `hw.cpufamily`.
     cpufamily: u32,
     /// Event table.
@@ -17,7 +17,8 @@ struct Chip {
     performance: &'static str,
     /// Microarchitecture of the efficiency cores.
     efficiency: &'static str,
-    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the interrupt.
+    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the
+    /// interrupt.
     width_bits: u32,
 }
 
@@ -26,8 +27,8 @@ const fn chip(
     id: &'static str,
     [performance, efficiency]: [&'static str; 2],
     width_bits: u32,
-) -> Chip {
-    Chip { cpufamily, id, performance, efficiency, width_bits }
+) -> AppleChip {
+    AppleChip { cpufamily, id, performance, efficiency, width_bits }
 }
 
 /// Chips by CPU family. Phone chips have the id of the Mac chip whose event database has the same content.
@@ -36,7 +37,7 @@ const fn chip(
 ///
 /// xnu `osfmk/mach/machine.h`, `pexpert/pexpert/arm64/H13.h` to `H16.h`; jiegec/apple-pmu README (from M5 on
 /// and A18, the only source); Linux `drivers/perf/apple_m1_cpu_pmu.c` for the names of cores.
-const CHIPS: &[Chip] = &[
+const CHIPS: &[AppleChip] = &[
     chip(0x1b58_8bb3, "apple-m1", ["Firestorm", "Icestorm"], 48),
     chip(0xda33_d83d, "apple-m2", ["Avalanche", "Blizzard"], 64),
     chip(0x8765_edea, "apple-m3", ["Everest", "Sawtooth"], 64),
@@ -93,14 +94,14 @@ const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
 /// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: `CORE_NCTRS` 2.
 const GUEST_COUNTERS: CounterMask = CounterMask::from_bits(0, 0b11);
 
-fn by_family(cpufamily: u32) -> Option<&'static Chip> {
+fn by_family(cpufamily: u32) -> Option<&'static AppleChip> {
     CHIPS.iter().find(|chip| chip.cpufamily == cpufamily)
 }
 
 /// The CPU and its core types on macOS.
 ///
 /// macOS does not say which CPU number has which type of core, so on a chip with several the sets are empty.
-pub(crate) fn on_macos(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+pub(crate) fn on_macos(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let cpufamily = text::sysctl_number(facts, "hw.cpufamily").and_then(|family| u32::try_from(family).ok());
     let chip = cpufamily.and_then(by_family);
     let id = cpufamily.map_or(CpuId::Unknown, |cpufamily| CpuId::AppleFamily { cpufamily });
@@ -113,11 +114,11 @@ pub(crate) fn on_macos(facts: &dyn FactSource, around: &Surroundings<'_>) -> Fou
         let id = chip.map(|chip| chip.id.to_owned());
         core_type(id, names.map(|names| names[level]), cpus.clone(), pmu_facts(chip, counters))
     });
-    Found { core_types: core_types.collect(), cpu: Cpu { vendor: Vendor::Apple, id, name } }
+    DetectedCpu { core_types: core_types.collect(), cpu: Cpu { vendor: Vendor::Apple, id, name } }
 }
 
 /// The core type with that part number, on Linux.
-pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &Surroundings<'_>) -> CoreType {
+pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &DetectionContext<'_>) -> CoreType {
     let known = PARTS.iter().find(|(parts, _)| parts.contains(&part));
     let chip = known.and_then(|(_, cpufamily)| by_family(*cpufamily));
     let is_performance = known.is_some_and(|(parts, _)| parts[1] == part);
@@ -130,7 +131,7 @@ pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &Surroundings<'_>) -> Cor
     core_type(chip.map(|chip| chip.id.to_owned()), name, cpus, pmu)
 }
 
-fn pmu_facts(chip: Option<&Chip>, counters: CounterMask) -> PmuFacts {
+fn pmu_facts(chip: Option<&AppleChip>, counters: CounterMask) -> PmuFacts {
     match chip {
         None => x86::no_counters("not known for this chip"),
         Some(chip) => PmuFacts {

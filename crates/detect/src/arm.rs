@@ -3,7 +3,7 @@
 use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{self, Found, Surroundings, core_type};
+use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::{apple, text, x86};
 
@@ -30,7 +30,7 @@ const IMPLEMENTERS: [(u32, &str); 14] = [
 ];
 
 /// A core: implementer, part number, CPU id, name.
-type Core = (u32, u32, Option<&'static str>, &'static str);
+type ArmCore = (u32, u32, Option<&'static str>, &'static str);
 
 /// Cores by implementer and part number (MIDR_EL1 bits 15 to 4).
 ///
@@ -39,7 +39,7 @@ type Core = (u32, u32, Option<&'static str>, &'static str);
 /// Arm's own: ARM-software/data `cpus.json`, 2025-01-17, and telemetry-solution, 2026-04-23 (C1). Others:
 /// Linux 7.2 `tools/perf/pmu-events/arch/arm64/mapfile.csv` and `arch/arm64/include/asm/cputype.h`. Ids are
 /// the core's name in the manner of perf's folders; a core without an event file has none.
-const CORES: &[Core] = &[
+const CORES: &[ArmCore] = &[
     (0x41, 0xd01, Some("cortex-a32"), "Cortex-A32"),
     (0x41, 0xd02, Some("cortex-a34"), "Cortex-A34"),
     (0x41, 0xd03, Some("cortex-a53"), "Cortex-A53"),
@@ -129,13 +129,13 @@ impl Midr {
 }
 
 /// The CPU and its core types, by the id register of each CPU.
-pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let groups = groups(facts, around);
     let Some((first, _)) = groups.first() else { return cores::unknown(around) };
     let cpu =
         Cpu { vendor: vendor(first.implementer()), id: CpuId::Arm { midr: first.0 }, name: name(facts) };
     let core_types = groups.into_iter().map(|(midr, cpus)| describe(midr, cpus, around)).collect();
-    Found { cpu, core_types }
+    DetectedCpu { cpu, core_types }
 }
 
 fn vendor(implementer: u32) -> Vendor {
@@ -149,7 +149,7 @@ fn vendor(implementer: u32) -> Vendor {
     }
 }
 
-/// What the firmware calls the processor, if it does.
+/// The firmware's name for the processor, if it has one.
 fn name(facts: &dyn FactSource) -> Option<String> {
     let cpuinfo = facts.read("/proc/cpuinfo")?;
     let name = text::clean(text::field(&cpuinfo, "model name")?);
@@ -157,7 +157,7 @@ fn name(facts: &dyn FactSource) -> Option<String> {
 }
 
 /// The online CPUs by type of core, in the order of their first CPU.
-fn groups(facts: &dyn FactSource, around: &Surroundings<'_>) -> Vec<(Midr, CpuSet)> {
+fn groups(facts: &dyn FactSource, around: &DetectionContext<'_>) -> Vec<(Midr, CpuSet)> {
     let cpuinfo = facts.read("/proc/cpuinfo").unwrap_or_default();
     let listed: Vec<(u32, Midr)> = text::cpuinfo_blocks(&cpuinfo)
         .filter_map(|(cpu, block)| Some((cpu, midr_of_block(block)?)))
@@ -196,7 +196,7 @@ fn midr_of_block(block: &str) -> Option<Midr> {
     Some(Midr(implementer << 24 | variant << 20 | 0xf << 16 | part << 4 | revision))
 }
 
-fn describe(midr: Midr, cpus: CpuSet, around: &Surroundings<'_>) -> CoreType {
+fn describe(midr: Midr, cpus: CpuSet, around: &DetectionContext<'_>) -> CoreType {
     let (implementer, part) = midr.type_of_core();
     if implementer == 0x61 {
         return apple::by_part(part, cpus, around);
@@ -207,9 +207,9 @@ fn describe(midr: Midr, cpus: CpuSet, around: &Surroundings<'_>) -> CoreType {
     core_type(id, core.map(|(.., name)| *name), cpus, pmu)
 }
 
-/// What is known of a PMUv3: its number of counters (PMCR_EL0.N) is hidden from user space, so it comes
-/// from Arm's data where that names one number, and on bare metal only, because hypervisors give fewer.
-fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &Surroundings<'_>) -> PmuFacts {
+/// A PMUv3 hides its number of counters (PMCR_EL0.N) from user space, so it comes from Arm's data where that
+/// names one number, and on bare metal only, because hypervisors give fewer.
+fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &DetectionContext<'_>) -> PmuFacts {
     if !around.has_core_pmu(cpus) {
         return x86::no_counters("no PMU in the kernel");
     }

@@ -1,4 +1,4 @@
-//! What kind of container we are in.
+//! The kind of container that this process is in.
 
 use cyclometer_core::machine::Os;
 

@@ -7,16 +7,16 @@ use cyclometer_core::pmu::KernelPmu;
 use crate::facts::FactSource;
 use crate::{apple, arm, riscv, x86};
 
-/// What was found out about the CPU.
-pub(crate) struct Found {
+/// The CPU that detection found.
+pub(crate) struct DetectedCpu {
     /// The CPU as a whole.
     pub(crate) cpu: Cpu,
     /// Its core types; at least one.
     pub(crate) core_types: Vec<CoreType>,
 }
 
-/// What detection of the CPU may look at, besides the facts.
-pub(crate) struct Surroundings<'a> {
+/// The inputs of detecting the CPU, besides the facts.
+pub(crate) struct DetectionContext<'a> {
     /// The CPUs that are online.
     pub(crate) online: &'a CpuSet,
     /// The kernel's devices.
@@ -25,7 +25,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) virtualised: bool,
 }
 
-impl Surroundings<'_> {
+impl DetectionContext<'_> {
     /// Whether the kernel drives a core PMU on any of `cpus`.
     pub(crate) fn has_core_pmu(&self, cpus: &CpuSet) -> bool {
         self.pmus.iter().any(|pmu| pmu.is_core() && covers(pmu, cpus))
@@ -38,8 +38,8 @@ pub(crate) fn detect(
     online: &CpuSet,
     pmus: &[KernelPmu],
     virtualised: bool,
-) -> Found {
-    let around = Surroundings { online, pmus, virtualised };
+) -> DetectedCpu {
+    let around = DetectionContext { online, pmus, virtualised };
     match (facts.os(), facts.architecture()) {
         (_, Architecture::X86_64) => x86::detect(facts, &around),
         (Os::MacOs, Architecture::Aarch64) => apple::on_macos(facts, &around),
@@ -50,9 +50,9 @@ pub(crate) fn detect(
 }
 
 /// A CPU of which nothing is known.
-pub(crate) fn unknown(around: &Surroundings<'_>) -> Found {
+pub(crate) fn unknown(around: &DetectionContext<'_>) -> DetectedCpu {
     let vendor = Vendor::Other("unknown".to_owned());
-    Found {
+    DetectedCpu {
         cpu: Cpu { vendor, id: CpuId::Unknown, name: None },
         core_types: vec![core_type(None, None, around.online.clone(), PmuFacts::default())],
     }

@@ -97,11 +97,12 @@ pub trait FactSource {
     /// Whether the software PMU runs this process. Asked of whatever traces it, which changes nothing; only where something does.
     fn is_counted_by_software(&self) -> bool;
 
-    /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's cores, whose
-    /// refusal is caught; on any other core nothing is tried.
+    /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's
+    /// cores, whose refusal is caught; on any other core nothing is tried.
     ///
     /// # Errors
     ///
-    /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of Apple's.
+    /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of
+    /// Apple's.
     fn sysreg_probe(&self) -> Result<(), i32>;
 }

@@ -7,8 +7,8 @@ use crate::probes::errno;
 /// Linux's number for "try again", for a failure without a number.
 const EAGAIN: i32 = 11;
 
-/// Tries the registers of the CPU that a thread happens to be on. The thread is a short-lived one, which is bound to that CPU
-/// meanwhile instead of ours.
+/// Tries the registers of the CPU that a thread happens to be on. The thread is a short-lived one, which is
+/// bound to that CPU meanwhile instead of ours.
 pub(super) fn probe() -> Result<(), i32> {
     let tried = std::thread::Builder::new().spawn(|| AppleRegisters::probe(None).map(drop));
     let tried = tried.map_err(|_| EAGAIN)?.join().map_err(|_| EAGAIN)?;

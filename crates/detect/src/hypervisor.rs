@@ -48,7 +48,8 @@ const PRODUCTS: [(&str, &str); 9] = [
 /// cloud-init `cloudinit/sources/azure/identity.py`, `ChassisAssetTag`.
 const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
-/// The name of the hypervisor, behind the place where it is known (`Firecracker on KVM`); `None` on bare metal.
+/// The name of the hypervisor, behind the place where it is known (`Firecracker on KVM`); `None` on bare
+/// metal.
 pub(crate) fn detect(facts: &dyn FactSource) -> Option<String> {
     match facts.os() {
         Os::MacOs => (text::sysctl_number(facts, "kern.hv_vmm_present") == Some(1))

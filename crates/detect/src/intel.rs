@@ -3,7 +3,7 @@
 use cyclometer_core::machine::{CoreType, PmuFacts};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{Surroundings, core_type};
+use crate::cores::{DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::x86::{self, Signature};
 
@@ -13,17 +13,17 @@ const CORE: u32 = 0x40;
 const ATOM: u32 = 0x20;
 
 /// One generation: which CPUs, what perf's event folder is called, what cores it has.
-struct Generation {
+struct IntelGeneration {
     family: u32,
     models: &'static [u32],
     /// Steppings as a bit mask.
     steppings: u16,
     id: &'static str,
-    kinds: &'static [Kind],
+    kinds: &'static [CoreKind],
 }
 
 /// A type of core of a generation. Generations with one type have one entry without a suffix.
-struct Kind {
+struct CoreKind {
     /// `core`, `atom`, `lowpower`, as in the kernel's device names; empty if there is one type only.
     suffix: &'static str,
     /// `CPUID` 0x1A, EAX bits 31 to 24.
@@ -35,30 +35,30 @@ struct Kind {
 
 const ALL: u16 = u16::MAX;
 
-const fn generation(models: &'static [u32], id: &'static str, kinds: &'static [Kind]) -> Generation {
-    Generation { family: 6, models, steppings: ALL, id, kinds }
+const fn generation(models: &'static [u32], id: &'static str, kinds: &'static [CoreKind]) -> IntelGeneration {
+    IntelGeneration { family: 6, models, steppings: ALL, id, kinds }
 }
 
-const fn only(microarchitecture: &'static str) -> Kind {
-    Kind { suffix: "", core_type: 0, native_model: 0, microarchitecture: Some(microarchitecture) }
+const fn only(microarchitecture: &'static str) -> CoreKind {
+    CoreKind { suffix: "", core_type: 0, native_model: 0, microarchitecture: Some(microarchitecture) }
 }
 
-const fn core(native_model: u32, microarchitecture: &'static str) -> Kind {
-    Kind { suffix: "core", core_type: CORE, native_model, microarchitecture: Some(microarchitecture) }
+const fn core(native_model: u32, microarchitecture: &'static str) -> CoreKind {
+    CoreKind { suffix: "core", core_type: CORE, native_model, microarchitecture: Some(microarchitecture) }
 }
 
-const fn atom(native_model: u32, microarchitecture: &'static str) -> Kind {
-    Kind { suffix: "atom", core_type: ATOM, native_model, microarchitecture: Some(microarchitecture) }
+const fn atom(native_model: u32, microarchitecture: &'static str) -> CoreKind {
+    CoreKind { suffix: "atom", core_type: ATOM, native_model, microarchitecture: Some(microarchitecture) }
 }
 
-const fn low_power(native_model: u32, microarchitecture: &'static str) -> Kind {
-    Kind { suffix: "lowpower", core_type: ATOM, native_model, microarchitecture: Some(microarchitecture) }
+const fn low_power(native_model: u32, microarchitecture: &'static str) -> CoreKind {
+    CoreKind { suffix: "lowpower", core_type: ATOM, native_model, microarchitecture: Some(microarchitecture) }
 }
 
 /// The kinds of a hybrid that is not in the table.
-const UNKNOWN_HYBRID: &[Kind] = &[
-    Kind { suffix: "core", core_type: CORE, native_model: 0, microarchitecture: None },
-    Kind { suffix: "atom", core_type: ATOM, native_model: 0, microarchitecture: None },
+const UNKNOWN_HYBRID: &[CoreKind] = &[
+    CoreKind { suffix: "core", core_type: CORE, native_model: 0, microarchitecture: None },
+    CoreKind { suffix: "atom", core_type: ATOM, native_model: 0, microarchitecture: None },
 ];
 
 /// Every generation with an event file.
@@ -68,7 +68,7 @@ const UNKNOWN_HYBRID: &[Kind] = &[
 /// Models, steppings, core types, native models: intel/perfmon `mapfile.csv`, 2026-08-13. Ids: folders of
 /// Linux 7.2 `tools/perf/pmu-events/arch/x86`; `novalake` is named in their manner. Microarchitectures: the
 /// comments of Linux 7.2 `arch/x86/include/asm/intel-family.h`.
-const GENERATIONS: &[Generation] = &[
+const GENERATIONS: &[IntelGeneration] = &[
     generation(&[0x1c, 0x26], "bonnell", &[only("Bonnell")]),
     generation(&[0x27, 0x35, 0x36], "bonnell", &[only("Saltwell")]),
     generation(&[0x1a, 0x1e, 0x1f], "nehalemep", &[only("Nehalem")]),
@@ -94,8 +94,14 @@ const GENERATIONS: &[Generation] = &[
     generation(&[0x86], "snowridgex", &[only("Tremont")]),
     generation(&[0x96, 0x9c], "elkhartlake", &[only("Tremont")]),
     generation(&[0x4e, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6], "skylake", &[only("Skylake")]),
-    Generation { family: 6, models: &[0x55], steppings: 0x001f, id: "skylakex", kinds: &[only("Skylake")] },
-    Generation {
+    IntelGeneration {
+        family: 6,
+        models: &[0x55],
+        steppings: 0x001f,
+        id: "skylakex",
+        kinds: &[only("Skylake")],
+    },
+    IntelGeneration {
         family: 6,
         models: &[0x55],
         steppings: 0xffe0,
@@ -120,7 +126,7 @@ const GENERATIONS: &[Generation] = &[
     generation(&[0xc5], "arrowlake", &[core(3, "Lion Cove"), atom(3, "Skymont"), low_power(2, "Crestmont")]),
     generation(&[0xc6], "arrowlake", &[core(3, "Lion Cove"), atom(3, "Skymont")]),
     generation(&[0xcc, 0xd5, 0xe5], "pantherlake", &[core(4, "Cougar Cove"), atom(4, "Darkmont")]),
-    Generation {
+    IntelGeneration {
         family: 18,
         models: &[0x01, 0x03],
         steppings: ALL,
@@ -129,7 +135,7 @@ const GENERATIONS: &[Generation] = &[
     },
 ];
 
-fn find(signature: Signature) -> Option<&'static Generation> {
+fn find(signature: Signature) -> Option<&'static IntelGeneration> {
     GENERATIONS.iter().find(|generation| {
         generation.family == signature.family
             && generation.models.contains(&signature.model)
@@ -140,7 +146,7 @@ fn find(signature: Signature) -> Option<&'static Generation> {
 /// The core types of an Intel CPU, performance cores first.
 pub(crate) fn core_types(
     facts: &dyn FactSource,
-    around: &Surroundings<'_>,
+    around: &DetectionContext<'_>,
     signature: Signature,
 ) -> Vec<CoreType> {
     let generation = find(signature);
@@ -168,9 +174,9 @@ pub(crate) fn core_types(
 
 fn hybrid_type(
     facts: &dyn FactSource,
-    around: &Surroundings<'_>,
-    generation: Option<&Generation>,
-    kind: &Kind,
+    around: &DetectionContext<'_>,
+    generation: Option<&IntelGeneration>,
+    kind: &CoreKind,
     cpus: CpuSet,
     corrected: bool,
 ) -> CoreType {
@@ -187,30 +193,31 @@ fn hybrid_type(
 /// # Source
 ///
 /// Linux 7.2 `arch/x86/events/intel/core.c`, `adl_get_hybrid_cpu_type`: a CPU without a type is a core.
-fn lone_kind(facts: &dyn FactSource, kinds: &'static [Kind]) -> &'static Kind {
+fn lone_kind(facts: &dyn FactSource, kinds: &'static [CoreKind]) -> &'static CoreKind {
     kind_by_leaf(facts, None, kinds).unwrap_or(&kinds[0])
 }
 
 /// The online CPUs by kind, in the order of `kinds`: as the kernel groups them, else by leaf 0x1A.
 fn groups(
     facts: &dyn FactSource,
-    around: &Surroundings<'_>,
-    kinds: &'static [Kind],
-) -> Vec<(&'static Kind, CpuSet)> {
-    let by_kernel = |kind: &Kind| {
+    around: &DetectionContext<'_>,
+    kinds: &'static [CoreKind],
+) -> Vec<(&'static CoreKind, CpuSet)> {
+    let by_kernel = |kind: &CoreKind| {
         let name = format!("cpu_{}", kind.suffix);
         let device = around.pmus.iter().find(|pmu| pmu.name == name)?;
         Some(device.cpus.as_ref()?.intersection(around.online))
     };
     let mut groups: Vec<_> = kinds.iter().filter_map(|kind| Some((kind, by_kernel(kind)?))).collect();
     if groups.is_empty() {
-        let typed: Vec<(u32, &Kind)> = around
+        let typed: Vec<(u32, &CoreKind)> = around
             .online
             .iter()
             .filter_map(|cpu| Some((cpu, kind_by_leaf(facts, Some(cpu), kinds)?)))
             .collect();
-        let of =
-            |kind: &Kind| typed.iter().filter(|(_, k)| std::ptr::eq(*k, kind)).map(|(cpu, _)| *cpu).collect();
+        let of = |kind: &CoreKind| {
+            typed.iter().filter(|(_, k)| std::ptr::eq(*k, kind)).map(|(cpu, _)| *cpu).collect()
+        };
         groups = kinds.iter().map(|kind| (kind, of(kind))).collect();
     }
     groups.retain(|(_, cpus)| !cpus.is_empty());
@@ -222,7 +229,11 @@ fn groups(
 /// # Source
 ///
 /// Intel SDM volume 2A, `CPUID` leaf 1AH "Native Model ID Enumeration".
-fn kind_by_leaf(facts: &dyn FactSource, cpu: Option<u32>, kinds: &'static [Kind]) -> Option<&'static Kind> {
+fn kind_by_leaf(
+    facts: &dyn FactSource,
+    cpu: Option<u32>,
+    kinds: &'static [CoreKind],
+) -> Option<&'static CoreKind> {
     let [eax, ..] = x86::leaf(facts, cpu, 0x1a, 0)?;
     let (core_type, native_model) = (eax >> 24, eax & 0xff_ffff);
     let mut of_type = kinds.iter().filter(|kind| kind.core_type == core_type);
@@ -230,7 +241,7 @@ fn kind_by_leaf(facts: &dyn FactSource, cpu: Option<u32>, kinds: &'static [Kind]
     exact.or_else(|| of_type.next())
 }
 
-/// What `CPUID` says about the PMU of one CPU (`None`: any).
+/// The PMU of one CPU (`None`: any) as `CPUID` describes it.
 pub(crate) fn pmu_facts(facts: &dyn FactSource, cpu: Option<u32>, virtualised: bool) -> PmuFacts {
     let Some(registers) = x86::leaf(facts, cpu, 0xa, 0) else { return x86::no_counters("no CPUID 0xA") };
     let mut pmu = architectural(registers, virtualised);

@@ -1,9 +1,9 @@
-//! The ladder: how each source of counts fares here, and what mends it.
+//! The source order: how each source of counts fares here, and the remedy.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
-use crate::probes::Probes;
+use crate::probes::PerfProbes;
 
 mod msr;
 mod perf;
@@ -11,7 +11,7 @@ mod soft;
 mod sysreg;
 mod virtual_pmu;
 
-/// A ladder without rungs.
+/// A source order without sources.
 pub(crate) fn empty() -> Ladder {
     let unknown = || Err("not probed".to_owned());
     Ladder {
@@ -23,9 +23,9 @@ pub(crate) fn empty() -> Ladder {
     }
 }
 
-/// Every rung, best first. `machine.ladder` and `machine.capabilities` are not looked at.
-pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
-    let perf = perf::Findings::new(machine, probes);
+/// Every source, best first. `machine.ladder` and `machine.capabilities` are not looked at.
+pub(crate) fn build(machine: &Machine, probes: &PerfProbes) -> Ladder {
+    let perf = perf::PerfFindings::new(machine, probes);
     Ladder {
         rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, probes, &perf)).collect(),
         perf_hardware: perf.hardware(),
@@ -35,7 +35,7 @@ pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
     }
 }
 
-fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'_>) -> RungState {
+fn state(rung: Rung, machine: &Machine, probes: &PerfProbes, perf: &perf::PerfFindings<'_>) -> RungState {
     let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
     match rung {
@@ -50,7 +50,7 @@ fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'
     }
 }
 
-/// A rung that this version does not have; `here` tells whether a later one could work on this machine.
+/// A source that this version does not have; `here` tells whether a later one could work on this machine.
 fn built_where(rung: Rung, here: bool, elsewhere: &str) -> RungState {
     let (works, cause) = match here {
         true => (Works::NotBuilt, cause(CauseKind::NotBuilt, "not in this version")),

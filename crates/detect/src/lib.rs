@@ -1,13 +1,13 @@
 //! Facts about a machine, live or replayed, turned into a [`Machine`] and its ladder.
 //!
 //! Everything that detection knows comes through a [`FactSource`]: the host ([`HostFacts`]), a text file
-//! ([`RecordedFacts`]), or either of them while it is being written down ([`Recorder`]). [`detect`] itself
-//! does no I/O, never fails and never panics: what cannot be found out stays unknown.
+//! ([`RecordedFacts`]), or either of them while it is being written down ([`FactRecorder`]). [`detect`]
+//! itself does no I/O, never fails and never panics: what cannot be found out stays unknown.
 //!
 //! ```
-//! use cyclometer_detect::{HostFacts, Recorder, RecordedFacts, detect};
+//! use cyclometer_detect::{HostFacts, FactRecorder, RecordedFacts, detect};
 //!
-//! let recorder = Recorder::new(&HostFacts);
+//! let recorder = FactRecorder::new(&HostFacts);
 //! let here = detect(&recorder);
 //! let replayed = RecordedFacts::parse(&recorder.to_text("recorded: an example"))?;
 //! assert_eq!(detect(&replayed), here);
@@ -43,13 +43,13 @@ use cyclometer_core::machine::{Architecture, Machine, Os};
 pub use facts::{FactSource, PerfProbe, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
-pub use recorder::Recorder;
+pub use recorder::FactRecorder;
 
 /// Finds out what machine this is, what its PMU has, what we may do, and how each source of counts fares.
 ///
 /// Never fails: what the facts do not tell is `None`, empty or unknown in the result.
 pub fn detect(facts: &dyn FactSource) -> Machine {
-    detect_with(facts, Effort::Everything)
+    detect_with(facts, DetectionDepth::Everything)
 }
 
 /// The same for a session that is about to count: what costs time is not asked where a better source works.
@@ -58,27 +58,27 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
 /// process traces this one, as what traces could be disturbed: then starting a command tells.
 /// And where all processes may be counted on a CPU, one is not tried.
 pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
-    detect_with(facts, Effort::WhatCounts)
+    detect_with(facts, DetectionDepth::WhatCounts)
 }
 
 /// The same for a program that counts its own regions. The software PMU counts these only where it runs the program already, so that tracing is
 /// never tried: a program that it runs and that traces is not counted any more.
 pub fn detect_for_regions(facts: &dyn FactSource) -> Machine {
-    detect_with(facts, Effort::Regions)
+    detect_with(facts, DetectionDepth::Regions)
 }
 
 /// How much is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effort {
+pub(crate) enum DetectionDepth {
     /// Everything.
     Everything,
-    /// What the best working source needs.
+    /// Only the facts that the best working source needs.
     WhatCounts,
     /// What regions of this program need.
     Regions,
 }
 
-fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {
+fn detect_with(facts: &dyn FactSource, effort: DetectionDepth) -> Machine {
     let online = online_cpus(facts);
     let hypervisor = hypervisor::detect(facts);
     let pmus = pmus::detect(facts);

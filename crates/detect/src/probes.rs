@@ -1,11 +1,11 @@
-//! What the kernel opens when asked, class by class.
+//! The events that the kernel opens when asked, class by class.
 
 use cyclometer_core::machine::{Architecture, Machine, Os, Tracer, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 
 use crate::facts::{FactSource, PerfProbe, TraceRefusal};
 use crate::process_list::ProcessList;
-use crate::{Effort, text};
+use crate::{DetectionDepth, text};
 
 /// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
 ///
@@ -40,9 +40,9 @@ pub(crate) mod errno {
     pub(crate) const EOPNOTSUPP: i32 = 95;
 }
 
-/// What the kernel said, or what follows from that.
+/// The kernel's answers, or conclusions from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Probes {
+pub(crate) struct PerfProbes {
     /// A software event, user mode only.
     pub(crate) software: Result<(), i32>,
     /// A software event with kernel mode.
@@ -52,12 +52,12 @@ pub(crate) struct Probes {
     /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
     pub(crate) hardware: Vec<HardwareProbe>,
     /// What was asked.
-    pub(crate) effort: Effort,
+    pub(crate) effort: DetectionDepth,
     /// Whether a process may be traced; `None` when nobody asked.
     pub(crate) trace: Option<Result<(), TraceRefusal>>,
     /// Whose processes `/proc` shows.
     pub(crate) processes: ProcessList,
-    /// What lets registers be written; `None` elsewhere than on Linux on x86-64.
+    /// Facts about access to registers; `None` elsewhere than on Linux on x86-64.
     pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
     pub(crate) kernel_is_x86_64: bool,
@@ -76,7 +76,7 @@ pub(crate) struct SysregProbe {
     pub(crate) lockdown: bool,
 }
 
-/// What the kernel says about its `msr` driver.
+/// The kernel's answer about its `msr` driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RegisterFacts {
     /// The first CPU has a device.
@@ -124,15 +124,16 @@ impl HardwareProbe {
 ///
 /// # Source
 ///
-/// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a `perf_event_paranoid` of 0 or
-/// less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode nothing (2 in some distributions). `account_event` waits
-/// for all CPUs (5 to 20 ms) where no process has had an event for a second.
-pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
+/// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a
+/// `perf_event_paranoid` of 0 or less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode
+/// nothing (2 in some distributions). `account_event` waits for all CPUs (5 to 20 ms) where no process has
+/// had an event for a second.
+pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDepth) -> PerfProbes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
     if machine.os != Os::Linux {
         let none = Err(errno::ENOSYS);
-        return Probes {
+        return PerfProbes {
             software: none,
             kernel_mode: none,
             cpu_wide: none,
@@ -153,9 +154,9 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
     let counts = hardware.iter().any(HardwareProbe::works);
     // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
     // says so. The first event of a process after a second without one is dear.
-    let implied = effort != Effort::Everything && cpu_wide.is_ok();
+    let implied = effort != DetectionDepth::Everything && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
-    Probes {
+    PerfProbes {
         software: ask(task_clock),
         kernel_mode: ask(PerfProbe { exclude_kernel: false, ..task_clock }),
         cpu_wide,
@@ -172,11 +173,11 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that the software PMU counts, which
 /// detaches from programs that trace.
-fn tries_tracing(effort: Effort, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
+fn tries_tracing(effort: DetectionDepth, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
     match (effort, tracer) {
-        (_, Some(Tracer::SoftwarePmu)) | (Effort::Regions, _) => false,
-        (Effort::Everything, _) => true,
-        (Effort::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,
+        (_, Some(Tracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,
+        (DetectionDepth::Everything, _) => true,
+        (DetectionDepth::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,
     }
 }
 
@@ -208,7 +209,7 @@ fn is_locked_down(facts: &dyn FactSource) -> bool {
     levels.is_some_and(|levels| levels.contains('[') && !levels.contains("[none]"))
 }
 
-/// What the kernel says of itself, where this program is of an architecture that we have no name for.
+/// The kernel's name for itself, where this program is of an architecture that we have no name for.
 ///
 /// # Source
 ///

@@ -1,7 +1,8 @@
 //! Whose processes `/proc` shows.
 //!
-//! A process id names a process of a PID namespace, and a mounted `/proc` shows those of one. Where the two namespaces differ, as after
-//! `unshare --pid --fork` without `--mount-proc`, `/proc/PID` is an unrelated process, and so are its files.
+//! A process id names a process of a PID namespace, and a mounted `/proc` shows those of one. Where the two
+//! namespaces differ, as after `unshare --pid --fork` without `--mount-proc`, `/proc/PID` is an unrelated
+//! process, and so are its files.
 
 use cyclometer_core::ladder::{Cause, CauseKind};
 
@@ -23,8 +24,9 @@ pub(crate) enum ProcessList {
 impl ProcessList {
     /// Reads it off this process's own entry.
     ///
-    /// `NSpid` has the ids of a process in all namespaces from that of `/proc` to its own, so it has one where both are the same. In a
-    /// `/proc` of a namespace that this process is not in at all, the entry does not exist.
+    /// `NSpid` has the ids of a process in all namespaces from that of `/proc` to its own, so it has one
+    /// where both are the same. In a `/proc` of a namespace that this process is not in at all, the entry
+    /// does not exist.
     ///
     /// # Source
     ///

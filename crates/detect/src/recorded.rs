@@ -17,7 +17,7 @@ const ENOSYS: i32 = 38;
 /// Linux's number for "operation not supported".
 const EOPNOTSUPP: i32 = 95;
 
-/// What a `CPUID` leaf is kept under: CPU (`None`: any), leaf, sub-leaf.
+/// The key of a `CPUID` leaf: CPU (`None`: any), leaf, sub-leaf.
 pub(crate) type CpuidKey = (Option<u32>, u32, u32);
 
 /// A file whose lines are being read.
@@ -53,8 +53,8 @@ struct OpenFile {
 /// ```
 ///
 /// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
-/// name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event or
-/// tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`).
+/// name as `\x20`. A fact that is not in the file does not exist: a missing file, an empty directory, a perf
+/// event or tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -98,7 +98,7 @@ impl RecordedFacts {
         if facts.note.is_empty() { Err(invalid(1, "the note is missing")) } else { Ok(facts) }
     }
 
-    /// What the recording says about itself: recorded or synthetic, and from what.
+    /// The recording's origin: recorded or synthetic, and from what.
     pub fn note(&self) -> &str {
         &self.note
     }

@@ -12,24 +12,24 @@ use crate::recorded::RecordedFacts;
 ///
 /// No host name is ever asked for; container ids, which contain one, are blanked, and of the own process's
 /// status only its rights are kept.
-pub struct Recorder<'a> {
+pub struct FactRecorder<'a> {
     inner: &'a dyn FactSource,
     seen: RefCell<RecordedFacts>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> FactRecorder<'a> {
     /// Records what is asked of `inner` from now on.
-    pub fn new(inner: &'a dyn FactSource) -> Recorder<'a> {
+    pub fn new(inner: &'a dyn FactSource) -> FactRecorder<'a> {
         let mut seen = RecordedFacts::empty();
         seen.os = inner.os();
         seen.architecture = inner.architecture();
         seen.release = inner.kernel_release();
         seen.euid = inner.euid();
         seen.cpus = inner.online_cpu_count();
-        Recorder { inner, seen: RefCell::new(seen) }
+        FactRecorder { inner, seen: RefCell::new(seen) }
     }
 
-    /// What was asked and answered so far; `note` begins with `recorded:` or `synthetic:`.
+    /// The questions and answers so far; `note` begins with `recorded:` or `synthetic:`.
     pub fn to_text(&self, note: &str) -> String {
         let mut text = format!("note {}\n", escape(note));
         write_facts(&self.seen.borrow(), &mut text);
@@ -37,7 +37,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-impl FactSource for Recorder<'_> {
+impl FactSource for FactRecorder<'_> {
     fn os(&self) -> Os {
         self.inner.os()
     }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn replay(recorder: &Recorder<'_>) -> RecordedFacts {
+    fn replay(recorder: &FactRecorder<'_>) -> RecordedFacts {
         RecordedFacts::parse(&recorder.to_text("recorded: a test")).unwrap()
     }
 
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn only_what_was_asked_is_recorded() {
         let source = holding("/a", "1");
-        let recorder = Recorder::new(&source);
+        let recorder = FactRecorder::new(&source);
         assert_eq!(replay(&recorder).read("/a"), None);
         recorder.read("/a");
         assert_eq!(replay(&recorder).read("/a").as_deref(), Some("1"));
@@ -278,7 +278,7 @@ mod tests {
         #[test]
         fn a_file_of_any_content_is_read_back(path in "/[a-z \\\\]{1,8}", content in "(?s).{0,40}") {
             let source = holding(&path, &content);
-            let recorder = Recorder::new(&source);
+            let recorder = FactRecorder::new(&source);
             let original = recorder.read(&path);
             prop_assert_eq!(replay(&recorder).read(&path), original);
         }
@@ -298,7 +298,7 @@ mod tests {
             });
             source.counted = errno % 2 == 0;
             source.sysreg = Some(if errno % 3 == 0 { Ok(()) } else { Err(errno) });
-            let recorder = Recorder::new(&source);
+            let recorder = FactRecorder::new(&source);
             recorder.list("/d");
             let _ = recorder.perf_probe(&probe);
             let _ = recorder.trace_probe();

@@ -2,7 +2,7 @@
 
 use cyclometer_core::machine::{CoreType, Cpu, CpuId, Vendor};
 
-use crate::cores::{self, Found, Surroundings, core_type};
+use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::{text, x86};
 
@@ -50,14 +50,14 @@ const CORES: &[(u64, &str, &str, &str, &str)] = &[
 ];
 
 /// The CPU and its core types, by the ids of each hart in `/proc/cpuinfo`.
-pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let cpuinfo = facts.read("/proc/cpuinfo").unwrap_or_default();
     let groups = groups(&cpuinfo, around);
     let Some(ids) = groups.first().map(|(ids, _)| *ids) else { return cores::unknown(around) };
     let name = text::field(&cpuinfo, "uarch").map(text::clean).filter(|name| !name.is_empty());
     let Ids { mvendorid, marchid, mimpid } = ids;
     let cpu = Cpu { vendor: vendor(mvendorid), id: CpuId::RiscV { mvendorid, marchid, mimpid }, name };
-    Found { cpu, core_types: groups.into_iter().map(|(ids, cpus)| describe(ids, cpus)).collect() }
+    DetectedCpu { cpu, core_types: groups.into_iter().map(|(ids, cpus)| describe(ids, cpus)).collect() }
 }
 
 fn vendor(mvendorid: u64) -> Vendor {
@@ -67,7 +67,7 @@ fn vendor(mvendorid: u64) -> Vendor {
 }
 
 /// The online CPUs by their ids, in the order of their first CPU.
-fn groups(cpuinfo: &str, around: &Surroundings<'_>) -> Vec<(Ids, Vec<u32>)> {
+fn groups(cpuinfo: &str, around: &DetectionContext<'_>) -> Vec<(Ids, Vec<u32>)> {
     let mut groups: Vec<(Ids, Vec<u32>)> = Vec::new();
     for (cpu, block) in text::cpuinfo_blocks(cpuinfo) {
         let Some(ids) = ids(block).filter(|_| around.online.contains(cpu)) else { continue };

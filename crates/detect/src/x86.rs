@@ -3,7 +3,7 @@
 use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
 
-use crate::cores::{Found, Surroundings, core_type};
+use crate::cores::{DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::{amd, intel, text};
 
@@ -16,7 +16,7 @@ pub(crate) struct Signature {
 }
 
 /// The CPU and its core types.
-pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     // Reading it is slow on large machines, and needed only where the instruction is not to be had.
     let cpuinfo = match facts.cpuid(None, 0, 0) {
         Some(_) => String::new(),
@@ -30,12 +30,12 @@ pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found
     };
     let name = brand(facts).or_else(|| Some(text::clean(text::field(&cpuinfo, "model name")?)));
     let core_types = core_types(facts, around, &vendor, signature);
-    Found { cpu: Cpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
+    DetectedCpu { cpu: Cpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
 }
 
 fn core_types(
     facts: &dyn FactSource,
-    around: &Surroundings<'_>,
+    around: &DetectionContext<'_>,
     vendor: &Vendor,
     signature: Option<Signature>,
 ) -> Vec<CoreType> {

@@ -2,7 +2,8 @@
 //!
 //! # Source
 //!
-//! Linux `tools/perf/pmu-events/arch/x86/amdzen*`; counters: `arch/x86/events/amd/core.c`, `amd_core_pmu_init`.
+//! Linux `tools/perf/pmu-events/arch/x86/amdzen*`; counters: `arch/x86/events/amd/core.c`,
+//! `amd_core_pmu_init`.
 
 use std::collections::HashSet;
 
@@ -10,8 +11,8 @@ use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::{CounterMask, EventCode};
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::json::{self, Record};
+use crate::error::{ImportError, ImportResult};
+use crate::json::{self, JsonRecord};
 use crate::words;
 
 /// The six counters of every Zen core.
@@ -27,13 +28,14 @@ const MERGED: CounterMask = CounterMask::from_bits(0x15, 0);
 /// AMD PPR, "Large Increment per Cycle Events"; Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`.
 const LARGE_INCREMENT: u16 = 0x003;
 
-/// Reads the core events of a file. Metrics, and events of the L3, the data fabric or the memory, are left out.
+/// Reads the core events of a file. Metrics, and events of the L3, the data fabric or the memory, are left
+/// out.
 ///
 /// # Errors
 ///
-/// What is no such file, a field that is no number or does not fit, an event without a name or with one that another
-/// has: with the event and the field.
-pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
+/// A text that is no such file, a field that is no number or does not fit, an event without a name or with
+/// one that another has: with the event and the field.
+pub fn core_events(bytes: &[u8]) -> ImportResult<Vec<TableEvent>> {
     let root = json::parse(bytes)?;
     let list = root.as_array().ok_or_else(|| ImportError::file("there is no list of events"))?;
     let (mut events, mut names) = (Vec::new(), HashSet::new());
@@ -41,7 +43,7 @@ pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
         if other(value) {
             continue;
         }
-        let record = Record::new(value, "EventName", position)?;
+        let record = JsonRecord::new(value, "EventName", position)?;
         if !names.insert(record.name().to_ascii_lowercase()) {
             return Err(record.error("EventName", "is there twice"));
         }
@@ -57,7 +59,7 @@ fn other(value: &Value) -> bool {
     metric || !matches!(unit, "" | "core" | "cpu")
 }
 
-fn event(record: &Record<'_>) -> Outcome<TableEvent> {
+fn event(record: &JsonRecord<'_>) -> ImportResult<TableEvent> {
     let code = EventCode {
         select: record.required("EventCode", 0xfff)? as u16,
         umask: record.number("UMask", 0xff)? as u8,

@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{ImportError, Outcome};
-use crate::json::{self, Record};
+use crate::error::{ImportError, ImportResult};
+use crate::json::{self, JsonRecord};
 
 /// One of Arm's files: a core, or the architecture, and its events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,8 +57,8 @@ pub fn is_telemetry(file: &Map<String, Value>) -> bool {
 ///
 /// # Errors
 ///
-/// What is no such file; an event whose number is none or has more than 16 bits.
-pub fn data(bytes: &[u8]) -> Outcome<ArmFile> {
+/// A text that is no such file; an event whose number is none or has more than 16 bits.
+pub fn data(bytes: &[u8]) -> ImportResult<ArmFile> {
     data_value(&json::parse(bytes)?)
 }
 
@@ -67,11 +67,11 @@ pub fn data(bytes: &[u8]) -> Outcome<ArmFile> {
 /// # Errors
 ///
 /// As [`data`].
-pub fn data_value(file: &Value) -> Outcome<ArmFile> {
-    let file = Record::named("the file", file)?;
+pub fn data_value(file: &Value) -> ImportResult<ArmFile> {
+    let file = JsonRecord::named("the file", file)?;
     let list = file.value("events").and_then(Value::as_array);
     let list = list.ok_or_else(|| file.error("events", "is no list"))?;
-    let events: Outcome<Vec<_>> = list.iter().enumerate().filter_map(data_event).collect();
+    let events: ImportResult<Vec<_>> = list.iter().enumerate().filter_map(data_event).collect();
     let counters = file.number("counters", 31)? as u32;
     Ok(ArmFile {
         title: file.text("cpu")?.to_owned(),
@@ -89,21 +89,21 @@ fn part_of_cpuid(cpuid: u64) -> Option<(u32, u32)> {
     (cpuid != 0).then_some((cpuid as u32 >> 12, cpuid as u32 & 0xfff))
 }
 
-fn data_event((position, value): (usize, &Value)) -> Option<Outcome<ArmEvent>> {
+fn data_event((position, value): (usize, &Value)) -> Option<ImportResult<ArmEvent>> {
     let fields = value.as_object();
     if fields.is_some_and(|fields| !fields.contains_key("code")) {
         return None;
     }
     Some(match fields.is_some_and(|fields| fields.contains_key("name")) {
-        true => Record::new(value, "name", position).and_then(|record| numbered(&record, record.name())),
+        true => JsonRecord::new(value, "name", position).and_then(|record| numbered(&record, record.name())),
         false => {
             let place = format!("entry {}", position + 1);
-            Record::named(&place, value).and_then(|record| numbered(&record, ""))
+            JsonRecord::named(&place, value).and_then(|record| numbered(&record, ""))
         }
     })
 }
 
-fn numbered(record: &Record<'_>, name: &str) -> Outcome<ArmEvent> {
+fn numbered(record: &JsonRecord<'_>, name: &str) -> ImportResult<ArmEvent> {
     Ok(ArmEvent {
         code: record.required("code", u16::MAX.into())? as u16,
         name: name.to_owned(),
@@ -117,7 +117,7 @@ fn numbered(record: &Record<'_>, name: &str) -> Outcome<ArmEvent> {
 /// # Errors
 ///
 /// As [`data`].
-pub fn telemetry(bytes: &[u8]) -> Outcome<ArmFile> {
+pub fn telemetry(bytes: &[u8]) -> ImportResult<ArmFile> {
     telemetry_value(&json::parse(bytes)?)
 }
 
@@ -126,12 +126,12 @@ pub fn telemetry(bytes: &[u8]) -> Outcome<ArmFile> {
 /// # Errors
 ///
 /// As [`data`].
-pub fn telemetry_value(file: &Value) -> Outcome<ArmFile> {
+pub fn telemetry_value(file: &Value) -> ImportResult<ArmFile> {
     let missing = |what: &str| ImportError::file(format!("no telemetry file: it has no {what}"));
     let product = file.get("product_configuration").ok_or_else(|| missing("product_configuration"))?;
-    let product = Record::named("product_configuration", product)?;
+    let product = JsonRecord::named("product_configuration", product)?;
     let list = file.get("events").and_then(Value::as_object).ok_or_else(|| missing("events by name"))?;
-    let events: Outcome<Vec<_>> = list.iter().map(telemetry_event).collect();
+    let events: ImportResult<Vec<_>> = list.iter().map(telemetry_event).collect();
     let part = (product.number("implementer", 0xff)? as u32, product.number("part_num", 0xfff)? as u32);
     let timestamp = file.pointer("/document/timestamp").and_then(Value::as_str).unwrap_or_default();
     Ok(ArmFile {
@@ -145,9 +145,9 @@ pub fn telemetry_value(file: &Value) -> Outcome<ArmFile> {
     })
 }
 
-fn telemetry_event((name, value): (&String, &Value)) -> Outcome<ArmEvent> {
+fn telemetry_event((name, value): (&String, &Value)) -> ImportResult<ArmEvent> {
     let name = json::event_name(name)?;
-    let record = Record::named(name, value)?;
+    let record = JsonRecord::named(name, value)?;
     if !record.has("code") {
         return Err(record.error("code", "is missing"));
     }

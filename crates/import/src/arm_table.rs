@@ -1,7 +1,7 @@
 //! Arm's tables: events of several sources put together, and what the architecture says of counters.
 //!
-//! An event of Arm's is its number: no unit mask, no other field. So two names of one number are one event, and
-//! one name with two numbers is an error of somebody's.
+//! An event of Arm's is its number: no unit mask, no other field. So two names of one number are one event,
+//! and one name with two numbers is an error of somebody's.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
 use crate::arm::{ArmEvent, ArmFile};
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 
 /// The number of the cycle counter (PMCCNTR_EL0) among the fixed counters.
 ///
@@ -43,7 +43,7 @@ const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 /// ARM-software/data `pmu/*.json`, `counters`.
 pub const USUAL_COUNTERS: u32 = 6;
 
-/// What every PMUv3 counts.
+/// The events that every PMUv3 counts.
 ///
 /// # Source
 ///
@@ -71,7 +71,7 @@ impl ArmEvents {
     /// # Errors
     ///
     /// A name that has another number already.
-    pub fn add(&mut self, name: &str, code: u16) -> Outcome<&mut TableEvent> {
+    pub fn add(&mut self, name: &str, code: u16) -> ImportResult<&mut TableEvent> {
         let known = *self.codes.entry(name.to_ascii_uppercase()).or_insert(code);
         if known != code {
             return Err(ImportError::at(name, format!("is {known:#x} and {code:#x}")));
@@ -86,13 +86,13 @@ impl ArmEvents {
 
     /// Adds a file's events, then the spellings of the core's manual.
     ///
-    /// Events without a name are left out. A manual's spelling that is another event's name is left out too: there the
-    /// manual and the file disagree, and the file is the later one.
+    /// Events without a name are left out. A manual's spelling that is another event's name is left out too:
+    /// there the manual and the file disagree, and the file is the later one.
     ///
     /// # Errors
     ///
     /// As [`Self::add`].
-    pub fn add_file(&mut self, events: &[ArmEvent]) -> Outcome<()> {
+    pub fn add_file(&mut self, events: &[ArmEvent]) -> ImportResult<()> {
         for event in events.iter().filter(|event| !event.name.is_empty()) {
             self.add(&event.name, event.code)?.about.clone_from(&event.about);
         }
@@ -139,7 +139,7 @@ pub fn counters_of(code: u16, counters: CounterMask) -> CounterMask {
     }
 }
 
-/// What kind of PMU an architecture brings.
+/// The kind of PMU that an architecture brings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArmPmu {
     /// Version of the PMU.
@@ -157,8 +157,8 @@ impl ArmPmu {
     ///
     /// # Source
     ///
-    /// Arm ARM: evtCount has 8 bits in PMUv2, 10 in PMUv3, and 16 from FEAT_PMUv3p1 (Armv8.1) on; event counters have 64
-    /// bits from FEAT_PMUv3p5 (Armv8.5, hence all of Armv9) on and 32 before.
+    /// Arm ARM: evtCount has 8 bits in PMUv2, 10 in PMUv3, and 16 from FEAT_PMUv3p1 (Armv8.1) on; event
+    /// counters have 64 bits from FEAT_PMUv3p5 (Armv8.5, hence all of Armv9) on and 32 before.
     pub fn of(file: &ArmFile) -> ArmPmu {
         let (major, minor) = architecture(&file.architecture);
         let version = if file.pmu_version == 0 { 3 } else { file.pmu_version };

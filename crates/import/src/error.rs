@@ -1,26 +1,26 @@
-//! What is wrong with a file.
+//! An error in a file.
 
 use std::fmt;
 
-/// What is wrong with an event file, and where.
+/// An error in an event file, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImportError {
     /// The place: the event and its field (`BR_INST_RETIRED.ALL_BRANCHES, UMask`); empty for the whole file.
     pub place: String,
-    /// What is wrong there.
+    /// The error at that position.
     pub message: String,
 }
 
-/// What a reader gives.
-pub type Outcome<T> = Result<T, ImportError>;
+/// The result of a reader.
+pub type ImportResult<T> = Result<T, ImportError>;
 
 impl ImportError {
-    /// Of the whole file.
+    /// The whole file.
     pub fn file(message: impl Into<String>) -> ImportError {
         ImportError { place: String::new(), message: message.into() }
     }
 
-    /// Of one place in it.
+    /// One position in it.
     pub fn at(place: impl Into<String>, message: impl Into<String>) -> ImportError {
         ImportError { place: place.into(), message: message.into() }
     }

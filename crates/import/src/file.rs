@@ -5,52 +5,29 @@ use cyclometer_catalog::table::text::FIRST_LINE;
 use cyclometer_catalog::table::{Cpu, CpuTable};
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::file_table::{About, shown};
+use crate::error::{ImportError, ImportResult};
+use crate::file_format::FileFormat;
+use crate::file_table::{FileDescription, shown};
 use crate::{arm, json, kpep};
 
-/// What is read, for messages.
+/// The formats that are read, for messages.
 pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON \
                            (ARM-software/data and telemetry), Apple's kpep property lists";
 
-/// The formats.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    Ours,
-    Intel,
-    Linux,
-    ArmData,
-    ArmTelemetry,
-    Kpep,
-}
-
-impl Format {
-    /// What messages call it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Format::Ours => "cyclometer's own table",
-            Format::Intel => "Intel perfmon JSON",
-            Format::Linux => "Linux pmu-events JSON",
-            Format::ArmData => "ARM-software/data JSON",
-            Format::ArmTelemetry => "Arm telemetry JSON",
-            Format::Kpep => "Apple kpep property list",
-        }
-    }
-}
-
 /// Reads an event file of any known format, found out from its first bytes and keys.
 ///
-/// `name` is the file's, for messages and as the table's source. `cpu` is an id of the catalogue, whose counters and
-/// widths the table then has, or a new one; without it the table is named after what the file says, or after the file. The
-/// events keep the file's descriptions.
+/// `name` is the file's, for messages and as the table's source. `cpu` is an id of the catalogue, whose
+/// counters and widths the table then has, or a new one; without it the table is named after what the file
+/// says, or after the file. The events keep the file's descriptions.
 ///
 /// # Errors
 ///
-/// What is no such file, or is truncated, too large or nested too deep; a field that is none or does not fit: with
-/// the format, the event and the field. A Linux file that could be of several families needs `cpu`.
-pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> Outcome<CpuTable> {
+/// A text that is no such file, or is truncated, too large or nested too deep; a field that is none or does
+/// not fit: with the format, the event and the field. A Linux file that could be of several families needs
+/// `cpu`.
+pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> ImportResult<CpuTable> {
     let cpu = cpu.map(cpu_id).transpose()?;
-    let about = About { name, cpu: cpu.as_deref() };
+    let about = FileDescription { name, cpu: cpu.as_deref() };
     let value = match start_of(bytes) {
         Some(Start::Format(format)) => return about.read(format, bytes, &Value::Null),
         Some(Start::Json) => json::parse(bytes).map_err(|error| about.error("JSON", error))?,
@@ -63,7 +40,7 @@ pub fn read_file(bytes: &[u8], name: &str, cpu: Option<&str>) -> Outcome<CpuTabl
 }
 
 /// The id that the user gave.
-fn cpu_id(id: &str) -> Outcome<String> {
+fn cpu_id(id: &str) -> ImportResult<String> {
     if json::event_name(id).is_err() {
         return Err(ImportError::file(format!("'{}' is no id of a CPU", json::shown(id))));
     }
@@ -76,7 +53,7 @@ fn cpu_id(id: &str) -> Outcome<String> {
 }
 
 enum Start {
-    Format(Format),
+    Format(FileFormat),
     Json,
 }
 
@@ -84,8 +61,8 @@ fn start_of(bytes: &[u8]) -> Option<Start> {
     let trimmed = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
     let ours = FIRST_LINE.split(' ').next().unwrap_or(FIRST_LINE).as_bytes();
     match trimmed.first() {
-        _ if kpep::is_plist(bytes) => Some(Start::Format(Format::Kpep)),
-        _ if trimmed.starts_with(ours) => Some(Start::Format(Format::Ours)),
+        _ if kpep::is_plist(bytes) => Some(Start::Format(FileFormat::Kpep)),
+        _ if trimmed.starts_with(ours) => Some(Start::Format(FileFormat::Ours)),
         Some(b'{' | b'[') => Some(Start::Json),
         _ => None,
     }
@@ -101,17 +78,17 @@ fn unknown_file(bytes: &[u8]) -> String {
     }
 }
 
-fn format_of(value: &Value) -> Option<Format> {
+fn format_of(value: &Value) -> Option<FileFormat> {
     let file = match value {
-        Value::Array(_) => return Some(Format::Linux),
+        Value::Array(_) => return Some(FileFormat::Linux),
         Value::Object(file) => file,
         _ => return None,
     };
     if arm::is_data(file) {
-        Some(Format::ArmData)
+        Some(FileFormat::ArmData)
     } else if arm::is_telemetry(file) {
-        Some(Format::ArmTelemetry)
+        Some(FileFormat::ArmTelemetry)
     } else {
-        file.contains_key("Events").then_some(Format::Intel)
+        file.contains_key("Events").then_some(FileFormat::Intel)
     }
 }

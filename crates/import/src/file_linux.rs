@@ -1,7 +1,8 @@
 //! Linux's pmu-events files in which an event is a number: Arm's and RISC-V's folders.
 //!
-//! An entry has `EventName` with `EventCode` (a number for the event field) or `ConfigCode` (the whole config word), or
-//! `ArchStdEvent`, the name of an event that the architecture defines. Entries that have neither are metrics.
+//! An entry has `EventName` with `EventCode` (a number for the event field) or `ConfigCode` (the whole config
+//! word), or `ArchStdEvent`, the name of an event that the architecture defines. Entries that have neither
+//! are metrics.
 //!
 //! # Source
 //!
@@ -9,8 +10,8 @@
 
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::json::{self, Record};
+use crate::error::{ImportError, ImportResult};
+use crate::json::{self, JsonRecord};
 
 /// The most bits of an event number: RISC-V's `event` field is config bits 0 to 55.
 ///
@@ -32,7 +33,7 @@ pub struct LinuxEvent {
     pub about: String,
 }
 
-/// What an event's number is.
+/// The meaning of an event's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
     /// For the event field.
@@ -50,15 +51,15 @@ impl Number {
     }
 }
 
-/// What the architecture's names stand for.
+/// The meaning of the architecture's names.
 pub type Standard<'a> = &'a dyn Fn(&str) -> Option<Number>;
 
 /// Reads a file.
 ///
 /// # Errors
 ///
-/// What is no list of objects; an event without a number; a name that the architecture does not have.
-pub fn events(bytes: &[u8], standard: Standard<'_>) -> Outcome<Vec<LinuxEvent>> {
+/// A text that is no list of objects; an event without a number; a name that the architecture does not have.
+pub fn events(bytes: &[u8], standard: Standard<'_>) -> ImportResult<Vec<LinuxEvent>> {
     events_of(&json::parse(bytes)?, standard)
 }
 
@@ -67,7 +68,7 @@ pub fn events(bytes: &[u8], standard: Standard<'_>) -> Outcome<Vec<LinuxEvent>> 
 /// # Errors
 ///
 /// As [`events`].
-pub fn events_of(file: &Value, standard: Standard<'_>) -> Outcome<Vec<LinuxEvent>> {
+pub fn events_of(file: &Value, standard: Standard<'_>) -> ImportResult<Vec<LinuxEvent>> {
     let list = file.as_array().ok_or_else(|| ImportError::file("no list of events"))?;
     list.iter()
         .enumerate()
@@ -75,9 +76,9 @@ pub fn events_of(file: &Value, standard: Standard<'_>) -> Outcome<Vec<LinuxEvent
         .collect()
 }
 
-fn entry(position: usize, value: &Value, standard: Standard<'_>) -> Outcome<Option<LinuxEvent>> {
+fn entry(position: usize, value: &Value, standard: Standard<'_>) -> ImportResult<Option<LinuxEvent>> {
     let place = format!("entry {}", position + 1);
-    let outer = Record::named(&place, value)?;
+    let outer = JsonRecord::named(&place, value)?;
     // A metric can be made from a metric of the architecture, as `ArchStdEvent` too.
     let is_metric = outer.has("MetricExpr") || outer.has("MetricName");
     let (has_name, is_standard) = (outer.has("EventName"), outer.has("ArchStdEvent"));
@@ -85,7 +86,7 @@ fn entry(position: usize, value: &Value, standard: Standard<'_>) -> Outcome<Opti
         return Ok(None);
     }
     let key = if is_standard && !has_name { "ArchStdEvent" } else { "EventName" };
-    let record = Record::new(value, key, position)?;
+    let record = JsonRecord::new(value, key, position)?;
     let Some(number) = number(&record, standard, is_standard)? else { return Ok(None) };
     let about = [record.text("PublicDescription")?, record.text("BriefDescription")?];
     Ok(Some(LinuxEvent {
@@ -96,7 +97,11 @@ fn entry(position: usize, value: &Value, standard: Standard<'_>) -> Outcome<Opti
     }))
 }
 
-fn number(record: &Record<'_>, standard: Standard<'_>, is_standard: bool) -> Outcome<Option<Number>> {
+fn number(
+    record: &JsonRecord<'_>,
+    standard: Standard<'_>,
+    is_standard: bool,
+) -> ImportResult<Option<Number>> {
     if record.has("ConfigCode") {
         return Ok(Some(Number::Config(record.required("ConfigCode", u64::MAX)?)));
     }
@@ -130,7 +135,7 @@ fn errata(list: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Outcome<Vec<LinuxEvent>> {
+    fn read(text: &str) -> ImportResult<Vec<LinuxEvent>> {
         let standard = |name: &str| name.eq_ignore_ascii_case("CPU_CYCLES").then_some(Number::Code(0x11));
         events(text.as_bytes(), &standard)
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::arm::{self, ArmFile};
 use crate::arm_table::{ArmEvents, ArmPmu};
-use crate::error::{ImportError, Outcome};
-use crate::file::Format;
+use crate::error::{ImportError, ImportResult};
+use crate::file_format::FileFormat;
 use crate::file_linux::{self, LinuxEvent, Number};
 use crate::{amd, intel, kpep, words};
 
@@ -17,23 +17,23 @@ const NO_EVENT: &str = "there is no event of a core in it";
 
 /// A file's name and what the user said of it.
 #[derive(Clone, Copy)]
-pub(crate) struct About<'a> {
+pub(crate) struct FileDescription<'a> {
     /// The file's name.
     pub name: &'a str,
     /// The id that the user gave.
     pub cpu: Option<&'a str>,
 }
 
-impl About<'_> {
+impl FileDescription<'_> {
     /// The table in a file of that format, which was parsed already where it is JSON.
-    pub fn read(&self, format: Format, bytes: &[u8], value: &Value) -> Outcome<CpuTable> {
+    pub fn read(&self, format: FileFormat, bytes: &[u8], value: &Value) -> ImportResult<CpuTable> {
         let table = match format {
-            Format::Ours => self.ours(bytes),
-            Format::Intel => self.intel(bytes),
-            Format::Linux => self.linux(bytes, value),
-            Format::ArmData => arm::data_value(value).and_then(|file| self.arm(&file)),
-            Format::ArmTelemetry => arm::telemetry_value(value).and_then(|file| self.arm(&file)),
-            Format::Kpep => self.kpep(bytes),
+            FileFormat::Ours => self.ours(bytes),
+            FileFormat::Intel => self.intel(bytes),
+            FileFormat::Linux => self.linux(bytes, value),
+            FileFormat::ArmData => arm::data_value(value).and_then(|file| self.arm(&file)),
+            FileFormat::ArmTelemetry => arm::telemetry_value(value).and_then(|file| self.arm(&file)),
+            FileFormat::Kpep => self.kpep(bytes),
         };
         let table = table.and_then(not_empty).map_err(|error| self.error(format.word(), error))?;
         Ok(self.tidied(table))
@@ -60,7 +60,8 @@ impl About<'_> {
         table
     }
 
-    /// The facts of the CPU that was named; else of `identity`, what the file says that it is; else what `new` says.
+    /// The facts of the CPU that was named; else of `identity`, what the file says that it is; else what
+    /// `new` says.
     fn header(&self, identity: &str, new: impl FnOnce() -> Header) -> Header {
         if let Some(cpu) = catalogued(self.cpu.unwrap_or(identity)) {
             return cpu;
@@ -70,7 +71,7 @@ impl About<'_> {
         Header { cpu, matches: Vec::new(), ..facts }
     }
 
-    fn ours(&self, bytes: &[u8]) -> Outcome<CpuTable> {
+    fn ours(&self, bytes: &[u8]) -> ImportResult<CpuTable> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let text =
             std::str::from_utf8(bytes).map_err(|error| ImportError::file(format!("no UTF-8: {error}")))?;
@@ -91,7 +92,7 @@ impl About<'_> {
     }
 
     /// Intel's own format, and Linux's of the same data.
-    fn intel(&self, bytes: &[u8]) -> Outcome<CpuTable> {
+    fn intel(&self, bytes: &[u8]) -> ImportResult<CpuTable> {
         let file = intel::file(bytes, self.cpu.and_then(device))?;
         let union = file.events.iter().fold(CounterMask::EMPTY, |all, event| all.or(event.counters));
         let mut header = self.header("", || Header {
@@ -107,7 +108,7 @@ impl About<'_> {
         Ok(CpuTable { header, events: file.events, generic: Vec::new() })
     }
 
-    fn linux(&self, bytes: &[u8], value: &Value) -> Outcome<CpuTable> {
+    fn linux(&self, bytes: &[u8], value: &Value) -> ImportResult<CpuTable> {
         match self.family(value)? {
             Family::Intel => self.intel(bytes),
             Family::Amd => {
@@ -128,7 +129,7 @@ impl About<'_> {
     }
 
     /// The family of the CPU that was named, or the one that the fields tell.
-    fn family(&self, value: &Value) -> Outcome<Family> {
+    fn family(&self, value: &Value) -> ImportResult<Family> {
         if let Some(cpu) = self.cpu.and_then(catalogued) {
             return Ok(cpu.family);
         }
@@ -149,7 +150,7 @@ impl About<'_> {
         }
     }
 
-    fn linux_arm(&self, value: &Value) -> Outcome<CpuTable> {
+    fn linux_arm(&self, value: &Value) -> ImportResult<CpuTable> {
         let list = file_linux::events_of(value, &arm_standard)?;
         let header = self.header("", || catalogued("armv9").unwrap_or_default());
         family_is(&header, Family::Arm)?;
@@ -165,7 +166,7 @@ impl About<'_> {
         Ok(CpuTable { header, events, generic: Vec::new() })
     }
 
-    fn linux_riscv(&self, value: &Value) -> Outcome<CpuTable> {
+    fn linux_riscv(&self, value: &Value) -> ImportResult<CpuTable> {
         let list = file_linux::events_of(value, &riscv_standard)?;
         let header = self.header("", || catalogued("riscv").unwrap_or_default());
         let events = list.into_iter().map(|event| TableEvent {
@@ -181,7 +182,7 @@ impl About<'_> {
     }
 
     /// Arm's own formats.
-    fn arm(&self, file: &ArmFile) -> Outcome<CpuTable> {
+    fn arm(&self, file: &ArmFile) -> ImportResult<CpuTable> {
         let id = file.title.to_ascii_lowercase().replace(' ', "-");
         let mut header = self.header(&id, || ArmPmu::of(file).header("", &words::line(&file.title)));
         family_is(&header, Family::Arm)?;
@@ -193,7 +194,7 @@ impl About<'_> {
         Ok(CpuTable { events: fitting(events, &header)?, header, generic: Vec::new() })
     }
 
-    fn kpep(&self, bytes: &[u8]) -> Outcome<CpuTable> {
+    fn kpep(&self, bytes: &[u8]) -> ImportResult<CpuTable> {
         let database = kpep::database(bytes)?;
         let mut header = self.header(chip_of(&database.name), || Header {
             title: database.title.clone(),
@@ -243,13 +244,13 @@ fn catalogued(id: &str) -> Option<Header> {
     })
 }
 
-/// What an Arm name of the architecture stands for.
+/// The number of an Arm name of the architecture.
 fn arm_standard(name: &str) -> Option<Number> {
     let event = cpus::tables().cpu("armv9")?.event(name)?;
     Some(Number::Code(event.code().select.into()))
 }
 
-/// What an SBI firmware event's name stands for.
+/// The number of an SBI firmware event's name.
 fn riscv_standard(name: &str) -> Option<Number> {
     cpus::tables().cpu("riscv")?.event(name)?.config().map(Number::Config)
 }
@@ -264,17 +265,17 @@ fn device(id: &str) -> Option<&'static str> {
     }
 }
 
-fn not_empty(table: CpuTable) -> Outcome<CpuTable> {
+fn not_empty(table: CpuTable) -> ImportResult<CpuTable> {
     if table.events.is_empty() { Err(ImportError::file(NO_EVENT)) } else { Ok(table) }
 }
 
-fn family_is(header: &Header, family: Family) -> Outcome<()> {
+fn family_is(header: &Header, family: Family) -> ImportResult<()> {
     let message = || format!("{} is a CPU of the {} family", header.cpu, header.family.word());
     if header.family == family { Ok(()) } else { Err(ImportError::file(message())) }
 }
 
 /// The events, if each number fits the CPU's select field.
-fn fitting(events: Vec<TableEvent>, header: &Header) -> Outcome<Vec<TableEvent>> {
+fn fitting(events: Vec<TableEvent>, header: &Header) -> ImportResult<Vec<TableEvent>> {
     let too_large = events.iter().find(|event| u64::from(event.code.select) >> header.selector_bits != 0);
     match too_large {
         None => Ok(events),
@@ -293,7 +294,7 @@ fn too_large(event: &LinuxEvent, most: u64) -> ImportError {
     ImportError::at(format!("{}, EventCode", event.name), message)
 }
 
-fn names_once(events: &[TableEvent]) -> Outcome<()> {
+fn names_once(events: &[TableEvent]) -> ImportResult<()> {
     let mut names = std::collections::HashSet::new();
     match events.iter().find(|event| !names.insert(event.name.to_ascii_lowercase())) {
         None => Ok(()),

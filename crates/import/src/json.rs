@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -21,7 +21,7 @@ pub const MAX_TEXT: usize = 64 << 10;
 /// # Errors
 ///
 /// A file above the limits, one that is no JSON (with line and column), one that ends too early.
-pub fn parse(bytes: &[u8]) -> Outcome<Value> {
+pub fn parse(bytes: &[u8]) -> ImportResult<Value> {
     if bytes.len() > MAX_BYTES {
         return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", bytes.len())));
     }
@@ -31,7 +31,7 @@ pub fn parse(bytes: &[u8]) -> Outcome<Value> {
 }
 
 /// Counts before anything is built: nesting, and commas and brackets as a measure of values.
-fn limits(bytes: &[u8]) -> Outcome<()> {
+fn limits(bytes: &[u8]) -> ImportResult<()> {
     let (mut depth, mut values, mut quoted, mut escaped) = (0usize, 0usize, false, false);
     for &byte in bytes {
         match byte {
@@ -56,34 +56,34 @@ fn limits(bytes: &[u8]) -> Outcome<()> {
 
 /// One object of a list of events, with the name that its errors carry.
 #[derive(Clone, Copy)]
-pub struct Record<'a> {
+pub struct JsonRecord<'a> {
     name: &'a str,
     fields: &'a Map<String, Value>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> JsonRecord<'a> {
     /// The `position`th object (from 0) of a list; its name is the text of the field `key`.
     ///
     /// # Errors
     ///
-    /// What is no object, has no such field, or has a name that is empty, long or not printable.
-    pub fn new(value: &'a Value, key: &str, position: usize) -> Outcome<Record<'a>> {
+    /// A value that is no object, has no such field, or has a name that is empty, long or not printable.
+    pub fn new(value: &'a Value, key: &str, position: usize) -> ImportResult<JsonRecord<'a>> {
         let place = || format!("entry {}", position + 1);
         let fields = value.as_object().ok_or_else(|| ImportError::at(place(), "is no object"))?;
         let name = fields.get(key).and_then(Value::as_str).map(str::trim);
         let name = name.ok_or_else(|| ImportError::at(place(), format!("has no {key}")))?;
         let name = event_name(name).map_err(|error| ImportError::at(place(), error.message))?;
-        Ok(Record { name, fields })
+        Ok(JsonRecord { name, fields })
     }
 
     /// An object that has its name elsewhere: the key under which it stands, or its place.
     ///
     /// # Errors
     ///
-    /// What is no object.
-    pub fn named(name: &'a str, value: &'a Value) -> Outcome<Record<'a>> {
+    /// A value that is no object.
+    pub fn named(name: &'a str, value: &'a Value) -> ImportResult<JsonRecord<'a>> {
         let fields = value.as_object().ok_or_else(|| ImportError::at(shown(name), "is no object"))?;
-        Ok(Record { name, fields })
+        Ok(JsonRecord { name, fields })
     }
 
     /// Its name.
@@ -106,7 +106,7 @@ impl<'a> Record<'a> {
     /// # Errors
     ///
     /// A value that is no text, or a text that is too long.
-    pub fn text(&self, field: &str) -> Outcome<&'a str> {
+    pub fn text(&self, field: &str) -> ImportResult<&'a str> {
         match self.fields.get(field) {
             None | Some(Value::Null) => Ok(""),
             Some(Value::String(text)) if text.len() <= MAX_TEXT => Ok(text.trim()),
@@ -121,8 +121,8 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// What is no number, or more than `most`.
-    pub fn number(&self, field: &str, most: u64) -> Outcome<u64> {
+    /// A value that is no number, or more than `most`.
+    pub fn number(&self, field: &str, most: u64) -> ImportResult<u64> {
         let number = match self.fields.get(field) {
             Some(Value::Number(number)) => number
                 .as_u64()
@@ -136,8 +136,8 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// No such field, null or an empty text; else as [`Record::number`].
-    pub fn required(&self, field: &str, most: u64) -> Outcome<u64> {
+    /// No such field, null or an empty text; else as [`JsonRecord::number`].
+    pub fn required(&self, field: &str, most: u64) -> ImportResult<u64> {
         let is_number = matches!(self.fields.get(field), Some(Value::Number(_)));
         if !is_number && self.text(field)?.is_empty() {
             return Err(self.error(field, "is missing"));
@@ -149,8 +149,9 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// What is no list of numbers, has an empty place between two commas, or a number of more than `most`.
-    pub fn numbers(&self, field: &str, most: u64) -> Outcome<Vec<u64>> {
+    /// A value that is no list of numbers, has an empty place between two commas, or a number of more than
+    /// `most`.
+    pub fn numbers(&self, field: &str, most: u64) -> ImportResult<Vec<u64>> {
         if matches!(self.fields.get(field), Some(Value::Number(_))) {
             return Ok(vec![self.number(field, most)?]);
         }
@@ -168,8 +169,8 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     ///
-    /// What is no number, or another one.
-    pub fn flag(&self, field: &str) -> Outcome<bool> {
+    /// A value that is no number, or another one.
+    pub fn flag(&self, field: &str) -> ImportResult<bool> {
         match self.number(field, u64::MAX)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -182,7 +183,7 @@ impl<'a> Record<'a> {
         ImportError::at(format!("{}, {field}", self.name), message)
     }
 
-    fn parse(&self, field: &str, text: &str) -> Outcome<u64> {
+    fn parse(&self, field: &str, text: &str) -> ImportResult<u64> {
         if text.is_empty() {
             return Ok(0);
         }
@@ -190,7 +191,7 @@ impl<'a> Record<'a> {
         number.ok_or_else(|| self.error(field, format!("'{}' is no number", shown(text))))
     }
 
-    fn at_most(&self, field: &str, number: u64, most: u64) -> Outcome<u64> {
+    fn at_most(&self, field: &str, number: u64, most: u64) -> ImportResult<u64> {
         let fits = number <= most;
         if fits { Ok(number) } else { Err(self.error(field, format!("{number:#x} is more than {most:#x}"))) }
     }
@@ -200,8 +201,8 @@ impl<'a> Record<'a> {
 ///
 /// # Errors
 ///
-/// What is no name.
-pub fn event_name(name: &str) -> Outcome<&str> {
+/// A value that is no name.
+pub fn event_name(name: &str) -> ImportResult<&str> {
     let fits = !name.is_empty() && name.len() <= cyclometer_catalog::table::text::MAX_NAME;
     if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(name)
@@ -252,7 +253,7 @@ mod tests {
     fn numbers_come_in_every_form_and_errors_name_event_and_field() {
         let value = parse(br#"{"EventName": "A.B", "a": "0X1f", "b": 7, "c": " 12 ", "d": "x", "e": [], "f": -1, "g": "0xB7, 0xbb", "h": null}"#)
             .unwrap();
-        let record = Record::new(&value, "EventName", 0).unwrap();
+        let record = JsonRecord::new(&value, "EventName", 0).unwrap();
         assert_eq!(record.number("a", 255), Ok(31));
         assert_eq!(record.number("b", 255), Ok(7));
         assert_eq!(record.number("c", 255), Ok(12));
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn what_must_be_there_is_missing_in_four_ways() {
         let value = parse(br#"{"a": 0, "b": "0x0", "c": null, "d": "", "e": " "}"#).unwrap();
-        let record = Record::named("A", &value).unwrap();
+        let record = JsonRecord::named("A", &value).unwrap();
         assert_eq!((record.required("a", 1), record.required("b", 1)), (Ok(0), Ok(0)));
         for field in ["c", "d", "e", "f"] {
             let error = record.required(field, 1).unwrap_err().to_string();
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn a_flag_is_0_or_1_and_a_list_has_no_holes() {
         let value = parse(br#"{"a": "1", "b": "0", "c": 1, "d": "7", "e": "1,,2", "f": "1, 2,"}"#).unwrap();
-        let record = Record::named("A", &value).unwrap();
+        let record = JsonRecord::named("A", &value).unwrap();
         let flags = ["a", "b", "c", "none"].map(|field| record.flag(field).unwrap());
         assert_eq!(flags, [true, false, true, false]);
         assert_eq!(record.flag("d").unwrap_err().to_string(), "A, d: 0x7 is neither 0 nor 1");
@@ -295,7 +296,7 @@ mod tests {
     fn a_record_needs_a_printable_name() {
         let check = |text: &str, expected: &str| {
             let value = parse(text.as_bytes()).unwrap();
-            let error = Record::new(&value, "EventName", 4).err().unwrap().to_string();
+            let error = JsonRecord::new(&value, "EventName", 4).err().unwrap().to_string();
             assert_eq!(error, expected);
         };
         check("7", "entry 5: is no object");

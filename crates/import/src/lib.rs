@@ -1,9 +1,9 @@
 //! Event files as vendors and kernels publish them, to the values of the catalogue.
 //!
-//! The same readers serve `cargo xtask catalog`, which makes our own tables, and the files that users give at run
-//! time. Nothing here touches the host: bytes go in, [`TableEvent`](cyclometer_catalog::table::TableEvent)s come
-//! out. What is read is not trusted: every reader has limits of size, depth and number, and every error names the event
-//! and the field.
+//! The same readers serve `cargo xtask catalog`, which makes our own tables, and the files that users give at
+//! run time. Nothing here touches the host: bytes go in,
+//! [`TableEvent`](cyclometer_catalog::table::TableEvent)s come out. The input is not trusted: every reader
+//! has limits of size, depth and number, and every error names the event and the field.
 #![forbid(unsafe_code)]
 
 pub mod amd;
@@ -11,6 +11,7 @@ pub mod arm;
 pub mod arm_table;
 mod error;
 pub mod file;
+mod file_format;
 pub mod file_linux;
 mod file_table;
 pub mod intel;
@@ -18,5 +19,5 @@ pub mod json;
 pub mod kpep;
 mod words;
 
-pub use error::{ImportError, Outcome};
+pub use error::{ImportError, ImportResult};
 pub use file::read_file;

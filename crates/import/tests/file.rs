@@ -1,4 +1,5 @@
-//! A written example of every format reads to the expected table; what is wrong is said with format, event and field.
+//! A written example of every format reads to the expected table; what is wrong is said with format, event
+//! and field.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use cyclometer_catalog::table::text;

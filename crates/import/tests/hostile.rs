@@ -28,7 +28,7 @@ fn examples() -> Vec<Vec<u8>> {
 
 /// One change of a file.
 #[derive(Clone, Debug)]
-enum Change {
+enum FileMutation {
     Set(usize, u8),
     Insert(usize, Vec<u8>),
     Remove(usize, usize),
@@ -36,7 +36,7 @@ enum Change {
     Truncate(usize),
 }
 
-/// What files of these formats are made of, so that changes reach deep.
+/// Pieces of files of these formats, so that changes reach deep.
 const PIECES: [&[u8]; 16] = [
     b"{",
     b"[",
@@ -56,40 +56,41 @@ const PIECES: [&[u8]; 16] = [
     b"1e400",
 ];
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = FileMutation> {
     let piece = prop::sample::select(PIECES.map(<[u8]>::to_vec).to_vec());
     prop_oneof![
-        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        (any::<usize>(), piece).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        (any::<usize>(), 0..60usize).prop_map(|(at, length)| Change::Remove(at, length)),
-        (any::<usize>(), 0..200usize, 1..20usize).prop_map(|(at, length, n)| Change::Repeat(at, length, n)),
-        any::<usize>().prop_map(Change::Truncate),
+        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| FileMutation::Set(at, byte)),
+        (any::<usize>(), piece).prop_map(|(at, bytes)| FileMutation::Insert(at, bytes)),
+        (any::<usize>(), 0..60usize).prop_map(|(at, length)| FileMutation::Remove(at, length)),
+        (any::<usize>(), 0..200usize, 1..20usize)
+            .prop_map(|(at, length, n)| FileMutation::Repeat(at, length, n)),
+        any::<usize>().prop_map(FileMutation::Truncate),
     ]
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change) {
+fn apply(bytes: &mut Vec<u8>, change: &FileMutation) {
     let place = |at: usize| at % (bytes.len() + 1);
     match change {
-        Change::Set(at, byte) => {
+        FileMutation::Set(at, byte) => {
             let at = place(*at);
             if let Some(old) = bytes.get_mut(at) {
                 *old = *byte;
             }
         }
-        Change::Insert(at, piece) => {
+        FileMutation::Insert(at, piece) => {
             let at = place(*at);
             bytes.splice(at..at, piece.iter().copied());
         }
-        Change::Remove(at, length) => {
+        FileMutation::Remove(at, length) => {
             let at = place(*at);
             bytes.drain(at..(at + length).min(bytes.len()));
         }
-        Change::Repeat(at, length, times) => {
+        FileMutation::Repeat(at, length, times) => {
             let at = place(*at);
             let part = bytes[at..(at + length).min(bytes.len())].repeat(*times);
             bytes.splice(at..at, part);
         }
-        Change::Truncate(length) => bytes.truncate(place(*length)),
+        FileMutation::Truncate(length) => bytes.truncate(place(*length)),
     }
 }
 

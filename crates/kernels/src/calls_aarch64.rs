@@ -13,8 +13,8 @@ const GETPPID: u64 = 173;
 
 #[inline(never)]
 pub(crate) fn calls(rounds: u64) {
-    // SAFETY: the system call reads and writes no memory of ours, and the kernel keeps all registers but those that are declared;
-    // the block's jump stays within it.
+    // SAFETY: the system call reads and writes no memory of ours, and the kernel keeps all registers but
+    // those that are declared; the block's jump stays within it.
     unsafe {
         asm!(
             "2:",

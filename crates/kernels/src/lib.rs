@@ -1,13 +1,13 @@
 //! Small loops in assembly whose instructions, branches, loads and stores are known before they run.
 //!
-//! A [`Kernel`] runs for a number of rounds, and [`Kernel::counts`] says what that number of rounds executes, whatever the
-//! instruction set. What stands around the loop (the call, the loop's setup) is the same for every number of rounds: the
-//! difference of two runs is exactly the difference of their [`Counts`].
+//! A [`Kernel`] runs for a number of rounds, and [`Kernel::counts`] says what that number of rounds executes,
+//! whatever the instruction set. The code around the loop (the call, the loop's setup) is the same for every
+//! number of rounds: the difference of two runs is exactly the difference of their [`KernelCounts`].
 //!
 //! ```
-//! use cyclometer_kernels::{Kernel, Memory, Rounds};
+//! use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 //!
-//! let mut memory = Memory::new();
+//! let mut memory = KernelMemory::new();
 //! if let Some(rounds) = Rounds::new(1000) {
 //!     Kernel::Additions.run(rounds, &mut memory);
 //!     assert_eq!(Kernel::Additions.counts(rounds).instructions, 18_000);
@@ -49,8 +49,8 @@ mod system;
 
 use std::num::NonZeroU32;
 
-pub use counts::{Counts, Quantity};
-pub use memory::{COLD_BYTES, Memory, RESIDENT_BYTES};
+pub use counts::{KernelCounts, KernelQuantity};
+pub use memory::{COLD_BYTES, KernelMemory, RESIDENT_BYTES};
 
 /// How many times a loop's body is executed.
 pub type Rounds = NonZeroU32;
@@ -64,8 +64,8 @@ pub enum Kernel {
     Jumps,
     /// Four conditional branches that are never taken.
     NotTaken,
-    /// A conditional branch that is taken or not as a generator of pseudo-random numbers has it; both ways lead to the same
-    /// instruction.
+    /// A conditional branch that is taken or not as a generator of pseudo-random numbers has it; both ways
+    /// lead to the same instruction.
     Random,
     /// A call of a function that returns at once.
     Calls,
@@ -110,8 +110,9 @@ impl Kernel {
         code::HERE && (self != Kernel::SystemCalls || system::HERE)
     }
 
-    /// Executes so many rounds. The first run of a kernel with some memory prepares that memory, and so executes more. Does nothing where [`Kernel::is_here`] is false.
-    pub fn run(self, rounds: Rounds, memory: &mut Memory) {
+    /// Executes so many rounds. The first run of a kernel with some memory prepares that memory, and so
+    /// executes more. Does nothing where [`Kernel::is_here`] is false.
+    pub fn run(self, rounds: Rounds, memory: &mut KernelMemory) {
         let rounds = u64::from(rounds.get());
         match self {
             Kernel::Additions => code::additions(rounds),
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_kernel_comes_to_its_end() {
-        let mut memory = Memory::new();
+        let mut memory = KernelMemory::new();
         for kernel in Kernel::ALL {
             for rounds in [1, 2, 1000] {
                 kernel.run(Rounds::new(rounds).unwrap(), &mut memory);
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn stores_are_stored_and_nothing_beside_them() {
-        let mut memory = Memory::new();
+        let mut memory = KernelMemory::new();
         let before = memory.clone();
         for kernel in [Kernel::Stores, Kernel::Copies] {
             kernel.run(Rounds::MIN, &mut memory);

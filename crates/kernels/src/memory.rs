@@ -1,4 +1,4 @@
-//! What kernels load from and store to.
+//! The memory that kernels load from and store to.
 
 /// Bytes that every first-level data cache holds.
 pub const RESIDENT_BYTES: usize = 8 * 1024;
@@ -15,57 +15,58 @@ const LINK_BYTES: usize = 128;
 
 /// Memory for all kernels. None of it is shared.
 #[derive(Clone, Debug)]
-pub struct Memory {
-    pub(crate) line: Line,
-    resident: Option<Chain>,
-    cold: Option<Chain>,
+pub struct KernelMemory {
+    pub(crate) line: CacheLine,
+    resident: Option<PointerChain>,
+    cold: Option<PointerChain>,
 }
 
 /// Eight words of one cache line, so that no access crosses lines.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(crate) struct Line(pub(crate) [u64; 8]);
+pub(crate) struct CacheLine(pub(crate) [u64; 8]);
 
-impl Memory {
+impl KernelMemory {
     /// New memory. Kernels that chase get theirs when they run for the first time.
-    pub fn new() -> Memory {
-        let line = Line(std::array::from_fn(|i| i as u64 + 1));
-        Memory { line, resident: None, cold: None }
+    pub fn new() -> KernelMemory {
+        let line = CacheLine(std::array::from_fn(|i| i as u64 + 1));
+        KernelMemory { line, resident: None, cold: None }
     }
 
-    pub(crate) fn resident(&mut self) -> &Chain {
-        self.resident.get_or_insert_with(|| Chain::new(RESIDENT_BYTES))
+    pub(crate) fn resident(&mut self) -> &PointerChain {
+        self.resident.get_or_insert_with(|| PointerChain::new(RESIDENT_BYTES))
     }
 
-    pub(crate) fn cold(&mut self) -> &Chain {
-        self.cold.get_or_insert_with(|| Chain::new(COLD_BYTES))
+    pub(crate) fn cold(&mut self) -> &PointerChain {
+        self.cold.get_or_insert_with(|| PointerChain::new(COLD_BYTES))
     }
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory::new()
+impl Default for KernelMemory {
+    fn default() -> KernelMemory {
+        KernelMemory::new()
     }
 }
 
 /// Links that each hold the address of the next, all of them in one ring.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    /// Only every [`LINK_BYTES`] is one of them a link. Never written again, so what is in it stays the addresses of links.
+pub(crate) struct PointerChain {
+    /// Only every [`LINK_BYTES`] is one of them a link. Never written again, so what is in it stays the
+    /// addresses of links.
     words: Box<[usize]>,
 }
 
 const WORDS_PER_LINK: usize = LINK_BYTES / size_of::<usize>();
 
-impl Chain {
-    fn new(bytes: usize) -> Chain {
+impl PointerChain {
+    fn new(bytes: usize) -> PointerChain {
         let mut words = vec![0; bytes / size_of::<usize>()].into_boxed_slice();
         let order = ring(bytes / LINK_BYTES);
         let base = words.as_ptr() as usize;
         for (link, next) in order.iter().enumerate() {
             words[link * WORDS_PER_LINK] = base + next * LINK_BYTES;
         }
-        Chain { words }
+        PointerChain { words }
     }
 
     /// The address of the first link. From there every load leads to another link, for ever.
@@ -74,10 +75,10 @@ impl Chain {
     }
 }
 
-impl Clone for Chain {
+impl Clone for PointerChain {
     /// A chain of its own: addresses lead into the copy.
-    fn clone(&self) -> Chain {
-        Chain::new(self.words.len() * size_of::<usize>())
+    fn clone(&self) -> PointerChain {
+        PointerChain::new(self.words.len() * size_of::<usize>())
     }
 }
 
@@ -85,7 +86,8 @@ impl Clone for Chain {
 ///
 /// # Source
 ///
-/// S. Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22 (1986).
+/// S. Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22
+/// (1986).
 fn ring(len: usize) -> Vec<usize> {
     let mut next: Vec<usize> = (0..len).collect();
     let mut number = crate::counts::FIRST;
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_link_leads_to_a_link_of_the_same_chain() {
-        for chain in [Chain::new(RESIDENT_BYTES), Chain::new(RESIDENT_BYTES).clone()] {
+        for chain in [PointerChain::new(RESIDENT_BYTES), PointerChain::new(RESIDENT_BYTES).clone()] {
             let base = chain.first() as usize;
             for link in chain.words.iter().step_by(WORDS_PER_LINK) {
                 let offset = link - base;

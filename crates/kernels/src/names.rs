@@ -1,4 +1,4 @@
-//! What kernels are called.
+//! The names of kernels.
 
 use crate::Kernel;
 

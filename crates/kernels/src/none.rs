@@ -1,6 +1,6 @@
 //! An instruction set without kernels.
 
-use crate::memory::{Chain, Line};
+use crate::memory::{CacheLine, PointerChain};
 
 pub(crate) const HERE: bool = false;
 
@@ -18,10 +18,10 @@ pub(crate) fn indirect_calls(_: u64) {}
 
 pub(crate) fn indirect_jumps(_: u64) {}
 
-pub(crate) fn loads(_: u64, _: &Line) {}
+pub(crate) fn loads(_: u64, _: &CacheLine) {}
 
-pub(crate) fn stores(_: u64, _: &mut Line) {}
+pub(crate) fn stores(_: u64, _: &mut CacheLine) {}
 
-pub(crate) fn copies(_: u64, _: &mut Line) {}
+pub(crate) fn copies(_: u64, _: &mut CacheLine) {}
 
-pub(crate) fn chase(_: u64, _: &Chain) {}
+pub(crate) fn chase(_: u64, _: &PointerChain) {}

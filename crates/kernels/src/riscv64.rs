@@ -5,7 +5,7 @@
 use std::arch::asm;
 
 use crate::counts::{INCREMENT, MULTIPLIER};
-use crate::memory::{Chain, Line};
+use crate::memory::{CacheLine, PointerChain};
 
 pub(crate) const HERE: bool = true;
 
@@ -114,8 +114,8 @@ pub(crate) fn random(rounds: u64, first: u64) {
 
 #[inline(never)]
 pub(crate) fn calls(rounds: u64) {
-    // SAFETY: it changes no memory and only registers that are declared, that of return addresses among them; its jumps stay within the
-    // block.
+    // SAFETY: it changes no memory and only registers that are declared, that of return addresses among them;
+    // its jumps stay within the block.
     unsafe {
         asm!(
             "j 2f",
@@ -134,8 +134,8 @@ pub(crate) fn calls(rounds: u64) {
 
 #[inline(never)]
 pub(crate) fn indirect_calls(rounds: u64) {
-    // SAFETY: it changes no memory and only registers that are declared, that of return addresses among them; its jumps stay within the
-    // block.
+    // SAFETY: it changes no memory and only registers that are declared, that of return addresses among them;
+    // its jumps stay within the block.
     unsafe {
         asm!(
             "lla t1, 4f",
@@ -173,8 +173,9 @@ pub(crate) fn indirect_jumps(rounds: u64) {
 }
 
 #[inline(never)]
-pub(crate) fn loads(rounds: u64, line: &Line) {
-    // SAFETY: it reads the eight words of `line`, which is borrowed, and changes only registers that are declared.
+pub(crate) fn loads(rounds: u64, line: &CacheLine) {
+    // SAFETY: it reads the eight words of `line`, which is borrowed, and changes only registers that are
+    // declared.
     unsafe {
         asm!(
             "2:",
@@ -197,8 +198,9 @@ pub(crate) fn loads(rounds: u64, line: &Line) {
 }
 
 #[inline(never)]
-pub(crate) fn stores(rounds: u64, line: &mut Line) {
-    // SAFETY: it writes the eight words of `line`, which is borrowed mutably, and changes only registers that are declared.
+pub(crate) fn stores(rounds: u64, line: &mut CacheLine) {
+    // SAFETY: it writes the eight words of `line`, which is borrowed mutably, and changes only registers that
+    // are declared.
     unsafe {
         asm!(
             "2:",
@@ -221,8 +223,9 @@ pub(crate) fn stores(rounds: u64, line: &mut Line) {
 }
 
 #[inline(never)]
-pub(crate) fn copies(rounds: u64, line: &mut Line) {
-    // SAFETY: it reads and writes the eight words of `line`, which is borrowed mutably, and changes only registers that are declared.
+pub(crate) fn copies(rounds: u64, line: &mut CacheLine) {
+    // SAFETY: it reads and writes the eight words of `line`, which is borrowed mutably, and changes only
+    // registers that are declared.
     unsafe {
         asm!(
             "2:",
@@ -245,9 +248,9 @@ pub(crate) fn copies(rounds: u64, line: &mut Line) {
 }
 
 #[inline(never)]
-pub(crate) fn chase(rounds: u64, chain: &Chain) {
-    // SAFETY: every word that it reads is a link of `chain`, which is borrowed: the first by `first`, each other because links hold
-    // addresses of links. It changes only registers that are declared.
+pub(crate) fn chase(rounds: u64, chain: &PointerChain) {
+    // SAFETY: every word that it reads is a link of `chain`, which is borrowed: the first by `first`, each
+    // other because links hold addresses of links. It changes only registers that are declared.
     unsafe {
         asm!(
             "2:",

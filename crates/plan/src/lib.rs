@@ -1,8 +1,8 @@
 //! Which source counts which event, on which counter, in which pass; and what to do when the world disagrees.
 //!
-//! Pure functions: [`route`] picks for every event the best source that works here and says why not the one above;
-//! [`assemble`] makes the passes, as few as [`passes`] finds; [`replan`] turns a source's refusal into the next plan, and
-//! [`split()`] what the kernel did not count at the same time.
+//! Pure functions: [`route`] picks for every event the best source that works here and says why not the one
+//! above; [`assemble`] makes the passes, as few as [`passes`] finds; [`replan`] turns a source's
+//! refusal into the next plan, and [`split()`] what the kernel did not count at the same time.
 #![forbid(unsafe_code)]
 
 mod matching;
@@ -32,8 +32,8 @@ use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at once where they
-/// must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at
+/// once where they must not rotate and the runs are too few; `ErrorKind::ConstraintConflict` for a group
 /// whose events cannot be counted in one run; `ErrorKind::InvalidInput` for a pinned counter where the source
 /// chooses counters itself, or an interval that is too short for an event that was asked for.
 pub fn plan(events: Vec<Event>, machine: &Machine, intent: Intent) -> Result<Plan> {

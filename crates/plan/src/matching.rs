@@ -13,19 +13,19 @@ use cyclometer_core::{CounterId, CounterMask};
 ///
 /// Kuhn's augmenting-path algorithm for maximum bipartite matching (H. W. Kuhn, 1955).
 pub fn place(masks: &[CounterMask], available: CounterMask) -> Vec<Option<CounterId>> {
-    let masks: Vec<Bits> = masks.iter().map(|mask| bits(*mask)).collect();
+    let masks: Vec<CounterBits> = masks.iter().map(|mask| bits(*mask)).collect();
     match_bits(&masks, bits(available)).into_iter().map(|bit| bit.map(counter)).collect()
 }
 
-/// Counters as one number, whose bit 0 is fixed counter 0 and bit 64 general counter 0: the lowest bit is the counter to
-/// take first, as a fixed one leaves general ones to others.
-pub(crate) type Bits = u128;
+/// Counters as one number, whose bit 0 is fixed counter 0 and bit 64 general counter 0: the lowest bit is the
+/// counter to take first, as a fixed one leaves general ones to others.
+pub(crate) type CounterBits = u128;
 
-pub(crate) fn bits(mask: CounterMask) -> Bits {
-    Bits::from(mask.fixed_bits()) | Bits::from(mask.general_bits()) << 64
+pub(crate) fn bits(mask: CounterMask) -> CounterBits {
+    CounterBits::from(mask.fixed_bits()) | CounterBits::from(mask.general_bits()) << 64
 }
 
-pub(crate) fn mask(bits: Bits) -> CounterMask {
+pub(crate) fn mask(bits: CounterBits) -> CounterMask {
     CounterMask::from_bits((bits >> 64) as u64, bits as u64)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn bit_of(counter: CounterId) -> u8 {
 }
 
 /// The numbers of the bits that are set, ascending.
-pub(crate) fn each(mut bits: Bits) -> impl Iterator<Item = u8> {
+pub(crate) fn each(mut bits: CounterBits) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let lowest = (bits != 0).then(|| bits.trailing_zeros() as u8);
         bits &= bits.wrapping_sub(1);
@@ -51,29 +51,30 @@ pub(crate) fn each(mut bits: Bits) -> impl Iterator<Item = u8> {
 }
 
 /// As [`place`], on bits.
-pub(crate) fn match_bits(masks: &[Bits], available: Bits) -> Vec<Option<u8>> {
-    let mut seating = Seating { masks, available, holders: [0; 128], taken: 0 };
+pub(crate) fn match_bits(masks: &[CounterBits], available: CounterBits) -> Vec<Option<u8>> {
+    let mut matching = CounterMatching { masks, available, holders: [0; 128], taken: 0 };
     for event in 0..masks.len() {
-        seating.seat(event, &mut 0);
+        matching.assign(event, &mut 0);
     }
     let mut placed = vec![None; masks.len()];
-    for bit in each(seating.taken) {
-        placed[seating.holders[usize::from(bit)]] = Some(bit);
+    for bit in each(matching.taken) {
+        placed[matching.holders[usize::from(bit)]] = Some(bit);
     }
     placed
 }
 
-struct Seating<'m> {
-    masks: &'m [Bits],
-    available: Bits,
+struct CounterMatching<'m> {
+    masks: &'m [CounterBits],
+    available: CounterBits,
     /// The event on each counter that is taken.
     holders: [usize; 128],
-    taken: Bits,
+    taken: CounterBits,
 }
 
-impl Seating<'_> {
-    /// Gives `event` a counter, if one is free or those who sit can move; `tried` are the counters whose holders cannot.
-    fn seat(&mut self, event: usize, tried: &mut Bits) -> bool {
+impl CounterMatching<'_> {
+    /// Gives `event` a counter, if one is free or those who sit can move; `tried` are the counters whose
+    /// holders cannot.
+    fn assign(&mut self, event: usize, tried: &mut CounterBits) -> bool {
         let usable = self.masks[event] & self.available;
         let free = usable & !self.taken;
         let found = if free != 0 { Some(free.trailing_zeros() as u8) } else { self.vacate(usable, tried) };
@@ -85,11 +86,11 @@ impl Seating<'_> {
     }
 
     /// One of these counters whose holder finds another.
-    fn vacate(&mut self, usable: Bits, tried: &mut Bits) -> Option<u8> {
+    fn vacate(&mut self, usable: CounterBits, tried: &mut CounterBits) -> Option<u8> {
         while usable & !*tried != 0 {
             let bit = (usable & !*tried).trailing_zeros() as u8;
             *tried |= 1 << bit;
-            if self.seat(self.holders[usize::from(bit)], tried) {
+            if self.assign(self.holders[usize::from(bit)], tried) {
                 return Some(bit);
             }
         }

@@ -9,7 +9,7 @@ use cyclometer_core::{
     Result, Rung, Slot, SlotId,
 };
 
-use crate::sharing::{Cores, Shared, SlotSeat, is_core};
+use crate::sharing::{Cores, FoundSets, SlotAssignment, is_core};
 use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
@@ -34,14 +34,14 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
     let runs = native_runs(&slots, &intent);
     let rotates = intent.multiplex == Multiplex::Always;
     let shared = match runs {
-        0 => Shared::default(),
+        0 => FoundSets::default(),
         _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
     };
     let mut plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
     for (slot, reason) in &shared.too_large {
         tell_too_large(&mut plan, *slot, reason);
     }
-    arrange(plan, &shared.seats)
+    arrange(plan, &shared.assignments)
 }
 
 /// What becomes of a sum whose summands do not fit on the counters at once: the kernel can share the counters among them, which
@@ -68,7 +68,7 @@ fn tell_too_large(plan: &mut Plan, slot: SlotId, reason: &str) {
 /// # Errors
 ///
 /// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not take turns.
-pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
+pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Result<Plan> {
     let mut slots = slots(&plan.lines);
     for slot in &mut slots {
         slot.group = slot.group.filter(|group| !plan.sharing.ungrouped.contains(group));
@@ -90,8 +90,8 @@ pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
     if runs > 0 && !slots.is_empty() {
         let native: Vec<Slot> = slots.into_iter().filter(|slot| !(soft && is_soft(slot))).collect();
         match rotates {
-            true => passes.push(turning(native, sets, seats)),
-            false => passes.extend(of_sets(&native, sets, seats)),
+            true => passes.push(turning(native, sets, assignments)),
+            false => passes.extend(of_sets(&native, sets, assignments)),
         }
     }
     plan.passes = passes;
@@ -124,12 +124,12 @@ fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
 }
 
 /// A pass for each set; one where there is none.
-fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Vec<Pass> {
+fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Vec<Pass> {
     let pass = |set: Option<usize>| {
         let of_set = set.map_or(&[][..], |set| &sets[set]);
         let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.opened_as());
-        let seats = set.and_then(|set| seats.get(set));
-        let slots = native.iter().filter(takes_part).map(|slot| seated(slot, seats)).collect();
+        let assignments = set.and_then(|set| assignments.get(set));
+        let slots = native.iter().filter(takes_part).map(|slot| seated(slot, assignments)).collect();
         Pass { launch: LaunchKind::Native, slots }
     };
     match sets.len() {
@@ -139,57 +139,62 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Ve
 }
 
 /// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on when they change.
-fn stays(slot: &Slot, seats: &[Vec<SlotSeat>]) -> bool {
+fn stays(slot: &Slot, assignments: &[Vec<SlotAssignment>]) -> bool {
     let ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
-    let own = |set: &Vec<SlotSeat>| -> Vec<(usize, CounterId, usize)> {
-        let of_slot = set.iter().filter(|seat| seat.slot == slot.opened_as());
-        let mut own: Vec<_> = of_slot.map(|seat| (seat.part, seat.counter, seat.way)).collect();
+    let own = |set: &Vec<SlotAssignment>| -> Vec<(usize, CounterId, usize)> {
+        let of_slot = set.iter().filter(|assignment| assignment.slot == slot.opened_as());
+        let mut own: Vec<_> =
+            of_slot.map(|assignment| (assignment.part, assignment.counter, assignment.way)).collect();
         own.sort();
         own
     };
-    !ours || seats.windows(2).all(|two| own(&two[0]) == own(&two[1]))
+    !ours || assignments.windows(2).all(|two| own(&two[0]) == own(&two[1]))
 }
 
 /// The slot with its counters in one set.
-fn seated(slot: &Slot, seats: Option<&Vec<SlotSeat>>) -> Slot {
-    let seats: Vec<(Option<u32>, &SlotSeat)> = seats.into_iter().flatten().map(|seat| (None, seat)).collect();
-    placed(slot, &seats)
+fn seated(slot: &Slot, assignments: Option<&Vec<SlotAssignment>>) -> Slot {
+    let assignments: Vec<(Option<u32>, &SlotAssignment)> =
+        assignments.into_iter().flatten().map(|assignment| (None, assignment)).collect();
+    placed(slot, &assignments)
 }
 
 /// The slot with its counters in each turn in which it counts.
-fn seated_in_turns(slot: &Slot, turn: Option<u32>, seats: &[Vec<SlotSeat>]) -> Slot {
-    let of_turn = (0u32..).zip(seats).filter(|(of, _)| turn.is_none_or(|own| own == *of));
-    let seats: Vec<(Option<u32>, &SlotSeat)> =
-        of_turn.flat_map(|(of, seats)| seats.iter().map(move |seat| (Some(of), seat))).collect();
-    placed(slot, &seats)
+fn seated_in_turns(slot: &Slot, turn: Option<u32>, assignments: &[Vec<SlotAssignment>]) -> Slot {
+    let of_turn = (0u32..).zip(assignments).filter(|(of, _)| turn.is_none_or(|own| own == *of));
+    let assignments: Vec<(Option<u32>, &SlotAssignment)> = of_turn
+        .flat_map(|(of, assignments)| assignments.iter().map(move |assignment| (Some(of), assignment)))
+        .collect();
+    placed(slot, &assignments)
 }
 
 /// The slot with its counters; parts that we program ourselves get them, with the codes that count there.
-fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
-    let own = |(_, seat): &&(Option<u32>, &SlotSeat)| seat.slot == slot.opened_as();
-    let seats: Vec<&(Option<u32>, &SlotSeat)> = seats.iter().filter(own).collect();
+fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
+    let own = |(_, assignment): &&(Option<u32>, &SlotAssignment)| assignment.slot == slot.opened_as();
+    let assignments: Vec<&(Option<u32>, &SlotAssignment)> = assignments.iter().filter(own).collect();
     let on = |part: usize, event: &RegisterEvent| {
-        let of_pmu = seats.iter().filter(|(_, seat)| seat.part == part && seat.pmu == event.pmu);
-        let seat = |(turn, seat): &&(Option<u32>, &SlotSeat)| {
-            let way = event.codes.get(seat.way)?;
-            Some(RegisterSeat { turn: *turn, counter: seat.counter, code: way.code })
+        let of_pmu = assignments
+            .iter()
+            .filter(|(_, assignment)| assignment.part == part && assignment.pmu == event.pmu);
+        let assignment = |(turn, assignment): &&(Option<u32>, &SlotAssignment)| {
+            let way = event.codes.get(assignment.way)?;
+            Some(RegisterSeat { turn: *turn, counter: assignment.counter, code: way.code })
         };
-        of_pmu.filter_map(seat).collect()
+        of_pmu.filter_map(assignment).collect()
     };
     let parts = slot.parts.iter().enumerate().map(|(i, part)| match part {
         Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(i, event), ..event.clone() }),
         other => other.clone(),
     });
-    let counter = seats.first().map(|(_, seat)| seat.counter);
+    let counter = assignments.first().map(|(_, assignment)| assignment.counter);
     Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
 /// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
 /// leaves its group, if that takes turns.
-fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Pass {
+fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
-        let is_always = !is_core(slot) || sets.iter().all(holds) && stays(slot, seats);
+        let is_always = !is_core(slot) || sets.iter().all(holds) && stays(slot, assignments);
         if is_always { None } else { sets.iter().position(holds) }
     };
     let turning: Vec<Option<u32>> =
@@ -197,7 +202,7 @@ fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> 
     let slots = native.iter().map(|slot| {
         let turn = turn_of(slot).and_then(|turn| u32::try_from(turn).ok());
         let stays = is_core(slot) || !turning.contains(&slot.group);
-        Slot { turn, group: slot.group.filter(|_| stays), ..seated_in_turns(slot, turn, seats) }
+        Slot { turn, group: slot.group.filter(|_| stays), ..seated_in_turns(slot, turn, assignments) }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
 }
@@ -761,14 +766,16 @@ mod tests {
             Event::new("s", Unit::Count, vec![way.with_summands(names)])
         };
         let plan = crate::plan(vec![sum(3)], &machine, with_runs(1)).unwrap();
-        let mut seats: Vec<(CounterId, u16)> = Vec::new();
+        let mut assignments: Vec<(CounterId, u16)> = Vec::new();
         for part in &plan.passes[0].slots[0].parts {
             let Part::Registers(event) = part else { panic!() };
-            seats.extend(event.seats.iter().map(|seat| (seat.counter, seat.code.select)));
+            assignments
+                .extend(event.seats.iter().map(|assignment| (assignment.counter, assignment.code.select)));
         }
-        let counters: std::collections::BTreeSet<CounterId> = seats.iter().map(|seat| seat.0).collect();
-        let codes: Vec<u16> = seats.iter().map(|seat| seat.1).collect();
-        assert_eq!((counters.len(), codes), (3, vec![0, 1, 2]), "{seats:?}");
+        let counters: std::collections::BTreeSet<CounterId> =
+            assignments.iter().map(|assignment| assignment.0).collect();
+        let codes: Vec<u16> = assignments.iter().map(|assignment| assignment.1).collect();
+        assert_eq!((counters.len(), codes), (3, vec![0, 1, 2]), "{assignments:?}");
         let plan = crate::plan(vec![sum(5)], &machine, with_runs(1)).unwrap();
         let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{:?}", plan.lines[0]) };
         let reason = count.reason().unwrap();

@@ -11,7 +11,7 @@ use crate::pass::reassemble;
 use crate::route::step_down;
 use crate::sharing::too_large;
 
-/// What to do about a refusal.
+/// The step after a refusal.
 #[derive(Debug)]
 pub enum Replan {
     /// Try this plan; the step says what was changed and why.
@@ -26,8 +26,8 @@ pub enum Replan {
 ///
 /// # Errors
 ///
-/// When the refusal concerns the target, the number of open files or a `{group}` that must stay whole: then no
-/// other plan would help.
+/// When the refusal concerns the target, the number of open files or a `{group}` that must stay whole: then
+/// no other plan would help.
 pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
     let slot = match (refusal.kind, refusal.slot) {
         (RefusalKind::NoSuchTarget, _) => {
@@ -53,7 +53,7 @@ pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan
     }
 }
 
-/// Who may have a whole PMU, and how it gives it back.
+/// The remedy where another program holds counters of the PMU.
 fn free_the_pmu(machine: &Machine) -> Recovery {
     match machine.access.nmi_watchdog {
         Some(true) => Recovery::GrantAccess { command: "sudo sysctl kernel.nmi_watchdog=0".to_owned() },
@@ -70,8 +70,8 @@ pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
     change_line(plan, slot, refusal, machine)
 }
 
-/// Gives a whole rung up, as when the command cannot be translated: each of its events goes to its next source, or
-/// is not counted.
+/// Gives a whole source up, as when the command cannot be translated: each of its events goes to its next
+/// source, or is not counted.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine)
     Ok((reassemble(plan, machine)?, step))
 }
 
-/// The candidate that counts a line, if it is of that rung.
+/// The candidate that counts a line, if it is of that source.
 fn candidate_of(line: &PlanLine, rung: Rung) -> Option<usize> {
     match line.outcome {
         Outcome::Counted { candidate, .. } if line.event.candidates[candidate].rung == rung => {

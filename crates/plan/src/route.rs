@@ -16,8 +16,8 @@ pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<Plan
     events.into_iter().map(routed).collect()
 }
 
-/// The event with the core PMUs named that count it, where the machine has others: a program that runs on those is not
-/// counted by it.
+/// The event with the core PMUs named that count it, where the machine has others: a program that runs on
+/// those is not counted by it.
 fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
     for candidate in event.candidates.iter_mut().filter(|candidate| candidate.only.is_none()) {
         candidate.only = some_cores(&candidate.parts, machine);
@@ -25,7 +25,8 @@ fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
     event
 }
 
-/// The core PMUs of these parts, where they are not all that the machine has; `None` where something else counts.
+/// The core PMUs of these parts, where they are not all that the machine has; `None` where something else
+/// counts.
 fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
     let mut counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
     counting.dedup();
@@ -39,7 +40,7 @@ fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
     (!counting.is_empty() && all_known && lacks).then(|| counting.join(" and "))
 }
 
-/// The event without the candidates of other rungs, so that no replan can step to them either.
+/// The event without the candidates of other sources, so that no replan can step to them either.
 fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     let Some(only) = only else { return event };
     let had = !event.candidates.is_empty();

@@ -12,8 +12,11 @@ use cyclometer_core::{
     CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
 
-use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Seat, Way, conflict, pack};
-use crate::words::Names;
+use crate::passes::{
+    Conflict, CounterAssignment, CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, Unplaceable,
+    conflict, pack,
+};
+use crate::words::ProblemNames;
 
 /// The slots of core PMUs, and what there is for them.
 pub(crate) struct Cores<'a> {
@@ -49,17 +52,17 @@ impl<'a> Summand<'a> {
 
 /// The sets that were found, and what follows for the slots.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct FoundSets {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
-    pub(crate) seats: Vec<Vec<SlotSeat>>,
+    pub(crate) assignments: Vec<Vec<SlotAssignment>>,
     /// Sums whose summands do not fit on the counters at once, each with the reason. Each is alone in a set.
     pub(crate) too_large: Vec<(SlotId, String)>,
 }
 
 /// Where an event of a set counts on one core PMU.
 #[derive(Clone, Debug)]
-pub(crate) struct SlotSeat {
+pub(crate) struct SlotAssignment {
     pub(crate) slot: SlotId,
     /// The PMU's name.
     pub(crate) pmu: String,
@@ -75,14 +78,14 @@ pub(crate) struct SlotSeat {
 struct Divided {
     /// Weak groups.
     groups: Vec<u32>,
-    /// Sets of the intent, by index, each with the reason.
+    /// AssignedSets of the intent, by index, each with the reason.
     sets: Vec<(usize, String)>,
 }
 
-/// Sets of demands, with their seats.
-struct Sets {
+/// AssignedSets of demands, with their assignments.
+struct AssignedSets {
     sets: Vec<Vec<usize>>,
-    seats: Vec<Vec<Seat>>,
+    assignments: Vec<Vec<CounterAssignment>>,
 }
 
 /// Whether a PMU of the cores counts it.
@@ -107,9 +110,9 @@ impl<'a> Cores<'a> {
     /// # Errors
     ///
     /// `ErrorKind::HardwareLimit` for a group that does not fit on the counters.
-    pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<Shared> {
+    pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<FoundSets> {
         if self.slots.is_empty() {
-            return Ok(Shared::default());
+            return Ok(FoundSets::default());
         }
         let groups = self.groups();
         let mut problem = self.problem(&groups, intent);
@@ -119,11 +122,11 @@ impl<'a> Cores<'a> {
         let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
-        let found = always.unwrap_or_else(|| Sets::of(&packing));
+        let found = always.unwrap_or_else(|| AssignedSets::of(&packing));
         let mut sets = self.whole(found.sets, &problem, &groups, &divided.groups);
         let alone: Vec<SlotId> = too_large.iter().map(|(slot, _)| *slot).collect();
         set_apart(&mut sets, &alone);
-        let seats = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
+        let assignments = found.assignments.iter().map(|assignments| self.by_slot(assignments)).collect();
         let sharing = Sharing {
             sets,
             lower_bound: (packing.lower_bound + alone.len()).max(1),
@@ -132,30 +135,30 @@ impl<'a> Cores<'a> {
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(Shared { sharing, seats, too_large })
+        Ok(FoundSets { sharing, assignments, too_large })
     }
 
-    fn by_slot(&self, seats: &[Seat]) -> Vec<SlotSeat> {
-        seats.iter().filter_map(|seat| self.of_slot(seat)).collect()
+    fn by_slot(&self, assignments: &[CounterAssignment]) -> Vec<SlotAssignment> {
+        assignments.iter().filter_map(|assignment| self.of_slot(assignment)).collect()
     }
 
-    fn of_slot(&self, seat: &Seat) -> Option<SlotSeat> {
-        let (pmu, summand) = (&self.inventories[seat.pmu].0, self.slots[seat.demand]);
+    fn of_slot(&self, assignment: &CounterAssignment) -> Option<SlotAssignment> {
+        let (pmu, summand) = (&self.inventories[assignment.pmu].0, self.slots[assignment.demand]);
         let (part, _) = summand.on_pmu(pmu)?;
-        let (slot, counter) = (summand.slot.id, seat.counter);
-        Some(SlotSeat { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(seat) })
+        let (slot, counter) = (summand.slot.id, assignment.counter);
+        Some(SlotAssignment { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(assignment) })
     }
 
-    /// The way of a seat among all ways of the event there, also those that nothing free has.
-    fn way_of_part(&self, seat: &Seat) -> usize {
-        let (pmu, free) = &self.inventories[seat.pmu];
-        let Some((_, part)) = self.slots[seat.demand].on_pmu(pmu) else { return 0 };
+    /// The way of a assignment among all ways of the event there, also those that nothing free has.
+    fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
+        let (pmu, free) = &self.inventories[assignment.pmu];
+        let Some((_, part)) = self.slots[assignment.demand].on_pmu(pmu) else { return 0 };
         let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
-        usable.nth(seat.way).unwrap_or(0)
+        usable.nth(assignment.way).unwrap_or(0)
     }
 
-    fn names(&self) -> Names<'_> {
-        Names {
+    fn names(&self) -> ProblemNames<'_> {
+        ProblemNames {
             pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
             events: self.slots.iter().map(|summand| self.name(*summand)).collect(),
         }
@@ -180,7 +183,11 @@ impl<'a> Cores<'a> {
 
     /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those in groups
     /// stay: a group that does not fit is an error of its own.
-    fn take_too_large(&self, problem: &mut Problem, names: &Names<'_>) -> Vec<(SlotId, String)> {
+    fn take_too_large(
+        &self,
+        problem: &mut PackingProblem,
+        names: &ProblemNames<'_>,
+    ) -> Vec<(SlotId, String)> {
         let mut found = Vec::new();
         for sum in self.sums() {
             let slot = self.slots[sum[0]].slot;
@@ -206,13 +213,13 @@ impl<'a> Cores<'a> {
         groups
     }
 
-    fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> Problem {
+    fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> PackingProblem {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
             let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
             let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
             (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].slot.id)).collect()
         };
-        Problem {
+        PackingProblem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
             demands: self.slots.iter().map(|summand| self.demand(*summand)).collect(),
             together: groups
@@ -228,7 +235,7 @@ impl<'a> Cores<'a> {
 
     /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
     fn demand(&self, summand: Summand<'_>) -> Demand {
-        let needs: Vec<Need> = self
+        let needs: Vec<PmuNeed> = self
             .inventories
             .iter()
             .enumerate()
@@ -244,12 +251,12 @@ impl<'a> Cores<'a> {
         &self,
         packing: &Packing,
         groups: &BTreeMap<u32, Vec<usize>>,
-        problem: &Problem,
-        names: &Names<'_>,
+        problem: &PackingProblem,
+        names: &ProblemNames<'_>,
     ) -> Result<Divided> {
         let mut found = Divided::default();
         for refused in &packing.refused {
-            let Refused::Set { set, conflict } = refused else { continue };
+            let Unplaceable::Set { set, conflict } = refused else { continue };
             let members = &problem.together[*set];
             match groups.keys().nth(*set) {
                 None => found.sets.push((set - groups.len(), names.conflict(conflict))),
@@ -264,14 +271,14 @@ impl<'a> Cores<'a> {
         self.lines.get(self.slots[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
     }
 
-    fn too_large(&self, members: &[usize], conflict: &Conflict, names: &Names<'_>) -> Error {
+    fn too_large(&self, members: &[usize], conflict: &Conflict, names: &ProblemNames<'_>) -> Error {
         let mut members: Vec<&str> = members.iter().map(|i| self.slots[*i].slot.name.as_str()).collect();
         members.dedup();
         too_large(&members, &names.conflict(conflict))
     }
 
     /// As many sets, with cycles and instructions in each of them: both, or one.
-    fn with_always(&self, problem: &Problem, packing: &Packing) -> Option<Sets> {
+    fn with_always(&self, problem: &PackingProblem, packing: &Packing) -> Option<AssignedSets> {
         if problem.demands.iter().any(|demand| demand.alone) {
             return None;
         }
@@ -290,7 +297,7 @@ impl<'a> Cores<'a> {
     fn whole(
         &self,
         mut sets: Vec<Vec<usize>>,
-        problem: &Problem,
+        problem: &PackingProblem,
         groups: &BTreeMap<u32, Vec<usize>>,
         ungrouped: &[u32],
     ) -> Vec<Vec<SlotId>> {
@@ -332,20 +339,20 @@ fn set_apart(sets: &mut Vec<Vec<SlotId>>, alone: &[SlotId]) {
     sets.extend(alone.iter().map(|slot| vec![*slot]));
 }
 
-impl Sets {
-    fn of(packing: &Packing) -> Sets {
-        let set = |pass: &Vec<Seat>| {
-            let mut set: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
+impl AssignedSets {
+    fn of(packing: &Packing) -> AssignedSets {
+        let set = |pass: &Vec<CounterAssignment>| {
+            let mut set: Vec<usize> = pass.iter().map(|assignment| assignment.demand).collect();
             set.sort_unstable();
             set.dedup();
             set
         };
-        Sets { sets: packing.passes.iter().map(set).collect(), seats: packing.passes.clone() }
+        AssignedSets { sets: packing.passes.iter().map(set).collect(), assignments: packing.passes.clone() }
     }
 }
 
 /// No more sets than those of `plain`, with the events `always` in each, if that refuses nothing more.
-fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets> {
+fn reserved(problem: &PackingProblem, always: &[usize], plain: &Packing) -> Option<AssignedSets> {
     let mut rest = problem.clone();
     let mut held = Vec::new();
     for i in always {
@@ -353,18 +360,18 @@ fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets
             let wanted = need.ways.first().filter(|way| !need.wide && way.extra.is_none())?;
             let counter = spare(wanted.counters.and(rest.pmus[need.pmu]))?;
             rest.pmus[need.pmu] = rest.pmus[need.pmu].without(std::iter::once(counter).collect());
-            held.push(Seat { demand: *i, pmu: need.pmu, way: 0, counter, repeats: false });
+            held.push(CounterAssignment { demand: *i, pmu: need.pmu, way: 0, counter, repeats: false });
         }
     }
     let packing = pack(&rest);
-    let is_event = |refused: &Refused| matches!(refused, Refused::Event(_));
+    let is_event = |refused: &Unplaceable| matches!(refused, Unplaceable::Event(_));
     let refuses_more = packing.refused.len() > plain.refused.len() || packing.refused.iter().any(is_event);
     if packing.passes.is_empty() || packing.passes.len() > plain.passes.len() || refuses_more {
         return None;
     }
-    let mut sets = Sets::of(&packing);
+    let mut sets = AssignedSets::of(&packing);
     sets.sets.iter_mut().for_each(|set| set.extend(always));
-    sets.seats.iter_mut().for_each(|seats| seats.extend(&held));
+    sets.assignments.iter_mut().for_each(|assignments| assignments.extend(&held));
     Some(sets)
 }
 
@@ -374,10 +381,11 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
     fixed.or_else(|| counters.iter().last())
 }
 
-fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> Need {
+fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> PmuNeed {
     let usable = part.ways.iter().filter(|(counters, _)| fits(*counters, free, part.wide));
-    let ways = usable.map(|(counters, extra)| Way { counters: *counters, extra: *extra }).collect();
-    Need { pmu, ways, wide: part.wide }
+    let ways =
+        usable.map(|(counters, extra)| CounterEncoding { counters: *counters, extra: *extra }).collect();
+    PmuNeed { pmu, ways, wide: part.wide }
 }
 
 /// Whether one of these counters is free, and the one behind it for an event that takes two.

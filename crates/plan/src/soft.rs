@@ -5,8 +5,8 @@ use std::time::Duration;
 use cyclometer_core::plan::{Counted, Intent, Outcome, PlanLine};
 use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Result, Rung};
 
-/// Counts of the software PMU can be read this often at most: each reading stops the program at a point where its
-/// counts are whole.
+/// Counts of the software PMU can be read this often at most: each reading stops the program at a point where
+/// its counts are whole.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 const TOO_OFTEN: &str = "the software PMU is read every 100 ms at most";
@@ -33,7 +33,8 @@ pub(crate) fn fits(
     Err(reason)
 }
 
-/// A command is never run differently without being told: one run is translated only when something asks for it.
+/// A command is never run differently without being told: one run is translated only when something asks for
+/// it.
 fn is_wanted(event: &Event, intent: &Intent) -> bool {
     event.requested || intent.runs > 1 || intent.only == Some(Rung::Soft) || intent.counted != Counted::Auto
 }

@@ -1,4 +1,4 @@
-//! What the kernel does not count at the same time, though it should fit: to sets of its own.
+//! Events that the kernel does not count at the same time, though they should fit, get sets of their own.
 
 use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::plan::Sharing;
@@ -8,12 +8,13 @@ use cyclometer_core::{Plan, Result, SlotId};
 use crate::pass::arrange;
 use crate::words::listed;
 
-/// Takes events out of a set of [`Sharing::sets`](cyclometer_core::plan::Sharing::sets) that the kernel did not count
-/// beside the others of it. Those that are in no other set make a new one, or join the last that was made so.
+/// Takes events out of a set of [`Sharing::sets`](cyclometer_core::plan::Sharing::sets) that the kernel did
+/// not count beside the others of it. Those that are in no other set make a new one, or join the last that
+/// was made so.
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` where there are more sets than runs now, and events must not take turns.
+/// `ErrorKind::HardwareLimit` where there are more sets than runs now, and events must not rotate.
 pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step)> {
     let Some(old) = plan.sharing.sets.get(set) else {
         return Ok((plan, Step { event: None, refused: String::new(), done: "nothing".to_owned() }));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn with_too_few_runs_they_take_turns_or_are_refused() {
+    fn with_too_few_runs_they_rotate_or_are_refused() {
         let (plan, step) = split(planned(events(&["a", "b"], core_event), 1), 0, &[SlotId(0)]).unwrap();
         let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
         assert_eq!((turns, step.done.as_str()), (vec![Some(1), Some(0)], "they take turns"));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_every_set_takes_no_turns() {
+    fn an_event_that_joins_every_set_does_not_rotate() {
         let plan = planned(events(&["a", "b", "c"], unknown_event), 1);
         let (plan, _) = split(plan, 0, &[SlotId(2)]).unwrap();
         let plan = join(plan, 1, &[SlotId(0)]).unwrap();

@@ -7,16 +7,16 @@ use crate::passes::{Because, Certificate, Conflict};
 /// Names that are spelled out before the rest is counted.
 const NAMED: usize = 5;
 
-/// The names behind the numbers of a [`Problem`](crate::passes::Problem).
+/// The names behind the numbers of a [`PackingProblem`](crate::passes::PackingProblem).
 #[derive(Clone, Debug, Default)]
-pub struct Names<'a> {
-    /// Of each PMU; without, it goes without saying.
+pub struct ProblemNames<'a> {
+    /// The name of each PMU; empty where it needs no name.
     pub pmus: Vec<&'a str>,
-    /// Of each event.
+    /// The name of each event.
     pub events: Vec<&'a str>,
 }
 
-impl Names<'_> {
+impl ProblemNames<'_> {
     /// ` of cpu_core`, where that has to be said.
     fn of_pmu(&self, pmu: usize) -> String {
         self.pmus.get(pmu).map(|pmu| format!(" of {pmu}")).unwrap_or_default()
@@ -93,8 +93,8 @@ impl Names<'_> {
         self.conflict_of(conflict, &conflict.events)
     }
 
-    /// As [`Names::conflict`]; `confined` are the events that can use the counters of the conflict only, which may be more than
-    /// are needed for it.
+    /// As [`ProblemNames::conflict`]; `confined` are the events that can use the counters of the conflict
+    /// only, which may be more than are needed for it.
     pub fn conflict_of(&self, conflict: &Conflict, confined: &[usize]) -> String {
         let events = self.listed(&conflict.events);
         match &conflict.because {
@@ -124,7 +124,8 @@ impl Names<'_> {
     }
 }
 
-/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; empty where there is nothing to divide.
+/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; empty where there is nothing to
+/// divide.
 pub fn sum(certificate: &Certificate) -> String {
     match certificate {
         Certificate::Counters { counters, events, .. } => divided(events.len(), counters.len() as usize),
@@ -174,8 +175,8 @@ mod tests {
     use cyclometer_core::CounterMask;
     use cyclometer_core::event::ExtraRegisterKind;
 
-    fn names() -> Names<'static> {
-        Names { pmus: vec!["cpu"], events: vec!["a", "b", "c", "d", "e"] }
+    fn names() -> ProblemNames<'static> {
+        ProblemNames { pmus: vec!["cpu"], events: vec!["a", "b", "c", "d", "e"] }
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Events whose numbers nobody knows: what they must look like.
 
-use cyclometer_kernels::{Kernel, Quantity, Rounds};
+use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
 use crate::finding::{Finding, Measurement, Verdict};
 use crate::judge::{Examination, ROUNDS};
-use crate::meter::{PAGE_BYTES, Sample, Work};
+use crate::meter::{MeterSample, MeteredWork, PAGE_BYTES};
 use crate::truth::Truth;
 
-/// What came out: whether it is as it should be, and in words.
-type Outcome = (Verdict, String);
+/// The result: whether it is as it should be, and in words.
+type BoundsVerdict = (Verdict, String);
 
 /// Counts work that shows whether an event can be what its name says.
 pub(crate) fn examine(event: &str, truth: Truth, examination: Examination<'_>) -> Finding {
-    let mut bench = Bench { examination, measurements: Vec::new() };
+    let mut bench = BoundsCheck { examination, measurements: Vec::new() };
     let outcome = match truth {
         Truth::Cycles => bench.cycles(),
         Truth::OtherCycles => bench.other_cycles(),
@@ -40,7 +40,7 @@ struct Chase {
     cold_at_least: f64,
 }
 
-struct Bench<'a> {
+struct BoundsCheck<'a> {
     examination: Examination<'a>,
     measurements: Vec<Measurement>,
 }
@@ -51,13 +51,14 @@ const MOST_IN_A_CYCLE: f64 = 20.0;
 /// Instructions in a cycle below which a loop of additions never is, even where an emulator's clock counts.
 const FEWEST_IN_A_CYCLE: f64 = 0.02;
 
-/// Instructions in a cycle of another clock that no CPU reaches: several in each cycle of 5 GHz, where the clock has 19.2 MHz.
+/// Instructions in a cycle of another clock that no CPU reaches: several in each cycle of 5 GHz, where the
+/// clock has 19.2 MHz.
 const MOST_IN_ANOTHER_CYCLE: f64 = 5000.0;
 
 /// The least share of the time that the busiest of several runs has a CPU, even where many programs want it.
 const LEAST_ON_CPU: f64 = 0.05;
 
-impl Bench<'_> {
+impl BoundsCheck<'_> {
     /// The least count that a kernel makes.
     fn least(&mut self, kernel: Kernel) -> Result<f64, String> {
         if !kernel.is_here() {
@@ -69,19 +70,19 @@ impl Bench<'_> {
         Ok(least as f64)
     }
 
-    fn plain(&mut self, work: Work) -> Result<Vec<Sample>, String> {
+    fn plain(&mut self, work: MeteredWork) -> Result<Vec<MeterSample>, String> {
         let (measurement, samples) = self.examination.plain(work)?;
         self.measurements.push(measurement);
         Ok(samples)
     }
 
-    fn cycles(&mut self) -> Result<Outcome, String> {
+    fn cycles(&mut self) -> Result<BoundsVerdict, String> {
         let ipc = self.instructions_in_one()?;
         let fits = (FEWEST_IN_A_CYCLE..=MOST_IN_A_CYCLE).contains(&ipc);
         Ok(plausible_if(fits, format!("{ipc:.2} additions a cycle")))
     }
 
-    fn other_cycles(&mut self) -> Result<Outcome, String> {
+    fn other_cycles(&mut self) -> Result<BoundsVerdict, String> {
         let per = self.instructions_in_one()?;
         let fits = (FEWEST_IN_A_CYCLE..=MOST_IN_ANOTHER_CYCLE).contains(&per);
         Ok(plausible_if(fits, format!("{per:.2} additions in one of its cycles")))
@@ -90,13 +91,13 @@ impl Bench<'_> {
     /// Instructions for each event; 0 where there was none, which no limit allows.
     fn instructions_in_one(&mut self) -> Result<f64, String> {
         let counted = self.least(Kernel::Additions)?;
-        let instructions = known(Kernel::Additions, Quantity::Instructions);
+        let instructions = known(Kernel::Additions, KernelQuantity::Instructions);
         Ok(if counted > 0.0 { instructions / counted } else { 0.0 })
     }
 
-    fn branch_misses(&mut self) -> Result<Outcome, String> {
+    fn branch_misses(&mut self) -> Result<BoundsVerdict, String> {
         let (random, steady) = (self.least(Kernel::Random)?, self.least(Kernel::NotTaken)?);
-        let share = |misses: f64, kernel| misses / known(kernel, Quantity::Branches);
+        let share = |misses: f64, kernel| misses / known(kernel, KernelQuantity::Branches);
         let (random, steady) = (share(random, Kernel::Random), share(steady, Kernel::NotTaken));
         let fits = (0.05..=1.0).contains(&random) && steady < 0.02;
         let text =
@@ -104,8 +105,8 @@ impl Bench<'_> {
         Ok(plausible_if(fits, text))
     }
 
-    fn chase(&mut self, limits: &Chase) -> Result<Outcome, String> {
-        let loads = known(Kernel::ChaseCold, Quantity::Loads);
+    fn chase(&mut self, limits: &Chase) -> Result<BoundsVerdict, String> {
+        let loads = known(Kernel::ChaseCold, KernelQuantity::Loads);
         let resident = self.least(Kernel::ChaseResident)? / loads;
         let cold = self.least(Kernel::ChaseCold)? / loads;
         let fits = resident <= limits.resident_at_most
@@ -118,33 +119,33 @@ impl Bench<'_> {
         }
     }
 
-    fn time(&mut self) -> Result<Outcome, String> {
-        let work = Work::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
+    fn time(&mut self) -> Result<BoundsVerdict, String> {
+        let work = MeteredWork::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
         let samples = self.plain(work)?;
         let fits = samples.iter().all(|sample| sample.raw > 0 && sample.raw <= longest(sample));
-        let share = |sample: &Sample| sample.raw as f64 / sample.wall_ns.max(1) as f64;
+        let share = |sample: &MeterSample| sample.raw as f64 / sample.wall_ns.max(1) as f64;
         let most = samples.iter().map(share).fold(0.0, f64::max);
         let fits = fits && most >= LEAST_ON_CPU;
         Ok(plausible_if(fits, format!("up to {} of the time that passed", percent(most))))
     }
 
-    fn faults(&mut self) -> Result<Outcome, String> {
+    fn faults(&mut self) -> Result<BoundsVerdict, String> {
         let pages = TOUCHED / PAGE_BYTES;
-        let samples = self.plain(Work::Touch(TOUCHED))?;
+        let samples = self.plain(MeteredWork::Touch(TOUCHED))?;
         let least = samples.iter().map(|sample| sample.raw).min().unwrap_or(0);
         let fits = (1..=pages as u64 + 64).contains(&least);
         Ok(plausible_if(fits, format!("{least} for 4 MiB of fresh memory")))
     }
 
-    fn switches(&mut self) -> Result<Outcome, String> {
-        let samples = self.plain(Work::Sleep(NAPS))?;
+    fn switches(&mut self) -> Result<BoundsVerdict, String> {
+        let samples = self.plain(MeteredWork::Sleep(NAPS))?;
         let least = samples.iter().map(|sample| sample.raw).min().unwrap_or(0);
         // A nap that is over before the thread is off its CPU is no switch.
         let fits = (u64::from(NAPS / 2)..=u64::from(3 * NAPS)).contains(&least);
         Ok(plausible_if(fits, format!("{least} for {NAPS} naps")))
     }
 
-    fn nothing_known(&mut self) -> Result<Outcome, String> {
+    fn nothing_known(&mut self) -> Result<BoundsVerdict, String> {
         let counted = self.least(Kernel::Copies)?;
         let chased = self.least(Kernel::ChaseCold)?;
         let text = format!("{counted} in a loop of copies, {chased} in one of cold loads: nothing is known");
@@ -162,17 +163,17 @@ const TOUCHED: usize = 4 * 1024 * 1024;
 const NAPS: u32 = 20;
 
 /// The kernel's clock and ours may differ by this much.
-fn longest(sample: &Sample) -> u64 {
+fn longest(sample: &MeterSample) -> u64 {
     sample.wall_ns + sample.wall_ns / 20 + 20_000
 }
 
-/// What [`ROUNDS`] more than one execute.
-fn known(kernel: Kernel, quantity: Quantity) -> f64 {
+/// The counts of [`ROUNDS`] more rounds than one.
+fn known(kernel: Kernel, quantity: KernelQuantity) -> f64 {
     let of = |rounds: Rounds| kernel.counts(rounds).of(quantity);
     (of(Rounds::MIN.saturating_add(ROUNDS)) - of(Rounds::MIN)) as f64
 }
 
-fn plausible_if(fits: bool, text: String) -> Outcome {
+fn plausible_if(fits: bool, text: String) -> BoundsVerdict {
     (if fits { Verdict::Plausible } else { Verdict::Wrong }, text)
 }
 
@@ -183,31 +184,33 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Effort, examine};
-    use crate::meter::Meter;
+    use crate::judge::{Repetitions, examine};
+    use crate::meter::EventMeter;
 
     struct Fixed<F>(F);
 
-    impl<F: Fn(Work) -> u64> Meter for Fixed<F> {
-        fn count(&mut self, work: Work) -> Result<Sample, String> {
-            Ok(Sample { wall_ns: 1_000_000, ..Sample::whole((self.0)(work)) })
+    impl<F: Fn(MeteredWork) -> u64> EventMeter for Fixed<F> {
+        fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
+            Ok(MeterSample { wall_ns: 1_000_000, ..MeterSample::whole((self.0)(work)) })
         }
     }
 
-    fn verdict(name: &str, count: impl Fn(Work) -> u64) -> Verdict {
-        examine(name, Truth::of(name), &mut Fixed(count), Effort::HARDWARE).verdict
+    fn verdict(name: &str, count: impl Fn(MeteredWork) -> u64) -> Verdict {
+        examine(name, Truth::of(name), &mut Fixed(count), Repetitions::HARDWARE).verdict
     }
 
-    fn loads(work: Work, of: Kernel, share: f64) -> u64 {
+    fn loads(work: MeteredWork, of: Kernel, share: f64) -> u64 {
         match work {
-            Work::Kernel(kernel, rounds) if kernel == of => (f64::from(rounds.get()) * 4.0 * share) as u64,
+            MeteredWork::Kernel(kernel, rounds) if kernel == of => {
+                (f64::from(rounds.get()) * 4.0 * share) as u64
+            }
             _ => 3,
         }
     }
 
-    fn branches(work: Work, share: f64) -> u64 {
+    fn branches(work: MeteredWork, share: f64) -> u64 {
         match work {
-            Work::Kernel(Kernel::Random, rounds) => (f64::from(rounds.get()) * share) as u64,
+            MeteredWork::Kernel(Kernel::Random, rounds) => (f64::from(rounds.get()) * share) as u64,
             _ => 3,
         }
     }
@@ -215,8 +218,8 @@ mod tests {
     #[test]
     fn cycles_without_a_sane_rate_are_wrong() {
         let cycles = |each: f64| {
-            move |work: Work| match work {
-                Work::Kernel(_, rounds) => (f64::from(rounds.get()) * 18.0 * each) as u64,
+            move |work: MeteredWork| match work {
+                MeteredWork::Kernel(_, rounds) => (f64::from(rounds.get()) * 18.0 * each) as u64,
                 _ => 0,
             }
         };

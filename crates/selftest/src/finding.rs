@@ -1,6 +1,6 @@
-//! What was found out about an event.
+//! The verdict about an event.
 
-use crate::meter::Work;
+use crate::meter::MeteredWork;
 
 /// How far an event can be trusted here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -9,7 +9,7 @@ pub enum Verdict {
     Exact,
     /// No count was too low, and none too high by more than interrupts explain.
     Overcounts,
-    /// Nobody knows the number; the counts are as they should be.
+    /// The number is unknown; the counts are plausible.
     Plausible,
     /// It counts; nothing is known that it could be held against.
     Unjudged,
@@ -43,15 +43,15 @@ impl Verdict {
     }
 }
 
-/// What was counted of some work.
+/// The count of some work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Measurement {
-    /// The work. Of a kernel what is counted is the difference to a single round.
-    pub work: Work,
-    /// What is known of it, in events; `None` where nothing is.
+    /// The work. The count of a kernel is the difference to a single round.
+    pub work: MeteredWork,
+    /// The known number of events; `None` where it is unknown.
     pub expected: Option<u64>,
-    /// The counts, one for each time that the work was done, in events or ns. A negative one says that more work counted
-    /// less.
+    /// The counts, one for each time that the work was done, in events or ns. A negative one says that more
+    /// work counted less.
     pub values: Vec<i64>,
 }
 
@@ -62,7 +62,7 @@ impl Measurement {
     }
 }
 
-/// What was found out about an event.
+/// The verdict about an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The event's name.
@@ -71,7 +71,7 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Why, in words.
     pub why: String,
-    /// What it turned out to count, in the software PMU's words; `None` where nothing is known.
+    /// The quantity that it turned out to count, in the software PMU's words; `None` where that is unknown.
     pub counts_as: Option<&'static str>,
     /// Everything that was counted.
     pub measurements: Vec<Measurement>,
@@ -83,8 +83,8 @@ impl Finding {
         let (event, why) = (event.into(), why.into());
         Finding { event, verdict: Verdict::NotCounted, why, counts_as: None, measurements: Vec::new() }
     }
-    /// The same of counts that include the kernel, as the PMU cannot leave it out: that they are higher than a loop's own is
-    /// nothing against them.
+    /// The same of counts that include the kernel, as the PMU cannot leave it out: that they are higher than
+    /// a loop's own is nothing against them.
     #[must_use]
     pub fn with_kernel(self) -> Finding {
         let judged_by_number = self.measurements.iter().any(has_known);
@@ -117,7 +117,8 @@ mod tests {
     use super::*;
 
     fn finding(verdict: Verdict, values: &[i64]) -> Finding {
-        let measurement = Measurement { work: Work::Sleep(1), expected: Some(10), values: values.to_vec() };
+        let measurement =
+            Measurement { work: MeteredWork::Sleep(1), expected: Some(10), values: values.to_vec() };
         Finding { verdict, measurements: vec![measurement], ..Finding::not_counted("e", "w") }
     }
 

@@ -1,10 +1,10 @@
 //! Counts against what is known.
 
-use cyclometer_kernels::{Kernel, Quantity, Rounds};
+use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
 use crate::bounds;
 use crate::finding::{Finding, Measurement, Verdict};
-use crate::meter::{Meter, Sample, Work};
+use crate::meter::{EventMeter, MeterSample, MeteredWork};
 use crate::truth::Truth;
 
 /// Rounds of a kernel beyond the one that it is compared with: short against the time between interrupts.
@@ -12,23 +12,23 @@ pub const ROUNDS: u32 = 10_000;
 
 /// How often work is repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
+pub struct Repetitions {
     /// A single round, whose least count is what stands around the loop.
     pub bases: u32,
     /// All rounds.
     pub repeats: u32,
 }
 
-impl Effort {
-    /// What a counter needs that interrupts disturb.
-    pub const HARDWARE: Effort = Effort { bases: 3, repeats: 5 };
+impl Repetitions {
+    /// The repetitions for a counter that interrupts disturb.
+    pub const HARDWARE: Repetitions = Repetitions { bases: 3, repeats: 5 };
 
-    /// What suffices for a source that nothing disturbs: twice the same.
-    pub const UNDISTURBED: Effort = Effort { bases: 1, repeats: 2 };
+    /// The repetitions for a source without disturbance: twice the same.
+    pub const UNDISTURBED: Repetitions = Repetitions { bases: 1, repeats: 2 };
 }
 
 /// Counts what is known about an event and judges it.
-pub fn examine(event: &str, truth: Truth, meter: &mut dyn Meter, effort: Effort) -> Finding {
+pub fn examine(event: &str, truth: Truth, meter: &mut dyn EventMeter, effort: Repetitions) -> Finding {
     let examination = Examination { meter, effort };
     match truth {
         Truth::Known(quantities) => examination.quantities(event, quantities, Strictness::Exact),
@@ -39,8 +39,8 @@ pub fn examine(event: &str, truth: Truth, meter: &mut dyn Meter, effort: Effort)
 
 /// How an event is counted.
 pub(crate) struct Examination<'a> {
-    meter: &'a mut dyn Meter,
-    effort: Effort,
+    meter: &'a mut dyn EventMeter,
+    effort: Repetitions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,26 +56,27 @@ impl Examination<'_> {
         self.beyond(base, kernel, expected)
     }
 
-    /// What is counted beyond what stands around the loop.
+    /// The count beyond that of the code around the loop.
     fn beyond(&mut self, base: i64, kernel: Kernel, expected: Option<u64>) -> Result<Measurement, String> {
-        let work = Work::Kernel(kernel, Rounds::MIN.saturating_add(ROUNDS));
+        let work = MeteredWork::Kernel(kernel, Rounds::MIN.saturating_add(ROUNDS));
         let values = (0..self.effort.repeats).map(|_| Ok(signed(self.sample(work)?.raw) - base));
         Ok(Measurement { work, expected, values: values.collect::<Result<_, String>>()? })
     }
 
-    /// What stands around the loop, with what disturbs it: the counts of a single round.
+    /// The count of the code around the loop and of disturbances: the counts of a single round.
     fn bases(&mut self, kernel: Kernel, number: u32) -> Result<Vec<i64>, String> {
-        let work = Work::Kernel(kernel, Rounds::MIN);
+        let work = MeteredWork::Kernel(kernel, Rounds::MIN);
         (0..number).map(|_| Ok(signed(self.sample(work)?.raw))).collect()
     }
 
-    /// As [`Examination::kernel`]. Where a count is too low by as little as interrupts add, each of the few single rounds may have
-    /// been disturbed. Then what a single round usually counts decides: a counter that is too low now and then is so in few of them.
-    /// Where single rounds usually count nothing in particular, the counts stay as they are.
-    fn known_kernel(&mut self, kernel: Kernel, quantities: &[Quantity]) -> Result<Measurement, String> {
+    /// As [`Examination::kernel`]. Where a count is too low by as little as interrupts add, each of the few
+    /// single rounds may have been disturbed. Then what a single round usually counts decides: a counter that
+    /// is too low now and then is so in few of them. Where single rounds usually count nothing in particular,
+    /// the counts stay as they are.
+    fn known_kernel(&mut self, kernel: Kernel, quantities: &[KernelQuantity]) -> Result<Measurement, String> {
         let base = self.bases(kernel, self.effort.bases)?.into_iter().min().unwrap_or(0);
         let mut measurement = self.beyond(base, kernel, None)?;
-        let missing = |quantity: &Quantity| signed(expected(kernel, *quantity)) - measurement.least();
+        let missing = |quantity: &KernelQuantity| signed(expected(kernel, *quantity)) - measurement.least();
         if self.effort.bases > 1
             && quantities.iter().all(|one| (1..=FEW).contains(&missing(one)))
             && let Some(usual) = usual(self.bases(kernel, MORE_BASES)?)
@@ -86,14 +87,14 @@ impl Examination<'_> {
     }
 
     /// The counts of other work, as they are.
-    pub(crate) fn plain(&mut self, work: Work) -> Result<(Measurement, Vec<Sample>), String> {
-        let samples: Vec<Sample> =
+    pub(crate) fn plain(&mut self, work: MeteredWork) -> Result<(Measurement, Vec<MeterSample>), String> {
+        let samples: Vec<MeterSample> =
             (0..self.effort.repeats).map(|_| self.sample(work)).collect::<Result<_, _>>()?;
         let values = samples.iter().map(|sample| signed(sample.raw)).collect();
         Ok((Measurement { work, expected: None, values }, samples))
     }
 
-    fn sample(&mut self, work: Work) -> Result<Sample, String> {
+    fn sample(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
         let sample = self.meter.count(work)?;
         match (sample.is_whole(), sample.time_running_ns) {
             (true, _) => Ok(sample),
@@ -105,15 +106,15 @@ impl Examination<'_> {
         }
     }
 
-    fn quantities(mut self, event: &str, quantities: &[Quantity], strictness: Strictness) -> Finding {
+    fn quantities(mut self, event: &str, quantities: &[KernelQuantity], strictness: Strictness) -> Finding {
         match self.counted(quantities) {
             Ok(measurements) => judged(event, quantities, measurements, strictness),
             Err(why) => Finding::not_counted(event, why),
         }
     }
 
-    /// What each kernel that says something about these counted.
-    fn counted(&mut self, quantities: &[Quantity]) -> Result<Vec<Measurement>, String> {
+    /// The counts of each kernel that is conclusive about these.
+    fn counted(&mut self, quantities: &[KernelQuantity]) -> Result<Vec<Measurement>, String> {
         let says = |kernel: &Kernel| kernel.is_here() && quantities.iter().all(|one| kernel.knows(*one));
         let kernels: Vec<Kernel> = Kernel::ALL.into_iter().filter(says).collect();
         if kernels.is_empty() {
@@ -126,8 +127,8 @@ impl Examination<'_> {
 /// Single rounds that are counted where few of them may all have been disturbed.
 const MORE_BASES: u32 = 21;
 
-/// The most frequent value, the least of those; `None` where it is not a third of them: the least value of a noisy counter
-/// would say nothing.
+/// The most frequent value, the least of those; `None` where it is not a third of them: the least value of a
+/// noisy counter would say nothing.
 fn usual(mut values: Vec<i64>) -> Option<i64> {
     values.sort_unstable();
     let is_frequent = |run: &&[i64]| run.len() > 1 && 3 * run.len() >= values.len();
@@ -140,16 +141,16 @@ fn signed(raw: u64) -> i64 {
     i64::try_from(raw).unwrap_or(i64::MAX)
 }
 
-/// What [`ROUNDS`] more than one execute.
-fn expected(kernel: Kernel, quantity: Quantity) -> u64 {
+/// The counts of [`ROUNDS`] more rounds than one.
+fn expected(kernel: Kernel, quantity: KernelQuantity) -> u64 {
     let of = |rounds: Rounds| kernel.counts(rounds).of(quantity);
     of(Rounds::MIN.saturating_add(ROUNDS)) - of(Rounds::MIN)
 }
 
 /// The measurements with what is known of them.
-fn with_expected(measurements: &[Measurement], quantity: Quantity) -> Vec<Measurement> {
+fn with_expected(measurements: &[Measurement], quantity: KernelQuantity) -> Vec<Measurement> {
     let known = |measurement: &Measurement| match measurement.work {
-        Work::Kernel(kernel, _) => Some(expected(kernel, quantity)),
+        MeteredWork::Kernel(kernel, _) => Some(expected(kernel, quantity)),
         _ => None,
     };
     let each = measurements.iter().map(|one| Measurement { expected: known(one), ..one.clone() });
@@ -162,7 +163,7 @@ type Holds = fn(&Measurement) -> bool;
 /// The best verdict that any of the quantities allows.
 fn judged(
     event: &str,
-    quantities: &[Quantity],
+    quantities: &[KernelQuantity],
     measurements: Vec<Measurement>,
     strictness: Strictness,
 ) -> Finding {
@@ -200,23 +201,24 @@ fn is_exact(measurement: &Measurement) -> bool {
 ///
 /// # Source
 ///
-/// V. M. Weaver, D. Terpstra and S. Moore, Non-determinism and overcount on modern hardware performance counter
-/// implementations (ISPASS 2013): on x86 every hardware interrupt counts as an instruction retired in user mode.
+/// V. M. Weaver, D. Terpstra and S. Moore, Non-determinism and overcount on modern hardware performance
+/// counter implementations (ISPASS 2013): on x86 every hardware interrupt counts as an instruction retired in
+/// user mode.
 const FEW: i64 = 8;
 
 fn is_little_more(measurement: &Measurement) -> bool {
     excesses(measurement).all(|excess| (0..=FEW).contains(&excess))
 }
 
-/// Up to three times as many and some: accesses on wrong paths, and repeated ones, are counted too; and 5 % fewer, as some CPUs
-/// take two accesses as one.
+/// Up to three times as many and some: accesses on wrong paths, and repeated ones, are counted too; and 5 %
+/// fewer, as some CPUs take two accesses as one.
 fn is_near(measurement: &Measurement) -> bool {
     let expected = signed(measurement.expected.unwrap_or(0));
     let most = 3 * expected + i64::from(ROUNDS) / 10;
     measurement.values.iter().all(|value| (expected - expected / 20..=most).contains(value))
 }
 
-fn words(verdict: Verdict, quantity: Quantity, first: bool, measurements: &[Measurement]) -> String {
+fn words(verdict: Verdict, quantity: KernelQuantity, first: bool, measurements: &[Measurement]) -> String {
     let values = measurements.iter().map(|one| one.values.len()).sum::<usize>();
     let loops = measurements.len();
     let what = quantity.word().replace('_', " ");
@@ -254,23 +256,23 @@ mod tests {
     use super::*;
 
     /// Counts a quantity as it is, changed by what a test wants.
-    struct Counter<F>(Quantity, F);
+    struct ChangedCounter<F>(KernelQuantity, F);
 
-    impl<F: FnMut(u64) -> u64> Meter for Counter<F> {
-        fn count(&mut self, work: Work) -> Result<Sample, String> {
-            let Work::Kernel(kernel, rounds) = work else { return Err("no kernel".to_owned()) };
+    impl<F: FnMut(u64) -> u64> EventMeter for ChangedCounter<F> {
+        fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
+            let MeteredWork::Kernel(kernel, rounds) = work else { return Err("no kernel".to_owned()) };
             // Something stands around the loop.
-            Ok(Sample::whole((self.1)(kernel.counts(rounds).of(self.0)) + 41))
+            Ok(MeterSample::whole((self.1)(kernel.counts(rounds).of(self.0)) + 41))
         }
     }
 
-    fn check(name: &str, counted: Quantity, change: impl FnMut(u64) -> u64) -> Finding {
-        examine(name, Truth::of(name), &mut Counter(counted, change), Effort::HARDWARE)
+    fn check(name: &str, counted: KernelQuantity, change: impl FnMut(u64) -> u64) -> Finding {
+        examine(name, Truth::of(name), &mut ChangedCounter(counted, change), Repetitions::HARDWARE)
     }
 
     #[test]
     fn the_known_number_every_time_is_exact() {
-        let finding = check("instructions", Quantity::Instructions, |count| count);
+        let finding = check("instructions", KernelQuantity::Instructions, |count| count);
         assert_eq!(finding.verdict, Verdict::Exact, "{}", finding.why);
         assert!(finding.measurements.iter().all(|one| one.expected.is_some() && one.values.len() == 5));
     }
@@ -279,7 +281,7 @@ mod tests {
     fn a_few_too_many_now_and_then_are_interrupts_and_a_few_too_few_are_wrong() {
         let mut number = 0;
         let mut now_and_then = |few: i64| {
-            check("instructions", Quantity::Instructions, |count| {
+            check("instructions", KernelQuantity::Instructions, |count| {
                 number += 1;
                 if number % 7 == 0 { count.saturating_add_signed(few) } else { count }
             })
@@ -295,7 +297,7 @@ mod tests {
     fn single_rounds_that_were_all_disturbed_are_counted_again() {
         let around = |disturbed: u64, every: u64| {
             let (mut rounds, mut number) = (0, 0);
-            check("instructions", Quantity::Instructions, move |count| {
+            check("instructions", KernelQuantity::Instructions, move |count| {
                 let single = count < 1_000;
                 rounds += u64::from(single);
                 number += 1;
@@ -306,19 +308,20 @@ mod tests {
         assert_eq!(around(3, 0).verdict, Verdict::Exact);
         assert_eq!(around(9, 0).verdict, Verdict::Exact);
         assert_eq!(around(3, 5).verdict, Verdict::Overcounts);
-        let finding = check("instructions", Quantity::Instructions, |count| count - u64::from(count > 1_000));
+        let finding =
+            check("instructions", KernelQuantity::Instructions, |count| count - u64::from(count > 1_000));
         assert_eq!(finding.verdict, Verdict::Wrong, "too low each time");
     }
 
     #[test]
     fn a_noisy_counter_that_is_too_low_is_not_put_right() {
         let mut rounds = 0;
-        let finding = check("instructions", Quantity::Instructions, |count| {
+        let finding = check("instructions", KernelQuantity::Instructions, |count| {
             if count > 1_000 {
                 return count + 8;
             }
             rounds += 1;
-            // Of each loop: three that are alike, and as many as are counted again, all different.
+            // Each loop has three counts that are alike, and as many as are counted again, all different.
             match (rounds - 1) % 24 {
                 0..3 => count + 9,
                 other => count + 8 + 10 * (other - 3),
@@ -342,42 +345,42 @@ mod tests {
 
     #[test]
     fn a_counter_that_claims_to_count_and_reads_zero_is_wrong() {
-        let finding = check("branches", Quantity::Branches, |_| 0);
+        let finding = check("branches", KernelQuantity::Branches, |_| 0);
         assert_eq!(finding.verdict, Verdict::Wrong);
         assert_eq!(finding.why, "reads 0 in every loop, and claims to have counted");
     }
 
     #[test]
     fn a_counter_of_something_else_is_recognised_where_that_is_documented() {
-        let finding = check("branches", Quantity::TakenBranches, |count| count);
+        let finding = check("branches", KernelQuantity::TakenBranches, |count| count);
         assert_eq!((finding.verdict, finding.counts_as), (Verdict::Exact, Some("branches_taken")));
         assert!(finding.why.ends_with("as branches taken"), "{}", finding.why);
-        let finding = check("instructions", Quantity::Branches, |count| count);
+        let finding = check("instructions", KernelQuantity::Branches, |count| count);
         assert_eq!(finding.verdict, Verdict::Wrong);
         assert!(finding.why.contains("which has"), "{}", finding.why);
     }
 
     #[test]
     fn speculative_loads_are_plausible_and_far_too_many_instructions_are_not() {
-        let finding = check("L1-dcache-loads", Quantity::Loads, |count| count + count / 3);
+        let finding = check("L1-dcache-loads", KernelQuantity::Loads, |count| count + count / 3);
         assert_eq!(finding.verdict, Verdict::Plausible, "{}", finding.why);
-        let finding = check("L1-dcache-loads", Quantity::Loads, |count| count / 2);
+        let finding = check("L1-dcache-loads", KernelQuantity::Loads, |count| count / 2);
         assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
-        let finding = check("instructions", Quantity::Instructions, |count| count * 16);
+        let finding = check("instructions", KernelQuantity::Instructions, |count| count * 16);
         assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
     }
 
     #[test]
     fn what_did_not_run_all_the_time_is_no_number() {
-        struct Shares(u64);
-        impl Meter for Shares {
-            fn count(&mut self, _: Work) -> Result<Sample, String> {
-                Ok(Sample { time_enabled_ns: 100, time_running_ns: self.0, ..Sample::default() })
+        struct SharedCounter(u64);
+        impl EventMeter for SharedCounter {
+            fn count(&mut self, _: MeteredWork) -> Result<MeterSample, String> {
+                Ok(MeterSample { time_enabled_ns: 100, time_running_ns: self.0, ..MeterSample::default() })
             }
         }
         for (running, why) in [(0, "never got a counter"), (50, "counted 50 % of the time")] {
             let truth = Truth::of("instructions");
-            let finding = examine("instructions", truth, &mut Shares(running), Effort::HARDWARE);
+            let finding = examine("instructions", truth, &mut SharedCounter(running), Repetitions::HARDWARE);
             assert_eq!(finding.verdict, Verdict::NotCounted);
             assert!(finding.why.contains(why), "{}", finding.why);
         }

@@ -1,8 +1,8 @@
 //! Counts loops of known length, and says which events told the truth.
 //!
-//! [`Truth`] says what is known of an event by its name, [`examine`] has a [`Meter`] count work and judges what it says:
-//! exact, too high by a documented little, plausible, wrong, or not countable. A [`ThreadMeter`] counts the calling thread
-//! with any [`Source`](cyclometer_core::Source).
+//! [`Truth`] says what is known of an event by its name, [`examine`] has an [`EventMeter`] count work and
+//! judges what it says: exact, too high by a documented little, plausible, wrong, or not countable. A
+//! [`ThreadMeter`] counts the calling thread with any [`Source`](cyclometer_core::Source).
 #![forbid(unsafe_code)]
 
 mod bounds;
@@ -16,10 +16,10 @@ mod truth;
 #[cfg(test)]
 mod testing;
 
-pub use cyclometer_kernels::{Kernel, Memory, Quantity, Rounds};
+pub use cyclometer_kernels::{Kernel, KernelMemory, KernelQuantity, Rounds};
 pub use finding::{Finding, Measurement, Verdict};
-pub use judge::{Effort, ROUNDS, examine};
-pub use meter::{Meter, Recorded, Sample, Work, run_kernel};
+pub use judge::{ROUNDS, Repetitions, examine};
+pub use meter::{EventMeter, MeterSample, MeteredWork, Recorded, run_kernel};
 pub use thread::ThreadMeter;
 pub use together::together;
 pub use truth::Truth;

@@ -1,15 +1,15 @@
-//! What is counted, and who counts it.
+//! The work that is counted, and the meter that counts it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::thread::sleep;
 use std::time::Duration;
 
-use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
 /// Something to do while counters count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Work {
+pub enum MeteredWork {
     /// Rounds of a loop of known length.
     Kernel(Kernel, Rounds),
     /// Writes to this many bytes of fresh memory, in every page of 4 KiB.
@@ -18,31 +18,31 @@ pub enum Work {
     Sleep(u32),
 }
 
-impl Work {
-    /// What it is called.
+impl MeteredWork {
+    /// The name of the work.
     pub fn word(self) -> &'static str {
         match self {
-            Work::Kernel(kernel, _) => kernel.word(),
-            Work::Touch(_) => "touch",
-            Work::Sleep(_) => "sleep",
+            MeteredWork::Kernel(kernel, _) => kernel.word(),
+            MeteredWork::Touch(_) => "touch",
+            MeteredWork::Sleep(_) => "sleep",
         }
     }
 
     /// How much of it there is: rounds, bytes, times.
     pub fn amount(self) -> u64 {
         match self {
-            Work::Kernel(_, rounds) => u64::from(rounds.get()),
-            Work::Touch(bytes) => bytes as u64,
-            Work::Sleep(times) => u64::from(times),
+            MeteredWork::Kernel(_, rounds) => u64::from(rounds.get()),
+            MeteredWork::Touch(bytes) => bytes as u64,
+            MeteredWork::Sleep(times) => u64::from(times),
         }
     }
 
     /// Does it.
-    pub(crate) fn run(self, memory: &mut Memory) {
+    pub(crate) fn run(self, memory: &mut KernelMemory) {
         match self {
-            Work::Kernel(kernel, rounds) => kernel.run(rounds, memory),
-            Work::Touch(bytes) => touch(bytes),
-            Work::Sleep(times) => (0..times).for_each(|_| sleep(NAP)),
+            MeteredWork::Kernel(kernel, rounds) => kernel.run(rounds, memory),
+            MeteredWork::Touch(bytes) => touch(bytes),
+            MeteredWork::Sleep(times) => (0..times).for_each(|_| sleep(NAP)),
         }
     }
 }
@@ -72,12 +72,12 @@ fn touch(bytes: usize) {
 
 /// Runs a kernel for nobody here to count: for a source that counts whole processes.
 pub fn run_kernel(kernel: Kernel, rounds: Rounds) {
-    kernel.run(rounds, &mut Memory::new());
+    kernel.run(rounds, &mut KernelMemory::new());
 }
 
-/// What a counter says of some work.
+/// A counter's value for some work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Sample {
+pub struct MeterSample {
     /// The count.
     pub raw: u64,
     /// How long it was wanted, in ns.
@@ -88,44 +88,44 @@ pub struct Sample {
     pub wall_ns: u64,
 }
 
-impl Sample {
+impl MeterSample {
     /// A count of the whole time, by a source that needs no counters.
-    pub fn whole(raw: u64) -> Sample {
-        Sample { raw, ..Sample::default() }
+    pub fn whole(raw: u64) -> MeterSample {
+        MeterSample { raw, ..MeterSample::default() }
     }
 
-    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each other, which costs
-    /// a moment.
+    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each
+    /// other, which costs a moment.
     pub(crate) fn is_whole(&self) -> bool {
         self.time_running_ns as f64 >= 0.99 * self.time_enabled_ns as f64
     }
 }
 
 /// Counts one event.
-pub trait Meter {
+pub trait EventMeter {
     /// Has the work done and says what was counted.
     ///
     /// # Errors
     ///
     /// Why there is no number, in words.
-    fn count(&mut self, work: Work) -> Result<Sample, String>;
+    fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String>;
 }
 
 /// Counts that were made before, each given once for every time that it was made.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    samples: BTreeMap<Work, Vec<Sample>>,
+    samples: BTreeMap<MeteredWork, Vec<MeterSample>>,
 }
 
 impl Recorded {
     /// Adds a count behind those of the same work.
-    pub fn add(&mut self, work: Work, sample: Sample) {
+    pub fn add(&mut self, work: MeteredWork, sample: MeterSample) {
         self.samples.entry(work).or_default().push(sample);
     }
 }
 
-impl Meter for Recorded {
-    fn count(&mut self, work: Work) -> Result<Sample, String> {
+impl EventMeter for Recorded {
+    fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
         let of_work = self.samples.get_mut(&work).filter(|samples| !samples.is_empty());
         of_work.map(|samples| samples.remove(0)).ok_or_else(|| format!("{} was not counted", work.word()))
     }
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_given_in_its_order_and_once() {
-        let work = Work::Sleep(1);
+        let work = MeteredWork::Sleep(1);
         let mut recorded = Recorded::default();
-        recorded.add(work, Sample::whole(1));
-        recorded.add(work, Sample::whole(2));
+        recorded.add(work, MeterSample::whole(1));
+        recorded.add(work, MeterSample::whole(2));
         assert_eq!(recorded.count(work).map(|sample| sample.raw), Ok(1));
         assert_eq!(recorded.count(work).map(|sample| sample.raw), Ok(2));
         assert_eq!(recorded.count(work), Err("sleep was not counted".to_owned()));
@@ -148,8 +148,12 @@ mod tests {
 
     #[test]
     fn all_work_can_be_done() {
-        let mut memory = Memory::new();
-        for work in [Work::Touch(3 * PAGE_BYTES), Work::Sleep(1), Work::Kernel(Kernel::Loads, Rounds::MIN)] {
+        let mut memory = KernelMemory::new();
+        for work in [
+            MeteredWork::Touch(3 * PAGE_BYTES),
+            MeteredWork::Sleep(1),
+            MeteredWork::Kernel(Kernel::Loads, Rounds::MIN),
+        ] {
             work.run(&mut memory);
         }
     }

@@ -19,11 +19,11 @@ pub(crate) enum Behaviour {
     Lost,
 }
 
-pub(crate) struct Fake(Behaviour);
+pub(crate) struct FakeMeter(Behaviour);
 
-impl Fake {
-    pub(crate) fn new(behaviour: Behaviour) -> Fake {
-        Fake(behaviour)
+impl FakeMeter {
+    pub(crate) fn new(behaviour: Behaviour) -> FakeMeter {
+        FakeMeter(behaviour)
     }
 
     pub(crate) fn slots(count: usize) -> Vec<Slot> {
@@ -32,7 +32,7 @@ impl Fake {
     }
 }
 
-impl Source for Fake {
+impl Source for FakeMeter {
     fn rung(&self) -> Rung {
         Rung::Perf
     }
@@ -48,16 +48,16 @@ impl Source for Fake {
         }
         let behaviour = Rc::new(RefCell::new(self.0.clone()));
         let cells = slots.iter().map(|slot| Cell::new(slot.id, 7, 70, 70)).collect();
-        Ok(Box::new(Open { behaviour, cells }))
+        Ok(Box::new(OpenFake { behaviour, cells }))
     }
 }
 
-struct Open {
+struct OpenFake {
     behaviour: Rc<RefCell<Behaviour>>,
     cells: Vec<Cell>,
 }
 
-impl Counting for Open {
+impl Counting for OpenFake {
     fn start(&mut self) -> Result<()> {
         Ok(())
     }

@@ -4,29 +4,30 @@ use std::time::Instant;
 
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::{Counting, Slot, SlotId, Source, Target};
-use cyclometer_kernels::Memory;
+use cyclometer_kernels::KernelMemory;
 
-use crate::meter::{Meter, Sample, Work};
+use crate::meter::{EventMeter, MeterSample, MeteredWork};
 
 /// Open counters on the calling thread.
 pub struct ThreadMeter<'a> {
     counting: Box<dyn Counting>,
     slots: Vec<SlotId>,
-    memory: &'a mut Memory,
+    memory: &'a mut KernelMemory,
     /// Whether the PMU could not leave the kernel out.
     unfiltered: bool,
 }
 
 impl<'a> ThreadMeter<'a> {
-    /// Opens the slots on the calling thread, all at the same time. Where the PMU cannot filter modes they count all of them.
+    /// Opens the slots on the calling thread, all at the same time. Where the PMU cannot filter modes they
+    /// count all of them.
     ///
     /// # Errors
     ///
-    /// What the source says against it.
+    /// The source's reason against it.
     pub fn open(
         source: &dyn Source,
         slots: &[Slot],
-        memory: &'a mut Memory,
+        memory: &'a mut KernelMemory,
     ) -> Result<ThreadMeter<'a>, String> {
         let opened = source.open(slots, &Target::ThisThread);
         let (counting, unfiltered) = match opened {
@@ -47,14 +48,15 @@ impl<'a> ThreadMeter<'a> {
         self.unfiltered
     }
 
-    /// What every slot counted of the work, in their order.
+    /// The counts of every slot for the work, in their order.
     ///
     /// # Errors
     ///
     /// Why there is no number.
-    pub fn count_all(&mut self, work: Work) -> Result<Vec<Sample>, String> {
+    pub fn count_all(&mut self, work: MeteredWork) -> Result<Vec<MeterSample>, String> {
         let words = |error: cyclometer_core::Error| error.to_string();
-        // Outside the counted time: neither memory for a reading nor the kernel's first look at anything is part of it.
+        // Outside the counted time: neither memory for a reading nor the kernel's first look at anything is
+        // part of it.
         let before = self.read()?;
         let begin = Instant::now();
         self.counting.start().map_err(words)?;
@@ -73,16 +75,16 @@ impl<'a> ThreadMeter<'a> {
     }
 }
 
-impl Meter for ThreadMeter<'_> {
-    fn count(&mut self, work: Work) -> Result<Sample, String> {
+impl EventMeter for ThreadMeter<'_> {
+    fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
         self.count_all(work)?.into_iter().next().ok_or_else(|| "nothing is open".to_owned())
     }
 }
 
-/// The sum over the cells of a slot, one for each core PMU. Those are wanted at about the same time, and run in turn: that a PMU of
-/// another core type was wanted and never ran takes nothing from the others.
-fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Result<Sample, String> {
-    let mut sum = Sample { wall_ns, ..Sample::default() };
+/// The sum over the cells of a slot, one for each core PMU. Those are wanted at about the same time, and run
+/// in turn: that a PMU of another core type was wanted and never ran takes nothing from the others.
+fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Result<MeterSample, String> {
+    let mut sum = MeterSample { wall_ns, ..MeterSample::default() };
     let cells = after.cells.iter().filter(|cell| cell.slot == slot);
     let (mut found, mut wanted) = (false, 0);
     for cell in cells {
@@ -108,18 +110,18 @@ fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Behaviour, Fake};
+    use crate::testing::{Behaviour, FakeMeter};
     use cyclometer_kernels::{Kernel, Rounds};
 
-    fn work() -> Work {
-        Work::Kernel(Kernel::Additions, Rounds::MIN)
+    fn work() -> MeteredWork {
+        MeteredWork::Kernel(Kernel::Additions, Rounds::MIN)
     }
 
     #[test]
     fn a_count_is_that_of_the_work_alone() {
-        let mut memory = Memory::new();
-        let source = Fake::new(Behaviour::Steps(vec![10, 20]));
-        let mut meter = ThreadMeter::open(&source, &Fake::slots(1), &mut memory).unwrap();
+        let mut memory = KernelMemory::new();
+        let source = FakeMeter::new(Behaviour::Steps(vec![10, 20]));
+        let mut meter = ThreadMeter::open(&source, &FakeMeter::slots(1), &mut memory).unwrap();
         assert_eq!(meter.count(work()).unwrap().raw, 10);
         assert_eq!(meter.count(work()).unwrap().raw, 20);
         assert!(!meter.is_unfiltered());
@@ -127,9 +129,9 @@ mod tests {
 
     #[test]
     fn a_pmu_that_cannot_filter_is_counted_without_filter_and_that_is_known() {
-        let mut memory = Memory::new();
-        let source = Fake::new(Behaviour::NoFilter);
-        let meter = ThreadMeter::open(&source, &Fake::slots(1), &mut memory).unwrap();
+        let mut memory = KernelMemory::new();
+        let source = FakeMeter::new(Behaviour::NoFilter);
+        let meter = ThreadMeter::open(&source, &FakeMeter::slots(1), &mut memory).unwrap();
         assert!(meter.is_unfiltered());
     }
 
@@ -155,8 +157,8 @@ mod tests {
     #[test]
     fn a_refusal_and_a_loss_have_their_reasons() {
         let open = |behaviour| {
-            let (mut memory, source) = (Memory::new(), Fake::new(behaviour));
-            ThreadMeter::open(&source, &Fake::slots(1), &mut memory).map(|mut meter| meter.count(work()))
+            let (mut memory, source) = (KernelMemory::new(), FakeMeter::new(behaviour));
+            ThreadMeter::open(&source, &FakeMeter::slots(1), &mut memory).map(|mut meter| meter.count(work()))
         };
         assert_eq!(open(Behaviour::Refused), Err("not permitted".to_owned()));
         assert_eq!(open(Behaviour::Lost), Ok(Err("pinned".to_owned())));

@@ -1,19 +1,19 @@
 //! The same event several times at once.
 
-use cyclometer_kernels::{Kernel, Quantity, Rounds};
+use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
 use crate::finding::{Finding, Measurement, Verdict};
 use crate::judge::ROUNDS;
-use crate::meter::{Sample, Work};
+use crate::meter::{MeterSample, MeteredWork};
 use crate::thread::ThreadMeter;
 
 /// How far a copy may be off: what runs while the copies are started one after another, and interrupts.
 const APART: u64 = 10_000;
 
-/// Whether copies of an event of instructions that count at the same time tell the truth: each has the known number, or
-/// says that it did not run. Some drivers claim that all of them run, and let most of them read 0.
+/// Whether copies of an event of instructions that count at the same time tell the truth: each has the known
+/// number, or says that it did not run. Some drivers claim that all of them run, and let most of them read 0.
 pub fn together(event: &str, meter: &mut ThreadMeter<'_>) -> Finding {
-    let work = Work::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
+    let work = MeteredWork::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
     if !Kernel::Additions.is_here() {
         return Finding::not_counted(event, "there are no loops of known length for this instruction set");
     }
@@ -23,10 +23,12 @@ pub fn together(event: &str, meter: &mut ThreadMeter<'_>) -> Finding {
     }
 }
 
-fn judged(event: &str, work: Work, samples: &[Sample]) -> Finding {
-    let Work::Kernel(kernel, rounds) = work else { return Finding::not_counted(event, "nothing is known") };
-    let expected = kernel.counts(rounds).of(Quantity::Instructions);
-    let lies = |sample: &&Sample| sample.is_whole() && sample.raw.abs_diff(expected) > APART;
+fn judged(event: &str, work: MeteredWork, samples: &[MeterSample]) -> Finding {
+    let MeteredWork::Kernel(kernel, rounds) = work else {
+        return Finding::not_counted(event, "nothing is known");
+    };
+    let expected = kernel.counts(rounds).of(KernelQuantity::Instructions);
+    let lies = |sample: &&MeterSample| sample.is_whole() && sample.raw.abs_diff(expected) > APART;
     let (copies, lying) = (samples.len(), samples.iter().filter(lies).count());
     let honest = samples.iter().filter(|sample| !sample.is_whole()).count();
     let (verdict, why) = match (lying, honest) {
@@ -51,15 +53,15 @@ fn judged(event: &str, work: Work, samples: &[Sample]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Behaviour, Fake};
-    use cyclometer_kernels::Memory;
+    use crate::testing::{Behaviour, FakeMeter};
+    use cyclometer_kernels::KernelMemory;
 
     const RIGHT: u64 = 18 * (10 * ROUNDS as u64 + 1);
 
     fn check(behaviour: Behaviour) -> Finding {
-        let mut memory = Memory::new();
-        let source = Fake::new(behaviour);
-        let mut meter = ThreadMeter::open(&source, &Fake::slots(3), &mut memory).unwrap();
+        let mut memory = KernelMemory::new();
+        let source = FakeMeter::new(behaviour);
+        let mut meter = ThreadMeter::open(&source, &FakeMeter::slots(3), &mut memory).unwrap();
         together("instructions", &mut meter)
     }
 
@@ -76,8 +78,8 @@ mod tests {
 
     #[test]
     fn copies_of_which_none_counted_all_the_time_show_nothing() {
-        let waited = Sample { raw: 5, time_enabled_ns: 100, time_running_ns: 30, wall_ns: 100 };
-        let work = Work::Kernel(Kernel::Additions, Rounds::MIN);
+        let waited = MeterSample { raw: 5, time_enabled_ns: 100, time_running_ns: 30, wall_ns: 100 };
+        let work = MeteredWork::Kernel(Kernel::Additions, Rounds::MIN);
         assert_eq!(judged("e", work, &[waited; 3]).verdict, Verdict::Unjudged);
     }
 

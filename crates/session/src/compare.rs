@@ -1,8 +1,8 @@
 //! Several commands in turn: pairs of runs, or triples and more, in random order.
 //!
-//! Each command is an *arm* with a session of its own. Runs of one number are made one right after the other, so that
-//! drift of the machine is the same for all arms; their order is random, so that it favours none. The environment of all
-//! runs of one number has the same padding.
+//! Each command is an *arm* with a session of its own. Runs of one number are made one right after the other,
+//! so that drift of the machine is the same for all arms; their order is random, so that it favours none. The
+//! environment of all runs of one number has the same padding.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use cyclometer_core::report::Run;
 use cyclometer_core::{Error, ErrorKind, LaunchKind, Plan, Random, Recovery, Report, Result};
 
 use crate::observe::Quiet;
-use crate::{Execution, Job, Means, Session, Settings, some_seed};
+use crate::{Execution, MeasurementJob, RunningSession, SessionResources, SessionSettings, some_seed};
 
 /// One of the commands.
 pub struct Arm {
-    /// What is run.
+    /// The commands that are run.
     pub command: CommandSpec,
     /// How it is counted; of all arms the plans are for the same number of runs.
     pub plan: Plan,
-    /// What runs around it.
+    /// The commands that are run around it.
     pub hooks: Hooks,
 }
 
@@ -59,7 +59,7 @@ pub trait Watcher {
     }
 }
 
-/// What several commands came to.
+/// The results of several commands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
     /// A report for each arm.
@@ -68,7 +68,7 @@ pub struct Comparison {
     pub rounds: Vec<Round>,
     /// Why it ended before the last run, if it did; also where time was up.
     pub ended: Option<Ended>,
-    /// What went wrong with a hook after the runs.
+    /// The failure of a hook after the runs.
     pub warnings: Vec<String>,
 }
 
@@ -101,13 +101,13 @@ pub enum Ended {
 ///
 /// # Errors
 ///
-/// Fewer than one arm, plans for different numbers of runs, and whatever kept everything from being measured. What fails
-/// later is told in the comparison.
+/// Fewer than one arm, plans for different numbers of runs, and whatever kept everything from being measured.
+/// Later failures are in the comparison.
 pub fn compare(
     arms: Vec<Arm>,
-    settings: &Settings,
+    settings: &SessionSettings,
     schedule: &Schedule,
-    means: &Means<'_>,
+    means: &SessionResources<'_>,
     watcher: &mut dyn Watcher,
 ) -> Result<Comparison> {
     check(&arms, settings)?;
@@ -115,8 +115,8 @@ pub fn compare(
     let mut quiets: Vec<Quiet> = arms.iter().map(|_| Quiet).collect();
     let mut sessions = Vec::new();
     for (arm, quiet) in arms.into_iter().zip(&mut quiets) {
-        let job = Job { command: Some(arm.command), target: None, watched: None };
-        let session = Session::new(job, arm.plan, settings, means, quiet)?;
+        let job = MeasurementJob { command: Some(arm.command), target: None, watched: None };
+        let session = RunningSession::new(job, arm.plan, settings, means, quiet)?;
         sessions.push(OfArm { session, hooks: arm.hooks, is_set_up: false });
     }
     let random = Random::seeded(seed.rotate_left(17));
@@ -126,7 +126,7 @@ pub fn compare(
     interleaving.finish(ended, warnings)
 }
 
-fn check(arms: &[Arm], settings: &Settings) -> Result<()> {
+fn check(arms: &[Arm], settings: &SessionSettings) -> Result<()> {
     let wrong = |problem: &str| {
         Err(Error::new(ErrorKind::InvalidInput, problem)
             .with_recovery(Recovery::fix("give a command, and at least one run of it")))
@@ -143,14 +143,14 @@ fn check(arms: &[Arm], settings: &Settings) -> Result<()> {
 
 /// An arm that is being run.
 struct OfArm<'a, 'b> {
-    session: Session<'a, 'b>,
+    session: RunningSession<'a, 'b>,
     hooks: Hooks,
     is_set_up: bool,
 }
 
 struct Interleaving<'a, 'b, 'c> {
     sessions: Vec<OfArm<'a, 'b>>,
-    settings: &'a Settings,
+    settings: &'a SessionSettings,
     schedule: &'c Schedule,
     watcher: &'c mut dyn Watcher,
     random: Random,
@@ -158,21 +158,21 @@ struct Interleaving<'a, 'b, 'c> {
 }
 
 /// Why it does not go on.
-enum Stop {
+enum ComparisonStop {
     Ended(Ended),
     Error(Error),
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Error(error)
+impl From<Error> for ComparisonStop {
+    fn from(error: Error) -> ComparisonStop {
+        ComparisonStop::Error(error)
     }
 }
 
-type Flow = std::result::Result<(), Stop>;
+type ComparisonFlow = std::result::Result<(), ComparisonStop>;
 
 impl Interleaving<'_, '_, '_> {
-    fn all(&mut self) -> Flow {
+    fn all(&mut self) -> ComparisonFlow {
         let begun = Instant::now();
         for arm in 0..self.sessions.len() {
             self.set_up(arm)?;
@@ -183,7 +183,7 @@ impl Interleaving<'_, '_, '_> {
         }
         for index in 0..self.settings.runs {
             if index > 0 && self.schedule.budget.is_some_and(|budget| begun.elapsed() >= budget) {
-                return Err(Stop::Ended(Ended::Budget));
+                return Err(ComparisonStop::Ended(Ended::Budget));
             }
             let round = self.draw(index);
             self.rounds.push(round.clone());
@@ -201,17 +201,17 @@ impl Interleaving<'_, '_, '_> {
         Round { order, padding: u16::try_from(padding).unwrap_or(u16::MAX) }
     }
 
-    fn round(&mut self, round: &Round, execution: Execution) -> Flow {
+    fn round(&mut self, round: &Round, execution: Execution) -> ComparisonFlow {
         round.order.iter().try_for_each(|arm| self.execution(*arm, round.padding, execution))
     }
 
-    fn set_up(&mut self, arm: usize) -> Flow {
+    fn set_up(&mut self, arm: usize) -> ComparisonFlow {
         let of = &mut self.sessions[arm];
         of.is_set_up = true;
         hook(of.session.means, of.hooks.setup.as_ref(), "setup")
     }
 
-    fn execution(&mut self, arm: usize, padding: u16, execution: Execution) -> Flow {
+    fn execution(&mut self, arm: usize, padding: u16, execution: Execution) -> ComparisonFlow {
         self.watcher.run_started(arm, execution.index, execution.warmup);
         let OfArm { session, hooks, .. } = &mut self.sessions[arm];
         hook(session.means, hooks.prepare.as_ref(), "prepare")?;
@@ -223,11 +223,11 @@ impl Interleaving<'_, '_, '_> {
         let goes_on = session.keep(executed, execution.warmup);
         let concluded = hook(session.means, hooks.conclude.as_ref(), "conclude");
         if !goes_on {
-            return Err(Stop::Ended(ended(&session.report, arm)));
+            return Err(ComparisonStop::Ended(ended(&session.report, arm)));
         }
         concluded?;
         let stopped = session.report.runs.get(before).and_then(|run| self.watcher.run_finished(arm, run));
-        stopped.map_or(Ok(()), |reason| Err(Stop::Ended(Ended::Stopped(reason))))
+        stopped.map_or(Ok(()), |reason| Err(ComparisonStop::Ended(Ended::Stopped(reason))))
     }
 
     /// Runs every hook that belongs at the end, whatever came before.
@@ -237,14 +237,14 @@ impl Interleaving<'_, '_, '_> {
         cleaned.filter_map(|done| done.err().map(|stop| text(&stop))).collect()
     }
 
-    fn finish(self, ended: Flow, warnings: Vec<String>) -> Result<Comparison> {
+    fn finish(self, ended: ComparisonFlow, warnings: Vec<String>) -> Result<Comparison> {
         // Without a run of each there is nothing to compare.
         let has_results = self.sessions.iter().all(|of| !of.session.report.runs.is_empty());
         let ended = match ended {
             Ok(()) => None,
-            Err(Stop::Ended(ended)) => Some(ended),
-            Err(Stop::Error(error)) if !has_results => return Err(error),
-            Err(Stop::Error(error)) => Some(Ended::Failed(error.to_string())),
+            Err(ComparisonStop::Ended(ended)) => Some(ended),
+            Err(ComparisonStop::Error(error)) if !has_results => return Err(error),
+            Err(ComparisonStop::Error(error)) => Some(Ended::Failed(error.to_string())),
         };
         let reports = self.sessions.into_iter().map(|of| of.session.report).collect();
         Ok(Comparison { reports, rounds: self.rounds, ended, warnings })
@@ -259,17 +259,17 @@ fn ended(report: &Report, arm: usize) -> Ended {
     }
 }
 
-fn text(stop: &Stop) -> String {
+fn text(stop: &ComparisonStop) -> String {
     match stop {
-        Stop::Error(error) => error.to_string(),
-        Stop::Ended(Ended::Interrupted(signal)) => format!("interrupted by signal {signal}"),
-        Stop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => reason.clone(),
-        Stop::Ended(Ended::Budget) => "the time was over".to_owned(),
+        ComparisonStop::Error(error) => error.to_string(),
+        ComparisonStop::Ended(Ended::Interrupted(signal)) => format!("interrupted by signal {signal}"),
+        ComparisonStop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => reason.clone(),
+        ComparisonStop::Ended(Ended::Budget) => "the time was over".to_owned(),
     }
 }
 
 /// Runs a hook to its end, unmeasured.
-fn hook(means: &Means<'_>, command: Option<&CommandSpec>, name: &str) -> Flow {
+fn hook(means: &SessionResources<'_>, command: Option<&CommandSpec>, name: &str) -> ComparisonFlow {
     let Some(command) = command else { return Ok(()) };
     let mut child = means.launch.prepare(command)?;
     child.release()?;
@@ -278,7 +278,7 @@ fn hook(means: &Means<'_>, command: Option<&CommandSpec>, name: &str) -> Flow {
         match child.wait(None)? {
             Waited::Exited(exit) => {
                 return match (interrupted, exit.status) {
-                    (Some(signal), _) => Err(Stop::Ended(Ended::Interrupted(signal))),
+                    (Some(signal), _) => Err(ComparisonStop::Ended(Ended::Interrupted(signal))),
                     (None, Some(status)) if !status.success() => Err(failed(command, name, status)),
                     _ => Ok(()),
                 };
@@ -294,9 +294,9 @@ fn hook(means: &Means<'_>, command: Option<&CommandSpec>, name: &str) -> Flow {
     }
 }
 
-fn failed(command: &CommandSpec, name: &str, status: ExitStatus) -> Stop {
+fn failed(command: &CommandSpec, name: &str, status: ExitStatus) -> ComparisonStop {
     let program = command.program.to_string_lossy();
     let message = format!("--{name}: the command '{program}' {}", crate::exit_text(status));
     let recovery = Recovery::fix(format!("run the command of --{name} by itself to see what it says"));
-    Stop::Error(Error::new(ErrorKind::InvalidInput, message).with_recovery(recovery))
+    ComparisonStop::Error(Error::new(ErrorKind::InvalidInput, message).with_recovery(recovery))
 }

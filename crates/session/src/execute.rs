@@ -6,19 +6,19 @@ use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
 
-use crate::open::{OpenSource, Opened};
+use crate::open::{OpenSource, OpenedPass};
 use crate::ready::Ready;
-use crate::rotation::Rotation;
-use crate::{Executed, Execution, Moment, Session, nothing};
+use crate::rotation::PassRotation;
+use crate::{ExecutedRun, Execution, Moment, RunningSession, nothing};
 
-/// What the terminal sends on Ctrl-C.
+/// The signal that the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
 /// What the terminal sends on Ctrl-\.
 const SIGQUIT: i32 = 3;
 
-impl Session<'_, '_> {
-    pub(crate) fn execute(&mut self, execution: Execution) -> Result<Executed> {
+impl RunningSession<'_, '_> {
+    pub(crate) fn execute(&mut self, execution: Execution) -> Result<ExecutedRun> {
         let Ready { mut child, mut opened, launch } = self.ready(execution)?;
         if self.job.command.is_none() && opened.sources.is_empty() {
             return Err(nothing::counted(&self.report.plan, self.means.machine, self.job.target.as_ref()));
@@ -43,24 +43,24 @@ impl Session<'_, '_> {
             reading,
             slices: slices.unwrap_or_default(),
         };
-        Ok(Executed { run, interrupted })
+        Ok(ExecutedRun { run, interrupted })
     }
 
-    /// Waits for the end; reads at every interval; changes turns; passes signals on.
+    /// Waits for the end; reads at every interval; changes groups; passes signals on.
     fn attend(
         &mut self,
         child: &mut dyn Child,
-        opened: &mut Opened,
+        opened: &mut OpenedPass,
         pass: usize,
     ) -> Result<(Exit, Option<i32>)> {
         let started = now(child);
         opened.rotation.iter_mut().for_each(|rotation| rotation.start(started));
-        let mut rows = Beat::new(started, self.settings.interval);
-        let mut keeping = Beat::new(started, self.keeps_values(opened));
+        let mut rows = IntervalTimer::new(started, self.settings.interval);
+        let mut keeping = IntervalTimer::new(started, self.keeps_values(opened));
         let mut interrupted = None;
         loop {
-            let turn_ends = opened.rotation.as_deref().and_then(Rotation::due);
-            match child.wait([rows.due, keeping.due, turn_ends].into_iter().flatten().min())? {
+            let slice_ends = opened.rotation.as_deref().and_then(PassRotation::due);
+            match child.wait([rows.due, keeping.due, slice_ends].into_iter().flatten().min())? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
                     return Ok((exit, interrupted));
@@ -69,8 +69,8 @@ impl Session<'_, '_> {
                     let passed = now(child);
                     let row = rows.strikes(passed);
                     // A row holds whole slices.
-                    if row || turn_ends.is_some_and(|end| end <= passed) {
-                        turn_over(opened, &|| now(child));
+                    if row || slice_ends.is_some_and(|end| end <= passed) {
+                        next_group(opened, &|| now(child));
                     }
                     if keeping.strikes(passed) || row {
                         let reading = read_now(opened);
@@ -94,8 +94,8 @@ impl Session<'_, '_> {
         }
     }
 
-    fn tell(&mut self, elapsed_ns: u64, pass: usize, reading: &Reading, opened: &Opened) {
-        let slices = opened.rotation.as_deref().map(Rotation::slices).unwrap_or_default();
+    fn tell(&mut self, elapsed_ns: u64, pass: usize, reading: &Reading, opened: &OpenedPass) {
+        let slices = opened.rotation.as_deref().map(PassRotation::slices).unwrap_or_default();
         self.observer.interval(&Moment { elapsed_ns, pass, reading, slices }, &self.report.plan);
     }
 
@@ -111,7 +111,7 @@ impl Session<'_, '_> {
     ///
     /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
     /// read last. Narrow counters wrap.
-    fn keeps_values(&self, opened: &Opened) -> Option<Duration> {
+    fn keeps_values(&self, opened: &OpenedPass) -> Option<Duration> {
         let is_somebodys =
             matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_) | Target::Several(_)));
         let pauses = opened.sources.iter().filter_map(|source| source.counting.longest_pause());
@@ -124,14 +124,14 @@ fn now(child: &dyn Child) -> Instant {
     child.clock().unwrap_or_else(Instant::now)
 }
 
-fn turn_over(opened: &mut Opened, now: &dyn Fn() -> Instant) {
+fn next_group(opened: &mut OpenedPass, now: &dyn Fn() -> Instant) {
     if let Some(rotation) = &mut opened.rotation {
-        rotation.turn_over(&mut opened.sources, now);
+        rotation.next_group(&mut opened.sources, now);
     }
 }
 
 /// Reads every source; one that cannot be read now has no cells, and the command goes on.
-fn read_now(opened: &mut Opened) -> Reading {
+fn read_now(opened: &mut OpenedPass) -> Reading {
     let mut reading = Reading::default();
     for source in &mut opened.sources {
         let mut own = Reading::default();
@@ -146,14 +146,14 @@ fn read_now(opened: &mut Opened) -> Reading {
 const KEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// Points in time at a constant distance.
-struct Beat {
+struct IntervalTimer {
     due: Option<Instant>,
     every: Duration,
 }
 
-impl Beat {
-    fn new(started: Instant, every: Option<Duration>) -> Beat {
-        Beat { due: every.map(|every| started + every), every: every.unwrap_or_default() }
+impl IntervalTimer {
+    fn new(started: Instant, every: Option<Duration>) -> IntervalTimer {
+        IntervalTimer { due: every.map(|every| started + every), every: every.unwrap_or_default() }
     }
 
     /// Whether it is time; then the next point that lies ahead is due: a slow reader skips points, it does
@@ -174,7 +174,7 @@ fn start(sources: &mut [OpenSource]) -> Result<()> {
 }
 
 /// Stops everything, then reads everything. A source that lost its state costs its own values only.
-fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
+fn finish(opened: &mut OpenedPass, exit: &Exit) -> Reading {
     for source in &mut opened.sources {
         source.counting.exited(exit);
     }

@@ -5,8 +5,8 @@
 //! [`Step`].
 //!
 //! A command is never run more often than asked: everything that can be refused is refused while the child
-//! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that refuses
-//! translation runs as it is.
+//! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that
+//! refuses translation runs as it is.
 //!
 //! [`compare`] has several commands run in turn.
 #![forbid(unsafe_code)]
@@ -31,21 +31,21 @@ use cyclometer_core::{
 };
 
 pub use observe::{Moment, Observer, Quiet};
-use verify::Probes;
+use verify::ProbedSets;
 
-/// What is measured.
-pub struct Job {
+/// The subject of a measurement.
+pub struct MeasurementJob {
     /// The command to run; `None` when only running processes are observed.
     pub command: Option<CommandSpec>,
-    /// What is counted; `None`: the command and its descendants.
+    /// The target that is counted; `None`: the command and its descendants.
     pub target: Option<Target>,
-    /// What is waited for when there is no command.
+    /// The process that is waited for when there is no command.
     pub watched: Option<Box<dyn Child>>,
 }
 
 /// How often, and what to do on the way.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Settings {
+pub struct SessionSettings {
     /// Exact number of measured executions, at least 1.
     pub runs: u32,
     /// Executions before them that are not measured.
@@ -54,25 +54,33 @@ pub struct Settings {
     pub interval: Option<Duration>,
     /// Go on after a run that failed.
     pub ignore_failure: bool,
-    /// Shortest time that a turn usually lasts, where events take turns. In the first rounds turns last less, so that each
-    /// sees the start; in long runs they last longer, so that there are never more than some ten thousand.
+    /// Shortest time that a rotation group usually lasts, where events rotate. In the first rounds rotation
+    /// groups last less, so that each sees the start; in long runs they last longer, so that there are never
+    /// more than some ten thousand.
     pub slice: Duration,
-    /// Decides the order of turns; `None`: another one each time.
+    /// Decides the order of rotation groups; `None`: another one each time.
     pub seed: Option<u64>,
 }
 
-/// The usual shortest time that a turn lasts: long against the time that a change takes, and some hundred of them a
-/// second are enough to tell an interval.
+/// The usual shortest time that a rotation group lasts: long against the time that a change takes, and some
+/// hundred of them a second are enough to tell an interval.
 const SLICE: Duration = Duration::from_millis(10);
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { runs: 1, warmups: 0, interval: None, ignore_failure: false, slice: SLICE, seed: None }
+impl Default for SessionSettings {
+    fn default() -> SessionSettings {
+        SessionSettings {
+            runs: 1,
+            warmups: 0,
+            interval: None,
+            ignore_failure: false,
+            slice: SLICE,
+            seed: None,
+        }
     }
 }
 
-/// What the session works with.
-pub struct Means<'a> {
+/// The sources and observers that a session works with.
+pub struct SessionResources<'a> {
     /// Starts commands.
     pub launch: &'a dyn Launch,
     /// Starts them under the software PMU, where there is one.
@@ -87,17 +95,18 @@ pub struct Means<'a> {
 ///
 /// # Errors
 ///
-/// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be counted of what runs already, a `{group}` does
-/// not fit, the kernel cannot count at once what must not take turns. What fails later ends the session and is told in the report.
+/// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be
+/// counted of what runs already, a `{group}` does not fit, the kernel cannot count at once events that must
+/// not rotate. A later failure ends the session and is in the report.
 pub fn run(
-    job: Job,
+    job: MeasurementJob,
     plan: Plan,
-    settings: &Settings,
-    means: &Means<'_>,
+    settings: &SessionSettings,
+    means: &SessionResources<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Report> {
     check(&job, settings)?;
-    let mut session = Session::new(job, plan, settings, means, observer)?;
+    let mut session = RunningSession::new(job, plan, settings, means, observer)?;
     session.all_runs()?;
     Ok(session.report)
 }
@@ -108,7 +117,7 @@ fn some_seed() -> u64 {
     execute::nanos(since)
 }
 
-fn check(job: &Job, settings: &Settings) -> Result<()> {
+fn check(job: &MeasurementJob, settings: &SessionSettings) -> Result<()> {
     let problem = match (&job.command, &job.watched) {
         _ if settings.runs == 0 => "the number of runs is 0",
         (None, Some(_)) if settings.runs > 1 || settings.warmups > 0 => {
@@ -121,14 +130,14 @@ fn check(job: &Job, settings: &Settings) -> Result<()> {
         .with_recovery(Recovery::fix("give a command behind --, and at least one run")))
 }
 
-pub(crate) struct Session<'a, 'b> {
-    job: Job,
-    settings: &'a Settings,
-    means: &'a Means<'a>,
+pub(crate) struct RunningSession<'a, 'b> {
+    job: MeasurementJob,
+    settings: &'a SessionSettings,
+    means: &'a SessionResources<'a>,
     observer: &'b mut dyn Observer,
     report: Report,
     random: Random,
-    probes: Probes,
+    probes: ProbedSets,
 }
 
 /// One execution: a measured run or a warm-up, each numbered from 0.
@@ -138,21 +147,22 @@ pub(crate) struct Execution {
     warmup: bool,
 }
 
-/// What one execution came to.
-pub(crate) struct Executed {
+/// The result of one execution.
+pub(crate) struct ExecutedRun {
     run: Run,
     interrupted: Option<i32>,
 }
 
-impl<'a, 'b> Session<'a, 'b> {
-    /// A session that has executed nothing yet, with a plan that the kernel agrees to as far as that can be tried.
+impl<'a, 'b> RunningSession<'a, 'b> {
+    /// A session that has executed nothing yet, with a plan that the kernel agrees to as far as that can be
+    /// tried.
     pub(crate) fn new(
-        job: Job,
+        job: MeasurementJob,
         plan: Plan,
-        settings: &'a Settings,
-        means: &'a Means<'a>,
+        settings: &'a SessionSettings,
+        means: &'a SessionResources<'a>,
         observer: &'b mut dyn Observer,
-    ) -> Result<Session<'a, 'b>> {
+    ) -> Result<RunningSession<'a, 'b>> {
         let report = Report {
             command: job.command.clone(),
             target: job.target.clone(),
@@ -163,14 +173,14 @@ impl<'a, 'b> Session<'a, 'b> {
             failure: None,
         };
         let random = Random::seeded(settings.seed.unwrap_or_else(some_seed));
-        let probes = Probes::default();
-        let mut session = Session { job, settings, means, observer, report, random, probes };
+        let probes = ProbedSets::default();
+        let mut session = RunningSession { job, settings, means, observer, report, random, probes };
         session.verify()?;
         Ok(session)
     }
 }
 
-impl Session<'_, '_> {
+impl RunningSession<'_, '_> {
     fn all_runs(&mut self) -> Result<()> {
         self.observer.planned(&self.report.plan);
         let (warmups, runs) = (self.settings.warmups, self.settings.runs);
@@ -197,8 +207,8 @@ impl Session<'_, '_> {
     }
 
     /// Files a run; whether to go on.
-    pub(crate) fn keep(&mut self, executed: Executed, warmup: bool) -> bool {
-        let Executed { mut run, interrupted } = executed;
+    pub(crate) fn keep(&mut self, executed: ExecutedRun, warmup: bool) -> bool {
+        let ExecutedRun { mut run, interrupted } = executed;
         let failed = run.exit.filter(|exit| !exit.success());
         let stops = interrupted.is_some() || (failed.is_some() && !self.settings.ignore_failure);
         self.report.interrupted = interrupted;

@@ -1,4 +1,4 @@
-//! Nobody waits for the end of something of which nothing is counted.
+//! Fails early when no event can be counted on the target.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,8 @@ fn denying(line: &PlanLine) -> Option<Rung> {
     denied.map(|skipped| skipped.rung)
 }
 
-/// Who may count it, and the setting of perf that permits it to others, where it is the setting that forbids it.
+/// The user who may count it, and the setting of perf that permits it to others, where the setting forbids
+/// it.
 ///
 /// # Source
 ///

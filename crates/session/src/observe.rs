@@ -1,4 +1,4 @@
-//! Who is told what happens while it happens.
+//! Progress callbacks.
 
 use cyclometer_core::Plan;
 use cyclometer_core::exec::Reading;
@@ -32,7 +32,7 @@ pub trait Observer {
     }
 }
 
-/// What a run has come to at some moment.
+/// The state of a run at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Time since its start, in ns.
@@ -41,7 +41,7 @@ pub struct Moment<'a> {
     pub pass: usize,
     /// The raw values since its start.
     pub reading: &'a Reading,
-    /// Where events take turns: every turn that has ended, since its start.
+    /// Where events rotate: every rotation group that has ended, since its start.
     pub slices: &'a [Slice],
 }
 

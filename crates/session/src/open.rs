@@ -9,23 +9,23 @@ use cyclometer_core::{
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
-use crate::rotation::Rotation;
+use crate::rotation::PassRotation;
 use crate::twins::WithTwins;
-use crate::{Execution, Session};
+use crate::{Execution, RunningSession};
 
 /// Open counters of one pass, with what is missing from it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPass {
     pub(crate) sources: Vec<OpenSource>,
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
-    /// The turns that events take, where they do.
-    pub(crate) rotation: Option<Box<Rotation>>,
+    /// The rotation groups of events, where they rotate.
+    pub(crate) rotation: Option<Box<PassRotation>>,
 }
 
-/// What came of opening.
-pub(crate) enum Opening {
+/// The result of opening.
+pub(crate) enum OpeningOutcome {
     /// The counters.
-    Open(Opened),
+    Open(OpenedPass),
     /// The software PMU does not count this command, for this reason.
     NotTranslated(Refusal),
     /// The plan changed, and wants the command started otherwise.
@@ -34,7 +34,7 @@ pub(crate) enum Opening {
 
 /// The open counters of one source.
 pub(crate) struct OpenSource {
-    /// What it counts, each with its turn.
+    /// The slots that it counts, each with its rotation group.
     slots: Vec<(SlotId, Option<u32>)>,
     pub(crate) counting: Box<dyn Counting>,
 }
@@ -44,27 +44,28 @@ impl OpenSource {
         self.slots.iter().map(|(slot, _)| *slot)
     }
 
-    /// The turn of a slot; `None` also where it counts all the time or is another source's.
-    pub(crate) fn turn_of(&self, slot: SlotId) -> Option<u32> {
-        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, turn)| *turn)
+    /// The rotation group of a slot; `None` also where it counts all the time or is another source's.
+    pub(crate) fn group_of(&self, slot: SlotId) -> Option<u32> {
+        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, group)| *group)
     }
 
     pub(crate) fn holds(&self, slot: SlotId) -> bool {
         self.slots().any(|own| own == slot)
     }
 
-    pub(crate) fn takes_turns(&self) -> bool {
-        self.slots.iter().any(|(_, turn)| turn.is_some())
+    pub(crate) fn rotates(&self) -> bool {
+        self.slots.iter().any(|(_, group)| group.is_some())
     }
 }
 
-impl Session<'_, '_> {
+impl RunningSession<'_, '_> {
     /// Opens the pass of an execution on `target`; the child has not executed anything yet.
     ///
-    /// Before there is any result, the other passes of such runs are tried as well: what is refused later cannot change the
-    /// passes any more. A refusal is answered by another plan, but for events that have a result: a line must not change its meaning then. They
-    /// are left out of this run, and their values are lost, not replaced.
-    pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
+    /// Before there is any result, the other passes of such runs are tried as well: what is refused later
+    /// cannot change the passes any more. A refusal is answered by another plan, but for events that have a
+    /// result: a line must not change its meaning then. They are left out of this run, and their values are
+    /// lost, not replaced.
+    pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<OpeningOutcome> {
         let (mut retries, mut refused) = (Retries::default(), Vec::new());
         let launch = self.launch_of(execution);
         while self.launch_of(execution) == launch {
@@ -75,11 +76,11 @@ impl Session<'_, '_> {
                 continue;
             }
             let refusal = match self.try_pass(&pass, target)? {
-                Ok(opened) => return Ok(Opening::Open(Opened { refused, ..opened })),
-                Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
-                    return Ok(Opening::NotTranslated(refusal));
+                Ok(opened) => return Ok(OpeningOutcome::Open(OpenedPass { refused, ..opened })),
+                Err(SourceRefusal { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
+                    return Ok(OpeningOutcome::NotTranslated(refusal));
                 }
-                Err(Refused { refusal, .. }) => refusal,
+                Err(SourceRefusal { refusal, .. }) => refusal,
             };
             match refusal.slot.filter(|slot| pass.slots.iter().any(|held| held.id == *slot)) {
                 Some(slot) if self.has_result(slot) => {
@@ -90,10 +91,10 @@ impl Session<'_, '_> {
                 _ => self.replan(&refusal, &mut retries)?,
             }
         }
-        Ok(Opening::OtherLaunch)
+        Ok(OpeningOutcome::OtherLaunch)
     }
 
-    /// What is refused of the other passes of native runs, as long as there is no result.
+    /// Refusals of the other passes of native runs, as long as there is no result.
     fn refused_elsewhere(&mut self, execution: Execution, target: &Target) -> Result<Option<Refusal>> {
         let (own, plan) = (self.pass_of(execution), &self.report.plan);
         if plan.intent.begun || self.launch_of(execution) != LaunchKind::Native {
@@ -102,7 +103,7 @@ impl Session<'_, '_> {
         let native = plan.passes.iter().enumerate().filter(|(_, pass)| pass.launch == LaunchKind::Native);
         let others: Vec<Pass> = native.filter(|(i, _)| *i != own).map(|(_, pass)| pass.clone()).collect();
         for pass in others {
-            if let Err(Refused { refusal, .. }) = self.try_pass(&pass, target)? {
+            if let Err(SourceRefusal { refusal, .. }) = self.try_pass(&pass, target)? {
                 return Ok(Some(refusal));
             }
         }
@@ -152,9 +153,13 @@ impl Session<'_, '_> {
     }
 
     /// Opens every source of the pass, or none.
-    fn try_pass(&mut self, pass: &Pass, target: &Target) -> Result<std::result::Result<Opened, Refused>> {
+    fn try_pass(
+        &mut self,
+        pass: &Pass,
+        target: &Target,
+    ) -> Result<std::result::Result<OpenedPass, SourceRefusal>> {
         let mut pass = pass.clone();
-        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice).map(Box::new);
+        let rotation = PassRotation::of(&mut pass, &mut self.random, self.settings.slice).map(Box::new);
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);
@@ -165,10 +170,10 @@ impl Session<'_, '_> {
                     let slots = slots.iter().map(|slot| (slot.id, slot.turn)).collect();
                     sources.push(OpenSource { slots, counting });
                 }
-                Err(refusal) => return Ok(Err(Refused { rung, refusal })),
+                Err(refusal) => return Ok(Err(SourceRefusal { rung, refusal })),
             }
         }
-        Ok(Ok(Opened { sources, refused: Vec::new(), rotation }))
+        Ok(Ok(OpenedPass { sources, refused: Vec::new(), rotation }))
     }
 
     fn source(&self, rung: Rung) -> Result<&dyn Source> {
@@ -180,7 +185,7 @@ impl Session<'_, '_> {
 }
 
 /// A refusal and the source that it came from.
-struct Refused {
+struct SourceRefusal {
     rung: Rung,
     refusal: Refusal,
 }

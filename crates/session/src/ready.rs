@@ -1,30 +1,31 @@
-//! Before the command is executed: a child of the right kind with open counters, however often the plan changes.
+//! Before the command is executed: a child of the right kind with open counters, however often the plan
+//! changes.
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung, Target};
 use cyclometer_plan::abandon;
 
-use crate::open::{Opened, Opening};
-use crate::{Execution, Session};
+use crate::open::{OpenedPass, OpeningOutcome};
+use crate::{Execution, RunningSession};
 
 /// A child that has executed nothing yet, with its counters.
 pub(crate) struct Ready {
     pub(crate) child: Box<dyn Child>,
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedPass,
     pub(crate) launch: LaunchKind,
 }
 
-impl Session<'_, '_> {
-    /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are dropped:
-    /// they have not executed the command.
+impl RunningSession<'_, '_> {
+    /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are
+    /// dropped: they have not executed the command.
     pub(crate) fn ready(&mut self, execution: Execution) -> Result<Ready> {
         loop {
             let launch = self.launch_of(execution);
             let refusal = match self.child(launch) {
                 Ok(child) => match self.open(execution, &self.target(child.as_ref()))? {
-                    Opening::Open(opened) => return Ok(Ready { child, opened, launch }),
-                    Opening::OtherLaunch => continue,
-                    Opening::NotTranslated(refusal) => refusal,
+                    OpeningOutcome::Open(opened) => return Ok(Ready { child, opened, launch }),
+                    OpeningOutcome::OtherLaunch => continue,
+                    OpeningOutcome::NotTranslated(refusal) => refusal,
                 },
                 Err(error) if launch == LaunchKind::Translated => as_refusal(&error),
                 Err(error) => return Err(error),
@@ -38,12 +39,12 @@ impl Session<'_, '_> {
         }
     }
 
-    /// The command as it is, in place of a translated run that is refused when others have given results: what that
-    /// run was to count is lost.
+    /// The command as it is, in place of a translated run that is refused when others have given results:
+    /// what that run was to count is lost.
     fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
         let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
-        let opened = Opened { sources: Vec::new(), refused, rotation: None };
+        let opened = OpenedPass { sources: Vec::new(), refused, rotation: None };
         Ok(Ready { child, opened, launch: LaunchKind::Native })
     }
 

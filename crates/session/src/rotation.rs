@@ -1,8 +1,8 @@
-//! Turns within a run: which events count now, and what they counted in each slice of time.
+//! Rotation within a run: which events count now, and what they counted in each slice of time.
 //!
-//! A turn ends in this order: the next one is selected, then the old one is read. So an event misses only the moment
-//! between the control of its turn and that of the other, and not the time that reading takes; what always counts is read
-//! in one moment, which ends one slice and begins the next.
+//! A rotation group ends in this order: the next one is selected, then the old one is read. So an event
+//! misses only the moment between the control of its rotation group and that of the other, and not the time
+//! that reading takes; what always counts is read in one moment, which ends one slice and begins the next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -13,42 +13,42 @@ use cyclometer_core::{Pass, Random, Result, SlotId};
 
 use crate::open::OpenSource;
 
-/// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays small:
-/// 8,400 slices for 2 minutes, 22,000 for an hour.
+/// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays
+/// small: 8,400 slices for 2 minutes, 22,000 for an hour.
 const SLICES: u32 = 4_000;
 
-/// A slice is at least this many times as long as it takes to change turns, so that this costs at most 5 %.
+/// A slice is at least this many times as long as it takes to change groups, so that this costs at most 5 %.
 const TIMES_COST: u32 = 20;
 
-/// How long a turn of the first round lasts: what a program does while it starts is short and unlike the rest, and
-/// every turn should see some of it.
+/// How long a rotation group of the first round lasts: what a program does while it starts is short and
+/// unlike the rest, and every rotation group should see some of it.
 const FIRST: Duration = Duration::from_millis(1);
 
-/// How many times as long as in the round before a turn lasts, up to the usual length.
+/// How many times as long as in the round before a rotation group lasts, up to the usual length.
 const GROWTH: u32 = 2;
 
 /// Before anything has counted we look again after one part in this many of the time that we have waited.
 const WAITED: u32 = 10;
 
-/// How much longer a change of turns is taken to be than the last: one that was interrupted is not the rule.
+/// How much longer a change of groups is taken to be than the last: one that was interrupted is not the rule.
 const MOST_GROWTH: u32 = 2;
 
-/// The turns of an open pass, and what they have counted so far.
-pub(crate) struct Rotation {
-    /// For each turn that the sources know, its number in the plan.
-    turns: Vec<u32>,
-    /// The turn that is selected, as the sources know it.
+/// The rotation groups of an open pass, and what they have counted so far.
+pub(crate) struct PassRotation {
+    /// For each rotation group that the sources know, its number in the plan.
+    groups: Vec<u32>,
+    /// The rotation group that is selected, as the sources know it.
     current: usize,
-    /// What is left of this round; the last comes next.
+    /// The groups that are left of this round; the last comes next.
     round: Vec<usize>,
     random: Random,
-    /// Shortest length of a turn in this round.
+    /// Shortest length of a rotation group in this round.
     shortest: Duration,
-    /// The same once the turns have grown to their usual length.
+    /// The same once the rotation groups have grown to their usual length.
     usual: Duration,
-    /// How long a change of turns takes.
+    /// How long a change of groups takes.
     cost: Duration,
-    clock: Clock,
+    clock: SliceClock,
     begun: bool,
     failure: Option<String>,
     last: Last,
@@ -56,17 +56,17 @@ pub(crate) struct Rotation {
 }
 
 /// When the run began and the slice, and when that is to end.
-struct Clock {
+struct SliceClock {
     started: Instant,
     since: Instant,
     due: Instant,
 }
 
-impl Rotation {
-    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the very beginning of the run; `None`
-    /// where there are fewer than two: then all slots count all the time. Turns last at least `usual`, and less in the
-    /// first rounds.
-    pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<Rotation> {
+impl PassRotation {
+    /// Numbers the rotation groups of a pass anew, in random order, as whoever is first sees the very
+    /// beginning of the run; `None` where there are fewer than two: then all slots count all the time.
+    /// Rotation groups last at least `usual`, and less in the first rounds.
+    pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<PassRotation> {
         let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
         known.sort_unstable();
         known.dedup();
@@ -74,19 +74,20 @@ impl Rotation {
             pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(|_| None));
             return None;
         }
-        let turns: Vec<u32> = random.permutation(known.len()).into_iter().map(|turn| known[turn]).collect();
-        let opened = |old: u32| u32::try_from(turns.iter().position(|turn| *turn == old)?).ok();
+        let groups: Vec<u32> =
+            random.permutation(known.len()).into_iter().map(|group| known[group]).collect();
+        let opened = |old: u32| u32::try_from(groups.iter().position(|group| *group == old)?).ok();
         pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(opened));
         let (now, shortest) = (Instant::now(), usual.min(FIRST));
-        Some(Rotation {
-            round: (1..turns.len()).rev().collect(),
-            turns,
+        Some(PassRotation {
+            round: (1..groups.len()).rev().collect(),
+            groups,
             current: 0,
             random: Random::seeded(random.word()),
             shortest,
             usual,
             cost: shortest / TIMES_COST,
-            clock: Clock { started: now, since: now, due: now + shortest },
+            clock: SliceClock { started: now, since: now, due: now + shortest },
             begun: false,
             failure: None,
             last: Last::default(),
@@ -96,7 +97,7 @@ impl Rotation {
 
     /// The run begins now.
     pub(crate) fn start(&mut self, now: Instant) {
-        self.clock = Clock { started: now, since: now, due: now + self.shortest };
+        self.clock = SliceClock { started: now, since: now, due: now + self.shortest };
     }
 
     /// When the slice is to end; `None` when there will be no other.
@@ -109,9 +110,9 @@ impl Rotation {
         &self.slices
     }
 
-    /// Ends the slice, and begins one of the next turn. Before anything has counted the turn stays: a command may not
-    /// have been executed yet.
-    pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource], now: &dyn Fn() -> Instant) {
+    /// Ends the slice, and begins one of the next rotation group. Before anything has counted the rotation
+    /// group stays: a command may not have been executed yet.
+    pub(crate) fn next_group(&mut self, sources: &mut [OpenSource], now: &dyn Fn() -> Instant) {
         let began = now();
         if self.failure.is_some() || !self.has_begun(sources) {
             self.clock.due = began + self.pause(began - self.clock.started);
@@ -124,8 +125,8 @@ impl Rotation {
         }
         self.current = next;
         let mut reading = Reading::default();
-        for source in sources.iter_mut().filter(|source| source.takes_turns()) {
-            // What cannot be read is missing in this slice.
+        for source in sources.iter_mut().filter(|source| source.rotates()) {
+            // Counters that cannot be read are missing in this slice.
             let mut own = Reading::default();
             if source.counting.read_turn(number(old), &mut own).is_ok() {
                 reading.cells.append(&mut own.cells);
@@ -151,21 +152,21 @@ impl Rotation {
         self.shortest.max(passed / SLICES).max(self.cost * TIMES_COST)
     }
 
-    /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any more,
-    /// the values of all that took turns are lost.
+    /// Ends the last slice by what was read when everything had stopped. Where rotation groups could not be
+    /// changed any more, the values of all that rotated are lost.
     pub(crate) fn end(mut self, reading: &mut Reading, sources: &[OpenSource], now: Instant) -> Vec<Slice> {
         let Some(failure) = self.failure.take() else {
             self.close(self.current, reading, sources, now);
             return self.slices;
         };
-        let turning = |slot: SlotId| sources.iter().any(|source| source.turn_of(slot).is_some());
-        for cell in reading.cells.iter_mut().filter(|cell| turning(cell.slot)) {
+        let rotating = |slot: SlotId| sources.iter().any(|source| source.group_of(slot).is_some());
+        for cell in reading.cells.iter_mut().filter(|cell| rotating(cell.slot)) {
             cell.lost.get_or_insert_with(|| failure.clone());
         }
         self.slices
     }
 
-    /// Whether the events that take turns have counted for any time at all.
+    /// Whether the events that rotate have counted for any time at all.
     fn has_begun(&mut self, sources: &mut [OpenSource]) -> bool {
         if !self.begun {
             let mut reading = Reading::default();
@@ -176,41 +177,41 @@ impl Rotation {
         self.begun
     }
 
-    /// The next turn: every one once in each round, in an order that is drawn for the round. Those of a round are of the
-    /// same length, and longer than in the round before until they have their usual length.
+    /// The next rotation group: every one once in each round, in an order that is drawn for the round. Those
+    /// of a round are of the same length, and longer than in the round before until they have their usual
+    /// length.
     fn draw(&mut self) -> usize {
         if self.round.is_empty() {
-            self.round = self.random.permutation(self.turns.len());
+            self.round = self.random.permutation(self.groups.len());
             self.shortest = self.usual.min(self.shortest * GROWTH);
         }
         self.round.pop().unwrap_or(0)
     }
 
-    fn close(&mut self, turn: usize, reading: &Reading, sources: &[OpenSource], now: Instant) {
+    fn close(&mut self, group: usize, reading: &Reading, sources: &[OpenSource], now: Instant) {
         let wall_ns = crate::execute::nanos(now - self.clock.since);
         self.clock.since = now;
         let counted = |slot: SlotId| {
-            let turns = sources.iter().filter(|source| source.takes_turns() && source.holds(slot));
-            turns.map(|source| source.turn_of(slot)).any(|own| own.is_none_or(|own| own == number(turn)))
+            let groups = sources.iter().filter(|source| source.rotates() && source.holds(slot));
+            groups.map(|source| source.group_of(slot)).any(|own| own.is_none_or(|own| own == number(group)))
         };
         let cells = reading.cells.iter().filter(|cell| cell.lost.is_none() && counted(cell.slot));
         let counts = self.last.counts(cells);
-        self.slices.push(Slice { turn: self.turns[turn], wall_ns, counts });
+        self.slices.push(Slice { turn: self.groups[group], wall_ns, counts });
     }
 }
 
-fn number(turn: usize) -> u32 {
-    u32::try_from(turn).unwrap_or(u32::MAX)
+fn number(group: usize) -> u32 {
+    u32::try_from(group).unwrap_or(u32::MAX)
 }
 
-/// Does something to every source with slots that take turns; all of them, also after an error.
+/// Does something to every source with slots that rotate; all of them, also after an error.
 fn each(sources: &mut [OpenSource], mut what: impl FnMut(&mut OpenSource) -> Result<()>) -> Result<()> {
-    let done: Vec<Result<()>> =
-        sources.iter_mut().filter(|source| source.takes_turns()).map(&mut what).collect();
+    let done: Vec<Result<()>> = sources.iter_mut().filter(|source| source.rotates()).map(&mut what).collect();
     done.into_iter().collect()
 }
 
-/// What every counter showed when a slice of its own ended last.
+/// The value of every counter when its last slice ended.
 #[derive(Default)]
 struct Last(HashMap<SlotId, HashMap<At, Shown>>);
 
@@ -222,7 +223,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// What was counted since; `None` when a value went back.
+    /// The counts since then; `None` when a value went back.
     fn since(self, before: Shown) -> Option<Shown> {
         Some(Shown {
             raw: self.raw.checked_sub(before.raw)?,
@@ -254,7 +255,7 @@ impl Shown {
 type Place = (SlotId, Option<u32>, Option<u32>);
 
 impl Last {
-    /// What the slots of these cells counted since, which is the last from now on.
+    /// The counts of the slots of these cells since the last values, which these become.
     fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
         let mut of_pmus: BTreeMap<(Place, &str), Shown> = BTreeMap::new();
         for cell in cells {
@@ -311,49 +312,49 @@ mod tests {
     use super::*;
     use cyclometer_core::{Rung, Slot};
 
-    fn pass(turns: &[Option<u32>]) -> Pass {
-        let slot = |(id, turn): (usize, &Option<u32>)| Slot {
-            turn: *turn,
+    fn pass(groups: &[Option<u32>]) -> Pass {
+        let slot = |(id, group): (usize, &Option<u32>)| Slot {
+            turn: *group,
             ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())
         };
-        Pass { slots: turns.iter().enumerate().map(slot).collect(), ..Pass::default() }
+        Pass { slots: groups.iter().enumerate().map(slot).collect(), ..Pass::default() }
     }
 
-    fn rotation(turns: &[Option<u32>], seed: u64) -> (Pass, Option<Rotation>) {
-        let mut pass = pass(turns);
-        let rotation = Rotation::of(&mut pass, &mut Random::seeded(seed), Duration::ZERO);
+    fn rotation(groups: &[Option<u32>], seed: u64) -> (Pass, Option<PassRotation>) {
+        let mut pass = pass(groups);
+        let rotation = PassRotation::of(&mut pass, &mut Random::seeded(seed), Duration::ZERO);
         (pass, rotation)
     }
 
     #[test]
-    fn every_turn_is_the_first_of_some_run() {
+    fn every_group_is_the_first_of_some_run() {
         let firsts =
-            (0..40).map(|seed| rotation(&[Some(0), Some(1), Some(2), None], seed).1.unwrap().turns[0]);
+            (0..40).map(|seed| rotation(&[Some(0), Some(1), Some(2), None], seed).1.unwrap().groups[0]);
         let firsts: std::collections::BTreeSet<u32> = firsts.collect();
         assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]
-    fn slots_keep_their_company_when_turns_are_numbered_anew() {
+    fn slots_keep_their_company_when_groups_are_numbered_anew() {
         for seed in 0..20 {
             let (pass, rotation) = rotation(&[Some(4), None, Some(9), Some(4)], seed);
             let of = |slot: usize| pass.slots[slot].turn;
             assert_eq!((of(1), of(0)), (None, of(3)));
-            let turns = rotation.unwrap().turns;
-            assert_eq!((turns[of(0).unwrap() as usize], turns[of(2).unwrap() as usize]), (4, 9));
+            let groups = rotation.unwrap().groups;
+            assert_eq!((groups[of(0).unwrap() as usize], groups[of(2).unwrap() as usize]), (4, 9));
         }
     }
 
     #[test]
-    fn a_turn_that_is_alone_counts_all_the_time() {
-        for turns in [&[Some(3), None, Some(3)][..], &[None], &[]] {
-            let (pass, rotation) = rotation(turns, 1);
-            assert!(rotation.is_none() && pass.slots.iter().all(|slot| slot.turn.is_none()), "{turns:?}");
+    fn a_group_that_is_alone_counts_all_the_time() {
+        for groups in [&[Some(3), None, Some(3)][..], &[None], &[]] {
+            let (pass, rotation) = rotation(groups, 1);
+            assert!(rotation.is_none() && pass.slots.iter().all(|slot| slot.turn.is_none()), "{groups:?}");
         }
     }
 
     #[test]
-    fn every_round_has_each_turn_once_and_orders_differ() {
+    fn every_round_has_each_group_once_and_orders_differ() {
         let (_, rotation) = rotation(&[Some(0), Some(1), Some(2), Some(3)], 7);
         let mut rotation = rotation.unwrap();
         let first: Vec<usize> = (0..3).map(|_| rotation.draw()).collect();
@@ -373,7 +374,7 @@ mod tests {
     fn slices_grow_with_the_run_and_with_what_a_change_costs() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let ms = Duration::from_millis;
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
         (rotation.shortest, rotation.cost) = (ms(10), Duration::from_micros(500));
         assert_eq!(rotation.length(ms(0)), ms(10));
         assert_eq!(rotation.length(ms(100_000)), ms(25));
@@ -384,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_short_at_first_so_that_each_sees_the_start_and_grow_from_round_to_round() {
+    fn groups_are_short_at_first_so_that_each_sees_the_start_and_grow_from_round_to_round() {
         let mut pass = pass(&[Some(0), Some(1), Some(2)]);
         let ms = Duration::from_millis;
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
         let mut lengths = vec![rotation.length(ms(0))];
         for _ in 1..18 {
             rotation.draw();
@@ -400,10 +401,10 @@ mod tests {
     }
 
     #[test]
-    fn turns_asked_to_be_shorter_than_the_first_ones_are_of_one_length() {
+    fn groups_asked_to_be_shorter_than_the_first_ones_are_of_one_length() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let asked = Duration::from_micros(300);
-        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), asked).unwrap();
+        let mut rotation = PassRotation::of(&mut pass, &mut Random::seeded(1), asked).unwrap();
         for _ in 0..6 {
             rotation.draw();
             assert_eq!(rotation.length(Duration::ZERO), asked);
@@ -414,7 +415,7 @@ mod tests {
     fn the_log_of_a_long_run_stays_small() {
         let mut pass = pass(&[Some(0), Some(1)]);
         let mut rotation =
-            Rotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
+            PassRotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
         let (mut passed, mut slices) = (Duration::ZERO, 0);
         while passed < Duration::from_secs(24 * 3600) {
             rotation.draw();

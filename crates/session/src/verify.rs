@@ -1,7 +1,7 @@
 //! Before anything runs: whether the kernel counts at the same time what the plan puts together.
 //!
-//! What is known of counters may be wrong, others may hold some of them, and of some machines nobody knows how many there
-//! are. So each set of events counts for a moment on our own thread.
+//! Known numbers of counters may be wrong, others may hold some of them, and for some machines the number is
+//! unknown. So each set of events counts for a moment on our own thread.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::{Modes, Result, Rung, Slot, SlotId};
 use cyclometer_plan::{join, split};
 
-use crate::Session;
+use crate::RunningSession;
 
 /// How often events are counted for a moment at most: it costs a tenth of a millisecond each time.
 const MOST_PROBES: usize = 24;
 
-/// What probes have shown so far.
+/// The results of probes so far.
 #[derive(Default)]
-pub(crate) struct Probes {
+pub(crate) struct ProbedSets {
     /// Sets that count at the same time.
     good: Vec<Vec<SlotId>>,
     made: usize,
 }
 
-impl Session<'_, '_> {
-    /// Divides the sets of the plan until the kernel counts all events of each at the same time. What it refuses to
-    /// open is not judged: that is told when it is opened.
+impl RunningSession<'_, '_> {
+    /// Divides the sets of the plan until the kernel counts all events of each at the same time. A refusal to
+    /// open is not judged here: it is reported when the slot is opened.
     ///
     /// # Errors
     ///
-    /// Where there are more sets than runs then, and events must not take turns.
+    /// Where there are more sets than runs then, and events must not rotate.
     pub(crate) fn verify(&mut self) -> Result<()> {
         let mut set = 0;
         while set < self.report.plan.sharing.sets.len() && !self.report.plan.intent.begun {
@@ -47,8 +47,8 @@ impl Session<'_, '_> {
         self.steady()
     }
 
-    /// Where sets were divided: lets cycles and instructions count in each that has counters for them, as estimates follow
-    /// them and ratios need them.
+    /// Where sets were divided: lets cycles and instructions count in each that has counters for them, as
+    /// estimates follow them and ratios need them.
     fn steady(&mut self) -> Result<()> {
         let sharing = &self.report.plan.sharing;
         if sharing.found_by_trial == 0 || self.report.plan.intent.begun {
@@ -130,11 +130,12 @@ impl Session<'_, '_> {
     }
 }
 
-/// Events that ran for less than this share of the time of those that ran most were not on a counter all the time.
+/// Events that ran for less than this share of the time of those that ran most were not on a counter all the
+/// time.
 const WHOLE: f64 = 0.9;
 
-/// Events that were not on a counter while others of the same PMU were: by what the kernel tells, and by a zero that cannot
-/// be. Of a PMU on which nothing ran, as that of another core type, nothing is said.
+/// Events that were not on a counter while others of the same PMU were: by what the kernel tells, and by a
+/// zero that cannot be. A PMU on which nothing ran, such as that of another core type, is not judged.
 fn stuck(slots: &[Slot], reading: &Reading, is_never_zero: impl Fn(&Slot) -> bool) -> Vec<SlotId> {
     let mut most: BTreeMap<&str, f64> = BTreeMap::new();
     for cell in &reading.cells {

@@ -4,21 +4,22 @@ use crate::quantity::{FRACTION_BITS, Quantity, Rates};
 
 const FRACTION: u64 = (1 << FRACTION_BITS) - 1;
 
-/// Where a stream of events is between two of them, for each quantity: the part of an event that has happened.
+/// Where a stream of events is between two of them, for each quantity: the part of an event that has
+/// happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Progress([u64; Quantity::COUNT]);
+pub(crate) struct PartialEvents([u64; Quantity::COUNT]);
 
 /// Events since the beginning, for each quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Totals([u64; Quantity::COUNT]);
+pub(crate) struct QuantityTotals([u64; Quantity::COUNT]);
 
-impl Totals {
+impl QuantityTotals {
     pub(crate) const fn of(&self, quantity: Quantity) -> u64 {
         self.0[quantity as usize]
     }
 }
 
-/// What a counter counts of a stream.
+/// The quantity that a counter counts of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
     /// The quantities, added up.
@@ -33,14 +34,14 @@ pub(crate) struct Condition {
     pub edge: bool,
 }
 
-impl Progress {
+impl PartialEvents {
     /// The events of a quantity in the next `cycles`.
     pub(crate) fn events(&self, rates: &Rates, quantity: Quantity, cycles: u64) -> u64 {
         ((u128::from(self.0[quantity as usize]) + u128::from(rates.of(quantity)) * u128::from(cycles))
             >> FRACTION_BITS) as u64
     }
 
-    /// What a counter counts in the next `cycles`, which must have the same rates.
+    /// The count of a counter in the next `cycles`, which must have the same rates.
     pub(crate) fn counted(&self, rates: &Rates, condition: &Condition, cycles: u64) -> u64 {
         let Condition { quantities, most_a_cycle, cmask, inv, edge } = *condition;
         let rate: u64 = quantities.iter().map(|quantity| rates.of(*quantity)).sum();
@@ -52,7 +53,8 @@ impl Progress {
         }
         let at_least = self.cycles_with(rate, quantities, cmask.into(), cycles);
         let meeting = if inv { cycles - at_least } else { at_least };
-        // Cycles that meet the condition and those that do not are spread evenly: each run of the rarer is one cycle.
+        // Cycles that meet the condition and those that do not are spread evenly: each run of the rarer is
+        // one cycle.
         let is_rarer = (rate >> FRACTION_BITS) < u64::from(cmask) && rate & FRACTION <= FRACTION / 2;
         match edge {
             true if is_rarer == inv => cycles - meeting,
@@ -74,7 +76,8 @@ impl Progress {
         }
     }
 
-    /// The fewest cycles, at most `limit`, in which a counter counts at least `target`; `None` if it does not.
+    /// The fewest cycles, at most `limit`, in which a counter counts at least `target`; `None` if it does
+    /// not.
     pub(crate) fn cycles_until(
         &self,
         rates: &Rates,
@@ -95,7 +98,7 @@ impl Progress {
     }
 
     /// Lets `cycles` pass.
-    pub(crate) fn advance(&mut self, rates: &Rates, cycles: u64, totals: &mut Totals) {
+    pub(crate) fn advance(&mut self, rates: &Rates, cycles: u64, totals: &mut QuantityTotals) {
         for quantity in Quantity::ALL {
             totals.0[quantity as usize] += self.events(rates, quantity, cycles);
             let passed =
@@ -121,8 +124,8 @@ mod tests {
     fn a_counter_mask_counts_cycles_and_not_events() {
         let rates = rates(2.5, 0.0);
         let cycles =
-            |cmask, inv| Progress::default().counted(&rates, &Condition { cmask, inv, ..LOADS }, 1000);
-        assert_eq!(Progress::default().counted(&rates, &LOADS, 1000), 2500);
+            |cmask, inv| PartialEvents::default().counted(&rates, &Condition { cmask, inv, ..LOADS }, 1000);
+        assert_eq!(PartialEvents::default().counted(&rates, &LOADS, 1000), 2500);
         assert_eq!(
             [cycles(1, false), cycles(2, false), cycles(3, false), cycles(4, false)],
             [1000, 1000, 500, 0]
@@ -134,7 +137,7 @@ mod tests {
     fn edges_are_the_beginnings_of_runs() {
         let edges = |rate, inv| {
             let condition = Condition { cmask: 1, inv, edge: true, ..LOADS };
-            Progress::default().counted(&rates(rate, 0.0), &condition, 1000)
+            PartialEvents::default().counted(&rates(rate, 0.0), &condition, 1000)
         };
         // A quarter of the cycles have a load: 250 runs of them, and as many runs of cycles without.
         assert_eq!([edges(0.25, false), edges(0.25, true)], [250, 250]);
@@ -150,8 +153,8 @@ mod tests {
         ) {
             let rates = rates(loads, stores);
             let both = Condition { quantities: &[Quantity::Loads, Quantity::Stores], most_a_cycle: 0, cmask, inv, edge };
-            let whole = Progress::default().counted(&rates, &both, cuts.iter().sum());
-            let (mut progress, mut totals, mut pieces) = (Progress::default(), Totals::default(), 0);
+            let whole = PartialEvents::default().counted(&rates, &both, cuts.iter().sum());
+            let (mut progress, mut totals, mut pieces) = (PartialEvents::default(), QuantityTotals::default(), 0);
             for cut in &cuts {
                 pieces += progress.counted(&rates, &both, *cut);
                 progress.advance(&rates, *cut, &mut totals);
@@ -163,11 +166,11 @@ mod tests {
         #[test]
         fn the_cycle_of_an_event_is_the_first_that_has_it(rate in 0.0f64..6.0, target in 1u128..10_000) {
             let rates = rates(rate, 0.0);
-            if let Some(cycles) = Progress::default().cycles_until(&rates, &LOADS, target, 20_000) {
-                prop_assert!(u128::from(Progress::default().counted(&rates, &LOADS, cycles)) >= target);
-                prop_assert!(u128::from(Progress::default().counted(&rates, &LOADS, cycles - 1)) < target);
+            if let Some(cycles) = PartialEvents::default().cycles_until(&rates, &LOADS, target, 20_000) {
+                prop_assert!(u128::from(PartialEvents::default().counted(&rates, &LOADS, cycles)) >= target);
+                prop_assert!(u128::from(PartialEvents::default().counted(&rates, &LOADS, cycles - 1)) < target);
             } else {
-                prop_assert!(u128::from(Progress::default().counted(&rates, &LOADS, 20_000)) < target);
+                prop_assert!(u128::from(PartialEvents::default().counted(&rates, &LOADS, 20_000)) < target);
             }
         }
     }

@@ -7,20 +7,20 @@ use cyclometer_arch::{Access, Fault, PmuReg, Register, amd, apple, arm, intel, l
 use cyclometer_core::CounterId;
 use cyclometer_core::pmu::Family;
 
-use crate::count::Progress;
+use crate::count::PartialEvents;
 use crate::family::{Acting, Active, Overflow, active, extent, status_bit};
 use crate::model::Model;
 use crate::quantity::{Quantity, Rates};
 
 /// The registers of a model, and the bits that each of them has.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ModelRegisters {
     listed: HashSet<PmuReg>,
     bits: HashMap<Register, u64>,
 }
 
-impl Layout {
-    pub(crate) fn of(model: &Model) -> Layout {
+impl ModelRegisters {
+    pub(crate) fn of(model: &Model) -> ModelRegisters {
         let has = |entry: &PmuReg| match entry.register() {
             Register::Intel(intel::Register::Extra(kind)) => model.extra.contains(&kind),
             Register::Intel(intel::Register::Metrics) => model.metrics > 0,
@@ -29,7 +29,7 @@ impl Layout {
         let listed: HashSet<PmuReg> = PmuReg::all(&model.chip).into_iter().filter(has).collect();
         let bits = |register| layout(&model.chip, register).iter().fold(0, |bits, field| bits | field.mask());
         let bits = listed.iter().map(|entry| (entry.register(), bits(entry.register()))).collect();
-        Layout { listed, bits }
+        ModelRegisters { listed, bits }
     }
 
     pub(crate) fn check(&self, register: PmuReg) -> Result<(), Fault> {
@@ -38,7 +38,7 @@ impl Layout {
 }
 
 #[derive(Debug)]
-struct Counter {
+struct SimulatedCounter {
     id: CounterId,
     value: u64,
     width: u32,
@@ -49,34 +49,34 @@ struct Counter {
 /// A stretch of cycles: of which stream, and in which mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch<'a> {
-    pub progress: &'a Progress,
+    pub progress: &'a PartialEvents,
     pub rates: &'a Rates,
     pub user: bool,
 }
 
 /// Registers and counters.
 #[derive(Debug)]
-pub(crate) struct Cpu {
+pub(crate) struct SimulatedCpu {
     model: &'static Model,
-    layout: Arc<Layout>,
+    layout: Arc<ModelRegisters>,
     /// As they read.
     written: HashMap<Register, u64>,
     /// As they act: on Arm and Apple only after a barrier.
     acting: HashMap<Register, u64>,
-    counters: Vec<Counter>,
+    counters: Vec<SimulatedCounter>,
     /// Overflow flags, and on Intel the flag of frozen counters.
     status: u64,
-    shares: Shares,
+    shares: SlotShares,
 }
 
-/// What PERF_METRICS are made of: slots and parts of them since it was last written.
+/// The parts of PERF_METRICS: slots and parts of them since it was last written.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shares {
+struct SlotShares {
     slots: u64,
     parts: [u64; Quantity::METRICS.len()],
 }
 
-impl Shares {
+impl SlotShares {
     /// The value of PERF_METRICS with so many fields.
     fn word(&self, fields: usize) -> u64 {
         let share = |part: u64| (u128::from(part) * 255 / u128::from(self.slots.max(1))) as u64;
@@ -90,22 +90,22 @@ impl Acting for HashMap<Register, u64> {
     }
 }
 
-impl Cpu {
-    pub(crate) fn new(model: &'static Model, layout: Arc<Layout>) -> Cpu {
+impl SimulatedCpu {
+    pub(crate) fn new(model: &'static Model, layout: Arc<ModelRegisters>) -> SimulatedCpu {
         let none = HashMap::new();
         let counter = |id| {
             let (width, overflow) = extent(model, &none, id);
-            Counter { id, value: 0, width, overflow, active: None }
+            SimulatedCounter { id, value: 0, width, overflow, active: None }
         };
         let counters = model.counters().map(counter).collect();
-        Cpu {
+        SimulatedCpu {
             model,
             layout,
             written: HashMap::new(),
             acting: none,
             counters,
             status: 0,
-            shares: Shares::default(),
+            shares: SlotShares::default(),
         }
     }
 
@@ -178,8 +178,8 @@ impl Cpu {
     ///
     /// # Source
     ///
-    /// Linux `arch/x86/kvm/pmu.c`, `kvm_pmu_set_msr`: AMD ignores writes to reserved bits and read-only registers, Intel
-    /// raises #GP. Arm ARM, RES0. No source says that Apple's registers fault.
+    /// Linux `arch/x86/kvm/pmu.c`, `kvm_pmu_set_msr`: AMD ignores writes to reserved bits and read-only
+    /// registers, Intel raises #GP. Arm ARM, RES0. No source says that Apple's registers fault.
     pub(crate) fn write(&mut self, entry: PmuReg, value: u64) -> Result<(), Fault> {
         let family = self.model.chip.family;
         if entry.access() == Access::Read {
@@ -209,7 +209,7 @@ impl Cpu {
             R::FixedCounter(n) => self.preset(CounterId::Fixed(n), value),
             R::GlobalStatusReset => self.status &= !value,
             // Whatever is written, the shares begin anew.
-            R::Metrics => self.shares = Shares::default(),
+            R::Metrics => self.shares = SlotShares::default(),
             register => self.keep(Register::Intel(register), value),
         }
         self.act();
@@ -328,7 +328,7 @@ impl Cpu {
     }
 
     /// Counts that a stretch changes, and what they count.
-    fn counting(&self, user: bool) -> impl Iterator<Item = (&Counter, Active)> {
+    fn counting(&self, user: bool) -> impl Iterator<Item = (&SimulatedCounter, Active)> {
         let runs = !self.is_frozen();
         let counts = move |active: &Active| runs && if user { active.user } else { active.kernel };
         self.counters.iter().filter_map(move |counter| Some((counter, counter.active.filter(counts)?)))
@@ -336,14 +336,15 @@ impl Cpu {
 
     /// The cycles of a stretch up to the next overflow, at most `limit`.
     pub(crate) fn until_overflow(&self, stretch: Stretch<'_>, limit: u64) -> u64 {
-        let until = |(counter, active): (&Counter, Active)| {
+        let until = |(counter, active): (&SimulatedCounter, Active)| {
             let distance = counter.overflow.distance(counter.value, counter.width);
             stretch.progress.cycles_until(stretch.rates, &active.condition, distance, limit)
         };
         self.counting(stretch.user).filter_map(until).min().unwrap_or(limit)
     }
 
-    /// Counts a stretch of at most [`Self::until_overflow`] cycles; whether an overflow asks for an interrupt.
+    /// Counts a stretch of at most [`Self::until_overflow`] cycles; whether an overflow asks for an
+    /// interrupt.
     pub(crate) fn count(&mut self, stretch: Stretch<'_>, cycles: u64) -> bool {
         self.count_shares(stretch, cycles);
         let Stretch { progress, rates, user } = stretch;
@@ -384,14 +385,15 @@ impl Cpu {
             && self.acting.of_apple(apple::Register::Control) & apple::PMCR0_ACTIVE != 0
     }
 
-    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a line.
+    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a
+    /// line.
     pub(crate) fn takes_back_interrupts(&self) -> bool {
         self.model.chip.family == Family::Arm && !self.line_is_up()
     }
 
     /// Whether a counter that interrupts has its flag set.
     pub(crate) fn has_flag(&self) -> bool {
-        let interrupts = |counter: &Counter| counter.active.is_some_and(|active| active.interrupts);
+        let interrupts = |counter: &SimulatedCounter| counter.active.is_some_and(|active| active.interrupts);
         self.counters.iter().any(|counter| interrupts(counter) && self.has_overflowed(counter.id))
     }
 
@@ -402,7 +404,7 @@ impl Cpu {
         self.model.chip.family == Family::Arm && on && self.status & enabled != 0
     }
 
-    /// What an interrupt of the PMU does to its registers.
+    /// The effect of an interrupt of the PMU on its registers.
     pub(crate) fn take_interrupt(&mut self) {
         match self.model.chip.family {
             Family::Apple => {
@@ -464,12 +466,13 @@ const FULL_WIDTH_WRITES: u64 = 1 << 13;
 /// Linux `arch/x86/events/perf_event.h`, `union perf_capabilities`.
 const HAS_METRICS: u64 = 1 << 15;
 
-/// What xnu writes to PMCR0: PMC0 and PMC1 count and interrupt as FIQs; everything else is off.
+/// The value that xnu writes to PMCR0: PMC0 and PMC1 count and interrupt as FIQs; everything else is off.
 ///
 /// # Source
 ///
-/// xnu, `PMCR0_INIT` of its code for counters (cpc) on arm64, 0x3403. The older `osfmk/arm64/monotonic_arm64.c` has an
-/// initial value without the enable bits and with the bit that stops the counters at interrupts.
+/// xnu, `PMCR0_INIT` of its code for counters (cpc) on arm64, 0x3403. The older
+/// `osfmk/arm64/monotonic_arm64.c` has an initial value without the enable bits and with the bit that stops
+/// the counters at interrupts.
 const KERNELS_PMCR0: u64 = 0b11 | 0b11 << 12 | apple::PMCR0_MODE_FIQ;
 
 /// AMD's legacy registers are other names of the first four extended ones.

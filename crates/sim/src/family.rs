@@ -1,4 +1,4 @@
-//! What the registers of each family make a counter count.
+//! The quantity that the registers of each family make a counter count.
 
 use cyclometer_arch::{Register, amd, apple, arm, intel};
 use cyclometer_core::CounterId;
@@ -7,7 +7,7 @@ use cyclometer_core::pmu::Family;
 use crate::count::Condition;
 use crate::model::Model;
 
-/// What a counter does as long as no register changes.
+/// The behaviour of a counter as long as no register changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active {
     pub condition: Condition,
@@ -60,7 +60,7 @@ pub(crate) trait Acting {
     }
 }
 
-/// What a counter counts; `None`: nothing.
+/// The quantity that a counter counts; `None`: none.
 pub(crate) fn active(model: &Model, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
     match (model.chip.family, counter) {
         (Family::Intel, CounterId::General(n)) => intel_general(model, registers, n),
@@ -126,7 +126,8 @@ fn amd_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a cycle.
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a
+/// cycle.
 const AMD_MOST_A_CYCLE: u8 = 15;
 
 fn amd_event(select: u64) -> u16 {

@@ -1,12 +1,13 @@
 //! Simulated chips: what a driver of a PMU meets on silicon, on any machine.
 //!
-//! A [`SimMachine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks, overflow flags
-//! and interrupts of that chip; it is reached by [`Registers`](cyclometer_arch::Registers), as silicon is. Threads run
-//! [`Workload`]s on its CPUs: streams of events that the CPUs' counters count, exactly and repeatably for a seed.
-//! [`Trouble`] is what kernels, hypervisors and other users of the PMU do to a driver.
+//! A [`SimMachine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks,
+//! overflow flags and interrupts of that chip; it is reached by [`Registers`](cyclometer_arch::Registers), as
+//! silicon is. Threads run [`Workload`]s on its CPUs: streams of events that the CPUs' counters count,
+//! exactly and repeatably for a seed. [`InjectedFault`] is what kernels, hypervisors and other users of the
+//! PMU do to a driver.
 //!
-//! Time passes only in [`SimMachine::next`] and [`SimMachine::run`]; what a driver does in between takes none. Nothing here
-//! says how a real program behaves: every number is one of a simulation.
+//! Time passes only in [`SimMachine::next`] and [`SimMachine::run`]; what a driver does in between takes
+//! none. Nothing here says how a real program behaves: every number is one of a simulation.
 //!
 //! ```
 //! use cyclometer_arch::{Coded, Placed, ProgramOptions, Registers, carry_out, register_program};
@@ -32,15 +33,15 @@
 mod count;
 mod cpu;
 mod family;
+mod fault_injection;
 mod machine;
 mod model;
 mod quantity;
 mod schedule;
-mod trouble;
 mod workload;
 
+pub use fault_injection::InjectedFault;
 pub use machine::{Happening, NoSuchCpu, Settings, SimMachine, ThreadId, Tick};
 pub use model::{EventRow, Model};
 pub use quantity::{Quantity, Rates};
-pub use trouble::Trouble;
 pub use workload::{Phase, Workload};

@@ -12,13 +12,13 @@ use cyclometer_arch::{
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Modes, Random};
 
-use crate::count::{Progress, Totals};
-use crate::cpu::{Cpu, Layout, Stretch};
+use crate::count::{PartialEvents, QuantityTotals};
+use crate::cpu::{ModelRegisters, SimulatedCpu, Stretch};
+use crate::fault_injection::InjectedFault;
 use crate::model::Model;
 use crate::quantity::{Quantity, Rates};
-use crate::schedule::{Queues, Waiting, home};
-use crate::trouble::Trouble;
-use crate::workload::{Stream, Workload, kernel};
+use crate::schedule::{Queues, WaitingThread, home};
+use crate::workload::{Workload, WorkloadStream, kernel};
 
 /// Names a thread of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -82,22 +82,22 @@ pub enum Happening {
 }
 
 #[derive(Debug)]
-struct Thread {
-    stream: Stream,
-    progress: Progress,
-    totals: Totals,
+struct SimulatedThread {
+    stream: WorkloadStream,
+    progress: PartialEvents,
+    totals: QuantityTotals,
     allowed: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Core {
-    cpu: Cpu,
+struct SimulatedCore {
+    cpu: SimulatedCpu,
     thread: Option<usize>,
     slice_end: u64,
     tick_at: u64,
     kernel_left: u64,
-    kernel_progress: Progress,
-    kernel_totals: Totals,
+    kernel_progress: PartialEvents,
+    kernel_totals: QuantityTotals,
     /// When an overflow's interrupt comes.
     interrupt_at: Option<u64>,
     /// An interrupt waits until the one before it is acknowledged.
@@ -113,7 +113,7 @@ struct Watchdog {
     preset: u64,
 }
 
-/// What is due at some time, once or again and again.
+/// Actions that are due at some time, once or periodically.
 #[derive(Clone, Copy, Debug)]
 enum Errand {
     RewriteControl { every: u64 },
@@ -147,14 +147,14 @@ impl From<NoSuchCpu> for Error {
 
 /// A simulated machine.
 ///
-/// Two machines with the same model, settings, threads and troubles, used in the same way, do the same.
+/// Two machines with the same model, settings, threads and faults, used in the same way, do the same.
 #[derive(Debug)]
 pub struct SimMachine {
     model: &'static Model,
     settings: Settings,
-    layout: Arc<Layout>,
-    cores: Vec<Core>,
-    threads: Vec<Thread>,
+    layout: Arc<ModelRegisters>,
+    cores: Vec<SimulatedCore>,
+    threads: Vec<SimulatedThread>,
     queues: Queues,
     random: Random,
     now: u64,
@@ -172,17 +172,17 @@ pub struct SimMachine {
 impl SimMachine {
     /// A machine that has just been switched on: registers 0, no threads.
     pub fn new(model: &'static Model, settings: Settings) -> SimMachine {
-        let layout = Arc::new(Layout::of(model));
+        let layout = Arc::new(ModelRegisters::of(model));
         let cpus = settings.cpus.max(1);
         let tick_at = settings.tick.map_or(u64::MAX, |tick| model.cycles(tick.every_ns));
-        let core = || Core {
-            cpu: Cpu::new(model, Arc::clone(&layout)),
+        let core = || SimulatedCore {
+            cpu: SimulatedCpu::new(model, Arc::clone(&layout)),
             thread: None,
             slice_end: u64::MAX,
             tick_at,
             kernel_left: 0,
-            kernel_progress: Progress::default(),
-            kernel_totals: Totals::default(),
+            kernel_progress: PartialEvents::default(),
+            kernel_totals: QuantityTotals::default(),
             interrupt_at: None,
             held: false,
             uncalled: Vec::new(),
@@ -235,13 +235,13 @@ impl SimMachine {
             return Err(NoSuchCpu { cpu: Some(*cpu) });
         }
         let thread = self.threads.len();
-        let stream = Stream::new(workload, self.random.word());
+        let stream = WorkloadStream::new(workload, self.random.word());
         let allowed = cpus.to_vec();
-        self.queues.push(first, Waiting { thread, allowed: allowed.clone() });
-        self.threads.push(Thread {
+        self.queues.push(first, WaitingThread { thread, allowed: allowed.clone() });
+        self.threads.push(SimulatedThread {
             stream,
-            progress: Progress::default(),
-            totals: Totals::default(),
+            progress: PartialEvents::default(),
+            totals: QuantityTotals::default(),
             allowed,
         });
         Ok(ThreadId(thread))
@@ -267,7 +267,8 @@ impl SimMachine {
         self.cores.get(cpu as usize).map_or(0, |core| core.kernel_totals.of(quantity))
     }
 
-    /// Whether registers are used from user mode from here on: then every use faults unless the CPU is open to it.
+    /// Whether registers are used from user mode from here on: then every use faults unless the CPU is open
+    /// to it.
     pub fn use_from_user_mode(&mut self, user: bool) {
         self.in_user_mode = user;
     }
@@ -283,30 +284,33 @@ impl SimMachine {
     ///
     /// # Errors
     ///
-    /// A CPU that the machine does not have; a counter that cannot count cycles, a period that it cannot hold.
-    pub fn provoke(&mut self, trouble: Trouble) -> Result<(), Error> {
+    /// A CPU that the machine does not have; a counter that cannot count cycles, a period that it cannot
+    /// hold.
+    pub fn inject(&mut self, fault: InjectedFault) -> Result<(), Error> {
         let model = self.model;
         let at = |ns| model.cycles(ns);
-        match trouble {
-            Trouble::RewriteControl { every_ns } => {
+        match fault {
+            InjectedFault::RewriteControl { every_ns } => {
                 let every = at(every_ns);
                 let due = self.now.saturating_add(self.around(every));
                 self.agenda.push((due, Errand::RewriteControl { every }));
             }
-            Trouble::StealCounter { cpu, counter, after_ns } => {
+            InjectedFault::StealCounter { cpu, counter, after_ns } => {
                 self.core(cpu).ok_or(NoSuchCpu { cpu: Some(cpu) })?;
                 self.kernels_program(self.cycles_on(CounterId::General(counter), None))?;
                 self.agenda.push((self.now.saturating_add(at(after_ns)), Errand::Steal { cpu, counter }));
             }
-            Trouble::RewriteControlAtIdle => self.rewrites_at_idle = true,
-            Trouble::LateInterrupts { by_ns } => self.late = at(by_ns),
-            Trouble::DoubleInterrupts { every } => self.double_every = every,
-            Trouble::SpuriousInterrupts { every_ns } => {
+            InjectedFault::RewriteControlAtIdle => self.rewrites_at_idle = true,
+            InjectedFault::LateInterrupts { by_ns } => self.late = at(by_ns),
+            InjectedFault::DoubleInterrupts { every } => self.double_every = every,
+            InjectedFault::SpuriousInterrupts { every_ns } => {
                 let every = at(every_ns);
                 self.agenda.push((self.now.saturating_add(every), Errand::Spurious { every }));
             }
-            Trouble::Watchdog { cpu, counter, period_cycles } => self.watch(cpu, counter, period_cycles)?,
-            Trouble::IgnoreWrites => self.ignores_writes = true,
+            InjectedFault::Watchdog { cpu, counter, period_cycles } => {
+                self.watch(cpu, counter, period_cycles)?
+            }
+            InjectedFault::IgnoreWrites => self.ignores_writes = true,
         }
         Ok(())
     }
@@ -317,7 +321,7 @@ impl SimMachine {
         (cycles / 2).saturating_add(self.random.below(spread) as u64).max(1)
     }
 
-    fn core(&mut self, cpu: u32) -> Option<&mut Core> {
+    fn core(&mut self, cpu: u32) -> Option<&mut SimulatedCore> {
         self.cores.get_mut(cpu as usize)
     }
 
@@ -400,7 +404,7 @@ impl SimMachine {
         }
     }
 
-    /// What follows from registers that were written: idle CPUs take threads, interrupts that were held or that nobody
+    /// The consequences of written registers: idle CPUs take threads, interrupts that were held or not
     /// acknowledged come again.
     fn settle(&mut self) {
         for cpu in 0..self.settings.cpus {
@@ -436,7 +440,7 @@ impl SimMachine {
         due.chain(each).min().unwrap_or(limit).clamp(1, limit)
     }
 
-    fn horizon_of(&self, core: &Core, limit: u64) -> u64 {
+    fn horizon_of(&self, core: &SimulatedCore, limit: u64) -> u64 {
         let dates = core.interrupt_at.iter().chain(&core.uncalled).copied().chain([core.tick_at]);
         let limit = dates.map(|date| date.saturating_sub(self.now)).fold(limit, u64::min);
         match (core.kernel_left, core.thread) {
@@ -449,8 +453,8 @@ impl SimMachine {
         }
     }
 
-    /// What a CPU does now: the kernel, or its thread, of which there must be one.
-    fn stretch<'a>(&'a self, core: &'a Core) -> Stretch<'a> {
+    /// The activity of a CPU: the kernel, or its thread, of which there must be one.
+    fn stretch<'a>(&'a self, core: &'a SimulatedCore) -> Stretch<'a> {
         match core.thread {
             Some(thread) if core.kernel_left == 0 => {
                 let thread = &self.threads[thread];
@@ -467,7 +471,7 @@ impl SimMachine {
             let overflowed = match (core.kernel_left, core.thread) {
                 (0, None) => false,
                 (0, Some(thread)) => {
-                    let Thread { stream, progress, totals, .. } = &mut self.threads[thread];
+                    let SimulatedThread { stream, progress, totals, .. } = &mut self.threads[thread];
                     let rates = *stream.rates();
                     let counted = core.cpu.count(Stretch { progress, rates: &rates, user: true }, cycles);
                     progress.advance(&rates, cycles, totals);
@@ -568,7 +572,7 @@ impl SimMachine {
         if let Some(thread) = from.filter(|thread| !self.threads[*thread].stream.is_done()) {
             let allowed = self.threads[thread].allowed.clone();
             let home = home(cpu, &allowed, self.settings.migrations_percent, &mut self.random);
-            self.queues.push(home, Waiting { thread, allowed });
+            self.queues.push(home, WaitingThread { thread, allowed });
         }
         let mut to = self.queues.next(cpu).map(|waiting| waiting.thread);
         while to.is_some_and(|thread| self.threads[thread].stream.is_done()) {
@@ -602,7 +606,8 @@ impl SimMachine {
             }
             Errand::Steal { cpu, counter } => {
                 let placed = self.cycles_on(CounterId::General(counter), None);
-                // The program was made when the trouble was asked for, and the CPU is there: nothing can fail.
+                // The program was made when the fault was injected, and the CPU is there: nothing can
+                // fail.
                 let _ = self.count_as_kernel(cpu, placed);
             }
             Errand::Spurious { every } => {

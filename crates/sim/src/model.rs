@@ -9,7 +9,7 @@ use cyclometer_core::{CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
 
 use crate::quantity::Quantity;
 
-/// What an event select counts.
+/// The quantities that an event select counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventRow {
     /// The event.
@@ -18,7 +18,7 @@ pub struct EventRow {
     pub umask: u8,
     /// The general counters that count it; on others it counts nothing.
     pub general: u64,
-    /// What happens in the core, added up.
+    /// The quantities in the core, added up.
     pub counts: &'static [Quantity],
 }
 
@@ -27,7 +27,7 @@ pub struct EventRow {
 pub struct Model {
     /// Its name, that of its table of events.
     pub id: &'static str,
-    /// What its registers are like.
+    /// The facts of its chip.
     pub chip: Chip,
     /// Cycles in a microsecond.
     pub mhz: u64,
@@ -35,7 +35,7 @@ pub struct Model {
     pub skid_cycles: (u64, u64),
     /// Its events; an event select that is not among them counts nothing.
     pub events: &'static [EventRow],
-    /// What its fixed counters count.
+    /// The quantities of its fixed counters.
     pub fixed: &'static [(u8, Quantity)],
     /// The registers that it has beside those of its counters.
     pub(crate) extra: &'static [ExtraRegisterKind],
@@ -63,8 +63,8 @@ impl Model {
         Model::ALL.iter().find(|model| model.id == id)
     }
 
-    /// What detection would find out about a machine with so many of its CPUs: a PMU and nothing else, neither an operating
-    /// system nor any other source of counts.
+    /// The result of detection on a machine with so many of its CPUs: a PMU and nothing else, neither an
+    /// operating system nor any other source of counts.
     pub fn machine(&self, cpus: u32) -> Machine {
         let cpus: CpuSet = (0..cpus.max(1)).collect();
         let none = || Err("a simulated machine has its PMU and nothing else".to_owned());
@@ -135,13 +135,13 @@ impl Model {
         }
     }
 
-    /// What a select and unit mask count on a general counter.
+    /// The quantities of a select and unit mask on a general counter.
     pub(crate) fn counted(&self, select: u16, umask: u8, counter: u8) -> Option<&'static [Quantity]> {
         let row = self.events.iter().find(|row| (row.select, row.umask) == (select, umask))?;
         (row.general >> counter & 1 == 1).then_some(row.counts)
     }
 
-    /// What a fixed counter counts.
+    /// The quantity of a fixed counter.
     pub(crate) fn counted_fixed(&self, counter: u8) -> Option<&'static [Quantity]> {
         let (_, quantity) = self.fixed.iter().find(|(n, _)| *n == counter)?;
         Quantity::ALL.iter().find(|one| *one == quantity).map(std::slice::from_ref)
@@ -152,7 +152,8 @@ impl Model {
         self.chip.counters.iter()
     }
 
-    /// The first cycle that is not before a moment: its time, rounded down to nanoseconds, is not before it either.
+    /// The first cycle that is not before a moment: its time, rounded down to nanoseconds, is not before it
+    /// either.
     pub(crate) fn cycles_at(&self, ns: u64) -> u64 {
         let cycles = (u128::from(ns) * u128::from(self.mhz)).div_ceil(1000);
         u64::try_from(cycles).unwrap_or(u64::MAX)
@@ -165,8 +166,8 @@ impl Model {
     }
 }
 
-/// Skids are such that an interrupt comes after as many instructions as drivers report or allow for: a few hundred on
-/// Intel, a thousand on Apple and Arm, ten thousand on Zen.
+/// Skids are such that an interrupt comes after as many instructions as drivers report or allow for: a few
+/// hundred on Intel, a thousand on Apple and Arm, ten thousand on Zen.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! What happens in a simulated core, and how often.
+//! Quantities in a simulated core, and their rates.
 
 /// Something that happens in a core and that events count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -80,7 +80,7 @@ impl Quantity {
         Quantity::MemoryBoundSlots,
     ];
 
-    /// What the fields of PERF_METRICS are shares of slots of, from bit 0 on, 8 bits each.
+    /// The quantities of which the fields of PERF_METRICS are shares of slots, from bit 0 on, 8 bits each.
     pub const METRICS: [Quantity; 8] = [
         Quantity::RetiringSlots,
         Quantity::BadSpeculationSlots,
@@ -116,7 +116,8 @@ const GREATEST_RATE: f64 = 16.0;
 pub struct Rates([u64; Quantity::COUNT]);
 
 impl Rates {
-    /// Cycles that do nothing: reference cycles as cycles, four slots each, of which nobody says what became of them.
+    /// Cycles that do nothing: reference cycles as cycles, four slots each, of which nobody says what became
+    /// of them.
     pub const IDLE: Rates = {
         let mut rates = [0; Quantity::COUNT];
         rates[Quantity::Cycles as usize] = 1 << FRACTION_BITS;
@@ -125,8 +126,8 @@ impl Rates {
         Rates(rates)
     };
 
-    /// The same with so many events of a quantity in a cycle, at most 16; what is not a number or below 0 is 0. Cycles,
-    /// reference cycles and slots stay as they are.
+    /// The same with so many events of a quantity in a cycle, at most 16; what is not a number or below 0 is
+    /// 0. Cycles, reference cycles and slots stay as they are.
     #[must_use]
     pub fn with(mut self, quantity: Quantity, per_cycle: f64) -> Rates {
         if !quantity.is_clock() {

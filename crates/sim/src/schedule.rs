@@ -6,28 +6,28 @@ use cyclometer_core::Random;
 
 /// A thread that waits for a CPU, and those that it may run on.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingThread {
     pub thread: usize,
     pub allowed: Vec<u32>,
 }
 
 /// The threads that wait, for each CPU.
 #[derive(Debug)]
-pub(crate) struct Queues(Vec<VecDeque<Waiting>>);
+pub(crate) struct Queues(Vec<VecDeque<WaitingThread>>);
 
 impl Queues {
     pub(crate) fn new(cpus: usize) -> Queues {
         Queues(vec![VecDeque::new(); cpus])
     }
 
-    pub(crate) fn push(&mut self, cpu: u32, waiting: Waiting) {
+    pub(crate) fn push(&mut self, cpu: u32, waiting: WaitingThread) {
         if let Some(queue) = self.0.get_mut(cpu as usize) {
             queue.push_back(waiting);
         }
     }
 
     /// The next thread for a CPU: the first of its own, or the first of another's that may run there.
-    pub(crate) fn next(&mut self, cpu: u32) -> Option<Waiting> {
+    pub(crate) fn next(&mut self, cpu: u32) -> Option<WaitingThread> {
         if let Some(waiting) = self.0.get_mut(cpu as usize).and_then(VecDeque::pop_front) {
             return Some(waiting);
         }

@@ -13,7 +13,7 @@ pub struct Phase {
     pub rates: Rates,
 }
 
-/// What a thread does: phases one after the other, in rounds. The default does nothing.
+/// The work of a thread: phases one after the other, in rounds. The default does nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
     /// The phases of a round.
@@ -31,9 +31,9 @@ impl Workload {
     /// The names of those that are there ready-made.
     pub const NAMES: [&'static str; 5] = ["loop", "phases", "memory", "noisy", "vector"];
 
-    /// A ready-made one: `loop` does the same all the time, `memory` misses caches and TLBs, `phases` computes, misses
-    /// and mispredicts in turn, `noisy` is as `loop` with rates that vary, `vector` has sixteen operations on
-    /// floating-point numbers a cycle. None of them ends.
+    /// A ready-made one: `loop` does the same all the time, `memory` misses caches and TLBs, `phases`
+    /// computes, misses and mispredicts in turn, `noisy` is as `loop` with rates that vary, `vector` has
+    /// sixteen operations on floating-point numbers a cycle. None of them ends.
     pub fn named(name: &str) -> Option<Workload> {
         let (phases, noise) = match name {
             "loop" => (vec![Phase { cycles: 1 << 20, rates: computing() }], 0.0),
@@ -115,7 +115,7 @@ fn mispredicting() -> Rates {
         .with_slots([1.0, 1.5, 1.0, 0.5, 0.0, 1.25, 0.75, 0.25])
 }
 
-/// What the kernel does: no workload, the time between.
+/// The work of the kernel: no workload, the time between.
 pub(crate) fn kernel() -> Rates {
     Rates::IDLE
         .with(Quantity::Instructions, 1.0)
@@ -131,7 +131,7 @@ pub(crate) fn kernel() -> Rates {
 
 /// A workload on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream {
+pub(crate) struct WorkloadStream {
     workload: Workload,
     random: Random,
     rounds_done: u64,
@@ -142,10 +142,10 @@ pub(crate) struct Stream {
     done: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(workload: Workload, seed: u64) -> Stream {
+impl WorkloadStream {
+    pub(crate) fn new(workload: Workload, seed: u64) -> WorkloadStream {
         let done = workload.cycles() == Some(0);
-        let mut stream = Stream {
+        let mut stream = WorkloadStream {
             workload,
             random: Random::seeded(seed),
             rounds_done: 0,
@@ -237,7 +237,7 @@ mod tests {
             rounds: Some(3),
             noise: 0.3,
         };
-        let (mut stream, mut passed) = (Stream::new(workload.clone(), 5), 0);
+        let (mut stream, mut passed) = (WorkloadStream::new(workload.clone(), 5), 0);
         while !stream.is_done() {
             let cycles = stream.left();
             assert!(cycles > 0);
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn a_workload_without_cycles_is_done_at_once() {
         for phases in [vec![], vec![Phase { cycles: 0, rates: computing() }]] {
-            assert!(Stream::new(Workload { phases, rounds: None, noise: 0.0 }, 1).is_done());
+            assert!(WorkloadStream::new(Workload { phases, rounds: None, noise: 0.0 }, 1).is_done());
         }
     }
 
     #[test]
     fn noise_moves_rates_and_leaves_cycles() {
-        let mut stream = Stream::new(Workload::named("noisy").unwrap(), 9);
+        let mut stream = WorkloadStream::new(Workload::named("noisy").unwrap(), 9);
         let first = *stream.rates();
         stream.advance(stream.left());
         assert_ne!(first.of(Quantity::Loads), stream.rates().of(Quantity::Loads));

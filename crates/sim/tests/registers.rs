@@ -415,7 +415,7 @@ fn a_program_that_is_torn_down_or_restored_leaves_what_was_there() {
         let mut machine = SimMachine::new(model, Settings::default());
         let event = counting(model, Quantity::Cycles).unwrap();
         let used = program(&machine, &[every(event, 100_000)]);
-        // Nobody has used the counter before, then somebody has.
+        // The counter is unused before, then another user takes it.
         for _ in 0..2 {
             let mut now = |entry| machine.read(0, entry).unwrap();
             let saved: Vec<(PmuReg, u64)> =

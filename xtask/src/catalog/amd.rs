@@ -1,7 +1,7 @@
 //! AMD's tables from the folders of Linux's pmu-events.
 //!
-//! Their `match` lines are the patterns of Linux's map, where the first that fits wins: of two generations of one family
-//! the older names its models and the newer takes the rest.
+//! Their `match` lines are the patterns of Linux's map, where the first that fits wins: of two generations of
+//! one family the older names its models and the newer takes the rest.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,11 @@ use cyclometer_catalog::table::{CpuTable, Header, TableEvent};
 use cyclometer_core::pmu::Family;
 use cyclometer_import::amd;
 
-use super::generic::{self, Files};
+use super::generic::{self, GenericFiles};
 use super::{kernel_version, read};
 
 /// One generation: its folder, and what the folder does not say.
-struct Generation {
+struct ZenGeneration {
     id: &'static str,
     title: &'static str,
     /// 2 from PerfMonV2 on (`CPUID` 0x8000_0022), else 1.
@@ -27,7 +27,7 @@ struct Generation {
 /// # Source
 ///
 /// PerfMonV2: AMD APM volume 3, `CPUID` Fn8000_0022, and Linux `arch/x86/events/amd/core.c`: Zen 4 and later.
-const GENERATIONS: &[Generation] = &[
+const GENERATIONS: &[ZenGeneration] = &[
     generation("amdzen1", "Zen, Zen+", 1, "amd-zen1"),
     generation("amdzen2", "Zen 2", 1, "amd-zen2-zen3"),
     generation("amdzen3", "Zen 3", 1, "amd-zen2-zen3"),
@@ -44,8 +44,8 @@ const fn generation(
     title: &'static str,
     pmu_version: u32,
     generic: &'static str,
-) -> Generation {
-    Generation { id, title, pmu_version, generic }
+) -> ZenGeneration {
+    ZenGeneration { id, title, pmu_version, generic }
 }
 
 /// Width of every counter in bits.
@@ -63,12 +63,19 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
     let folder = from.join("events/amd");
     let kernel = kernel_version(&read(&folder.join("README.md"))?)?;
     let map = read(&folder.join("mapfile.csv"))?;
-    let files = Files::read(&from.join("events/perf-generic"))?;
+    let files = GenericFiles::read(&from.join("events/perf-generic"))?;
     GENERATIONS.iter().map(|generation| table(generation, &folder, &map, &kernel, &files)).collect()
 }
 
-fn table(generation: &Generation, folder: &Path, map: &str, kernel: &str, files: &Files) -> Result<CpuTable> {
-    let rows: Vec<Row<'_>> = map.lines().filter_map(row).filter(|row| row.folder == generation.id).collect();
+fn table(
+    generation: &ZenGeneration,
+    folder: &Path,
+    map: &str,
+    kernel: &str,
+    files: &GenericFiles,
+) -> Result<CpuTable> {
+    let rows: Vec<MapfileLine<'_>> =
+        map.lines().filter_map(row).filter(|row| row.folder == generation.id).collect();
     let version = rows.first().with_context(|| format!("mapfile.csv has no {}", generation.id))?.version;
     let mut matches: Vec<String> = rows.iter().map(|row| row.pattern.to_owned()).collect();
     if generation.id == "amdzen1" {
@@ -97,16 +104,16 @@ fn table(generation: &Generation, folder: &Path, map: &str, kernel: &str, files:
 }
 
 /// A line of `mapfile.csv`: `AuthenticAMD-23-[[:xdigit:]]+,v1,amdzen2,core`.
-struct Row<'a> {
+struct MapfileLine<'a> {
     pattern: &'a str,
     version: &'a str,
     folder: &'a str,
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
+fn row(line: &str) -> Option<MapfileLine<'_>> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [pattern, version, folder, "core", ..] = fields[..] else { return None };
-    pattern.starts_with("AuthenticAMD-").then_some(Row { pattern, version, folder })
+    pattern.starts_with("AuthenticAMD-").then_some(MapfileLine { pattern, version, folder })
 }
 
 /// The core events of all files of a folder.

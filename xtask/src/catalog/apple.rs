@@ -14,12 +14,12 @@ use super::csv::{self, CsvRecord};
 ///
 /// # Source
 ///
-/// kpep `config_counters` 0x3fc and `fixed_counters` 3 of every chip here; xnu `pexpert/pexpert/arm64/H13.h` to
-/// `H16.h`, `CORE_NCTRS` 10.
+/// kpep `config_counters` 0x3fc and `fixed_counters` 3 of every chip here; xnu `pexpert/pexpert/arm64/H13.h`
+/// to `H16.h`, `CORE_NCTRS` 10.
 const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
 
 /// A table: chips with one set of events.
-struct Chips {
+struct ChipTable {
     /// Id of the table, and the chip's word in the list of events.
     id: &'static str,
     key: &'static str,
@@ -36,8 +36,8 @@ struct Chips {
 /// # Source
 ///
 /// jiegec/apple-pmu: which databases have the same content.
-const CHIPS: [Chips; 5] = [
-    Chips {
+const CHIPS: [ChipTable; 5] = [
+    ChipTable {
         id: "apple-m1",
         key: "m1",
         title: "Apple M1, A14 (Firestorm, Icestorm)",
@@ -45,7 +45,7 @@ const CHIPS: [Chips; 5] = [
         newer: "",
         members: &["A14", "M1", "M1 Pro", "M1 Max/Ultra"],
     },
-    Chips {
+    ChipTable {
         id: "apple-m2",
         key: "m2",
         title: "Apple M2, A15 (Avalanche, Blizzard)",
@@ -53,7 +53,7 @@ const CHIPS: [Chips; 5] = [
         newer: "",
         members: &["A15", "M2", "M2 Pro", "M2 Max/Ultra"],
     },
-    Chips {
+    ChipTable {
         id: "apple-m3",
         key: "m3",
         title: "Apple M3, A16, A17 Pro (Everest, Sawtooth)",
@@ -61,7 +61,7 @@ const CHIPS: [Chips; 5] = [
         newer: "",
         members: &["A16", "M3", "A17 Pro", "M3 Pro", "M3 Max"],
     },
-    Chips {
+    ChipTable {
         id: "apple-m4",
         key: "m4",
         title: "Apple M4, A18 (Donan, Brava, Tupai, Tahiti)",
@@ -69,7 +69,7 @@ const CHIPS: [Chips; 5] = [
         newer: "as4-1",
         members: &["M4", "M4 Pro", "M4 Max", "A18", "A18 Pro"],
     },
-    Chips {
+    ChipTable {
         id: "apple-m5",
         key: "m5",
         title: "Apple M5, A19 (Hidra, Sotra, Tilos, Thera)",
@@ -86,7 +86,7 @@ const CHIPS: [Chips; 5] = [
 /// kpep databases of macOS 15.0 and of macOS 26, compared.
 const RENAMED: [(&str, &str); 1] = [("ST_MEMORY_ORDER_VIOLATION_NONSPEC", "ST_MEM_ORDER_VIOL_LD_NONSPEC")];
 
-/// What the kernel counts for generic events, on the chips that Linux has a driver for.
+/// The events that the kernel counts for generic events, on the chips that Linux has a driver for.
 ///
 /// # Source
 ///
@@ -112,12 +112,12 @@ const LINUX: &str = "https://github.com/torvalds/linux 0401bbf56da5f15a6fdb1adaa
 
 /// All tables of Apple.
 pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
-    let material = Material::load(&from.join("apple"))?;
+    let material = AppleInputs::load(&from.join("apple"))?;
     CHIPS.iter().map(|chips| material.table(chips).with_context(|| chips.id)).collect()
 }
 
-/// What was collected, read.
-struct Material {
+/// The collected files, read.
+struct AppleInputs {
     events: Vec<CsvRecord>,
     older: Vec<CsvRecord>,
     newer: Vec<CsvRecord>,
@@ -126,13 +126,13 @@ struct Material {
     affinity: BTreeMap<String, u64>,
 }
 
-impl Material {
-    fn load(apple: &Path) -> Result<Material> {
+impl AppleInputs {
+    fn load(apple: &Path) -> Result<AppleInputs> {
         let mut affinity = BTreeMap::new();
         for record in csv::records(&apple.join("linux_m1_event_affinity.csv"))? {
             affinity.insert(record.field("event")?.to_owned(), hex(record.field("affinity_mask")?)?);
         }
-        Ok(Material {
+        Ok(AppleInputs {
             events: csv::records(&apple.join("kpep_events_m1_m5.csv"))?,
             older: csv::records(&apple.join("kpep_event_numbers_2024-10.csv"))?,
             newer: csv::records(&apple.join("kpep_event_numbers_newer.csv"))?,
@@ -141,8 +141,8 @@ impl Material {
         })
     }
 
-    fn table(&self, chips: &Chips) -> Result<CpuTable> {
-        let mut events = Events::default();
+    fn table(&self, chips: &ChipTable) -> Result<CpuTable> {
+        let mut events = ChipEvents::default();
         for record in &self.events {
             if record.field("chip")? == chips.key {
                 events.add(event(record)?)?;
@@ -163,14 +163,14 @@ impl Material {
         Ok(CpuTable { header: self.header(chips)?, events: events.list, generic })
     }
 
-    /// The counters of an event that newer databases have dropped: the Linux driver knows them for the M1 and M2, nobody
-    /// who publishes for the others.
-    fn counters_of_older(&self, chips: &Chips, name: &str) -> u64 {
+    /// The counters of an event that newer databases have dropped: the Linux driver knows them for the M1 and
+    /// M2, nobody who publishes for the others.
+    fn counters_of_older(&self, chips: &ChipTable, name: &str) -> u64 {
         let known = self.affinity.get(name).filter(|_| LINUX_CHIPS.contains(&chips.id));
         known.map_or(0, |mask| mask & COUNTERS.general_bits())
     }
 
-    fn header(&self, chips: &Chips) -> Result<Header> {
+    fn header(&self, chips: &ChipTable) -> Result<Header> {
         let members: Vec<&CsvRecord> = self.chips.iter().filter(|record| is_member(record, chips)).collect();
         ensure!(members.len() == chips.members.len(), "{} of {:?}", members.len(), chips.members);
         let first = members.first().context("no chips")?;
@@ -196,7 +196,7 @@ impl Material {
     }
 }
 
-fn is_member(record: &CsvRecord, chips: &Chips) -> bool {
+fn is_member(record: &CsvRecord, chips: &ChipTable) -> bool {
     record.field("chip").is_ok_and(|chip| chips.members.contains(&chip))
 }
 
@@ -219,7 +219,7 @@ fn matches(members: &[&CsvRecord]) -> Result<Vec<String>> {
     Ok(families)
 }
 
-fn sources(chips: &Chips) -> Vec<String> {
+fn sources(chips: &ChipTable) -> Vec<String> {
     let mut sources = vec![format!("{HASH}/{}.rs", chips.key)];
     let databases = [(chips.older, JIEGEC_OLDER), (chips.newer, JIEGEC_NEWER)];
     for (database, commit) in databases.iter().filter(|(database, _)| !database.is_empty()) {
@@ -234,11 +234,11 @@ fn sources(chips: &Chips) -> Vec<String> {
 
 /// Events of one chip, by name.
 #[derive(Default)]
-struct Events {
+struct ChipEvents {
     list: Vec<TableEvent>,
 }
 
-impl Events {
+impl ChipEvents {
     fn find(&mut self, name: &str) -> Option<&mut TableEvent> {
         self.list.iter_mut().find(|event| event.name == name)
     }
@@ -249,8 +249,8 @@ impl Events {
         Ok(())
     }
 
-    /// An event that only a newer database has. Its counters are nobody's knowledge yet: an unofficial driver names some,
-    /// but contradicts Apple's databases elsewhere, so they stay open.
+    /// An event that only a newer database has. Its counters are nobody's knowledge yet: an unofficial driver
+    /// names some, but contradicts Apple's databases elsewhere, so they stay open.
     fn add_newer(&mut self, record: &CsvRecord) -> Result<()> {
         match self.known(record)? {
             true => Ok(()),
@@ -297,7 +297,8 @@ fn event(record: &CsvRecord) -> Result<TableEvent> {
     };
     let mut event = match fixed {
         None => numbered(record, mask)?,
-        // A fixed event has no number. The mask says PMC0 or PMC1, which are the fixed counters of those numbers.
+        // A fixed event has no number. The mask says PMC0 or PMC1, which are the fixed counters of those
+        // numbers.
         Some(fixed) => {
             ensure!(mask == fixed, "{}: counter {fixed:#x}, mask {mask:#x}", record.field("name")?);
             let counters = CounterMask::from_bits(0, fixed);
@@ -319,7 +320,7 @@ fn numbered(record: &CsvRecord, counters: u64) -> Result<TableEvent> {
     })
 }
 
-fn generic(chips: &Chips, events: &Events) -> Result<Vec<Generic>> {
+fn generic(chips: &ChipTable, events: &ChipEvents) -> Result<Vec<Generic>> {
     if !LINUX_CHIPS.contains(&chips.id) {
         return Ok(Vec::new());
     }

@@ -1,7 +1,7 @@
 //! Arm's tables: ARM-software/data, the telemetry specifications, and names and numbers of Linux's folders.
 //!
-//! The three sources agree: no name has two numbers in any core. Linux names events of the Cortex-A53 that Arm's file
-//! has as numbers only; Arm's telemetry is the newest for the cores it has.
+//! The three sources agree: no name has two numbers in any core. Linux names events of the Cortex-A53 that
+//! Arm's file has as numbers only; Arm's telemetry is the newest for the cores it has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ struct Other {
     /// Folder below `arch/arm64`; the last part is the id.
     folder: &'static str,
     title: &'static str,
-    /// Of the architecture, for the widths.
+    /// The architecture's events, for the widths.
     architecture: &'static str,
     /// Event counters.
     counters: u32,
@@ -47,8 +47,8 @@ const fn other(
 ///
 /// # Source
 ///
-/// Architectures: the vendors' manuals, as Linux `arch/arm64` and GCC's `aarch64-cores.def` have them. Counters:
-/// A64FX Microarchitecture Manual, MONAKA's event file; six elsewhere, what nearly all cores have.
+/// Architectures: the vendors' manuals, as Linux `arch/arm64` and GCC's `aarch64-cores.def` have them.
+/// Counters: A64FX Microarchitecture Manual, MONAKA's event file; six elsewhere, what nearly all cores have.
 const OTHERS: [Other; 8] = [
     other("ampere/ampereone", "AmpereOne", "armv8.6-a", 6),
     other("ampere/ampereonex", "AmpereOneX", "armv8.7-a", 6),
@@ -86,7 +86,7 @@ const LIKE_A53: [&str; 3] = ["cortex-a32", "cortex-a34", "cortex-a35"];
 
 /// All tables of Arm.
 pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
-    let material = Material::load(from)?;
+    let material = ArmInputs::load(from)?;
     let mut tables = vec![material.architecture("common_armv7", "armv7")?];
     tables.push(material.architecture("common_armv8", "armv8")?);
     tables.push(material.architecture("common_armv9", "armv9")?);
@@ -101,16 +101,16 @@ pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
 
 /// A core's files, as far as there are any.
 #[derive(Default)]
-struct Core {
+struct CoreFiles {
     data: Option<ArmFile>,
     telemetry: Option<ArmFile>,
 }
 
-/// What was collected, read.
-struct Material {
+/// The collected files, read.
+struct ArmInputs {
     arm: PathBuf,
     /// By table id.
-    cores: BTreeMap<String, Core>,
+    cores: BTreeMap<String, CoreFiles>,
     /// Names that the architecture defines, by Linux.
     standard: BTreeMap<String, u16>,
     /// Implementer, part and folder.
@@ -119,10 +119,10 @@ struct Material {
     generic: Vec<(String, Vec<u16>)>,
 }
 
-impl Material {
-    fn load(from: &Path) -> Result<Material> {
+impl ArmInputs {
+    fn load(from: &Path) -> Result<ArmInputs> {
         let arm = from.join("events/arm");
-        let mut material = Material {
+        let mut material = ArmInputs {
             cores: cores(&arm)?,
             standard: standard(&arm.join("linux"))?,
             mapfile: mapfile(&arm.join("linux/mapfile.csv"))?,
@@ -160,7 +160,7 @@ impl Material {
     }
 
     /// A core of Arm's; `None` for one whose events have no names in any source.
-    fn core(&self, id: &str, core: &Core) -> Result<Option<CpuTable>> {
+    fn core(&self, id: &str, core: &CoreFiles) -> Result<Option<CpuTable>> {
         let Some(facts) = core.data.as_ref().or(core.telemetry.as_ref()) else { bail!("{id}: no file") };
         let mut events = ArmEvents::default();
         for file in [&core.data, &core.telemetry].into_iter().flatten() {
@@ -198,8 +198,8 @@ impl Material {
 
     /// Another vendor's core.
     ///
-    /// The files of some hold implementation-defined events only, because the kernel finds the others in PMCEID; what
-    /// every PMUv3 has is added.
+    /// The files of some hold implementation-defined events only, because the kernel finds the others in
+    /// PMCEID; what every PMUv3 has is added.
     fn other(&self, core: &Other) -> Result<CpuTable> {
         let id = core.folder.rsplit('/').next().unwrap_or(core.folder);
         let mut events = ArmEvents::default();
@@ -260,7 +260,7 @@ impl Material {
 }
 
 /// Says where a core's table comes from.
-fn origin(table: &mut CpuTable, id: &str, core: &Core, folder: Option<&str>) {
+fn origin(table: &mut CpuTable, id: &str, core: &CoreFiles, folder: Option<&str>) {
     let header = &mut table.header;
     let mut version = Vec::new();
     if let Some(file) = &core.data {
@@ -293,8 +293,8 @@ fn pattern(implementer: u32, part: u32) -> String {
 }
 
 /// Arm's cores by table id.
-fn cores(arm: &Path) -> Result<BTreeMap<String, Core>> {
-    let mut cores: BTreeMap<String, Core> = BTreeMap::new();
+fn cores(arm: &Path) -> Result<BTreeMap<String, CoreFiles>> {
+    let mut cores: BTreeMap<String, CoreFiles> = BTreeMap::new();
     for path in json_files(&arm.join("arm-data/pmu"))? {
         let stem = stem(&path);
         if !stem.starts_with("common_") && stem != "pmu-schema" {
@@ -310,8 +310,9 @@ fn cores(arm: &Path) -> Result<BTreeMap<String, Core>> {
     Ok(cores)
 }
 
-/// Adds a telemetry file. A second one of a core (Neoverse N2 r0p3 beside r0p2) has other metrics but the same events.
-fn merge_telemetry(cores: &mut BTreeMap<String, Core>, file: ArmFile) -> Result<()> {
+/// Adds a telemetry file. A second one of a core (Neoverse N2 r0p3 beside r0p2) has other metrics but the
+/// same events.
+fn merge_telemetry(cores: &mut BTreeMap<String, CoreFiles>, file: ArmFile) -> Result<()> {
     let id = file.title.to_ascii_lowercase().replace(' ', "-");
     let core = cores.entry(id.clone()).or_default();
     match &core.telemetry {
@@ -330,7 +331,7 @@ fn read_data(path: &Path) -> Result<ArmFile> {
     arm::data(&fs::read(path)?).with_context(|| path.display().to_string())
 }
 
-/// What `ArchStdEvent` can name.
+/// The events that `ArchStdEvent` can name.
 fn standard(linux: &Path) -> Result<BTreeMap<String, u16>> {
     let mut names = BTreeMap::new();
     for file in ["common-and-microarch", "recommended", "sbsa"] {

@@ -1,5 +1,5 @@
-//! Tests of the committed tables of Arm, RISC-V and Apple: against documents that they were not made from, and
-//! against what detection says.
+//! Tests of the committed tables of Arm, RISC-V and Apple: against documents that they were not made from,
+//! and against what detection says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,7 @@
 //! `cargo xtask events-page [--check]`: the tables of docs/reference/events.md, from the catalogue's data.
 //!
-//! The prose of the page is written by hand; what lies between the two marks is generated. With `--check` nothing is
-//! written, and a page that is not up to date is an error.
+//! The prose of the page is written by hand; what lies between the two marks is generated. With `--check`
+//! nothing is written, and a page that is not up to date is an error.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,11 @@ use cyclometer_catalog::portable::{self, Answer, Portable};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::pmu::Family;
 
-use crate::page::{Page, title};
+use crate::page::{GeneratedPage, title};
 
 /// The page of events.
-pub(crate) const PAGE: Page = Page { path: "docs/reference/events.md", command: "events-page", generated };
+pub(crate) const PAGE: GeneratedPage =
+    GeneratedPage { path: "docs/reference/events.md", command: "events-page", generated };
 
 /// Groups of more CPUs than this are not listed when they are the rest of a family.
 const LONGEST_LIST: usize = 8;
@@ -104,7 +105,8 @@ fn grouped(event: &Portable, cpus: &[Cpu<'static>]) -> Vec<(Answer, Vec<&'static
     groups
 }
 
-/// Whether an answer says what a known one does; one reason for several CPUs takes up all of their nearest events.
+/// Whether an answer says what a known one does; one reason for several CPUs takes up all of their nearest
+/// events.
 fn joined(known: &mut Answer, answer: &Answer) -> bool {
     match (known, answer) {
         (Answer::None { reason, nearest }, Answer::None { reason: same, nearest: more })

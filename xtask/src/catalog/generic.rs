@@ -1,7 +1,7 @@
 //! The kernel's generic events by CPU: `x86_hw_events.csv` and `x86_hw_cache_events.csv`.
 //!
-//! The first has a line for each core and a column for each event; the second a line for each core and cache event,
-//! with the vendor's config words where the kernel has some.
+//! The first has a line for each core and a column for each event; the second a line for each core and cache
+//! event, with the vendor's config words where the kernel has some.
 
 use std::fs;
 use std::path::Path;
@@ -16,22 +16,23 @@ pub(super) fn source(version: &str, vendor: &str) -> String {
 }
 
 /// The generic events of both files, as text.
-pub(super) struct Files {
+pub(super) struct GenericFiles {
     hardware: String,
     cache: String,
 }
 
-impl Files {
+impl GenericFiles {
     /// Reads the files of the folder `perf-generic`.
-    pub(super) fn read(folder: &Path) -> Result<Files> {
+    pub(super) fn read(folder: &Path) -> Result<GenericFiles> {
         let file = |name: &str| {
             let path = folder.join(name);
             fs::read_to_string(&path).with_context(|| path.display().to_string())
         };
-        Ok(Files { hardware: file("x86_hw_events.csv")?, cache: file("x86_hw_cache_events.csv")? })
+        Ok(GenericFiles { hardware: file("x86_hw_events.csv")?, cache: file("x86_hw_cache_events.csv")? })
     }
 
-    /// What the kernel counts for its generic events on a core, by the names that the two files have for it.
+    /// The events that the kernel counts for its generic events on a core, by the names that the two files
+    /// have for it.
     pub(super) fn of(&self, hardware: &str, cache: &str) -> Result<Vec<Generic>> {
         let mut generic = hardware_events(&self.hardware, hardware)?;
         generic.extend(cache_events(&self.cache, cache)?);
@@ -112,8 +113,8 @@ fn cache_name(cache: &str, op: &str, result: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn files() -> Files {
-        Files {
+    fn files() -> GenericFiles {
+        GenericFiles {
             hardware: "core,cpu-cycles,bus-cycles,ref-cycles\nx,0x3c,,0x300\n".to_owned(),
             cache: "core,cache,op,result,config,config1,status,vendor\n\
                     x,L1D,READ,ACCESS,0x81d0,,ok,MEM\n\

@@ -8,47 +8,53 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_catalog::table::{CpuTable, Header};
 use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
-use cyclometer_import::intel::{self, EventFile, map};
+use cyclometer_import::intel::{self, PerfmonFile, map};
 
-use super::generic::{self, Files};
+use super::generic::{self, GenericFiles};
 use super::{commit, kernel_version, read};
 
 mod cores;
 
-use cores::{CORES, Core};
+use cores::{CORES, CoreTable};
 
 /// Makes the tables.
 pub(super) fn tables(from: &Path) -> Result<Vec<CpuTable>> {
     let folder = from.join("events/intel");
-    let origin = Origin {
+    let origin = SourceVersions {
         commit: commit(&read(&folder.join("README.md"))?)?,
         kernel: kernel_version(&read(&from.join("events/perf-generic/README.md"))?)?,
     };
     let rows = map::rows(&read(&folder.join("mapfile.csv"))?).context("mapfile.csv")?;
-    let rows: Vec<map::Row> =
+    let rows: Vec<map::MapRow> =
         rows.into_iter().filter(|row| row.kind == "core" || row.kind == "hybridcore").collect();
     every_file_has_a_core(&rows)?;
-    let files = Files::read(&from.join("events/perf-generic"))?;
+    let files = GenericFiles::read(&from.join("events/perf-generic"))?;
     CORES.iter().map(|core| table(core, &folder, &rows, &origin, &files)).collect()
 }
 
 /// Versions of what the tables are made from.
-struct Origin {
+struct SourceVersions {
     commit: String,
     kernel: String,
 }
 
 /// A file that the vendor added must not be left out without a word.
-fn every_file_has_a_core(rows: &[map::Row]) -> Result<()> {
-    let of_core = |row: &map::Row| CORES.iter().any(|core| core.has(row));
+fn every_file_has_a_core(rows: &[map::MapRow]) -> Result<()> {
+    let of_core = |row: &map::MapRow| CORES.iter().any(|core| core.has(row));
     let missing: BTreeSet<&str> =
         rows.iter().filter(|row| !of_core(row)).map(|row| row.file.as_str()).collect();
     ensure!(missing.is_empty(), "mapfile.csv names files that no core in cores.rs has: {missing:?}");
     Ok(())
 }
 
-fn table(core: &Core, folder: &Path, rows: &[map::Row], origin: &Origin, files: &Files) -> Result<CpuTable> {
-    let matches: Vec<String> = rows.iter().filter(|row| core.has(row)).map(map::Row::pattern).collect();
+fn table(
+    core: &CoreTable,
+    folder: &Path,
+    rows: &[map::MapRow],
+    origin: &SourceVersions,
+    files: &GenericFiles,
+) -> Result<CpuTable> {
+    let matches: Vec<String> = rows.iter().filter(|row| core.has(row)).map(map::MapRow::pattern).collect();
     ensure!(!matches.is_empty(), "mapfile.csv has no row for {}", core.id);
     let path = folder.join(core.file);
     let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -57,7 +63,7 @@ fn table(core: &Core, folder: &Path, rows: &[map::Row], origin: &Origin, files: 
     Ok(CpuTable { header: header(core, matches, &file, origin), events: file.events, generic })
 }
 
-fn header(core: &Core, matches: Vec<String>, file: &EventFile, origin: &Origin) -> Header {
+fn header(core: &CoreTable, matches: Vec<String>, file: &PerfmonFile, origin: &SourceVersions) -> Header {
     let pmu = core.pmu;
     Header {
         cpu: core.id.to_owned(),

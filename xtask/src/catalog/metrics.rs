@@ -1,8 +1,9 @@
-//! Tables of metrics: top-down formulas from the vendors' files or from definitions of ours, with descriptions of ours.
+//! Tables of metrics: top-down formulas from the vendors' files or from definitions of ours, with
+//! descriptions of ours.
 //!
-//! Only names of events, numbers and arithmetic are taken over, and those only from files that may be copied: perf's own
-//! formulas are not looked at. A metric for which `words` has no description is an
-//! error, so that none slips in with the vendor's.
+//! Only names of events, numbers and arithmetic are taken over, and those only from files that may be copied:
+//! perf's own formulas are not looked at. A metric for which `words` has no description is an error, so that
+//! none slips in with the vendor's.
 
 mod amd;
 mod arm;
@@ -19,17 +20,17 @@ use cyclometer_catalog::metric::text::FIRST_LINE;
 use cyclometer_stats::formula::{Expression, Formula};
 
 /// The metrics of one CPU, or of several that share them.
-struct Table {
+struct MetricTable {
     family: &'static str,
     cpus: &'static [&'static str],
     source: String,
     licence: &'static str,
-    metrics: Vec<Metric>,
+    metrics: Vec<MetricEntry>,
 }
 
 /// A metric as it is written.
 #[derive(Clone, PartialEq, Debug)]
-struct Metric {
+struct MetricEntry {
     name: String,
     unit: &'static str,
     groups: Vec<String>,
@@ -59,11 +60,11 @@ pub(super) fn write(root: &Path, from: &Path) -> Result<()> {
     Ok(())
 }
 
-fn written(table: &Table) -> Result<String> {
-    let Table { cpus, source, licence, metrics, .. } = table;
+fn written(table: &MetricTable) -> Result<String> {
+    let MetricTable { cpus, source, licence, metrics, .. } = table;
     let mut out = format!("{FIRST_LINE}\ncpu {}\nsource {source}\nlicence {licence}\n", cpus.join(" "));
     for metric in metrics {
-        let Metric { name, unit, groups, level, formula } = metric;
+        let MetricEntry { name, unit, groups, level, formula } = metric;
         let find = |wanted: &str| {
             metrics.iter().find(|other| other.name == wanted).map(|other| other.formula.as_str())
         };
@@ -82,12 +83,12 @@ fn written(table: &Table) -> Result<String> {
 }
 
 /// The source file that embeds the tables.
-fn list(tables: &[Table]) -> String {
+fn list(tables: &[MetricTable]) -> String {
     let mut out = String::from(
         "//! The embedded tables of metrics; `cargo xtask catalog` writes this list.\n\n\
          pub(super) const ALL: &[&str] = &[\n    include_str!(\"../../data/metrics/portable\"),\n",
     );
-    for Table { family, cpus, .. } in tables {
+    for MetricTable { family, cpus, .. } in tables {
         let _ = writeln!(out, "    #[cfg(feature = \"{family}\")]");
         let _ = writeln!(out, "    include_str!(\"../../data/metrics/{family}/{}\"),", cpus[0]);
     }
@@ -150,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_table_is_written_with_descriptions_of_ours_only() {
-        let metric = |name: &str| Metric {
+        let metric = |name: &str| MetricEntry {
             name: name.to_owned(),
             unit: "100%",
             groups: vec!["TopdownL1".to_owned()],
             level: Some(1),
             formula: "a / b".to_owned(),
         };
-        let table = |name| Table {
+        let table = |name| MetricTable {
             family: "intel",
             cpus: &["skylake"],
             source: "file".to_owned(),

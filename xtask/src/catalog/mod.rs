@@ -1,9 +1,9 @@
 //! `cargo xtask catalog --from DIR [FAMILY...]`: the tables of the catalogue from the vendors' files.
 //!
-//! `DIR` holds what was collected, one folder each: `events/intel` (the event folders of intel/perfmon with its
-//! `mapfile.csv`), `events/amd`, `events/arm`, `events/riscv` (Linux's pmu-events folders and the vendors' own files),
-//! `events/perf-generic` (the kernel's generic events by CPU), `apple`. Nothing of it is needed to build, test or run:
-//! the tables are committed.
+//! `DIR` holds what was collected, one folder each: `events/intel` (the event folders of intel/perfmon with
+//! its `mapfile.csv`), `events/amd`, `events/arm`, `events/riscv` (Linux's pmu-events folders and the
+//! vendors' own files), `events/perf-generic` (the kernel's generic events by CPU), `apple`. Nothing of it is
+//! needed to build, test or run: the tables are committed.
 
 mod amd;
 mod apple;
@@ -74,7 +74,7 @@ fn data(root: &Path) -> PathBuf {
     root.join("crates/catalog/data")
 }
 
-/// Writes the tables of a family in place of those that are there. What is the same stays untouched.
+/// Writes the tables of a family in place of those that are there. Equal files stay untouched.
 fn write_family(folder: &Path, family: Family, tables: Vec<CpuTable>) -> Result<()> {
     ensure!(!tables.is_empty(), "no tables for {}", family.word());
     let mut files = BTreeMap::new();

@@ -70,13 +70,13 @@ fn table(id: &str, title: &str, path: &str, events: Vec<LinuxEvent>, generic: &[
     CpuTable { header, events: events.into_iter().map(event).collect(), generic: generic.to_vec() }
 }
 
-/// What is known of the counters of every core: cycle (0) and instret (2), of 64 bits. How many event counters there
+/// The known counters of every core: cycle (0) and instret (2), of 64 bits. How many event counters there
 /// are, how wide they are and which events they count is known to the firmware only.
 ///
 /// # Source
 ///
-/// RISC-V privileged specification, "Hardware Performance Monitor"; Linux `drivers/perf/riscv_pmu_sbi.c`: `event` is
-/// config bits 0 to 55.
+/// RISC-V privileged specification, "Hardware Performance Monitor"; Linux `drivers/perf/riscv_pmu_sbi.c`:
+/// `event` is config bits 0 to 55.
 fn header() -> Header {
     Header {
         family: Family::RiscV,
@@ -129,8 +129,8 @@ fn generic(path: &Path) -> Result<Vec<Generic>> {
 ///
 /// # Source
 ///
-/// Linux `include/uapi/linux/perf_event.h` for the ids; `tools/perf/util/evsel.c` for names and for what a cache
-/// cannot do.
+/// Linux `include/uapi/linux/perf_event.h` for the ids; `tools/perf/util/evsel.c` for names and for what a
+/// cache cannot do.
 fn cache_events() -> Vec<Generic> {
     const CACHES: [(&str, &[u64]); 7] = [
         ("L1-dcache", &[0, 1, 2]),

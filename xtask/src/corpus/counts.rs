@@ -1,34 +1,36 @@
-//! What the tool said about its counts, from its JSON.
+//! The tool's verdict about its counts, from its JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// The events that are counted: some that are counted per block, some per access, and the calls of the system.
+/// The events that are counted: some that are counted per block, some per access, and the calls of the
+/// system.
 pub(super) const EVENTS: &[&str] =
     &["instructions", "branches", "branches_taken", "calls", "loads", "stores", "system_calls"];
 
 /// The counts of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Counted {
+pub(super) enum RunCounts {
     /// All of them, by event.
     Exact(BTreeMap<String, u64>),
     /// Not one of them can be told, and why.
     Lost(String),
 }
 
-/// What several runs say together.
+/// The common result of several runs.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Verdict {
-    /// Each run was counted; the events that were not the same in each, with their spread relative to the largest.
+pub(super) enum CountAgreement {
+    /// Each run was counted; the events that were not the same in each, with their spread relative to the
+    /// largest.
     Exact { varies: Vec<(String, f64)> },
     /// At least one was not; the reasons, and how many runs were.
     Lost { reasons: BTreeSet<String>, exact: usize },
 }
 
 /// Reads the counts from the tool's export.
-pub(super) fn counted(export: &str) -> Result<Counted> {
+pub(super) fn counted(export: &str) -> Result<RunCounts> {
     let export: Value = serde_json::from_str(export).context("the tool's export is no JSON")?;
     let metrics = export["commands"][0]["metrics"].as_array().context("the tool's export has no metrics")?;
     let mut counts = BTreeMap::new();
@@ -37,11 +39,11 @@ pub(super) fn counted(export: &str) -> Result<Counted> {
         let metric = metric.with_context(|| format!("the tool's export has no {event}"))?;
         match (metric["count"].as_str(), metric["mean"].as_u64(), metric["reason"].as_str()) {
             (Some("exact"), Some(value), _) => drop(counts.insert((*event).to_owned(), value)),
-            (Some("lost"), None, Some(reason)) => return Ok(Counted::Lost(plain(reason))),
+            (Some("lost"), None, Some(reason)) => return Ok(RunCounts::Lost(plain(reason))),
             _ => anyhow::bail!("{event} is neither exact nor lost with a reason: {metric}"),
         }
     }
-    Ok(Counted::Exact(counts))
+    Ok(RunCounts::Exact(counts))
 }
 
 /// Where the machine of an export is told, for the page: CPU, virtual machine, kernel.
@@ -80,20 +82,20 @@ fn is_pid(word: &str) -> bool {
 }
 
 /// The verdict over all runs of a row.
-pub(super) fn verdict(runs: &[Counted]) -> Verdict {
+pub(super) fn verdict(runs: &[RunCounts]) -> CountAgreement {
     let mut exact = Vec::new();
     let mut reasons = BTreeSet::new();
     for run in runs {
         match run {
-            Counted::Exact(counts) => exact.push(counts),
-            Counted::Lost(reason) => drop(reasons.insert(reason.clone())),
+            RunCounts::Exact(counts) => exact.push(counts),
+            RunCounts::Lost(reason) => drop(reasons.insert(reason.clone())),
         }
     }
     if !reasons.is_empty() {
-        return Verdict::Lost { reasons, exact: exact.len() };
+        return CountAgreement::Lost { reasons, exact: exact.len() };
     }
     let spreads = EVENTS.iter().map(|event| (*event, spread(&exact, event)));
-    Verdict::Exact {
+    CountAgreement::Exact {
         varies: spreads.filter(|(_, spread)| *spread > 0.0).map(|(e, s)| (e.to_owned(), s)).collect(),
     }
 }
@@ -117,14 +119,14 @@ mod tests {
         json!({"commands": [{"metrics": metrics}]}).to_string()
     }
 
-    fn exact(value: u64) -> Counted {
+    fn exact(value: u64) -> RunCounts {
         let metric = |event: &str| json!({"event": event, "count": "exact", "mean": value, "reason": null});
         counted(&export(metric)).unwrap()
     }
 
     #[test]
     fn exact_counts_are_read() {
-        let Counted::Exact(counts) = exact(7) else { panic!() };
+        let RunCounts::Exact(counts) = exact(7) else { panic!() };
         assert_eq!(counts.len(), EVENTS.len());
         assert!(counts.values().all(|count| *count == 7));
     }
@@ -151,7 +153,7 @@ mod tests {
             json!({"event": event, "count": "lost", "mean": null,
                    "reason": "java (12): detached at 0x7ff8: the program started a thread"})
         };
-        let expected = Counted::Lost("java: the program started a thread".to_owned());
+        let expected = RunCounts::Lost("java: the program started a thread".to_owned());
         assert_eq!(counted(&export(metric)).unwrap(), expected);
         assert_eq!(plain("detached at 0x1: far (jump) of 64 bits"), "far (jump) of 64 bits");
         assert_eq!(plain("the keeper has gone"), "the keeper has gone");
@@ -159,16 +161,16 @@ mod tests {
 
     #[test]
     fn counts_that_differ_vary_by_their_spread() {
-        assert_eq!(verdict(&[exact(8), exact(8)]), Verdict::Exact { varies: vec![] });
-        let Verdict::Exact { varies } = verdict(&[exact(8), exact(6), exact(7)]) else { panic!() };
+        assert_eq!(verdict(&[exact(8), exact(8)]), CountAgreement::Exact { varies: vec![] });
+        let CountAgreement::Exact { varies } = verdict(&[exact(8), exact(6), exact(7)]) else { panic!() };
         assert_eq!(varies.len(), EVENTS.len());
         assert_eq!(varies.first(), Some(&("instructions".to_owned(), 0.25)));
     }
 
     #[test]
     fn one_lost_run_loses_the_row() {
-        let lost = Counted::Lost("why".to_owned());
-        let expected = Verdict::Lost { reasons: BTreeSet::from(["why".to_owned()]), exact: 1 };
+        let lost = RunCounts::Lost("why".to_owned());
+        let expected = CountAgreement::Lost { reasons: BTreeSet::from(["why".to_owned()]), exact: 1 };
         assert_eq!(verdict(&[exact(8), lost]), expected);
     }
 }

@@ -1,12 +1,12 @@
 //! `cargo xtask corpus`: real programs under the software PMU, compared with themselves.
 //!
-//! Every row of the table is run natively and under `cyclometer stat --backend soft`. What it prints, the files that it
-//! leaves and its status must be the same; its counts must be exact, or lost for the reason that is known of the program; nothing may be left
-//! behind.
+//! Every row of the table is run natively and under `cyclometer stat --backend soft`. The output, the files
+//! that it leaves and its status must be the same; its counts must be exact, or lost for the reason that is
+//! known of the program; nothing may be left behind.
 
 mod counts;
+mod folder;
 mod page;
-mod place;
 mod processes;
 mod program;
 mod row;
@@ -21,34 +21,34 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::command::{apt, cargo_command, installed, output};
 use crate::root;
-use crate::run::{apt, cargo_command, installed, output};
+use folder::CorpusFolder;
 use page::{Circumstances, PAGE};
-use place::Place;
-use program::{Program, Scale, Use};
-use row::{COUNTS, Outcome, Row, Runner, Runs};
+use program::{CorpusProgram, LoadScale, ProgramUse};
+use row::{COUNTS, CorpusRow, RowOutcome, Runner, Runs};
 use running::Supervisor;
 use table::PROGRAMS;
 
 /// The sources of the loads, from the root of the workspace.
 const SOURCES: &str = "xtask/corpus";
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Default, Debug)]
-struct Options {
+struct CorpusOptions {
     names: Vec<String>,
     write: bool,
     install: bool,
-    /// What continuous integration runs, and nothing else.
+    /// The part that continuous integration runs, and nothing else.
     small: bool,
     tool: Option<PathBuf>,
     /// Whatever else is to be said about the measurement on the page.
     note: Option<String>,
 }
 
-impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options::default();
+impl CorpusOptions {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<CorpusOptions> {
+        let mut options = CorpusOptions::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--write" => options.write = true,
@@ -69,7 +69,7 @@ impl Options {
         Ok(options)
     }
 
-    fn programs(&self) -> Result<Vec<&'static Program>> {
+    fn programs(&self) -> Result<Vec<&'static CorpusProgram>> {
         if self.names.is_empty() {
             return Ok(PROGRAMS.iter().collect());
         }
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-fn named(name: &str) -> Result<&'static Program> {
+fn named(name: &str) -> Result<&'static CorpusProgram> {
     let all = || PROGRAMS.iter().map(|program| program.name).collect::<Vec<_>>().join("\n  ");
     let found = PROGRAMS.iter().find(|program| program.name == name);
     found.with_context(|| format!("no program '{name}' in the corpus, which has\n  {}", all()))
@@ -85,7 +85,7 @@ fn named(name: &str) -> Result<&'static Program> {
 
 /// Runs all rows or those named, prints what came of them, and writes the page if asked to.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    let options = Options::parse(arguments)?;
+    let options = CorpusOptions::parse(arguments)?;
     if options.small {
         return small();
     }
@@ -93,9 +93,9 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     if options.install {
         install(&programs)?;
     }
-    let tool = Tool::new(options.tool.clone(), Build::Release)?;
+    let tool = CorpusTool::new(options.tool.clone(), Build::Release)?;
     let runs = Runs { native: 3, counted: 3 };
-    let (rows, mut circumstances) = measured(&programs, &tool, Scale::Full, runs)?;
+    let (rows, mut circumstances) = measured(&programs, &tool, LoadScale::Full, runs)?;
     circumstances.note = options.note;
     if options.write {
         let path = root().join(PAGE);
@@ -108,15 +108,15 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
 
 /// The small corpus of continuous integration: short loads of programs that every system has.
 pub(crate) fn small() -> Result<()> {
-    let programs: Vec<&Program> =
-        PROGRAMS.iter().filter(|program| program.also.contains(&Use::Small)).collect();
-    let tool = Tool::new(None, Build::Dev)?;
+    let programs: Vec<&CorpusProgram> =
+        PROGRAMS.iter().filter(|program| program.also.contains(&ProgramUse::Small)).collect();
+    let tool = CorpusTool::new(None, Build::Dev)?;
     if let Some(reason) = tool.refuses()? {
         eprintln!("==> the small corpus cannot run here: {reason}");
         return Ok(());
     }
     let runs = Runs { native: 1, counted: 2 };
-    judge(&measured(&programs, &tool, Scale::Small, runs)?.0)
+    judge(&measured(&programs, &tool, LoadScale::Small, runs)?.0)
 }
 
 /// How the tool is built.
@@ -130,20 +130,23 @@ enum Build {
 
 /// The tool that the corpus runs.
 #[derive(Debug)]
-struct Tool {
+struct CorpusTool {
     file: PathBuf,
-    /// Who built it, and how.
+    /// The build that the tool comes from.
     origin: String,
 }
 
-impl Tool {
+impl CorpusTool {
     /// The one that was named, or one that is built now.
-    fn new(named: Option<PathBuf>, build: Build) -> Result<Tool> {
+    fn new(named: Option<PathBuf>, build: Build) -> Result<CorpusTool> {
         match named {
-            Some(file) => Ok(Tool { file, origin: "built beforehand, and named with --tool".to_owned() }),
-            None => {
-                Ok(Tool { file: built(build)?, origin: format!("a build of profile {}", build.profile()) })
+            Some(file) => {
+                Ok(CorpusTool { file, origin: "built beforehand, and named with --tool".to_owned() })
             }
+            None => Ok(CorpusTool {
+                file: built(build)?,
+                origin: format!("a build of profile {}", build.profile()),
+            }),
         }
     }
 
@@ -190,13 +193,13 @@ fn built(build: Build) -> Result<PathBuf> {
 
 /// Runs rows and tells each when it is done.
 fn measured(
-    programs: &[&'static Program],
-    tool: &Tool,
-    scale: Scale,
+    programs: &[&'static CorpusProgram],
+    tool: &CorpusTool,
+    scale: LoadScale,
     runs: Runs,
-) -> Result<(Vec<Row>, Circumstances)> {
+) -> Result<(Vec<CorpusRow>, Circumstances)> {
     let supervisor = Supervisor::new()?;
-    let place = Place::new(&root().join(SOURCES), scale)?;
+    let place = CorpusFolder::new(&root().join(SOURCES), scale)?;
     place.take(&tool.file)?;
     let runner = Runner { supervisor: &supervisor, place: &place, runs };
     let mut rows = Vec::new();
@@ -212,11 +215,11 @@ fn measured(
     Ok((rows, circumstances(machine, tool, runs)?))
 }
 
-fn tell(row: &Row) {
+fn tell(row: &CorpusRow) {
     let name = row.program.name;
     match &row.outcome {
-        Outcome::Skipped(reason) => eprintln!("{name}: SKIPPED: {reason}"),
-        Outcome::Ran(ran) => {
+        RowOutcome::Skipped(reason) => eprintln!("{name}: SKIPPED: {reason}"),
+        RowOutcome::Ran(ran) => {
             let slowdown = page::slowdown(ran).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
             let verdict = if ran.faults.is_empty() { "identical" } else { "FAILS" };
             eprintln!(
@@ -229,7 +232,7 @@ fn tell(row: &Row) {
     }
 }
 
-fn circumstances(machine: String, tool: &Tool, runs: Runs) -> Result<Circumstances> {
+fn circumstances(machine: String, tool: &CorpusTool, runs: Runs) -> Result<Circumstances> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let revision = output("git", &["rev-parse", "--short", "HEAD"])?;
@@ -246,33 +249,35 @@ fn circumstances(machine: String, tool: &Tool, runs: Runs) -> Result<Circumstanc
     })
 }
 
-/// Of the last 1, 5 and 15 minutes. Source: `proc_loadavg(5)`.
+/// The load averages of the last 1, 5 and 15 minutes. Source: `proc_loadavg(5)`.
 fn load_average() -> Result<String> {
     let line = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
     Ok(line.split(' ').take(3).collect::<Vec<_>>().join(", "))
 }
 
-fn judge(rows: &[Row]) -> Result<()> {
-    let bad = rows.iter().filter(|row| matches!(&row.outcome, Outcome::Ran(ran) if !ran.faults.is_empty()));
+fn judge(rows: &[CorpusRow]) -> Result<()> {
+    let bad =
+        rows.iter().filter(|row| matches!(&row.outcome, RowOutcome::Ran(ran) if !ran.faults.is_empty()));
     let bad: Vec<&str> = bad.map(|row| row.program.name).collect();
     ensure!(bad.is_empty(), "these behave otherwise than natively: {}", bad.join(", "));
     let lost: Vec<String> = rows.iter().filter_map(unexpected).collect();
     ensure!(lost.is_empty(), "counts are lost where they should not be: {}", lost.join("; "));
-    ensure!(rows.iter().any(|row| matches!(row.outcome, Outcome::Ran(_))), "not one program is here");
+    ensure!(rows.iter().any(|row| matches!(row.outcome, RowOutcome::Ran(_))), "not one program is here");
     Ok(())
 }
 
-/// What of a row's counts is lost although its program is known to be counted, or for another reason than is known of it.
-fn unexpected(row: &Row) -> Option<String> {
-    let Outcome::Ran(ran) = &row.outcome else { return None };
-    let counts::Verdict::Lost { reasons, .. } = counts::verdict(&ran.counts) else { return None };
+/// The counts of a row that are lost although its program is known to be counted, or for another reason than
+/// the known one.
+fn unexpected(row: &CorpusRow) -> Option<String> {
+    let RowOutcome::Ran(ran) = &row.outcome else { return None };
+    let counts::CountAgreement::Lost { reasons, .. } = counts::verdict(&ran.counts) else { return None };
     let known = |reason: &&String| row.program.loses.is_some_and(|known| reason.contains(known));
     let reasons: Vec<&str> = reasons.iter().filter(|reason| !known(reason)).map(String::as_str).collect();
     (!reasons.is_empty()).then(|| format!("{} ({})", row.program.name, reasons.join("; ")))
 }
 
 /// Installs the packages of programs that are missing.
-fn install(programs: &[&Program]) -> Result<()> {
+fn install(programs: &[&CorpusProgram]) -> Result<()> {
     let needed = programs.iter().flat_map(|program| program.needs);
     let missing: BTreeSet<&str> = needed
         .filter(|needed| !is_there(needed.program) && !installed(needed.package))
@@ -294,8 +299,8 @@ fn is_there(program: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<Options> {
-        Options::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+    fn parsed(arguments: &[&str]) -> Result<CorpusOptions> {
+        CorpusOptions::parse(arguments.iter().map(|argument| (*argument).to_owned()))
     }
 
     #[test]
@@ -322,17 +327,17 @@ mod tests {
 
     #[test]
     fn rows_with_faults_or_none_at_all_fail() {
-        let skipped = Row { program: &PROGRAMS[0], outcome: Outcome::Skipped("no x".to_owned()) };
+        let skipped = CorpusRow { program: &PROGRAMS[0], outcome: RowOutcome::Skipped("no x".to_owned()) };
         assert_eq!(judge(&[skipped]).unwrap_err().to_string(), "not one program is here");
     }
 
     #[test]
     fn counts_that_are_lost_fail_unless_that_is_known_of_the_program() {
         let row = |name: &str, reason: &str| {
-            let counts = vec![counts::Counted::Lost(reason.to_owned())];
+            let counts = vec![counts::RunCounts::Lost(reason.to_owned())];
             let ran =
                 row::Ran { version: String::new(), native: vec![], counted: vec![], counts, faults: vec![] };
-            Row { program: named(name).unwrap(), outcome: Outcome::Ran(ran) }
+            CorpusRow { program: named(name).unwrap(), outcome: RowOutcome::Ran(ran) }
         };
         judge(&[row("node", "node: the program executes memory that it can write")]).unwrap();
         for (name, reason) in [

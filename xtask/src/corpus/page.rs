@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::counts::{Verdict, verdict};
-use super::row::{Outcome, Ran, Row};
+use super::counts::{CountAgreement, verdict};
+use super::row::{CorpusRow, Ran, RowOutcome};
 
 /// The page, from the root of the workspace.
 pub(super) const PAGE: &str = "docs/reference/compatibility.md";
@@ -16,7 +16,7 @@ const END: &str = "<!-- end of what is generated -->";
 /// Native times below this say little about the ratio: start and end weigh more than the load.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// What is told of a measurement beside its rows.
+/// Notes about a measurement beside its rows.
 #[derive(Debug)]
 pub(super) struct Circumstances {
     pub(super) date: String,
@@ -26,7 +26,7 @@ pub(super) struct Circumstances {
     pub(super) system: String,
     /// Revision and kind of build of the tool.
     pub(super) tool: String,
-    /// What else is to be said.
+    /// Other notes.
     pub(super) note: Option<String>,
     /// The load averages when it was done.
     pub(super) load: String,
@@ -37,13 +37,13 @@ pub(super) struct Circumstances {
 }
 
 /// The page with a fresh table.
-pub(super) fn renewed(page: &str, rows: &[Row], circumstances: &Circumstances) -> Result<String> {
+pub(super) fn renewed(page: &str, rows: &[CorpusRow], circumstances: &Circumstances) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
     Ok(format!("{before}{BEGIN}\n\n{}\n{END}{after}", generated(rows, circumstances)))
 }
 
-fn generated(rows: &[Row], circumstances: &Circumstances) -> String {
+fn generated(rows: &[CorpusRow], circumstances: &Circumstances) -> String {
     let Circumstances { date, machine, system, tool, cpus, runs: (native, counted), .. } = circumstances;
     let mut out = format!("{date}: {machine}; {system}; {cpus} CPUs.\n{tool}.\n");
     let _ = writeln!(
@@ -59,14 +59,14 @@ fn generated(rows: &[Row], circumstances: &Circumstances) -> String {
 }
 
 /// The whole in a sentence.
-fn summary(rows: &[Row]) -> String {
+fn summary(rows: &[CorpusRow]) -> String {
     let ran: Vec<&Ran> = rows.iter().filter_map(ran).collect();
     let clean = ran.iter().filter(|ran| ran.faults.is_empty()).count();
-    let verdicts: Vec<Verdict> = ran.iter().map(|ran| verdict(&ran.counts)).collect();
-    let exact = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Exact { .. })).count();
+    let verdicts: Vec<CountAgreement> = ran.iter().map(|ran| verdict(&ran.counts)).collect();
+    let exact = verdicts.iter().filter(|verdict| matches!(verdict, CountAgreement::Exact { .. })).count();
     let same = verdicts
         .iter()
-        .filter(|verdict| matches!(verdict, Verdict::Exact { varies } if varies.is_empty()))
+        .filter(|verdict| matches!(verdict, CountAgreement::Exact { varies } if varies.is_empty()))
         .count();
     let mut text = format!(
         "Of {} programs {clean} behave as they do natively; {exact} are counted, {same} of them with the same counts in every run; \
@@ -84,16 +84,16 @@ fn summary(rows: &[Row]) -> String {
     text
 }
 
-fn ran(row: &Row) -> Option<&Ran> {
+fn ran(row: &CorpusRow) -> Option<&Ran> {
     match &row.outcome {
-        Outcome::Ran(ran) => Some(ran),
-        Outcome::Skipped(_) => None,
+        RowOutcome::Ran(ran) => Some(ran),
+        RowOutcome::Skipped(_) => None,
     }
 }
 
 /// Median and worst, of the rows that were counted to their end.
 fn slowdowns(rows: &[&Ran]) -> Option<(f64, f64)> {
-    let counted = rows.iter().filter(|ran| matches!(verdict(&ran.counts), Verdict::Exact { .. }));
+    let counted = rows.iter().filter(|ran| matches!(verdict(&ran.counts), CountAgreement::Exact { .. }));
     let mut ratios: Vec<f64> = counted.filter_map(|ran| slowdown(ran)).collect();
     ratios.sort_by(f64::total_cmp);
     Some((*ratios.get(ratios.len() / 2)?, *ratios.last()?))
@@ -110,11 +110,11 @@ fn median(times: &[Duration]) -> Option<Duration> {
     times.get(times.len() / 2).copied()
 }
 
-fn line(out: &mut String, row: &Row) {
+fn line(out: &mut String, row: &CorpusRow) {
     let program = row.program;
     let cells = match &row.outcome {
-        Outcome::Skipped(reason) => ["not run".to_owned(), reason.clone(), String::new(), String::new()],
-        Outcome::Ran(ran) => [output(row, ran), counts(ran), repeats(ran), times(ran)],
+        RowOutcome::Skipped(reason) => ["not run".to_owned(), reason.clone(), String::new(), String::new()],
+        RowOutcome::Ran(ran) => [output(row, ran), counts(ran), repeats(ran), times(ran)],
     };
     let version = ran(row).map_or(String::new(), |ran| format!(": {}", ran.version));
     let _ = write!(out, "| **{}**{} | {} |", program.name, escaped(&version), escaped(program.what));
@@ -129,7 +129,7 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;")
 }
 
-fn output(row: &Row, ran: &Ran) -> String {
+fn output(row: &CorpusRow, ran: &Ran) -> String {
     if !ran.faults.is_empty() {
         return format!("**FAILS**: {}", ran.faults.join("; "));
     }
@@ -143,9 +143,9 @@ fn output(row: &Row, ran: &Ran) -> String {
 pub(super) fn counts(ran: &Ran) -> String {
     match verdict(&ran.counts) {
         _ if ran.counts.is_empty() => "none".to_owned(),
-        Verdict::Exact { .. } => "exact".to_owned(),
-        Verdict::Lost { reasons, exact: 0 } => format!("lost: {}", joined(&reasons)),
-        Verdict::Lost { reasons, exact } => {
+        CountAgreement::Exact { .. } => "exact".to_owned(),
+        CountAgreement::Lost { reasons, exact: 0 } => format!("lost: {}", joined(&reasons)),
+        CountAgreement::Lost { reasons, exact } => {
             format!("lost in {} of {} runs: {}", ran.counts.len() - exact, ran.counts.len(), joined(&reasons))
         }
     }
@@ -159,9 +159,9 @@ fn joined(reasons: &std::collections::BTreeSet<String>) -> String {
 pub(super) fn repeats(ran: &Ran) -> String {
     match verdict(&ran.counts) {
         _ if ran.counts.len() < 2 => "not checked".to_owned(),
-        Verdict::Lost { .. } => String::new(),
-        Verdict::Exact { varies } if varies.is_empty() => "yes".to_owned(),
-        Verdict::Exact { varies } => match varies.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        CountAgreement::Lost { .. } => String::new(),
+        CountAgreement::Exact { varies } if varies.is_empty() => "yes".to_owned(),
+        CountAgreement::Exact { varies } => match varies.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
             Some((event, spread)) => {
                 let instructions =
                     varies.iter().find(|(name, _)| name == "instructions").map_or(0.0, |of| of.1);
@@ -194,20 +194,20 @@ fn times(ran: &Ran) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::counts::{Counted, EVENTS};
+    use super::super::counts::{EVENTS, RunCounts};
     use super::super::table::PROGRAMS;
     use super::*;
 
-    fn counted(value: u64) -> Counted {
-        Counted::Exact(EVENTS.iter().map(|event| ((*event).to_owned(), value)).collect::<BTreeMap<_, _>>())
+    fn counted(value: u64) -> RunCounts {
+        RunCounts::Exact(EVENTS.iter().map(|event| ((*event).to_owned(), value)).collect::<BTreeMap<_, _>>())
     }
 
-    fn row(counts: Vec<Counted>, faults: &[&str]) -> Row {
+    fn row(counts: Vec<RunCounts>, faults: &[&str]) -> CorpusRow {
         let seconds = |all: &[u64]| all.iter().map(|s| Duration::from_millis(*s)).collect();
         let faults = faults.iter().map(|fault| (*fault).to_owned()).collect();
         let (native, counted) = (seconds(&[400, 500, 900]), seconds(&[1000, 900, 2000]));
         let ran = Ran { version: "v|1".to_owned(), native, counted, counts, faults };
-        Row { program: &PROGRAMS[0], outcome: Outcome::Ran(ran) }
+        CorpusRow { program: &PROGRAMS[0], outcome: RowOutcome::Ran(ran) }
     }
 
     fn circumstances() -> Circumstances {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    fn cells(row: &Row) -> Vec<String> {
+    fn cells(row: &CorpusRow) -> Vec<String> {
         let mut out = String::new();
         line(&mut out, row);
         out.trim().replace("\\|", "!").split('|').map(|cell| cell.trim().to_owned()).skip(1).collect()
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn faults_are_shown_instead_of_the_output() {
-        let row = row(vec![counted(5), Counted::Lost("why".to_owned())], &["left behind: x"]);
+        let row = row(vec![counted(5), RunCounts::Lost("why".to_owned())], &["left behind: x"]);
         assert_eq!(cells(&row)[2..5], ["**FAILS**: left behind: x", "lost in 1 of 2 runs: why", ""]);
         assert!(summary(&[row]).starts_with("Of 1 programs 0 behave as they do natively; 0 are counted"));
     }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_skipped_row_is_no_pass() {
-        let row = Row { program: &PROGRAMS[0], outcome: Outcome::Skipped("no x here".to_owned()) };
+        let row = CorpusRow { program: &PROGRAMS[0], outcome: RowOutcome::Skipped("no x here".to_owned()) };
         assert_eq!(cells(&row)[2..5], ["not run", "no x here", ""]);
         assert!(summary(&[row]).ends_with("1 did not run here."));
     }

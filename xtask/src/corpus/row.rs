@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::counts::{self, Counted, EVENTS};
-use super::place::{ASIDE, Place, differences};
-use super::program::Program;
-use super::running::{Ended, Running, Supervisor, shown};
+use super::counts::{self, EVENTS, RunCounts};
+use super::folder::{ASIDE, CorpusFolder, differences};
+use super::program::CorpusProgram;
+use super::running::{EndedCommand, RunningCommand, Supervisor, shown};
 
 /// Longest time that a script may take natively.
 const NATIVE_LIMIT: Duration = Duration::from_secs(120);
@@ -20,15 +20,15 @@ const COUNTED_LIMIT: Duration = Duration::from_secs(300);
 /// The tool's export, among the logs.
 pub(super) const COUNTS: &str = "counts.json";
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) program: &'static Program,
-    pub(super) outcome: Outcome,
+pub(super) struct CorpusRow {
+    pub(super) program: &'static CorpusProgram,
+    pub(super) outcome: RowOutcome,
 }
 
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RowOutcome {
     /// Did not run, and why.
     Skipped(String),
     /// Ran.
@@ -43,7 +43,7 @@ pub(super) struct Ran {
     /// Wall time of each run under the software PMU, the tool's own start and end included.
     pub(super) counted: Vec<Duration>,
     /// The counts of those.
-    pub(super) counts: Vec<Counted>,
+    pub(super) counts: Vec<RunCounts>,
     /// Whatever must not be: another output, processes left behind, time over. Empty in a good row.
     pub(super) faults: Vec<String>,
 }
@@ -58,29 +58,29 @@ pub(super) struct Runs {
 /// Runs rows in a place.
 pub(super) struct Runner<'a> {
     pub(super) supervisor: &'a Supervisor,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a CorpusFolder,
     pub(super) runs: Runs,
 }
 
 impl Runner<'_> {
     /// # Errors
     ///
-    /// What keeps the corpus itself from working; what the program does is in the outcome.
-    pub(super) fn row(&self, program: &'static Program) -> Result<Row> {
+    /// Failures of the corpus itself; the program's behaviour is in the outcome.
+    pub(super) fn row(&self, program: &'static CorpusProgram) -> Result<CorpusRow> {
         let outcome = match self.missing(program) {
-            Some(reason) => Outcome::Skipped(reason),
-            None => Outcome::Ran(self.ran(program).with_context(|| program.name)?),
+            Some(reason) => RowOutcome::Skipped(reason),
+            None => RowOutcome::Ran(self.ran(program).with_context(|| program.name)?),
         };
-        Ok(Row { program, outcome })
+        Ok(CorpusRow { program, outcome })
     }
 
     /// Why a row cannot run.
-    pub(super) fn missing(&self, program: &Program) -> Option<String> {
+    pub(super) fn missing(&self, program: &CorpusProgram) -> Option<String> {
         let missing = program.needs.iter().find(|needed| self.place.find(needed.program).is_none())?;
         Some(format!("no {} here; package {}", missing.program, missing.package))
     }
 
-    fn ran(&self, program: &'static Program) -> Result<Ran> {
+    fn ran(&self, program: &'static CorpusProgram) -> Result<Ran> {
         let mut ran =
             Ran { version: String::new(), native: vec![], counted: vec![], counts: vec![], faults: vec![] };
         ran.version = self.prepared(program)?;
@@ -100,7 +100,7 @@ impl Runner<'_> {
             }
         }
         if !ran.faults.is_empty() {
-            // Who does not repeat itself natively says nothing about us.
+            // A program that does not repeat itself natively is no evidence about the tool.
             return Ok(ran);
         }
         for index in 0..self.runs.counted {
@@ -118,7 +118,7 @@ impl Runner<'_> {
     }
 
     /// Makes the input; gives the version.
-    pub(super) fn prepared(&self, program: &Program) -> Result<String> {
+    pub(super) fn prepared(&self, program: &CorpusProgram) -> Result<String> {
         self.place.begin(program)?;
         let input = self.place.input();
         self.must_run(program, program.prepare, &input, "prepare")?;
@@ -127,7 +127,7 @@ impl Runner<'_> {
         Ok(said.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned())
     }
 
-    fn must_run(&self, program: &Program, script: &str, folder: &Path, name: &str) -> Result<()> {
+    fn must_run(&self, program: &CorpusProgram, script: &str, folder: &Path, name: &str) -> Result<()> {
         let command = self.place.command(&shell(script), folder, program);
         let mut running = self.supervisor.start(command, &self.place.logs(), name)?;
         let ended = running.wait(Instant::now() + NATIVE_LIMIT)?;
@@ -143,7 +143,7 @@ impl Runner<'_> {
     }
 
     /// Starts a command in the working folder.
-    pub(super) fn start(&self, program: &Program, argv: &[OsString]) -> Result<Running<'_>> {
+    pub(super) fn start(&self, program: &CorpusProgram, argv: &[OsString]) -> Result<RunningCommand<'_>> {
         // No run may be taken for the one before.
         let _ = fs::remove_file(self.place.logs().join(COUNTS));
         let command = self.place.command(argv, &self.place.work(), program);
@@ -153,7 +153,7 @@ impl Runner<'_> {
     /// Runs a command to its end; `None` with a fault when that does not come.
     fn attempt(
         &self,
-        program: &Program,
+        program: &CorpusProgram,
         argv: &[OsString],
         label: &str,
         limit: Duration,
@@ -171,7 +171,7 @@ impl Runner<'_> {
     }
 
     /// Every load ends with 0, natively too.
-    fn status(&self, label: &str, ended: Ended, faults: &mut Vec<String>) {
+    fn status(&self, label: &str, ended: EndedCommand, faults: &mut Vec<String>) {
         if !ended.status.success() {
             let said = fs::read(self.place.work().join("err")).unwrap_or_default();
             let said = String::from_utf8_lossy(&said);
@@ -181,7 +181,7 @@ impl Runner<'_> {
     }
 
     /// Compares what a run left with what the first one did.
-    fn judge(&self, program: &Program, label: &str, faults: &mut Vec<String>) -> Result<()> {
+    fn judge(&self, program: &CorpusProgram, label: &str, faults: &mut Vec<String>) -> Result<()> {
         let difference = differences(&self.place.native(), &self.place.work())?;
         if !difference.is_empty() {
             faults.push(format!("{label}: another output: {}", difference.trim_end_matches("; ")));
@@ -205,7 +205,7 @@ impl Runner<'_> {
     }
 
     /// The load under the software PMU.
-    pub(super) fn counted(&self, program: &Program) -> Vec<OsString> {
+    pub(super) fn counted(&self, program: &CorpusProgram) -> Vec<OsString> {
         let mut argv: Vec<OsString> = vec![self.place.tool().into()];
         argv.extend(
             ["stat", "--backend", "soft", "-e", &EVENTS.join(","), "--export-json"].map(OsString::from),
@@ -217,9 +217,9 @@ impl Runner<'_> {
     }
 }
 
-/// The load natively. Its streams go to files of the working folder, which are compared like all others, and hold
-/// nothing that the tool says.
-pub(super) fn native(program: &Program) -> Vec<OsString> {
+/// The load natively. Its streams go to files of the working folder, which are compared like all others, and
+/// hold nothing that the tool says.
+pub(super) fn native(program: &CorpusProgram) -> Vec<OsString> {
     shell(&format!("exec >out 2>err\n{}", program.load))
 }
 

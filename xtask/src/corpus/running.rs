@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use cyclometer_sys::process::{PidFd, SIGKILL, adopt_orphans, poll_readable, signal};
 use cyclometer_sys::signals::Watch;
 
-use super::processes::{Process, living};
+use super::processes::{ProcessSnapshot, living};
 
 /// How long processes may take to end after the command has.
 const GRACE: Duration = Duration::from_secs(10);
@@ -32,8 +32,9 @@ impl Supervisor {
         Ok(Supervisor { signals: Watch::install().context("watching for signals")? })
     }
 
-    /// Starts a command in a process group of its own, with its streams in files `NAME.out` and `NAME.err` of a folder.
-    pub(super) fn start(&self, mut command: Command, logs: &Path, name: &str) -> Result<Running<'_>> {
+    /// Starts a command in a process group of its own, with its streams in files `NAME.out` and `NAME.err` of
+    /// a folder.
+    pub(super) fn start(&self, mut command: Command, logs: &Path, name: &str) -> Result<RunningCommand<'_>> {
         let stream = |end| {
             let path = logs.join(format!("{name}.{end}"));
             File::create(&path).with_context(|| path.display().to_string())
@@ -43,13 +44,13 @@ impl Supervisor {
         let shown = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("starting {shown}"))?;
         let end = PidFd::process(child.id()).context("watching a process (pidfd_open)")?;
-        Ok(Running { child, started, end, supervisor: self, over: false })
+        Ok(RunningCommand { child, started, end, supervisor: self, over: false })
     }
 }
 
 /// A command that runs; whatever is left of it when this is dropped is killed.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
+pub(super) struct RunningCommand<'a> {
     child: Child,
     started: Instant,
     end: PidFd,
@@ -59,12 +60,12 @@ pub(super) struct Running<'a> {
 
 /// A command that has ended by itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedCommand {
     pub(super) status: ExitStatus,
     pub(super) wall: Duration,
 }
 
-impl Running<'_> {
+impl RunningCommand<'_> {
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -74,34 +75,34 @@ impl Running<'_> {
     }
 
     /// Waits for the end, at most until then.
-    pub(super) fn wait(&mut self, until: Instant) -> Result<Option<Ended>> {
+    pub(super) fn wait(&mut self, until: Instant) -> Result<Option<EndedCommand>> {
         let fds = [self.end.as_fd(), self.supervisor.signals.as_fd()];
         match poll_readable(&fds, Some(until)).context("waiting for a command")? {
             None => Ok(None),
             Some(0) => {
                 let wall = self.started.elapsed();
-                Ok(Some(Ended { status: self.child.wait()?, wall }))
+                Ok(Some(EndedCommand { status: self.child.wait()?, wall }))
             }
             Some(_) => bail!("interrupted by a signal"),
         }
     }
 
     /// Everyone who runs, the command itself too, if it does.
-    pub(super) fn family(&self) -> Result<Vec<Process>> {
+    pub(super) fn family(&self) -> Result<Vec<ProcessSnapshot>> {
         living(Some(self.child.id()))
     }
 
-    /// Gives what the command left behind time to end, until a moment of its own or that of [`GRACE`]; who is there
-    /// after that is killed, and told.
-    pub(super) fn bury(mut self, grace: Option<Instant>) -> Result<Vec<Process>> {
+    /// Gives what the command left behind time to end, until a moment of its own or that of [`GRACE`]; who is
+    /// there after that is killed, and told.
+    pub(super) fn bury(mut self, grace: Option<Instant>) -> Result<Vec<ProcessSnapshot>> {
         let until = grace.unwrap_or_else(|| Instant::now() + GRACE);
         let left = self.gone(until)?;
         self.kill()?;
         Ok(left)
     }
 
-    /// Who is still there at that time.
-    fn gone(&self, until: Instant) -> Result<Vec<Process>> {
+    /// The processes that still exist at that time.
+    fn gone(&self, until: Instant) -> Result<Vec<ProcessSnapshot>> {
         loop {
             let left = self.family()?;
             if left.is_empty() || Instant::now() >= until {
@@ -133,7 +134,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningCommand<'_> {
     fn drop(&mut self) {
         if !self.over {
             let _ = self.kill();
@@ -142,8 +143,8 @@ impl Drop for Running<'_> {
 }
 
 /// Processes in words.
-pub(super) fn shown(processes: &[Process]) -> String {
-    let one = |process: &Process| format!("{} ({}, {})", process.name, process.pid, process.state);
+pub(super) fn shown(processes: &[ProcessSnapshot]) -> String {
+    let one = |process: &ProcessSnapshot| format!("{} ({}, {})", process.name, process.pid, process.state);
     processes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -155,7 +156,7 @@ mod tests {
     /// Set in a process that has no children but those of one test.
     const ROLE: &str = "CYCLOMETER_TEST_SUPERVISES";
 
-    /// What is left of a script after a time, in names; and its status, if it ended in that.
+    /// The processes that are left of a script after a time, by name; and its status, if it ended in that.
     fn left(supervisor: &Supervisor, script: &str, time: Duration) -> (Option<i32>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");

@@ -1,15 +1,16 @@
 //! The programs of the corpus.
 //!
-//! A row is added here and nowhere else. Its load should run for about a second natively at full scale, write its results
-//! to standard output or files, and print nothing that changes from run to run: what does goes to the folder `aside`.
+//! A row is added here and nowhere else. Its load should run for about a second natively at full scale, write
+//! its results to standard output or files, and print nothing that changes from run to run: what does goes to
+//! the folder `aside`.
 
-use super::program::Use::{Small, Torture, TortureWithoutInterrupts};
-use super::program::{Program, needed};
+use super::program::ProgramUse::{Small, Torture, TortureWithoutInterrupts};
+use super::program::{CorpusProgram, needed};
 
 /// All rows, in the order of the table.
-pub(super) const PROGRAMS: &[Program] = &[
-    // What every system has.
-    Program::new("coreutils", &[needed("sha256sum", "coreutils")])
+pub(super) const PROGRAMS: &[CorpusProgram] = &[
+    // Programs that every system has.
+    CorpusProgram::new("coreutils", &[needed("sha256sum", "coreutils")])
         .version("sha256sum --version")
         .load(
             "digests, cut, tr, uniq, od, base64, join over 4 MB, in pipes",
@@ -19,18 +20,18 @@ pub(super) const PROGRAMS: &[Program] = &[
              nl \"$SHARED/text\" >numbered; head -n 2000 numbered | tac | wc; ls -l numbered | cut -c 1-10; rm numbered",
         )
         .also(&[Torture]),
-    Program::new("sort", &[needed("sort", "coreutils")])
+    CorpusProgram::new("sort", &[needed("sort", "coreutils")])
         .version("sort --version")
         .load("4 MB by two keys", "tr ' ' '\\n' <\"$SHARED/text\" >words; LC_ALL=C exec sort -k 1.2,1.5 -k 1r -u -o sorted words")
         .also(&[]),
-    Program::new("sort, one thread", &[needed("sort", "coreutils")])
+    CorpusProgram::new("sort, one thread", &[needed("sort", "coreutils")])
         .version("sort --version")
         .load(
             "4 MB by two keys",
             "tr ' ' '\\n' <\"$SHARED/text\" >words; LC_ALL=C exec sort --parallel=1 -k 1.2,1.5 -k 1r -u -o sorted words",
         )
         .also(&[Small, Torture]),
-    Program::new("findutils and tar", &[needed("find", "findutils"), needed("tar", "tar")])
+    CorpusProgram::new("findutils and tar", &[needed("find", "findutils"), needed("tar", "tar")])
         .version("tar --version")
         .load(
             "500 files made, found, packed, unpacked, compared",
@@ -40,18 +41,18 @@ pub(super) const PROGRAMS: &[Program] = &[
              diff -r files other/files; rm -r files other",
         )
         .also(&[Torture]),
-    Program::new("dash", &[needed("dash", "dash")])
+    CorpusProgram::new("dash", &[needed("dash", "dash")])
         .version("dpkg-query -W -f '${Version}' dash")
         .load("loops, strings, arithmetic", "exec dash \"$SHARED/load.sh\" $((N * 1000))")
         .also(&[Torture]),
-    Program::new("bash", &[needed("bash", "bash")])
+    CorpusProgram::new("bash", &[needed("bash", "bash")])
         .version("bash --version")
         .load(
             "loops, strings, arithmetic; then subshells in pipes",
             "bash \"$SHARED/load.sh\" $((N * 200)); exec bash -c 'trap \"exit 130\" INT; for i in {1..60}; do (echo $i; echo x) | { read a && echo $a; }; done'",
         )
         .also(&[Small, Torture]),
-    Program::new("busybox", &[needed("busybox", "busybox")])
+    CorpusProgram::new("busybox", &[needed("busybox", "busybox")])
         .version("busybox")
         .load(
             "its shell, gzip, sort and awk",
@@ -59,7 +60,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              busybox awk '{ n[$1]++ } END { for (w in n) print w, n[w] }' \"$SHARED/text\" | busybox sort | busybox md5sum",
         )
         .also(&[Torture]),
-    Program::new("grep", &[needed("grep", "grep")])
+    CorpusProgram::new("grep", &[needed("grep", "grep")])
         .version("grep --version")
         .load(
             "basic, extended and fixed expressions over 4 MB",
@@ -67,7 +68,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              printf 'abca\\nxyzz\\nggg\\n' >words; exec grep -n -o -F -f words \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("grep -P", &[needed("grep", "grep")])
+    CorpusProgram::new("grep -P", &[needed("grep", "grep")])
         .version("grep --version")
         .load(
             "a Perl expression over 4 MB; PCRE compiles it at run time",
@@ -75,14 +76,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .loses("executes memory that it can write")
         .also(&[Torture]),
-    Program::new("sed", &[needed("sed", "sed")])
+    CorpusProgram::new("sed", &[needed("sed", "sed")])
         .version("sed --version")
         .load(
             "substitutions and the hold space over 4 MB",
             "exec sed -n -E 's/([a-z]+) ([a-z]+)/\\2 \\1/g; /q/{H;x;s/\\n/|/g;s/^(.{60}).*/\\1/;x}; s/e+/E/gp; ${x;p}' \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("mawk", &[needed("mawk", "mawk")])
+    CorpusProgram::new("mawk", &[needed("mawk", "mawk")])
         .version("mawk -W version 2>&1")
         .load(
             "words counted over 4 MB",
@@ -90,7 +91,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("gawk", &[needed("gawk", "gawk")])
+    CorpusProgram::new("gawk", &[needed("gawk", "gawk")])
         .version("gawk --version")
         .load(
             "words counted over 4 MB",
@@ -98,51 +99,51 @@ pub(super) const PROGRAMS: &[Program] = &[
              \"$SHARED/text\"",
         )
         .also(&[Torture]),
-    Program::new("bc", &[needed("bc", "bc")])
+    CorpusProgram::new("bc", &[needed("bc", "bc")])
         .version("bc --version")
         .load("π to 600 digits", "echo \"scale=$((N * 6)); 4*a(1)\" | bc -l")
         .also(&[Torture]),
     // Compression, cryptography, sound.
-    Program::new("gzip", &[needed("gzip", "gzip")])
+    CorpusProgram::new("gzip", &[needed("gzip", "gzip")])
         .version("gzip --version")
         .load(
             "4 MB and back",
             "gzip -9 -n -c \"$SHARED/text\" >text.gz; exec gzip -dc text.gz >back",
         )
         .also(&[Small, Torture]),
-    Program::new("bzip2", &[needed("bzip2", "bzip2")])
+    CorpusProgram::new("bzip2", &[needed("bzip2", "bzip2")])
         .version("bzip2 --help 2>&1 </dev/null")
         .load(
             "4 MB and back",
             "bzip2 -c \"$SHARED/text\" >text.bz2; exec bzip2 -dc text.bz2 >back",
         )
         .also(&[Torture]),
-    Program::new("xz", &[needed("xz", "xz-utils")])
+    CorpusProgram::new("xz", &[needed("xz", "xz-utils")])
         .version("xz --version")
         .load(
             "1 MB and back",
             "head -c 1000000 \"$SHARED/text\" >text; xz -6 -c text >text.xz; exec xz -dc text.xz >back",
         )
         .also(&[Torture]),
-    Program::new("zstd", &[needed("zstd", "zstd")])
+    CorpusProgram::new("zstd", &[needed("zstd", "zstd")])
         .version("zstd --version")
         .load(
             "4 MB and back, with its threads",
             "zstd -q -15 \"$SHARED/text\" -o text.zst; exec zstd -q -dc text.zst >back",
         )
         .also(&[Torture]),
-    Program::new("zstd, one thread", &[needed("zstd", "zstd")]).version("zstd --version").load(
+    CorpusProgram::new("zstd, one thread", &[needed("zstd", "zstd")]).version("zstd --version").load(
         "4 MB and back",
         "zstd -q --single-thread --no-asyncio -15 -c <\"$SHARED/text\" >text.zst; exec zstd -q --single-thread --no-asyncio -dc <text.zst >back",
     ),
-    Program::new("brotli", &[needed("brotli", "brotli")])
+    CorpusProgram::new("brotli", &[needed("brotli", "brotli")])
         .version("brotli --version")
         .load(
             "1 MB and back",
             "head -c 1000000 \"$SHARED/text\" >text; brotli -q 9 -c text >text.br; exec brotli -dc text.br >back",
         )
         .also(&[Torture]),
-    Program::new("openssl", &[needed("openssl", "openssl")])
+    CorpusProgram::new("openssl", &[needed("openssl", "openssl")])
         .version("openssl version")
         .load(
             "digests, AES-256 both ways, PBKDF2, a prime",
@@ -153,7 +154,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              openssl prime -hex FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A63A3620FFFFFFFFFFFFFFFF",
         )
         .also(&[Torture]),
-    Program::new("flac", &[needed("flac", "flac")])
+    CorpusProgram::new("flac", &[needed("flac", "flac")])
         .version("flac --version")
         .load(
             "sound of 20 s encoded and decoded",
@@ -162,109 +163,109 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .also(&[Torture]),
     // Interpreters.
-    Program::new("perl", &[needed("perl", "perl")])
+    CorpusProgram::new("perl", &[needed("perl", "perl")])
         .version("perl -e 'print $^V'")
         .load(
             "words counted, sorted, joined",
             "PERL_HASH_SEED=0 exec perl \"$SHARED/load.pl\" $((N / 10)) \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("python", &[needed("python3", "python3")])
+    CorpusProgram::new("python", &[needed("python3", "python3")])
         .version("python3 --version")
         .load(
             "words counted, sorted, hashed",
             "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/load.py\" $((N / 5)) \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("python, threads", &[needed("python3", "python3")])
+    CorpusProgram::new("python, threads", &[needed("python3", "python3")])
         .version("python3 --version")
         .load("four threads, a queue and a lock", "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/threads.py\" $N")
         .also(&[Torture]),
-    Program::new("python, subprocess", &[needed("python3", "python3")])
+    CorpusProgram::new("python, subprocess", &[needed("python3", "python3")])
         .version("python3 --version")
         .load(
             "pipes to 50 children, and 50 killed by a signal",
             "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/children.py\" $((N / 2))",
         )
         .also(&[Torture]),
-    Program::new("ruby", &[needed("ruby", "ruby")])
+    CorpusProgram::new("ruby", &[needed("ruby", "ruby")])
         .version("ruby --version")
         .load("words counted, sorted, joined", "exec ruby \"$SHARED/load.rb\" $((N / 10)) \"$SHARED/text\"")
         .also(&[Torture]),
-    Program::new("lua", &[needed("lua5.4", "lua5.4")])
+    CorpusProgram::new("lua", &[needed("lua5.4", "lua5.4")])
         .version("lua5.4 -v")
         .load("words counted, sorted", "exec lua5.4 \"$SHARED/load.lua\" $((N / 4)) \"$SHARED/text\"")
         .also(&[Torture]),
-    Program::new("luajit", &[needed("luajit", "luajit")])
+    CorpusProgram::new("luajit", &[needed("luajit", "luajit")])
         .version("luajit -v")
         .load("words counted, sorted; compiled at run time", "exec luajit \"$SHARED/load.lua\" $((N * 2)) \"$SHARED/text\"")
         .also(&[Torture]),
-    Program::new("tcl", &[needed("tclsh", "tcl")])
+    CorpusProgram::new("tcl", &[needed("tclsh", "tcl")])
         .version("echo 'puts $tcl_patchLevel' | tclsh")
         .load("words counted, sorted", "exec tclsh \"$SHARED/load.tcl\" $((N / 4)) \"$SHARED/text\"")
         .also(&[Torture]),
-    Program::new("ocaml", &[needed("ocaml", "ocaml-nox")])
+    CorpusProgram::new("ocaml", &[needed("ocaml", "ocaml-nox")])
         .version("ocaml -version")
         .load("a sieve and a tree, as byte code", "exec ocaml \"$SHARED/load.ml\" $((N / 2))")
         .also(&[Torture]),
-    Program::new("jq", &[needed("jq", "jq")])
+    CorpusProgram::new("jq", &[needed("jq", "jq")])
         .version("jq --version")
         .load(
             "groups 5000 objects",
             "seq 1 $((N * 50)) | jq -c '{n: ., k: (. * 7919 % 101)}' | jq -s -S 'group_by(.k) | map({k: .[0].k, s: (map(.n) | add)})'",
         )
         .also(&[Torture]),
-    Program::new("m4", &[needed("m4", "m4")])
+    CorpusProgram::new("m4", &[needed("m4", "m4")])
         .version("m4 --version")
         .load("3000 expansions, each inside the other", "for i in 1 2 3 4 5; do m4 -L 10000 \"$SHARED/load.m4\"; done")
         .also(&[Torture]),
-    Program::new("node", &[needed("node", "nodejs")])
+    CorpusProgram::new("node", &[needed("node", "nodejs")])
         .version("node --version")
         .load("maps, sorting, strings; V8's compilers", "exec node \"$SHARED/load.js\" $((N / 2))")
         .loses("executes memory that it can write")
         .also(&[Torture]),
-    Program::new("java -Xint", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
+    CorpusProgram::new("java -Xint", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))")
         .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
-    Program::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
+    CorpusProgram::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
         .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
     // Compilers.
-    Program::new("gcc", &[needed("gcc", "gcc")])
+    CorpusProgram::new("gcc", &[needed("gcc", "gcc")])
         .version("gcc --version")
         .prepare("awk -v functions=$N -v name=part -f \"$SHARED/source.awk\" >part.c")
         .load("-O2 of 100 functions", "exec gcc -O2 -c -o part.o part.c")
         .also(&[Torture]),
-    Program::new("g++", &[needed("g++", "g++")])
+    CorpusProgram::new("g++", &[needed("g++", "g++")])
         .version("g++ --version")
         .load(
             "-O1 with regular expressions of the standard library; the program runs",
             "g++ -O1 -o load \"$SHARED/load.cpp\"; exec ./load $((N * 2))",
         )
         .also(&[Torture]),
-    Program::new("tcc", &[needed("tcc", "tcc")])
+    CorpusProgram::new("tcc", &[needed("tcc", "tcc")])
         .version("tcc -v")
         .prepare("awk -v functions=$((N * 30)) -v name=part -f \"$SHARED/source.awk\" >part.c")
         .load("3000 functions", "exec tcc -c -o part.o part.c")
         .also(&[Torture]),
-    Program::new("tcc -run", &[needed("tcc", "tcc")])
+    CorpusProgram::new("tcc -run", &[needed("tcc", "tcc")])
         .version("tcc -v")
         .prepare("awk -v functions=$((N * 10)) -v name=part -f \"$SHARED/source.awk\" >part.c; echo 'int main(void) { printf(\"%jd%c\", (intmax_t)part(\"words\"), 10); return 0; }' >>part.c")
         .load("1000 functions, executed where they were compiled", "exec tcc -run part.c")
         .loses("executes memory that it can write")
         .also(&[Torture]),
-    Program::new("nasm", &[needed("nasm", "nasm")])
+    CorpusProgram::new("nasm", &[needed("nasm", "nasm")])
         .version("nasm --version")
         .prepare("awk -v n=$((N * 300)) 'BEGIN { for (i = 0; i < n; i++) print \"l\" i \": mov eax,\", i, \"\\n jne l\" int(i / 2), \"\\n imul rax, [rbx+\" i \"], 3\" }' >load.asm")
         .load("90000 lines", "exec nasm -f elf64 -o load.o load.asm")
         .also(&[Torture]),
-    Program::new("binutils", &[needed("objdump", "binutils"), needed("gcc", "gcc")])
+    CorpusProgram::new("binutils", &[needed("objdump", "binutils"), needed("gcc", "gcc")])
         .version("objdump --version")
         .prepare("awk -v functions=$N -v name=part -f \"$SHARED/source.awk\" >part.c; gcc -g -O1 -c -o part.o part.c; rm part.c")
         .load(
@@ -273,7 +274,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              ar rD all.a part.o other.o 2>/dev/null; strip -g -o small.o part.o; readelf -a part.o | md5sum",
         )
         .also(&[Torture]),
-    Program::new("make -j2", &[needed("make", "make"), needed("gcc", "gcc")])
+    CorpusProgram::new("make -j2", &[needed("make", "make"), needed("gcc", "gcc")])
         .version("make --version")
         .prepare(
             "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do awk -v functions=$((N / 10)) -v name=part$i -f \"$SHARED/source.awk\" >part$i.c; done
@@ -286,11 +287,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .load("13 files compiled, two at a time, and linked; the program runs", "exec make -j2 --output-sync=none -s")
         .also(&[Torture]),
-    Program::new("rustc", &[needed("rustc", "rustc")])
+    CorpusProgram::new("rustc", &[needed("rustc", "rustc")])
         .version("rustc --version")
         .load("a small program with -O", "exec rustc --edition 2021 -O -o load \"$SHARED/load.rs\"")
         .also(&[Torture]),
-    Program::new("cargo build", &[needed("cargo", "cargo"), needed("rustc", "rustc")])
+    CorpusProgram::new("cargo build", &[needed("cargo", "cargo"), needed("rustc", "rustc")])
         .version("cargo --version")
         .prepare("cp -R \"$SHARED/crate/.\" .")
         .load(
@@ -299,7 +300,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("what the built program prints; cargo's folder holds times")
         .also(&[Torture]),
-    Program::new("code overwritten", &[needed("gcc", "gcc")])
+    CorpusProgram::new("code overwritten", &[needed("gcc", "gcc")])
         .version("gcc --version")
         .prepare(
             "gcc -O2 -o load \"$SHARED/overwritten.c\" -ldl
@@ -310,17 +311,17 @@ pub(super) const PROGRAMS: &[Program] = &[
             "exec ./load $((N * 60000)) ./part2.so ./part3.so",
         )
         .also(&[Small, Torture]),
-    Program::new("a Rust program", &[needed("rustc", "rustc")])
+    CorpusProgram::new("a Rust program", &[needed("rustc", "rustc")])
         .version("rustc --version")
         .prepare("rustc --edition 2021 -O -o load \"$SHARED/load.rs\"")
         .load("hash maps, trees, strings, floating point", "exec ./load $((N * 3))")
         .also(&[Torture]),
-    Program::new("a Go program", &[needed("go", "golang-go")])
+    CorpusProgram::new("a Go program", &[needed("go", "golang-go")])
         .version("go version")
         .prepare("GOCACHE=\"$TMPDIR/go\" go build -o load \"$SHARED/load.go\"; rm -rf \"$TMPDIR/go\"")
         .load("goroutines, channels, maps", "exec ./load $((N * 2))")
         .also(&[Torture]),
-    Program::new("go build", &[needed("go", "golang-go")])
+    CorpusProgram::new("go build", &[needed("go", "golang-go")])
         .version("go version")
         .prepare("GOCACHE=$PWD/cache go build -o load \"$SHARED/load.go\"; rm load; cp \"$SHARED/load.go\" .; echo '// changed' >>load.go")
         .load(
@@ -329,7 +330,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("the program that it builds, and what that prints; the cache holds times"),
     // Tools and servers.
-    Program::new("git", &[needed("git", "git")])
+    CorpusProgram::new("git", &[needed("git", "git")])
         .version("git --version")
         .load(
             "10 commits, branches, a merge, log, repack, fsck",
@@ -342,18 +343,18 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("what git prints, the ids of commits among it; the index holds times and inode numbers")
         .also(&[Torture]),
-    Program::new("sqlite", &[needed("sqlite3", "sqlite3")])
+    CorpusProgram::new("sqlite", &[needed("sqlite3", "sqlite3")])
         .version("sqlite3 --version")
         .load("30000 rows inserted, indexed, joined, vacuumed", "exec sqlite3 load.db \".read $SHARED/load.sql\"")
         .also(&[TortureWithoutInterrupts]),
-    Program::new("vim", &[needed("vim", "vim")])
+    CorpusProgram::new("vim", &[needed("vim", "vim")])
         .version("vim --version")
         .load(
             "substitutions, sorting and a macro, without a terminal",
             "head -n $((N * 200)) \"$SHARED/text\" >text; exec vim -es -u NONE -i NONE -n \
              -c '%s/\\v(a+)(b)/\\2\\1/ge' -c 'sort /[a-z]* /' -c 'g/zz/move 0' -c 'wq' text",
         ),
-    Program::new("gdb", &[needed("gdb", "gdb"), needed("gcc", "gcc")])
+    CorpusProgram::new("gdb", &[needed("gdb", "gdb"), needed("gcc", "gcc")])
         .version("gdb --version")
         .prepare("printf 'int f(int n) { return n ? n * f(n - 1) : 1; }\\nint main(void) { return f(5); }\\n' >load.c; gcc -g -o load load.c")
         .load(
@@ -363,7 +364,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("all that gdb says but process ids")
         .loses("uses ptrace"),
-    Program::new("strace", &[needed("strace", "strace")])
+    CorpusProgram::new("strace", &[needed("strace", "strace")])
         .version("strace --version")
         .load(
             "system calls of ls",
@@ -371,7 +372,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("the names of all system calls that it shows, in order; not addresses and times")
         .loses("uses ptrace"),
-    Program::new("curl", &[needed("curl", "curl"), needed("busybox", "busybox")])
+    CorpusProgram::new("curl", &[needed("curl", "curl"), needed("busybox", "busybox")])
         .version("curl --version")
         .load(
             "40 files of 1 MB from a loopback server, in parallel and one by one",
@@ -381,7 +382,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              curl -s -Z --no-progress-meter -o 'got#1' \"http://127.0.0.1:$PORT/file?[1-20]\"; md5sum got*; rm got*; { kill $server; wait $server; } 2>/dev/null || true",
         )
         .also(&[TortureWithoutInterrupts]),
-    Program::new("nginx", &[needed("nginx", "nginx-light"), needed("ab", "apache2-utils"), needed("curl", "curl")])
+    CorpusProgram::new("nginx", &[needed("nginx", "nginx-light"), needed("ab", "apache2-utils"), needed("curl", "curl")])
         .version("nginx -v 2>&1")
         .prepare(
             "mkdir www; head -c 20000 \"$SHARED/text\" >www/page
@@ -397,7 +398,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("how many requests were made and failed, and a page; not the times, nor the sums that ab makes while the last requests are still under way")
         .also(&[TortureWithoutInterrupts]),
-    Program::new("redis", &[needed("redis-server", "redis-server"), needed("redis-benchmark", "redis-tools")])
+    CorpusProgram::new("redis", &[needed("redis-server", "redis-server"), needed("redis-benchmark", "redis-tools")])
         .version("redis-server --version")
         .load(
             "redis-benchmark: 5 commands, 5000 times each",
@@ -409,7 +410,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("the digest of the data base after it; not the times")
         .also(&[TortureWithoutInterrupts]),
-    Program::new("postgres", &[needed("initdb", "postgresql"), needed("pgbench", "postgresql-contrib")])
+    CorpusProgram::new("postgres", &[needed("initdb", "postgresql"), needed("pgbench", "postgresql-contrib")])
         .version("postgres --version")
         .load(
             "initdb, pgbench: 2 clients, 200 transactions each",

@@ -1,5 +1,5 @@
-//! Debian packages, fetched and unpacked without the host noticing: an apt of its own, with its own lists and an empty status.
-//! Signatures are checked as always, by Debian's keyring.
+//! Debian packages, fetched and unpacked without the host noticing: an apt of its own, with its own lists and
+//! an empty status. Signatures are checked as always, by Debian's keyring.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::missing::missing;
-use crate::run::output;
+use crate::command::output;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -124,29 +124,30 @@ impl Apt {
         command
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> Result<Finished> {
+    fn run(&self, program: &str, args: &[&str]) -> Result<FinishedCommand> {
         finish(self.command(program).args(args))
     }
 }
 
-struct Finished {
+struct FinishedCommand {
     success: bool,
     text: String,
 }
 
-fn finish(command: &mut Command) -> Result<Finished> {
+fn finish(command: &mut Command) -> Result<FinishedCommand> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {program}"))?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(Finished {
+    Ok(FinishedCommand {
         success: output.status.success(),
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
     })
 }
 
-/// `dpkg-deb --fsys-tarfile … | tar --extract`, which keeps links of folders where dpkg-deb would replace them.
+/// `dpkg-deb --fsys-tarfile … | tar --extract`, which keeps links of folders where dpkg-deb would replace
+/// them.
 fn unpack(package: &Path, to: &Path, patterns: &[&str]) -> Result<()> {
     fs::create_dir_all(to)?;
     let mut deb = Command::new("dpkg-deb")
@@ -219,7 +220,7 @@ fn configuration(folder: &Path, architectures: &[&str], proxies: &str) -> String
     )
 }
 
-/// Of the text of a package, the first dependency whose name begins so and goes on with a version.
+/// In the text of a package, the first dependency whose name begins so and goes on with a version.
 fn dependency(shown: &str, prefix: &str) -> Option<String> {
     let line = shown.lines().find_map(|line| line.strip_prefix("Depends: "))?;
     let mut names = line.split(',').filter_map(|item| item.split_whitespace().next());

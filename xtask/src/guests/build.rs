@@ -1,5 +1,5 @@
-//! What is built: the command-line tool and the suite for every instruction set, programs of known length, the plugin, the
-//! kernel module, device trees.
+//! The build outputs: the command-line tool and the suite for every instruction set, programs of known
+//! length, the plugin, the kernel module, device trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::emulator::Emulator;
-use super::fetch::{Fetcher, Kernel};
+use super::fetch::{Fetcher, GuestKernel};
 use super::initrd::Initrd;
-use super::machine::{Machine, Target, Tree};
+use super::machine::{DeviceTree, GuestMachine, GuestTarget};
 use super::missing::missing;
+use crate::command::{cargo_command, output, step};
 use crate::root;
-use crate::run::{cargo_command, output, step};
 use crate::targets::has_library;
 
 /// The packages whose programs go into every machine: the tool, and process 1 with the suite.
@@ -35,9 +35,9 @@ pub(super) struct Builder<'a, 'b> {
     pub(super) work: &'a Path,
 }
 
-/// What programs for an instruction set are built with.
+/// The tools that build programs for an instruction set.
 pub(super) struct Tools {
-    target: Target,
+    target: GuestTarget,
     /// The folder of the compiler; `None` for the host's own.
     folder: Option<PathBuf>,
     /// Flags of Rust's compiler.
@@ -54,18 +54,18 @@ impl Tools {
 pub(super) struct Programs(Vec<(&'static str, PathBuf)>);
 
 impl Builder<'_, '_> {
-    /// What programs for an instruction set are built with.
+    /// The tools that build programs for an instruction set.
     ///
     /// # Errors
     ///
     /// Something is missing: the compiler, or the standard library.
-    pub(super) fn tools(&mut self, target: Target) -> Result<Tools> {
+    pub(super) fn tools(&mut self, target: GuestTarget) -> Result<Tools> {
         let folder = if target.is_foreign() { Some(self.fetcher.toolchain()?) } else { None };
         Ok(Tools { target, folder, flags: self.flags(target)? })
     }
 
     /// The tool, the suite and the programs for some instruction sets.
-    pub(super) fn programs(&self, all: &[Tools]) -> Result<BTreeMap<Target, Programs>> {
+    pub(super) fn programs(&self, all: &[Tools]) -> Result<BTreeMap<GuestTarget, Programs>> {
         if all.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -73,8 +73,9 @@ impl Builder<'_, '_> {
         all.iter().map(|tools| Ok((tools.target, self.of_target(tools, &built)?))).collect()
     }
 
-    /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's packages.
-    fn flags(&mut self, target: Target) -> Result<String> {
+    /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's
+    /// packages.
+    fn flags(&mut self, target: GuestTarget) -> Result<String> {
         let static_only = "-Ctarget-feature=+crt-static";
         if has_library(target.triple()) {
             return Ok(static_only.to_owned());
@@ -127,13 +128,14 @@ impl Builder<'_, '_> {
         Ok(plugin)
     }
 
-    /// The module for Apple's registers, with the modules of its own tests if `tests`: the folder where it was built.
+    /// The module for Apple's registers, with the modules of its own tests if `tests`: the folder where it
+    /// was built.
     pub(super) fn apple_module(&mut self, tests: bool) -> Result<PathBuf> {
         let folder = self.work.join(if tests { "apple-pmu-tests" } else { "apple-pmu" });
         if folder.join("apple_pmu_el0.ko").exists() {
             return Ok(folder);
         }
-        let headers = self.fetcher.headers(Kernel::Arm64With16KPages)?;
+        let headers = self.fetcher.headers(GuestKernel::Arm64With16KPages)?;
         let tools = self.fetcher.toolchain()?;
         let mut files = vec!["Kbuild", "Makefile", "apple_pmu_el0.c", "uapi/apple_pmu_el0.h"];
         files.extend(["tests/apple_pmu_test.c", "tests/apple_pmu_test.h"].iter().filter(|_| tests));
@@ -157,20 +159,20 @@ impl Builder<'_, '_> {
     }
 
     /// The device tree that a machine gets; `None` for the emulator's own.
-    pub(super) fn tree(&self, machine: &Machine, emulator: &Emulator) -> Result<Option<PathBuf>> {
+    pub(super) fn tree(&self, machine: &GuestMachine, emulator: &Emulator) -> Result<Option<PathBuf>> {
         let tree = self.work.join(format!("{}.dtb", machine.name));
         let source = match machine.tree {
-            Tree::Own => return Ok(None),
-            Tree::Hybrid => root().join("tests/guests/hybrid.dts"),
-            Tree::Apple => self.claimed_by_apple(machine, emulator)?,
+            DeviceTree::Own => return Ok(None),
+            DeviceTree::Hybrid => root().join("tests/guests/hybrid.dts"),
+            DeviceTree::Apple => self.claimed_by_apple(machine, emulator)?,
         };
         emulator.device_tree_compiler(&source, "dts", &tree, "dtb")?;
         Ok(Some(tree))
     }
 
-    /// The emulator's device tree, with the names that a Mac mini of 2020 has under Linux: one of a virtual machine keeps the
-    /// tool, rightly, from looking for Apple's registers.
-    fn claimed_by_apple(&self, machine: &Machine, emulator: &Emulator) -> Result<PathBuf> {
+    /// The emulator's device tree, with the names that a Mac mini of 2020 has under Linux: one of a virtual
+    /// machine keeps the tool, rightly, from looking for Apple's registers.
+    fn claimed_by_apple(&self, machine: &GuestMachine, emulator: &Emulator) -> Result<PathBuf> {
         let (plain, source) = (self.work.join("plain.dtb"), self.work.join("apple.dts"));
         emulator.dump_tree(machine, &plain)?;
         emulator.device_tree_compiler(&plain, "dtb", &source, "dts")?;
@@ -189,7 +191,7 @@ impl Builder<'_, '_> {
     /// The initial RAM disk of a machine.
     pub(super) fn initrd(
         &mut self,
-        machine: &Machine,
+        machine: &GuestMachine,
         programs: &Programs,
         module: Option<&Path>,
     ) -> Result<PathBuf> {
@@ -201,8 +203,8 @@ impl Builder<'_, '_> {
         if let Some(module) = module {
             initrd.file("modules/apple_pmu_el0.ko", module)?;
         }
-        if machine.kernel == Kernel::X86 {
-            let driver = found_below(&self.fetcher.kernel(Kernel::X86)?, "msr.ko")?;
+        if machine.kernel == GuestKernel::X86 {
+            let driver = found_below(&self.fetcher.kernel(GuestKernel::X86)?, "msr.ko")?;
             initrd.file("modules/msr.ko", &driver)?;
         }
         let path = self.work.join(format!("{}.initrd", machine.name));

@@ -10,14 +10,14 @@ pub(super) const VARIABLE: &str = "CYCLOMETER_GUESTS_CACHE";
 
 /// A folder that can be written to, outside the tree, used by one process at a time.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct DownloadCache {
     folder: PathBuf,
 }
 
 /// The file that names the process that uses the folder.
 const IN_USE: &str = "in-use-by";
 
-impl Cache {
+impl DownloadCache {
     /// Opens the folder that the environment names, or the user's default.
     pub(super) fn open() -> Result<Self> {
         let named = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -71,8 +71,8 @@ impl Cache {
         &self.folder
     }
 
-    /// A part of the cache: as it is if `recipe` made it, else emptied and made anew. A part that was not made wholly is made
-    /// again next time.
+    /// A part of the cache: as it is if `recipe` made it, else emptied and made anew. A part that was not
+    /// made wholly is made again next time.
     pub(super) fn part(
         &self,
         name: &str,
@@ -103,11 +103,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = Cache::at(file.join("below")).err().unwrap().to_string();
+        let error = DownloadCache::at(file.join("below")).err().unwrap().to_string();
         assert!(error.contains("/file/below cannot be written to; set CYCLOMETER_GUESTS_CACHE"), "{error}");
-        // Nobody can write there, root neither.
+        // A path that is not writable, even for root.
         for folder in ["/proc/self", "/proc/self/guests"] {
-            let error = Cache::at(folder.into()).err().unwrap().to_string();
+            let error = DownloadCache::at(folder.into()).err().unwrap().to_string();
             assert_eq!(
                 error,
                 format!(
@@ -115,7 +115,7 @@ mod tests {
                 )
             );
         }
-        let error = Cache::at("here".into()).err().unwrap().to_string();
+        let error = DownloadCache::at("here".into()).err().unwrap().to_string();
         assert!(error.contains("relative"), "{error}");
     }
 
@@ -124,18 +124,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(folder.path().join(IN_USE), other.id().to_string()).unwrap();
-        let error = Cache::at(folder.path().into()).unwrap_err().to_string();
+        let error = DownloadCache::at(folder.path().into()).unwrap_err().to_string();
         assert!(error.starts_with(&format!("process {} uses the cache folder", other.id())), "{error}");
         other.kill().unwrap();
         other.wait().unwrap();
-        Cache::at(folder.path().into()).unwrap();
-        Cache::at(folder.path().into()).unwrap();
+        DownloadCache::at(folder.path().into()).unwrap();
+        DownloadCache::at(folder.path().into()).unwrap();
     }
 
     #[test]
     fn a_part_is_made_once_for_a_recipe_and_again_if_making_failed() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().join("cache")).unwrap();
+        let cache = DownloadCache::at(folder.path().join("cache")).unwrap();
         let made = std::cell::Cell::new(0);
         let make = |recipe: &str, works: bool| {
             cache.part("p", recipe, |part| {

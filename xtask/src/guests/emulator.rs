@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::machine::Machine;
-use crate::run::step;
+use super::machine::GuestMachine;
+use crate::command::step;
 
 /// Names a folder with QEMU's programs that are to be used instead of the packages'.
 pub(super) const VARIABLE: &str = "CYCLOMETER_QEMU";
@@ -17,19 +17,20 @@ pub(super) const VARIABLE: &str = "CYCLOMETER_QEMU";
 /// The first version whose plugins may write registers and move the program counter.
 const OLDEST: u32 = 11;
 
-/// Who ends this program ends the machine, too, whatever the signal.
+/// A signal that ends this program ends the machine, too, whatever the signal.
 const WITH_US: [&str; 2] = ["-run-with", "exit-with-parent=on"];
 
 /// QEMU's programs.
 pub(super) struct Emulator {
-    /// A command that takes the name of a program and its arguments; `None` if programs are started themselves.
+    /// A command that takes the name of a program and its arguments; `None` if programs are started
+    /// themselves.
     launcher: Option<PathBuf>,
     folder: Option<PathBuf>,
 }
 
 /// How a machine ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum EmulatorEnd {
     /// By itself.
     Exited(ExitStatus),
     /// It was killed when its time was over.
@@ -53,21 +54,22 @@ impl Emulator {
         recent_enough(&text).with_context(|| self.name_of(program))
     }
 
-    /// Starts a machine's emulator with more arguments than its own, and waits until it ends or its time is over.
+    /// Starts a machine's emulator with more arguments than its own, and waits until it ends or its time is
+    /// over.
     pub(super) fn boot(
         &self,
-        machine: &Machine,
+        machine: &GuestMachine,
         args: &[String],
         log: &Path,
         limit: Duration,
-    ) -> Result<Ended> {
+    ) -> Result<EmulatorEnd> {
         let mut command = self.of(machine)?;
         command.args(["-m", "512", "-nographic", "-no-reboot"]).args(WITH_US).args(args);
         within(command, log, limit).with_context(|| format!("starting {}", machine.name))
     }
 
     /// Writes the device tree that the emulator would give a machine.
-    pub(super) fn dump_tree(&self, machine: &Machine, to: &Path) -> Result<()> {
+    pub(super) fn dump_tree(&self, machine: &GuestMachine, to: &Path) -> Result<()> {
         let mut command = self.of(machine)?;
         command.args(["-m", "512", "-nographic", "-machine"]).arg(format!("dumpdtb={}", to.display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -97,7 +99,7 @@ impl Emulator {
         self.folder.as_deref()
     }
 
-    fn of(&self, machine: &Machine) -> Result<Command> {
+    fn of(&self, machine: &GuestMachine) -> Result<Command> {
         let Some((program, args)) = machine.emulator.split_first() else {
             bail!("{} has no emulator", machine.name)
         };
@@ -141,19 +143,19 @@ fn recent_enough(text: &str) -> Result<()> {
 }
 
 /// Runs a command with its output in a file, no longer than a limit; the command is killed then, and reaped.
-pub(super) fn within(mut command: Command, log: &Path, limit: Duration) -> Result<Ended> {
+pub(super) fn within(mut command: Command, log: &Path, limit: Duration) -> Result<EmulatorEnd> {
     let out = File::create(log).with_context(|| format!("writing {}", log.display()))?;
     command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
     let mut child = command.spawn()?;
     let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Ended::Exited(status));
+            return Ok(EmulatorEnd::Exited(status));
         }
         if begin.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            return Ok(Ended::Killed);
+            return Ok(EmulatorEnd::Killed);
         }
         sleep(Duration::from_millis(50));
     }
@@ -203,13 +205,13 @@ mod tests {
         let mut hangs = Command::new("sh");
         hangs.args(["-c", "echo begun; exec sleep 1000"]);
         let begin = Instant::now();
-        assert!(matches!(within(hangs, &log, Duration::from_secs(2)).unwrap(), Ended::Killed));
+        assert!(matches!(within(hangs, &log, Duration::from_secs(2)).unwrap(), EmulatorEnd::Killed));
         assert!(begin.elapsed() < Duration::from_secs(60));
         assert_eq!(console(&log).unwrap(), ["begun"]);
         let mut ends = Command::new("sh");
         ends.args(["-c", "exit 3"]);
         let ended = within(ends, &log, Duration::from_secs(60)).unwrap();
-        assert!(matches!(ended, Ended::Exited(status) if status.code() == Some(3)), "{ended:?}");
+        assert!(matches!(ended, EmulatorEnd::Exited(status) if status.code() == Some(3)), "{ended:?}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is fetched: the emulator, kernels, their headers, compilers for other CPUs. Each is a part of the cache.
+//! The downloads: the emulator, kernels, their headers, compilers for other CPUs. Each is a part of the
+//! cache.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,17 +8,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::apt::{Apt, Suite};
-use super::cache::Cache;
+use super::cache::DownloadCache;
 use super::missing::missing;
 
-/// Where the emulator comes from: the first release with the plugin interface that is needed. And the first kernel for riscv64.
+/// Where the emulator comes from: the first release with the plugin interface that is needed. And the first
+/// kernel for riscv64.
 const EMULATOR: &[Suite] = &[
     Suite { name: "trixie", architectures: "amd64,riscv64" },
     Suite { name: "trixie-backports", architectures: "amd64" },
 ];
 
-/// Where the rest comes from. Its programs run on later releases too. No other release stands beside it: packages for all
-/// architectures would come from there, and the linker of one release crashes on the C library of another.
+/// Where the rest comes from. Its programs run on later releases too. No other release stands beside it:
+/// packages for all architectures would come from there, and the linker of one release crashes on the C
+/// library of another.
 const OTHERS: &[Suite] = &[
     Suite { name: "bookworm", architectures: "amd64,arm64" },
     Suite { name: "bookworm-security", architectures: "amd64,arm64" },
@@ -25,14 +28,14 @@ const OTHERS: &[Suite] = &[
 
 /// A kernel that guests boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kernel {
+pub(super) enum GuestKernel {
     Arm64,
     Arm64With16KPages,
     Riscv64,
     X86,
 }
 
-impl Kernel {
+impl GuestKernel {
     fn name(self) -> &'static str {
         match self {
             Self::Arm64 => "arm64",
@@ -51,7 +54,7 @@ impl Kernel {
         }
     }
 
-    /// What is wanted of the package.
+    /// The wanted files of the package.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::X86 => &["./boot/vmlinu*", "./*/msr.ko*"],
@@ -62,13 +65,13 @@ impl Kernel {
 
 /// Fetches what the cache lacks.
 pub(super) struct Fetcher<'a> {
-    cache: &'a Cache,
+    cache: &'a DownloadCache,
     emulator: Option<Apt>,
     others: Option<Apt>,
 }
 
 impl<'a> Fetcher<'a> {
-    pub(super) fn new(cache: &'a Cache) -> Self {
+    pub(super) fn new(cache: &'a DownloadCache) -> Self {
         Self { cache, emulator: None, others: None }
     }
 
@@ -87,12 +90,14 @@ impl<'a> Fetcher<'a> {
     }
 
     /// A kernel: the folder with `image` and, where there are some, modules.
-    pub(super) fn kernel(&mut self, kernel: Kernel) -> Result<PathBuf> {
+    pub(super) fn kernel(&mut self, kernel: GuestKernel) -> Result<PathBuf> {
         let cache = self.cache;
         let recipe = format!("{} {} 1", kernel.metapackage(), kernel.files().join(" "));
         cache.part(&format!("kernel-{}", kernel.name()), &recipe, |part| {
             let apt = match kernel {
-                Kernel::Riscv64 => started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?,
+                GuestKernel::Riscv64 => {
+                    started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?
+                }
                 _ => started(&mut self.others, &cache.path().join("apt"), OTHERS)?,
             };
             eprintln!("==> fetching the kernel {}", kernel.metapackage());
@@ -106,7 +111,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// The headers of a kernel for arm64, and what builds modules: the folder of headers.
-    pub(super) fn headers(&mut self, kernel: Kernel) -> Result<PathBuf> {
+    pub(super) fn headers(&mut self, kernel: GuestKernel) -> Result<PathBuf> {
         let image = self.kernel(kernel)?;
         let image = fs::read_to_string(image.join("package"))?;
         let Some(version) = image.strip_prefix("linux-image-") else { bail!("{image} is no kernel") };
@@ -148,7 +153,8 @@ impl<'a> Fetcher<'a> {
         Ok(part.join("bin"))
     }
 
-    /// Rust's standard library for a foreign target from Debian's packages, for Debian's own compiler of the same version.
+    /// Rust's standard library for a foreign target from Debian's packages, for Debian's own compiler of the
+    /// same version.
     pub(super) fn standard_library(&mut self, target: &str, version: &str) -> Result<PathBuf> {
         let architecture = match target.split('-').next() {
             Some("aarch64") => "arm64",
@@ -250,7 +256,8 @@ fn link_libraries(from: &Path, name: &str, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Headers name their common part, and their tools, by where they are installed: here they name where they are.
+/// Headers name their common part, and their tools, by where they are installed: here they name where they
+/// are.
 fn relocate(part: &Path, headers: &str) -> Result<()> {
     let folder = part.join("usr/src").join(headers);
     for name in ["Makefile", ".kernelvariables"] {

@@ -50,7 +50,8 @@ impl Initrd {
         self.entries += 1;
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let name_length = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
-        // Inode, mode, user, group, links, time, length, device of the file, device that it is, length of the name, checksum.
+        // Inode, mode, user, group, links, time, length, device of the file, device that it is, length of the
+        // name, checksum.
         let fields = [self.entries, mode, 0, 0, 1, 0, length, 0, 0, device.0, device.1, name_length, 0];
         self.bytes.extend(b"070701");
         for field in fields {

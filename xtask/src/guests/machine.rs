@@ -1,35 +1,35 @@
 //! The machines that are emulated.
 
-use super::fetch::Kernel;
+use super::fetch::GuestKernel;
 
-/// What a machine is for.
-pub(super) struct Machine {
-    /// What it is called in the table, and on the kernel's command line.
+/// The purpose of a machine.
+pub(super) struct GuestMachine {
+    /// The name in the table, and on the kernel's command line.
     pub(super) name: &'static str,
-    /// What `cargo xtask guests` calls it together with its like.
+    /// The name of a kind of machines for `cargo xtask guests`.
     pub(super) kind: &'static str,
     /// Whether the reduced form has it.
     pub(super) reduced: bool,
-    pub(super) kernel: Kernel,
-    pub(super) target: Target,
+    pub(super) kernel: GuestKernel,
+    pub(super) target: GuestTarget,
     /// Arguments of the emulator; the first is the program.
     pub(super) emulator: &'static [&'static str],
     /// Options of the plugin; `None` without it.
     pub(super) plugin: Option<&'static str>,
-    pub(super) tree: Tree,
+    pub(super) tree: DeviceTree,
     /// A kernel module of ours.
     pub(super) module: bool,
 }
 
 /// For which instruction set programs are built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
-pub(super) enum Target {
+pub(super) enum GuestTarget {
     Arm64,
     Riscv64,
     X86,
 }
 
-impl Target {
+impl GuestTarget {
     /// Rust's name.
     pub(super) fn triple(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Target {
         }
     }
 
-    /// What takes debug information out of programs.
+    /// The tool that takes debug information out of programs.
     pub(super) fn strip(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-linux-gnu-strip",
@@ -72,7 +72,7 @@ impl Target {
 
 /// Where the device tree comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tree {
+pub(super) enum DeviceTree {
     /// The emulator, or there is none.
     Own,
     /// The emulator, and it claims to be Apple's.
@@ -81,41 +81,43 @@ pub(super) enum Tree {
     Hybrid,
 }
 
-/// How long an emulated machine may take unless another limit is given, in s. On two busy CPUs they took 3 to 40 s.
+/// How long an emulated machine may take unless another limit is given, in s. On two busy CPUs they took 3 to
+/// 40 s.
 pub(super) const LIMIT_S: u64 = 240;
 
-const PLAIN: Machine = Machine {
+const PLAIN: GuestMachine = GuestMachine {
     name: "",
     kind: "",
     reduced: false,
-    kernel: Kernel::Arm64,
-    target: Target::Arm64,
+    kernel: GuestKernel::Arm64,
+    target: GuestTarget::Arm64,
     emulator: &[],
     plugin: None,
-    tree: Tree::Own,
+    tree: DeviceTree::Own,
     module: false,
 };
 
-const X86: Machine = Machine { kernel: Kernel::X86, target: Target::X86, ..PLAIN };
+const X86: GuestMachine = GuestMachine { kernel: GuestKernel::X86, target: GuestTarget::X86, ..PLAIN };
 
-const APPLE: Machine = Machine { kind: "apple", kernel: Kernel::Arm64With16KPages, module: true, ..PLAIN };
+const APPLE: GuestMachine =
+    GuestMachine { kind: "apple", kernel: GuestKernel::Arm64With16KPages, module: true, ..PLAIN };
 
 /// Every machine, in the order of the table.
-pub(super) const MACHINES: &[Machine] = &[
-    Machine {
+pub(super) const MACHINES: &[GuestMachine] = &[
+    GuestMachine {
         name: "arm64",
         kind: "arm64",
         reduced: true,
         emulator: &["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72", "-icount", "shift=1"],
         ..PLAIN
     },
-    Machine {
+    GuestMachine {
         name: "arm64-nopmu",
         kind: "arm64",
         emulator: &["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72,pmu=off"],
         ..PLAIN
     },
-    Machine {
+    GuestMachine {
         name: "arm64-hybrid",
         kind: "arm64-hybrid",
         emulator: &[
@@ -129,27 +131,27 @@ pub(super) const MACHINES: &[Machine] = &[
             "-icount",
             "shift=1",
         ],
-        tree: Tree::Hybrid,
+        tree: DeviceTree::Hybrid,
         ..PLAIN
     },
-    Machine {
+    GuestMachine {
         name: "riscv64",
         kind: "riscv64",
         reduced: true,
-        kernel: Kernel::Riscv64,
-        target: Target::Riscv64,
+        kernel: GuestKernel::Riscv64,
+        target: GuestTarget::Riscv64,
         emulator: &["qemu-system-riscv64", "-M", "virt", "-cpu", "rv64,sscofpmf=on", "-icount", "shift=1"],
         ..PLAIN
     },
-    Machine {
+    GuestMachine {
         name: "riscv64-nofilter",
         kind: "riscv64",
-        kernel: Kernel::Riscv64,
-        target: Target::Riscv64,
+        kernel: GuestKernel::Riscv64,
+        target: GuestTarget::Riscv64,
         emulator: &["qemu-system-riscv64", "-M", "virt", "-cpu", "rv64,sscofpmf=off", "-icount", "shift=1"],
         ..PLAIN
     },
-    Machine {
+    GuestMachine {
         name: "x86",
         kind: "x86",
         reduced: true,
@@ -157,35 +159,35 @@ pub(super) const MACHINES: &[Machine] = &[
         plugin: Some("pmu=intel"),
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "x86-two",
         kind: "x86",
         emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "Skylake-Client", "-smp", "2"],
         plugin: Some("pmu=intel"),
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "x86-nopmu",
         kind: "x86",
         reduced: true,
         emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "Skylake-Client"],
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "x86-vanishing",
         kind: "x86",
         emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "Skylake-Client"],
         plugin: Some("pmu=claim"),
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "x86-amd",
         kind: "x86-amd",
         emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "EPYC"],
         plugin: Some("pmu=amd"),
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "x86-hybrid",
         kind: "x86-hybrid",
         emulator: &[
@@ -200,7 +202,7 @@ pub(super) const MACHINES: &[Machine] = &[
         plugin: Some("pmu=hybrid"),
         ..X86
     },
-    Machine {
+    GuestMachine {
         name: "apple",
         reduced: true,
         emulator: &[
@@ -213,10 +215,10 @@ pub(super) const MACHINES: &[Machine] = &[
             "2",
         ],
         plugin: Some("pmu=apple"),
-        tree: Tree::Apple,
+        tree: DeviceTree::Apple,
         ..APPLE
     },
-    Machine {
+    GuestMachine {
         name: "apple-vm",
         reduced: true,
         emulator: &[
@@ -228,7 +230,7 @@ pub(super) const MACHINES: &[Machine] = &[
         ],
         ..APPLE
     },
-    Machine {
+    GuestMachine {
         name: "apple-other-core",
         emulator: &[
             "qemu-system-aarch64",
@@ -237,12 +239,12 @@ pub(super) const MACHINES: &[Machine] = &[
             "-cpu",
             "max,pauth-impdef=on",
         ],
-        tree: Tree::Apple,
+        tree: DeviceTree::Apple,
         ..APPLE
     },
 ];
 
-impl Machine {
+impl GuestMachine {
     /// The kernel's command line.
     pub(super) fn command_line(&self) -> String {
         format!("console={} panic=-1 quiet machine={}", self.target.console(), self.name)
@@ -250,13 +252,13 @@ impl Machine {
 }
 
 /// The machines of some kinds, or all of them.
-pub(super) fn of_kinds(kinds: &[String], reduced: bool) -> Result<Vec<&'static Machine>, String> {
+pub(super) fn of_kinds(kinds: &[String], reduced: bool) -> Result<Vec<&'static GuestMachine>, String> {
     for kind in kinds {
         if !MACHINES.iter().any(|machine| machine.kind == kind) {
             return Err(format!("{kind} is no kind of machine; there are {}", all_kinds().join(", ")));
         }
     }
-    let wanted = |machine: &&Machine| {
+    let wanted = |machine: &&GuestMachine| {
         (!reduced || machine.reduced) && (kinds.is_empty() || kinds.iter().any(|kind| kind == machine.kind))
     };
     Ok(MACHINES.iter().filter(wanted).collect())

@@ -1,4 +1,4 @@
-//! What a machine may lack: a reason to skip, and to say so; never one to pass, nor to fail.
+//! Things that a machine may lack: a reason to skip, and to say so; never one to pass, nor to fail.
 
 use std::fmt;
 

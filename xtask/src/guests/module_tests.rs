@@ -1,4 +1,5 @@
-//! The tests that the module for Apple's registers has of its own: hotplug, idle states, restarts, other drivers, refusals.
+//! The tests that the module for Apple's registers has of its own: hotplug, idle states, restarts, other
+//! drivers, refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::Common;
+use super::TrialContext;
 use super::build::{Builder, before_path};
-use super::emulator::{Ended, console, within};
-use super::fetch::{Kernel, script};
-use super::outcome::{Outcome, Row};
+use super::emulator::{EmulatorEnd, console, within};
+use super::fetch::{GuestKernel, script};
+use super::outcome::{GuestOutcome, GuestRow};
 use crate::root;
 
 /// The machines of `kernel/apple-pmu/tests/guest.sh`, and what they are called in the table.
@@ -24,17 +25,17 @@ pub(super) const TESTS: &[(&str, &str)] = &[
     ("plain", "module-plain"),
 ];
 
-/// What its script says when it lacks something.
+/// The script's message when it lacks something.
 const MISSING: i32 = 77;
 
 /// Runs one of them.
 pub(super) fn tried(
     (kind, name): (&str, &'static str),
-    common: &Common,
+    common: &TrialContext,
     builder: &mut Builder<'_, '_>,
-) -> Result<Row> {
+) -> Result<GuestRow> {
     let module = builder.apple_module(true)?;
-    let kernel = builder.fetcher.kernel(Kernel::Arm64With16KPages)?;
+    let kernel = builder.fetcher.kernel(GuestKernel::Arm64With16KPages)?;
     let version = fs::read_to_string(kernel.join("package")).unwrap_or_default();
     let mut command = with_us(&root().join("kernel/apple-pmu/tests/guest.sh"));
     command.arg(kind).arg(module).env("KERNEL", kernel.join("image")).env("PLUGIN", &common.plugin);
@@ -56,18 +57,20 @@ pub(super) fn tried(
         lines.iter().for_each(|line| eprintln!("    | {line}"));
     }
     let kernel = version.trim().trim_start_matches("linux-image-").to_owned();
-    Ok(Row { machine: name, kernel, outcome, took })
+    Ok(GuestRow { machine: name, kernel, outcome, took })
 }
 
-/// A script that ends when this program does, whatever the signal; it takes what it started with it. `setpriv` is in util-linux.
+/// A script that ends when this program does, whatever the signal; it takes what it started with it.
+/// `setpriv` is in util-linux.
 fn with_us(script: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(script);
     command
 }
 
-/// A folder with what the script needs: compilers and `cpio` of the packages, the emulator's device tree compiler.
-fn commands(common: &Common, builder: &mut Builder<'_, '_>) -> Result<PathBuf> {
+/// A folder with what the script needs: compilers and `cpio` of the packages, the emulator's device tree
+/// compiler.
+fn commands(common: &TrialContext, builder: &mut Builder<'_, '_>) -> Result<PathBuf> {
     let folder = builder.work.join("commands");
     fs::create_dir_all(&folder)?;
     for tool in ["aarch64-linux-gnu-gcc", "cpio"] {
@@ -84,14 +87,14 @@ fn commands(common: &Common, builder: &mut Builder<'_, '_>) -> Result<PathBuf> {
 }
 
 /// The script's last line is `done: N checks, M failed`, and its status agrees.
-fn outcome(ended: &Ended, lines: &[String]) -> Outcome {
+fn outcome(ended: &EmulatorEnd, lines: &[String]) -> GuestOutcome {
     let status = match ended {
-        Ended::Killed => return Outcome::Broken("killed".to_owned()),
-        Ended::Exited(status) => status,
+        EmulatorEnd::Killed => return GuestOutcome::Broken("killed".to_owned()),
+        EmulatorEnd::Exited(status) => status,
     };
     let last = lines.last().map_or("", String::as_str).to_owned();
     if status.code() == Some(MISSING) {
-        return Outcome::Skipped(last);
+        return GuestOutcome::Skipped(last);
     }
     let failed: Vec<String> =
         lines.iter().filter_map(|line| line.strip_prefix("NOT OK")).map(str::to_owned).collect();
@@ -101,9 +104,9 @@ fn outcome(ended: &Ended, lines: &[String]) -> Outcome {
         .find_map(|line| line.strip_prefix("done: ")?.split_once(" checks")?.0.parse::<usize>().ok());
     match checks {
         Some(cases) if cases > 0 && status.success() == failed.is_empty() => {
-            Outcome::Finished { cases, failed }
+            GuestOutcome::Finished { cases, failed }
         }
-        _ => Outcome::Broken(format!("{status}: {last}")),
+        _ => GuestOutcome::Broken(format!("{status}: {last}")),
     }
 }
 
@@ -117,16 +120,16 @@ mod tests {
     fn the_script_passes_by_its_last_line_and_its_status() {
         let of = |code: i32, text: &str| {
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            outcome(&Ended::Exited(ExitStatus::from_raw(code << 8)), &lines)
+            outcome(&EmulatorEnd::Exited(ExitStatus::from_raw(code << 8)), &lines)
         };
         assert!(of(0, "ok - a\ndone: 1 checks, 0 failed").passed());
         assert!(
-            matches!(of(1, "NOT OK - a\ndone: 1 checks, 1 failed"), Outcome::Finished { failed, .. } if failed.len() == 1)
+            matches!(of(1, "NOT OK - a\ndone: 1 checks, 1 failed"), GuestOutcome::Finished { failed, .. } if failed.len() == 1)
         );
-        assert!(matches!(of(1, "done: 1 checks, 0 failed"), Outcome::Broken(_)));
-        assert!(matches!(of(0, "ok - a"), Outcome::Broken(_)));
+        assert!(matches!(of(1, "done: 1 checks, 0 failed"), GuestOutcome::Broken(_)));
+        assert!(matches!(of(0, "ok - a"), GuestOutcome::Broken(_)));
         assert!(
-            matches!(of(77, "guest.sh: no dtc: not tested"), Outcome::Skipped(why) if why.contains("dtc"))
+            matches!(of(77, "guest.sh: no dtc: not tested"), GuestOutcome::Skipped(why) if why.contains("dtc"))
         );
     }
 }

@@ -1,12 +1,12 @@
-//! What came of a machine, and the table of all.
+//! The result of a machine, and the table of all.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::emulator::Ended;
+use super::emulator::EmulatorEnd;
 
-/// What came of a machine.
-pub(super) enum Outcome {
+/// The result of a machine.
+pub(super) enum GuestOutcome {
     /// Its suite came to an end: cases, and those that failed.
     Finished { cases: usize, failed: Vec<String> },
     /// It did not, for a reason.
@@ -16,16 +16,17 @@ pub(super) enum Outcome {
 }
 
 /// A row of the table.
-pub(super) struct Row {
+pub(super) struct GuestRow {
     pub(super) machine: &'static str,
     pub(super) kernel: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: GuestOutcome,
     pub(super) took: Duration,
 }
 
-impl Outcome {
-    /// What a console says. A suite has come to its end if its last line is there, and names as many cases as were told.
-    pub(super) fn of(ended: &Ended, console: &[String], limit: Duration) -> Self {
+impl GuestOutcome {
+    /// The result that a console shows. A suite has come to its end if its last line is there, and names as
+    /// many cases as were told.
+    pub(super) fn of(ended: &EmulatorEnd, console: &[String], limit: Duration) -> Self {
         let told = console.iter().filter(|line| line.starts_with("case: ")).count();
         let failed: Vec<String> = console
             .iter()
@@ -37,10 +38,10 @@ impl Outcome {
             Some((cases.parse::<usize>().ok()?, failed.strip_suffix(" failed")?.parse::<usize>().ok()?))
         });
         match (ended, last) {
-            (Ended::Killed, _) => {
+            (EmulatorEnd::Killed, _) => {
                 Self::Broken(format!("killed after {} s, {told} cases told", limit.as_secs()))
             }
-            (Ended::Exited(status), None) => {
+            (EmulatorEnd::Exited(status), None) => {
                 Self::Broken(format!("ended early ({status}), {told} cases told"))
             }
             (_, Some((cases, wrong))) if cases == told && cases > 0 && wrong == failed.len() => {
@@ -68,8 +69,8 @@ impl Outcome {
 }
 
 /// The table.
-pub(super) fn table(rows: &[Row]) -> String {
-    let width = |column: fn(&Row) -> usize, head: &str| {
+pub(super) fn table(rows: &[GuestRow]) -> String {
+    let width = |column: fn(&GuestRow) -> usize, head: &str| {
         rows.iter().map(column).chain([head.len()]).max().unwrap_or_default()
     };
     let machine = width(|row| row.machine.len(), "machine");
@@ -96,7 +97,8 @@ mod tests {
 
     fn of(console: &[&str]) -> String {
         let console: Vec<String> = console.iter().map(|line| (*line).to_owned()).collect();
-        Outcome::of(&Ended::Exited(ExitStatus::from_raw(0)), &console, Duration::from_secs(7)).word()
+        GuestOutcome::of(&EmulatorEnd::Exited(ExitStatus::from_raw(0)), &console, Duration::from_secs(7))
+            .word()
     }
 
     #[test]
@@ -114,7 +116,7 @@ mod tests {
             "BROKEN: 1 of 2 cases can be read on its console"
         );
         let console = ["suite: 1 cases, 0 failed".to_owned()];
-        let killed = Outcome::of(&Ended::Killed, &console, Duration::from_secs(7));
+        let killed = GuestOutcome::of(&EmulatorEnd::Killed, &console, Duration::from_secs(7));
         assert_eq!(killed.word(), "BROKEN: killed after 7 s, 0 cases told");
         assert!(!killed.passed());
     }

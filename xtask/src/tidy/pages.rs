@@ -20,7 +20,7 @@ const INTERNALS: &str = "docs/internals/";
 const LONGEST: usize = 200;
 
 /// A page: its path from the root, with `/`, and its text.
-struct Page {
+struct DocPage {
     path: String,
     text: String,
 }
@@ -37,7 +37,7 @@ pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn pages(root: &Path) -> Result<Vec<Page>> {
+fn pages(root: &Path) -> Result<Vec<DocPage>> {
     let mut files = markdown_files(root)?;
     for folder in FOLDERS {
         files.extend(markdown_files(&root.join(folder))?);
@@ -52,7 +52,7 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     let page = |file: &PathBuf| {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let path = file.strip_prefix(root).unwrap_or(file).to_string_lossy().replace('\\', "/");
-        Ok(Page { path, text })
+        Ok(DocPage { path, text })
     };
     files.iter().map(page).collect()
 }
@@ -64,7 +64,7 @@ fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect())
 }
 
-fn broken_links(root: &Path, page: &Page, pages: &[Page]) -> Vec<String> {
+fn broken_links(root: &Path, page: &DocPage, pages: &[DocPage]) -> Vec<String> {
     let mut found = Vec::new();
     for link in links(&page.text) {
         let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -116,7 +116,7 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-fn too_long(page: &Page) -> Option<String> {
+fn too_long(page: &DocPage) -> Option<String> {
     let for_users = page.path.starts_with("docs/") && !page.path.starts_with(INTERNALS);
     let lines = lines_by_hand(&page.text);
     let text = || format!("{} has {lines} lines: a page for users has at most {LONGEST}", page.path);
@@ -136,17 +136,17 @@ fn lines_by_hand(text: &str) -> usize {
 }
 
 /// Pages of `docs` that neither its index nor the README of their folder links to.
-fn not_indexed(pages: &[Page]) -> Vec<String> {
+fn not_indexed(pages: &[DocPage]) -> Vec<String> {
     let docs = pages.iter().filter(|page| page.path.starts_with("docs/") && page.path != INDEX);
     let missing = docs.filter(|page| !is_indexed(&page.path, pages));
     missing.map(|page| format!("{INDEX} does not name {}", page.path)).collect()
 }
 
-fn is_indexed(path: &str, pages: &[Page]) -> bool {
+fn is_indexed(path: &str, pages: &[DocPage]) -> bool {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let indexes =
         pages.iter().filter(|page| page.path == INDEX || page.path == format!("{folder}/README.md"));
-    let named = |page: &Page| {
+    let named = |page: &DocPage| {
         links(&page.text)
             .iter()
             .any(|link| target(&page.path, link.split('#').next().unwrap_or_default()) == path)

@@ -64,8 +64,8 @@ pub(crate) fn check(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
 ///
 /// # Source
 ///
-/// Linux `drivers/perf/apple_m1_cpu_pmu.c`, `M1_PMU_PERFCTR_CORE_ACTIVE_CYCLE` and `M1_PMU_PERFCTR_INST_ALL`, whose
-/// affinities include PMC0 and PMC1.
+/// Linux `drivers/perf/apple_m1_cpu_pmu.c`, `M1_PMU_PERFCTR_CORE_ACTIVE_CYCLE` and `M1_PMU_PERFCTR_INST_ALL`,
+/// whose affinities include PMC0 and PMC1.
 const CYCLES_8BIT: u16 = 0x02;
 const INSTRUCTIONS_8BIT: u16 = 0x8c;
 
@@ -121,7 +121,7 @@ fn event(select: u16) -> DecodedEvent {
     DecodedEvent::new(EventCode { select, ..EventCode::default() })
 }
 
-/// What a fixed counter counts has no code.
+/// An event that a fixed counter counts has no code.
 fn fixed(n: u8) -> DecodedEvent {
     DecodedEvent { counter: Some(CounterId::Fixed(n)), ..event(0) }
 }

@@ -63,11 +63,12 @@ fn unpublished(meaning: &'static str) -> Vec<FieldSpec> {
     vec![FieldSpec::bits(0, 63, "VALUE", meaning)]
 }
 
-/// What Linux' driver takes: the event alone.
+/// Linux' driver takes the event alone.
 ///
 /// # Source
 ///
-/// Linux `drivers/perf/apple_m1_cpu_pmu.c`, format `event` (`config:0-7`); chips with 16-bit events are not upstream.
+/// Linux `drivers/perf/apple_m1_cpu_pmu.c`, format `event` (`config:0-7`); chips with 16-bit events are not
+/// upstream.
 pub(crate) fn perf_layout(chip: &Chip) -> Vec<FieldSpec> {
     vec![FieldSpec::bits(0, selector_bits(chip) - 1, "EVENT", "event").always()]
 }

@@ -199,7 +199,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out, or where it is.
+    /// The document that describes its layout or its address.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Register::Control => {
@@ -229,7 +229,8 @@ impl Register {
         }
     }
 
-    /// What a driver may do with it; `None`: nothing. Registers whose bits nobody has published are left alone.
+    /// The operations that a driver may use; `None`: none. Registers whose bits nobody has published are left
+    /// alone.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
             Register::Control => Some(Access::Write { bits: CONTROL_BITS }),

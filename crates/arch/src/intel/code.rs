@@ -57,7 +57,8 @@ const PLAIN: EventCode = EventCode {
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, `FIXED_EVENT_CONSTRAINT` of each core; `perf_event.h` (pseudo encodings).
+/// Linux `arch/x86/events/intel/core.c`, `FIXED_EVENT_CONSTRAINT` of each core; `perf_event.h` (pseudo
+/// encodings).
 pub(crate) const fn fixed_perf_code(index: u8) -> (u16, u8) {
     match index {
         0 => (0xc0, 0),
@@ -66,8 +67,8 @@ pub(crate) const fn fixed_perf_code(index: u8) -> (u16, u8) {
     }
 }
 
-/// The fields of a code, other than event and unit mask, that the chip's layout lacks or that a fixed counter cannot
-/// be told.
+/// The fields of a code, other than event and unit mask, that the chip's layout lacks or that a fixed counter
+/// cannot be told.
 pub(crate) fn check(chip: &Chip, code: &EventCode, fixed: bool) -> Result<(), EncodeError> {
     let lacks =
         |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
@@ -169,7 +170,7 @@ fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
     vec![x86::event(code, counter, value)]
 }
 
-/// What a warning should say about a value of an event select.
+/// The text of a warning about a value of an event select.
 pub(crate) fn remark(register: Register, value: u64) -> Option<String> {
     let (select, umask) = (value & 0xff, (value >> 8) as u8);
     match (register, select, umask) {
@@ -212,15 +213,16 @@ fn fixed_events(chip: &Chip, value: u64) -> Vec<DecodedEvent> {
     set_bits(chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff).filter_map(event).collect()
 }
 
-/// The pseudo code that asks for the precise distribution of instructions on fixed counter 0. Tables have it as a whole
-/// config, since its code is that of `INST_RETIRED.ANY`.
+/// The pseudo code that asks for the precise distribution of instructions on fixed counter 0. Tables have it
+/// as a whole config, since its code is that of `INST_RETIRED.ANY`.
 ///
 /// # Source
 ///
 /// Linux `arch/x86/events/intel/core.c`, `INST_RETIRED.PREC_DIST` in `intel_icl_event_constraints`.
 pub const PRECISE_INSTRUCTIONS: u64 = 0x0100;
 
-/// The events that a raw config of perf can mean: its own code, and the fixed counter's where the kernel uses one.
+/// The events that a raw config of perf can mean: its own code, and the fixed counter's where the kernel uses
+/// one.
 pub(crate) fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
     let code = code(chip, config);
     let Some(n) = fixed_of(&code) else { return vec![DecodedEvent::new(code)] };
@@ -246,8 +248,8 @@ fn fixed_of(code: &EventCode) -> Option<u8> {
     }
 }
 
-/// An event of a fixed counter as a general one counts it, if the event asks for what only a general one can do and
-/// has a code there.
+/// An event of a fixed counter as a general one counts it, if the event asks for what only a general one can
+/// do and has a code there.
 pub(crate) fn on_general(coded: &Coded) -> Option<Coded> {
     let EventCode { cmask, inv, edge, eq, .. } = coded.code;
     let modified = cmask != 0 || inv || edge || eq;

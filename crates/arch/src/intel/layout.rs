@@ -50,7 +50,7 @@ const PERFEVTSEL: &[FieldSpec] = &[
 const PERF: &[FieldSpec] =
     &[EVENT, UMASK_FIELD, E, PC, ANY, INV_FIELD, CMASK_FIELD, IN_TX, IN_TXCP, EQ, UMASK2];
 
-/// What a register has on any version; those that others have are left out elsewhere.
+/// The fields that a register has on any version; those that others have are left out elsewhere.
 pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     match register {
         Register::EventSelect(_) | Register::V6EventSelect(_) => PERFEVTSEL.to_vec(),
@@ -75,12 +75,13 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     }
 }
 
-/// Whether counters can count for all threads of a core: from version 3 on, until it was taken away with version 5.
+/// Whether counters can count for all threads of a core: from version 3 on, until it was taken away with
+/// version 5.
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3"; volume 2, CPUID leaf 0AH, EDX bit 15 (AnyThread
-/// deprecation), which the cores of version 5 set.
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3"; volume 2, CPUID leaf 0AH, EDX bit 15
+/// (AnyThread deprecation), which the cores of version 5 set.
 pub(crate) const fn has_any(chip: &Chip) -> bool {
     ANY.presence.is_on(chip.pmu_version)
 }

@@ -87,8 +87,8 @@ pub const GLOBAL_STATUS_SET: u32 = 0x391;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, figure "IA32_PERF_GLOBAL_INUSE MSR and Architectural Perfmon Version 4"; KVM unit tests
-/// `lib/x86/msr.h`.
+/// Intel SDM volume 3, figure "IA32_PERF_GLOBAL_INUSE MSR and Architectural Perfmon Version 4"; KVM unit
+/// tests `lib/x86/msr.h`.
 pub const GLOBAL_INUSE: u32 = 0x392;
 /// IA32_PEBS_ENABLE.
 ///
@@ -114,13 +114,13 @@ pub const FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
 ///
 /// Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS, CTR_Frz.
 pub const CTR_FRZ: u64 = 1 << 59;
-/// The most general counters that the numbers from IA32_PERFEVTSEL0 and IA32_PMC0 have room for: the MSRs behind them
-/// belong to others.
+/// The most general counters that the numbers from IA32_PERFEVTSEL0 and IA32_PMC0 have room for: the MSRs
+/// behind them belong to others.
 ///
 /// # Source
 ///
-/// Intel perfmon event files: the most that a core has, counters 0 to 9 (Lion Cove). Intel SDM volume 4: IA32_PERF_STATUS
-/// (0x198) and IA32_MISC_ENABLE (0x1A0) are not far behind.
+/// Intel perfmon event files: the most that a core has, counters 0 to 9 (Lion Cove). Intel SDM volume 4:
+/// IA32_PERF_STATUS (0x198) and IA32_MISC_ENABLE (0x1A0) are not far behind.
 pub const MOST_GENERAL: u8 = 10;
 /// The most fixed counters that are known, by number.
 ///
@@ -128,8 +128,8 @@ pub const MOST_GENERAL: u8 = 10;
 ///
 /// Intel perfmon event files: fixed counters 0 to 6 (Skymont).
 pub const MOST_FIXED: u8 = 7;
-/// IA32_PMC_GP0_CTR of version 6; counter n has 4 MSRs from 0x1900 + 4n: counter, then configuration A (the event
-/// select), B (reload), C (PEBS).
+/// IA32_PMC_GP0_CTR of version 6; counter n has 4 MSRs from 0x1900 + 4n: counter, then configuration A (the
+/// event select), B (reload), C (PEBS).
 ///
 /// # Source
 ///
@@ -211,7 +211,7 @@ pub const SLOTS: u8 = 3;
 ///
 /// Intel SDM volume 2, RDPMC; Linux `perf_event.h`, `INTEL_PMC_FIXED_RDPMC_BASE`.
 pub const RDPMC_FIXED: u32 = 0x4000_0000;
-/// What `rdpmc` takes for PERF_METRICS.
+/// The operand of `rdpmc` for PERF_METRICS.
 ///
 /// # Source
 ///
@@ -225,14 +225,14 @@ pub const RDPMC_METRICS: u32 = 0x2000_0000;
 /// Linux `perf_event.h`, `INTEL_TD_METRIC_RETIRING` (0x8000) to `INTEL_TD_METRIC_MEM_BOUND` (0x8700).
 pub const METRICS_UMASK: u8 = 0x80;
 
-/// The number of the fixed counter that stands for the first share of slots; PERF_METRICS has eight, and no counter
-/// counts them.
+/// The number of the fixed counter that stands for the first share of slots; PERF_METRICS has eight, and no
+/// counter counts them.
 ///
 /// # Source
 ///
 /// Linux `perf_event.h`, `INTEL_PMC_IDX_METRIC_BASE`: the first fixed counter and 16.
 pub const METRICS_BASE: u8 = 16;
-/// What a share of slots in PERF_METRICS is a fraction of.
+/// The denominator of a share of slots in PERF_METRICS.
 ///
 /// # Source
 ///
@@ -349,7 +349,7 @@ impl Register {
         }
     }
 
-    /// Who says how it is laid out.
+    /// The document that describes its layout.
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Register::EventSelect(_) => "Intel SDM volume 3, IA32_PERFEVTSELx",
@@ -466,7 +466,7 @@ impl Register {
         }
     }
 
-    /// What a driver may do with it; `None`: nothing.
+    /// The operations that a driver may use; `None`: none.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
             Register::EventSelect(n)

@@ -1,13 +1,14 @@
 //! General counters that a thread has to itself with Hyper-Threading off only.
 //!
-//! From Sandy Bridge to Cascade Lake the two threads of a core have four of its eight counters each; with Hyper-Threading
-//! off the one thread has all of them. A chip's facts are those with Hyper-Threading on. Chips with four counters in any
-//! case (Nehalem, Westmere, Goldmont) have the same version and number, so that what is said here names the generations.
+//! From Sandy Bridge to Cascade Lake the two threads of a core have four of its eight counters each; with
+//! Hyper-Threading off the one thread has all of them. A chip's facts are those with Hyper-Threading on.
+//! Chips with four counters in any case (Nehalem, Westmere, Goldmont) have the same version and number, so
+//! that what is said here names the generations.
 //!
 //! # Source
 //!
-//! intel/perfmon, the fields `Counter` and `CounterHTOff` of these cores; Intel SDM volume 3, chapter Performance Monitoring,
-//! where it tells of them.
+//! intel/perfmon, the fields `Counter` and `CounterHTOff` of these cores; Intel SDM volume 3, chapter
+//! Performance Monitoring, where it tells of them.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask};
@@ -16,7 +17,7 @@ use crate::chip::Chip;
 use crate::field::{FieldSpec, set_bits};
 use crate::intel::Register;
 
-/// What a field of such a counter means.
+/// The meaning of a field of such a counter.
 const MEANING: &str = "of a counter that exists with Hyper-Threading off only (Sandy Bridge to Cascade Lake)";
 
 /// The counters that a chip may have besides its own.
@@ -41,7 +42,7 @@ pub(crate) fn fields(chip: &Chip, general: FieldSpec) -> Vec<FieldSpec> {
     set_bits(counters(chip).general_bits()).map(|n| field.of(n.into(), n)).collect()
 }
 
-/// What to say about a register of such a counter.
+/// The note about a register of such a counter.
 pub(crate) fn remark(chip: &Chip, register: Register) -> Option<String> {
     let n = match register {
         Register::EventSelect(n) | Register::Counter(n) | Register::FullWidthCounter(n) => n,
@@ -52,7 +53,7 @@ pub(crate) fn remark(chip: &Chip, register: Register) -> Option<String> {
     })
 }
 
-/// What to say about such a counter as `rdpmc` names it.
+/// The note about such a counter as `rdpmc` names it.
 pub(crate) fn rdpmc_remark(chip: &Chip, counter: CounterId) -> Option<String> {
     counters(chip).contains(counter).then(|| {
         format!("{}; where it does not exist, rdpmc faults (#GP)", exists(&format!("counter {counter}")))

@@ -1,4 +1,4 @@
-//! What a register program is refused for before anything is encoded.
+//! The checks of a register program before anything is encoded.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask};
@@ -100,7 +100,8 @@ fn check_freeze(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Resu
     }
 }
 
-/// Whether each counter is one of the chip's and has one event; one that takes two counters has the one behind it too.
+/// Whether each counter is one of the chip's and has one event; one that takes two counters has the one
+/// behind it too.
 pub(super) fn counters_once(chip: &Chip, placed: &[Placed]) -> Result<(), EncodeError> {
     let has = counters(chip);
     let mut taken = Vec::new();

@@ -46,7 +46,8 @@ fn shown(steps: &[Step]) -> Vec<String> {
     steps.iter().map(one).collect()
 }
 
-/// The three fixed counters and four events of a known driver for Windows: misses of branches, uops, loads, stores.
+/// The three fixed counters and four events of a known driver for Windows: misses of branches, uops, loads,
+/// stores.
 fn seven_counters(chip: &Chip) -> Vec<Placed> {
     let codes = [(0xc5, 0), (0xc2, 1), (0xd0, 0x81), (0xd0, 0x82)];
     let general =
@@ -216,7 +217,7 @@ fn pmuv3_clears_before_it_sets_and_enables_its_counters_last() {
     assert_eq!(program.reads[0].between(0xffff_fff0, 0x10), 0x20);
 }
 
-/// What is wrong with a program, and what to do about it.
+/// The error of a program, and its remedy.
 fn refused(chip: &Chip, events: &[Placed], options: ProgramOptions) -> (String, String) {
     let error: cyclometer_core::Error = register_program(chip, events, options).unwrap_err().into();
     (error.to_string(), error.recovery().to_string())
@@ -521,11 +522,11 @@ fn a_full_width_write_takes_a_period_that_a_narrow_one_does_not() {
 
 /// Registers that hold what is written, as far as they keep anything.
 #[derive(Default)]
-struct Plain {
+struct PlainRegisters {
     values: HashMap<PmuReg, u64>,
 }
 
-impl Registers for Plain {
+impl Registers for PlainRegisters {
     fn read(&mut self, _: u32, register: PmuReg) -> Result<u64, Fault> {
         Ok(self.values.get(&register).copied().unwrap_or(0))
     }
@@ -565,7 +566,7 @@ fn plans() -> impl Strategy<Value = (Chip, Vec<Placed>)> {
 }
 
 /// Whether a field that belongs to a counter is set in any of the registers that a program has written.
-fn is_set(chip: &Chip, registers: &Plain, names: &[&str], counter: CounterId) -> bool {
+fn is_set(chip: &Chip, registers: &PlainRegisters, names: &[&str], counter: CounterId) -> bool {
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     registers.values.iter().any(|(register, value)| {
         let fields = decode(chip, register.register(), *value).fields;
@@ -576,7 +577,7 @@ fn is_set(chip: &Chip, registers: &Plain, names: &[&str], counter: CounterId) ->
 /// The modes of an event and whether its counter interrupts, as what was written tells them.
 fn modes_and_interrupt(
     chip: &Chip,
-    registers: &Plain,
+    registers: &PlainRegisters,
     decoded: &DecodedEvent,
 ) -> (Option<Modes>, Option<bool>) {
     let Some(counter) = decoded.counter else { return (None, None) };
@@ -606,7 +607,7 @@ proptest! {
         let v6_registers = v6 && chip.family == Family::Intel && chip.pmu_version >= 6;
         let options = ProgramOptions { v6_registers, ..PLAIN };
         let program = register_program(&chip, &events, options).unwrap();
-        let mut registers = Plain::default();
+        let mut registers = PlainRegisters::default();
         carry_out(&program.set_up, &mut registers, 0).unwrap();
         carry_out(&program.start, &mut registers, 0).unwrap();
         let mut found = Vec::new();
@@ -630,7 +631,7 @@ proptest! {
     #[test]
     fn the_registers_of_a_program_decode_to_its_events((chip, events) in plans()) {
         let program = plain(&chip, &events).unwrap();
-        let mut registers = Plain::default();
+        let mut registers = PlainRegisters::default();
         carry_out(&program.set_up, &mut registers, 0).unwrap();
         carry_out(&program.start, &mut registers, 0).unwrap();
         for event in &events {
@@ -649,9 +650,9 @@ proptest! {
     #[test]
     fn a_program_that_is_stopped_rests_and_one_that_counts_holds((chip, events) in plans()) {
         let program = plain(&chip, &events).unwrap();
-        let mut registers = Plain::default();
+        let mut registers = PlainRegisters::default();
         carry_out(&program.set_up, &mut registers, 0).unwrap();
-        let are_in = |bits: &[RegisterBits], registers: &Plain| {
+        let are_in = |bits: &[RegisterBits], registers: &PlainRegisters| {
             bits.iter().all(|bits| bits.are_in(registers.values[&bits.register]))
         };
         prop_assert!(!program.rests.is_empty() && are_in(&program.rests, &registers));
@@ -664,7 +665,7 @@ proptest! {
     #[test]
     fn what_each_event_holds_alone_is_held_together((chip, events) in plans()) {
         let program = plain(&chip, &events).unwrap();
-        let mut registers = Plain::default();
+        let mut registers = PlainRegisters::default();
         carry_out(&program.set_up, &mut registers, 0).unwrap();
         for event in &events {
             let alone = plain(&chip, &[*event]).unwrap();
@@ -699,7 +700,7 @@ proptest! {
     #[test]
     fn what_was_saved_is_there_again_after_restoring((chip, events) in plans(), old: u64) {
         let program = plain(&chip, &events).unwrap();
-        let mut registers = Plain::default();
+        let mut registers = PlainRegisters::default();
         // An enabled set of Arm can only grow here: nothing of ours is in it.
         let fill = if chip.family == Family::Arm { 0 } else { old };
         let saved: Vec<(PmuReg, u64)> = program.touched().into_iter().map(|register| (register, fill)).collect();

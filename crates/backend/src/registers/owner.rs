@@ -135,11 +135,11 @@ impl Look<'_> {
 mod tests {
     use super::*;
     use cyclometer_core::CounterMask;
-    use cyclometer_sim::{Model, Settings, SimMachine, Trouble};
+    use cyclometer_sim::{InjectedFault, Model, Settings, SimMachine};
 
     fn watched(model: &'static Model, counter: CounterId) -> Vec<CounterId> {
         let mut machine = SimMachine::new(model, Settings { cpus: 2, ..Settings::default() });
-        machine.provoke(Trouble::Watchdog { cpu: 1, counter, period_cycles: 1_000_000 }).unwrap();
+        machine.inject(InjectedFault::Watchdog { cpu: 1, counter, period_cycles: 1_000_000 }).unwrap();
         assert_eq!(in_use(&model.chip, 0, &mut machine), Ok(Vec::new()), "{}: the other CPU", model.id);
         in_use(&model.chip, 1, &mut machine).unwrap()
     }
@@ -222,7 +222,7 @@ mod tests {
         let model = Model::find("skylake").unwrap();
         let mut machine = SimMachine::new(model, Settings::default());
         let counter = CounterId::General(1);
-        machine.provoke(Trouble::Watchdog { cpu: 0, counter, period_cycles: 1000 }).unwrap();
+        machine.inject(InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 1000 }).unwrap();
         for answer in [None, Some(0)] {
             let mut without = Without { machine: &mut machine, answer };
             assert_eq!(in_use(&model.chip, 0, &mut without), Ok(vec![counter]), "{answer:?}");

@@ -2,31 +2,28 @@
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Random};
-use cyclometer_sim::{Model, Settings, ThreadId, Tick, Trouble, Workload};
+use cyclometer_sim::{InjectedFault, Model, Settings, ThreadId, Tick, Workload};
 use proptest::prelude::*;
 
 use crate::bench::{Bench, Events, FOUR, can_freeze, freezing, machine, source};
 
 /// Troubles that take no counter away.
-fn harmless() -> impl Strategy<Value = Trouble> {
+fn harmless() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
-        (500u64..20_000).prop_map(|by_ns| Trouble::LateInterrupts { by_ns }),
-        (1u32..4).prop_map(|every| Trouble::DoubleInterrupts { every }),
-        (2_000u64..50_000).prop_map(|every_ns| Trouble::SpuriousInterrupts { every_ns }),
+        (500u64..20_000).prop_map(|by_ns| InjectedFault::LateInterrupts { by_ns }),
+        (1u32..4).prop_map(|every| InjectedFault::DoubleInterrupts { every }),
+        (2_000u64..50_000).prop_map(|every_ns| InjectedFault::SpuriousInterrupts { every_ns }),
     ]
 }
 
 /// Troubles that do. The numbers of counters are those of slots, to be put in later.
-fn harmful() -> impl Strategy<Value = Trouble> {
+fn harmful() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
-        (10_000u64..100_000).prop_map(|every_ns| Trouble::RewriteControl { every_ns }),
-        Just(Trouble::RewriteControlAtIdle),
-        (0u32..3, 0u8..4, 1_000u64..200_000).prop_map(|(cpu, counter, after_ns)| Trouble::StealCounter {
-            cpu,
-            counter,
-            after_ns
-        }),
-        Just(Trouble::IgnoreWrites),
+        (10_000u64..100_000).prop_map(|every_ns| InjectedFault::RewriteControl { every_ns }),
+        Just(InjectedFault::RewriteControlAtIdle),
+        (0u32..3, 0u8..4, 1_000u64..200_000)
+            .prop_map(|(cpu, counter, after_ns)| InjectedFault::StealCounter { cpu, counter, after_ns }),
+        Just(InjectedFault::IgnoreWrites),
         harmless(),
     ]
 }
@@ -64,13 +61,13 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 /// A recording of some of a machine's threads.
-fn recorded(case: &Case, troubles: &[Trouble]) -> (Bench, Vec<ThreadId>) {
+fn recorded(case: &Case, troubles: &[InjectedFault]) -> (Bench, Vec<ThreadId>) {
     let mut random = Random::seeded(case.settings.seed);
     let names: Vec<&str> =
         (0..case.threads).map(|_| Workload::NAMES[random.below(Workload::NAMES.len())]).collect();
     let (mut machine, threads) = machine(case.model, case.settings, &names);
     for trouble in troubles {
-        machine.provoke(*trouble).unwrap();
+        machine.inject(*trouble).unwrap();
     }
     let counted: Vec<ThreadId> = threads.into_iter().take(case.counted).collect();
     let sources: Vec<_> = [Some(source(0, case.periods.0)), case.periods.1.map(|period| source(1, period))]
@@ -83,12 +80,12 @@ fn recorded(case: &Case, troubles: &[Trouble]) -> (Bench, Vec<ThreadId>) {
 }
 
 /// A trouble of a slot's counter on a CPU that is there.
-fn fitted(trouble: Trouble, case: &Case) -> Trouble {
+fn fitted(trouble: InjectedFault, case: &Case) -> InjectedFault {
     match trouble {
-        Trouble::StealCounter { cpu, counter, after_ns } => {
+        InjectedFault::StealCounter { cpu, counter, after_ns } => {
             let placed = Events::general(case.model, &FOUR).placed[usize::from(counter)];
             let CounterId::General(counter) = placed.counter else { unreachable!() };
-            Trouble::StealCounter { cpu: cpu % case.settings.cpus, counter, after_ns }
+            InjectedFault::StealCounter { cpu: cpu % case.settings.cpus, counter, after_ns }
         }
         trouble => trouble,
     }
@@ -96,11 +93,11 @@ fn fitted(trouble: Trouble, case: &Case) -> Trouble {
 
 /// Arm has one bit for all counters. If it is cleared, and set again by who takes one of them, nothing tells that: the two
 /// are not asked for together.
-fn together(mut troubles: Vec<Trouble>, case: &Case) -> Vec<Trouble> {
-    let steals = |trouble: &Trouble| matches!(trouble, Trouble::StealCounter { .. });
+fn together(mut troubles: Vec<InjectedFault>, case: &Case) -> Vec<InjectedFault> {
+    let steals = |trouble: &InjectedFault| matches!(trouble, InjectedFault::StealCounter { .. });
     if case.model.chip.family == Family::Arm && troubles.iter().any(steals) {
-        let rewrites = |trouble: &Trouble| {
-            matches!(trouble, Trouble::RewriteControl { .. } | Trouble::RewriteControlAtIdle)
+        let rewrites = |trouble: &InjectedFault| {
+            matches!(trouble, InjectedFault::RewriteControl { .. } | InjectedFault::RewriteControlAtIdle)
         };
         troubles.retain(|trouble| !rewrites(trouble));
     }
@@ -134,7 +131,7 @@ proptest! {
         let (mut bench, _) = recorded(&case, &[]);
         bench.run(20_000);
         for trouble in together(troubles, &case) {
-            bench.machine.provoke(fitted(trouble, &case)).unwrap();
+            bench.machine.inject(fitted(trouble, &case)).unwrap();
         }
         for (ns, looks, retakes) in stretches {
             bench.retakes = retakes;

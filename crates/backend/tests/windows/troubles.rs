@@ -7,7 +7,9 @@ use cyclometer_backend::registers::{
 };
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, ErrorKind};
-use cyclometer_sim::{Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Trouble, Workload};
+use cyclometer_sim::{
+    InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Workload,
+};
 
 use crate::bench::{Bench, Ended, Events, FOUR, every_chip, machine, source};
 
@@ -23,16 +25,16 @@ fn troubled(
     model: &'static Model,
     options: ProgramOptions,
     events: Events,
-    troubles: &[Trouble],
+    troubles: &[InjectedFault],
 ) -> (Bench, Vec<ThreadId>) {
     let (mut machine, threads) = machine(model, busy(), &["loop", "noisy", "memory"]);
     for trouble in troubles {
-        machine.provoke(*trouble).unwrap();
+        machine.inject(*trouble).unwrap();
     }
     (Bench::with(machine, events, &TWO_SOURCES, options, None), threads)
 }
 
-fn exact_under(trouble: impl Fn(&Model) -> Trouble, more: impl Fn(&Ended)) {
+fn exact_under(trouble: impl Fn(&Model) -> InjectedFault, more: impl Fn(&Ended)) {
     for (model, options) in every_chip() {
         let (mut bench, threads) = troubled(model, options, Events::general(model, &FOUR), &[trouble(model)]);
         bench.run(400_000);
@@ -49,7 +51,7 @@ fn exact_under(trouble: impl Fn(&Model) -> Trouble, more: impl Fn(&Ended)) {
 #[test]
 fn late_interrupts_make_rows_of_several_periods_and_lose_nothing() {
     exact_under(
-        |_| Trouble::LateInterrupts { by_ns: 15_000 },
+        |_| InjectedFault::LateInterrupts { by_ns: 15_000 },
         |ended| {
             let late = ended.rows().iter().filter(|row| row.is_late()).count();
             let id = ended.bench.machine.model().id;
@@ -61,7 +63,7 @@ fn late_interrupts_make_rows_of_several_periods_and_lose_nothing() {
 #[test]
 fn double_interrupts_make_no_rows() {
     exact_under(
-        |_| Trouble::DoubleInterrupts { every: 2 },
+        |_| InjectedFault::DoubleInterrupts { every: 2 },
         |ended| {
             let id = ended.bench.machine.model().id;
             let nobodys = ended.bench.interrupts - ended.bench.claimed;
@@ -79,7 +81,7 @@ fn switched(ended: &Ended) -> usize {
 #[test]
 fn interrupts_without_an_overflow_leave_counts_in_the_running_window() {
     exact_under(
-        |_| Trouble::SpuriousInterrupts { every_ns: 1_500 },
+        |_| InjectedFault::SpuriousInterrupts { every_ns: 1_500 },
         |ended| {
             let nobodys = ended.bench.interrupts - ended.bench.claimed;
             assert!(nobodys > 400, "{} {nobodys}", ended.bench.machine.model().id);
@@ -99,7 +101,7 @@ fn the_counter_of_a_watchdog_and_its_interrupts_are_left_alone() {
             let events = Events::general(model, &FOUR);
             let taken = events.placed.iter().any(|placed| placed.counter == counter);
             let counter = if taken { CounterId::General(n + 1) } else { counter };
-            Trouble::Watchdog { cpu: 0, counter, period_cycles: 30_000 }
+            InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 30_000 }
         },
         |ended| {
             let nobodys = ended.bench.interrupts - ended.bench.claimed;
@@ -115,7 +117,7 @@ fn lost(row: &Row<ThreadId>) -> Vec<usize> {
 #[test]
 fn rewritten_controls_are_seen_on_every_chip_and_give_no_number() {
     for (model, options) in every_chip() {
-        let trouble = Trouble::RewriteControl { every_ns: 90_000 };
+        let trouble = InjectedFault::RewriteControl { every_ns: 90_000 };
         let (mut bench, threads) = troubled(model, options, Events::general(model, &FOUR), &[trouble]);
         bench.run(400_000);
         let ended = bench.finish();
@@ -136,7 +138,7 @@ fn rewritten_controls_are_seen_on_every_chip_and_give_no_number() {
 fn what_is_taken_back_counts_again_from_a_new_window_on() {
     for (model, options) in every_chip() {
         let (mut machine, threads) = machine(model, busy(), &["phases"]);
-        machine.provoke(Trouble::RewriteControl { every_ns: 60_000 }).unwrap();
+        machine.inject(InjectedFault::RewriteControl { every_ns: 60_000 }).unwrap();
         let events = Events::general(model, &FOUR);
         let mut bench = Bench::with(machine, events, &TWO_SOURCES, options, None);
         bench.retakes = true;
@@ -160,7 +162,7 @@ fn what_is_taken_back_counts_again_from_a_new_window_on() {
 fn a_control_that_is_rewritten_when_a_cpu_goes_idle_costs_the_window_that_is_open_then() {
     for (model, options) in every_chip() {
         let mut machine = SimMachine::new(model, Settings::default());
-        machine.provoke(Trouble::RewriteControlAtIdle).unwrap();
+        machine.inject(InjectedFault::RewriteControlAtIdle).unwrap();
         let events = Events::general(model, &FOUR);
         let mut bench = Bench::with(machine, events, &[source(1, 12_000)], options, None);
         bench.retakes = true;
@@ -188,7 +190,7 @@ fn fixed_counters_that_a_rewritten_pmcr0_leaves_as_they_are_go_on_ending_windows
     for id in ["apple-m1", "apple-m2", "apple-m3", "apple-m4"] {
         let model = Model::find(id).unwrap();
         let (mut machine, threads) = machine(model, busy(), &["loop", "noisy", "memory"]);
-        machine.provoke(Trouble::RewriteControl { every_ns: 90_000 }).unwrap();
+        machine.inject(InjectedFault::RewriteControl { every_ns: 90_000 }).unwrap();
         let events = Events::general(model, &FOUR).and_fixed(model);
         let mut bench = Bench::new(machine, events, &[source(4, 19_000), source(5, 12_000)]);
         bench.run(400_000);
@@ -211,7 +213,7 @@ fn of_a_stolen_counter_only_its_own_slot_is_lost_and_the_thief_is_left_alone() {
         for slot in 0..4 {
             let events = Events::general(model, &FOUR);
             let CounterId::General(counter) = events.placed[slot].counter else { unreachable!() };
-            let trouble = Trouble::StealCounter { cpu: 0, counter, after_ns: 120_000 };
+            let trouble = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 120_000 };
             let (mut bench, threads) = troubled(model, options, events, &[trouble]);
             bench.run(121_000);
             let thiefs = controls(&mut bench, slot);
@@ -248,8 +250,8 @@ fn a_counter_that_is_stolen_while_ours_stand_still_is_not_started() {
         while bench.windows.on(0).unwrap().thread().is_some() {
             bench.run(1_000);
         }
-        let trouble = Trouble::StealCounter { cpu: 0, counter, after_ns: 1 };
-        bench.machine.provoke(trouble).unwrap();
+        let trouble = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 1 };
+        bench.machine.inject(trouble).unwrap();
         bench.run(100);
         assert_eq!(bench.windows.on(0).unwrap().thread(), None);
         let thiefs = controls(&mut bench, 2);
@@ -297,7 +299,7 @@ fn is_shared_switch(register: Register) -> bool {
 fn a_machine_that_drops_writes_is_refused_at_the_beginning() {
     for (model, options) in every_chip() {
         let (mut machine, _) = machine(model, Settings::default(), &["loop"]);
-        machine.provoke(Trouble::IgnoreWrites).unwrap();
+        machine.inject(InjectedFault::IgnoreWrites).unwrap();
         let events = Events::general(model, &FOUR);
         let setup = WindowSetup::new(&model.chip, &events.placed, &[source(0, 1000)], options).unwrap();
         let mut windows: Windows<ThreadId> = Windows::of_all(setup);
@@ -313,7 +315,7 @@ fn writes_that_are_dropped_from_some_time_on_lose_the_sources_and_no_number_is_w
     for (model, options) in every_chip() {
         let (mut bench, threads) = troubled(model, options, Events::general(model, &FOUR), &[]);
         bench.run(100_000);
-        bench.machine.provoke(Trouble::IgnoreWrites).unwrap();
+        bench.machine.inject(InjectedFault::IgnoreWrites).unwrap();
         bench.run(200_000);
         let ended = bench.finish();
         assert!(ended.rows().iter().any(|row| !row.is_lost()), "{}", model.id);
@@ -342,7 +344,7 @@ fn a_counter_that_somebody_else_sets_back_contradicts_itself_and_is_lost() {
         let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
         let (mut machine, threads) = machine(model, Settings::default(), &["loop"]);
         let counter = events.placed[0].counter;
-        machine.provoke(Trouble::Watchdog { cpu: 0, counter, period_cycles: 70_000 }).unwrap();
+        machine.inject(InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 70_000 }).unwrap();
         let mut bench = Bench::with(machine, events, &[source(0, 20_000)], options, None);
         bench.run(300_000);
         let ended = bench.finish();
@@ -372,7 +374,7 @@ fn registers_that_are_closed_to_user_mode_meanwhile_lose_every_slot_and_are_not_
         let mut bench =
             Bench::with(machine, Events::general(model, &FOUR), &[source(0, 30_000)], options, None);
         bench.run(100_000);
-        bench.machine.provoke(Trouble::RewriteControl { every_ns: 10_000 }).unwrap();
+        bench.machine.inject(InjectedFault::RewriteControl { every_ns: 10_000 }).unwrap();
         bench.run(8_000_000);
         let ended = bench.finish();
         for slot in 0..4 {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::{CounterId, CounterMask};
-use cyclometer::placement::{Because, Placed, Placement, Refused, Seat};
+use cyclometer::placement::{Because, CounterAssignment, Placed, Placement, Unplaceable};
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
@@ -66,7 +66,7 @@ fn one(on: &OnCpu<'_>, explain: bool, paint: Paint) -> String {
 
 fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
     let packing = &placement.packing;
-    let refused = packing.refused.iter().filter(|refused| matches!(refused, Refused::Event(_))).count();
+    let refused = packing.refused.iter().filter(|refused| matches!(refused, Unplaceable::Event(_))).count();
     let events = placement.events.len() - refused;
     let events = if events == 1 { "1 event".to_owned() } else { format!("{events} events") };
     match packing.passes.len() {
@@ -82,7 +82,7 @@ fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
 }
 
 /// One pass: an event a line, and what stays free.
-fn single(placement: &Placement<'_>, pass: &[Seat], paint: Paint) -> String {
+fn single(placement: &Placement<'_>, pass: &[CounterAssignment], paint: Paint) -> String {
     let mut out = String::new();
     for seat in in_order(pass) {
         let event = &placement.events[seat.demand];
@@ -101,18 +101,20 @@ fn single(placement: &Placement<'_>, pass: &[Seat], paint: Paint) -> String {
     out
 }
 
-fn in_order(pass: &[Seat]) -> Vec<&Seat> {
-    let mut seats: Vec<&Seat> = pass.iter().collect();
+fn in_order(pass: &[CounterAssignment]) -> Vec<&CounterAssignment> {
+    let mut seats: Vec<&CounterAssignment> = pass.iter().collect();
     seats.sort_by_key(|seat| (seat.demand, seat.counter));
     seats
 }
 
 /// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room, else numbers.
-fn picture(placement: &Placement<'_>, passes: &[Vec<Seat>], paint: Paint) -> String {
+fn picture(placement: &Placement<'_>, passes: &[Vec<CounterAssignment>], paint: Paint) -> String {
     let used = passes.iter().flatten().map(|seat| seat.counters(placement.events[seat.demand].wide));
     let counters: Vec<CounterId> = used.fold(CounterMask::EMPTY, |all, own| all.or(own)).iter().collect();
     let cells = |shown: &dyn Fn(usize) -> String| -> Vec<Vec<String>> {
-        let cell = |pass: &[Seat], counter| sits(placement, pass, counter).map_or("-".to_owned(), shown);
+        let cell = |pass: &[CounterAssignment], counter| {
+            sits(placement, pass, counter).map_or("-".to_owned(), shown)
+        };
         passes.iter().map(|pass| counters.iter().map(|counter| cell(pass, *counter)).collect()).collect()
     };
     let names = cells(&|event| placement.events[event].selected.name.clone());
@@ -174,8 +176,8 @@ impl Grid<'_> {
 }
 
 /// The event on a counter of a pass.
-fn sits(placement: &Placement<'_>, pass: &[Seat], counter: CounterId) -> Option<usize> {
-    let on = |seat: &&Seat| seat.counters(placement.events[seat.demand].wide).contains(counter);
+fn sits(placement: &Placement<'_>, pass: &[CounterAssignment], counter: CounterId) -> Option<usize> {
+    let on = |seat: &&CounterAssignment| seat.counters(placement.events[seat.demand].wide).contains(counter);
     pass.iter().find(on).map(|seat| seat.demand)
 }
 
@@ -227,10 +229,10 @@ fn named_twice(placement: &Placement<'_>) -> Vec<String> {
 /// What is not counted, or not as it was asked for, and why.
 fn not(on: &OnCpu<'_>) -> Vec<String> {
     let refused = on.placement.packing.refused.iter().map(|refused| match refused {
-        Refused::Event(event) => {
+        Unplaceable::Event(event) => {
             format!("{}: {}", on.placement.events[*event].selected.name, impossible(on, *event))
         }
-        Refused::Set { set, conflict } => {
+        Unplaceable::Set { set, conflict } => {
             let group = proof::names(&on.placement).listed(&on.placement.groups[*set]);
             format!(
                 "the group of {group} is not counted as one: {}",
@@ -287,7 +289,7 @@ fn explained(on: &OnCpu<'_>, paint: Paint) -> String {
     out
 }
 
-fn reason(placement: &Placement<'_>, seat: &Seat) -> String {
+fn reason(placement: &Placement<'_>, seat: &CounterAssignment) -> String {
     let event = &placement.events[seat.demand];
     let free = event.allowed.and(placement.counters);
     let choice = match free.len() {
@@ -303,7 +305,7 @@ fn reason(placement: &Placement<'_>, seat: &Seat) -> String {
 /// Why events cannot meet: for each reason those that it holds for.
 pub fn conflicts(placement: &Placement<'_>) -> Vec<String> {
     let mut left: Vec<usize> = (0..placement.events.len())
-        .filter(|event| !placement.packing.refused.contains(&Refused::Event(*event)))
+        .filter(|event| !placement.packing.refused.contains(&Unplaceable::Event(*event)))
         .collect();
     let mut found = Vec::new();
     while let Some(conflict) = placement.conflict(&left).filter(|_| found.len() < CONFLICTS) {

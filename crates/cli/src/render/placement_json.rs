@@ -1,6 +1,6 @@
 //! Events on their counters, pass by pass, as JSON.
 
-use cyclometer::placement::{Certificate, Placement, Refused, Seat};
+use cyclometer::placement::{Certificate, CounterAssignment, Placement, Unplaceable};
 use serde_json::{Value, json};
 
 use super::placement::{OnCpu, conflicts, impossible, name};
@@ -32,7 +32,7 @@ fn plan(on: &OnCpu<'_>) -> Value {
     })
 }
 
-fn event(placement: &Placement<'_>, seat: &Seat) -> Value {
+fn event(placement: &Placement<'_>, seat: &CounterAssignment) -> Value {
     let event = &placement.events[seat.demand];
     let extra = event.codes[seat.way].code.extra;
     json!({
@@ -95,10 +95,10 @@ fn certificate(placement: &Placement<'_>) -> Value {
 fn unplaced(on: &OnCpu<'_>) -> Vec<Value> {
     let placement = &on.placement;
     let refused = placement.packing.refused.iter().map(|refused| match refused {
-        Refused::Event(event) => {
+        Unplaceable::Event(event) => {
             json!({ "event": placement.events[*event].selected.name, "reason": impossible(on, *event) })
         }
-        Refused::Set { set, conflict } => {
+        Unplaceable::Set { set, conflict } => {
             let group =
                 placement.groups[*set].iter().map(|event| placement.events[*event].selected.name.as_str());
             json!({

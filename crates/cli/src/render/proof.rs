@@ -1,13 +1,13 @@
 //! Why a plan has as many passes as it has, and why events cannot meet, in words.
 
 use cyclometer::core::CounterMask;
-use cyclometer::placement::words::{Names, number, sum};
+use cyclometer::placement::words::{ProblemNames, number, sum};
 use cyclometer::placement::{Because, Conflict, Placement};
 
 /// The events by the names that they have on their CPU, which goes without saying.
-pub fn names<'p>(placement: &'p Placement<'_>) -> Names<'p> {
+pub fn names<'p>(placement: &'p Placement<'_>) -> ProblemNames<'p> {
     let events = placement.events.iter().map(|event| event.selected.name.as_str()).collect();
-    Names { pmus: Vec::new(), events }
+    ProblemNames { pmus: Vec::new(), events }
 }
 
 /// Why there are no fewer passes; empty where that needs no reason.

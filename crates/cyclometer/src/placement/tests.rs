@@ -12,7 +12,7 @@ fn placement(id: &str, list: &str) -> Placement<'static> {
 /// The names and counters of each pass.
 fn passes(id: &str, list: &str) -> Vec<Vec<(String, CounterId)>> {
     let placement = placement(id, list);
-    let seat = |seat: &Seat| (placement.events[seat.demand].selected.name.clone(), seat.counter);
+    let seat = |seat: &CounterAssignment| (placement.events[seat.demand].selected.name.clone(), seat.counter);
     placement.packing.passes.iter().map(|pass| pass.iter().map(seat).collect()).collect()
 }
 
@@ -125,7 +125,7 @@ fn a_pin_leaves_one_counter() {
     assert_eq!(at("BR_MISP_RETIRED.ALL_BRANCHES@2"), Some(CounterId::General(2)));
     assert_eq!(at("INST_RETIRED.ANY@0"), Some(CounterId::Fixed(0)));
     assert_eq!(at("INST_RETIRED.ANY@1"), None);
-    assert_eq!(placement("skylake", "INST_RETIRED.ANY@1").packing.refused, [Refused::Event(0)]);
+    assert_eq!(placement("skylake", "INST_RETIRED.ANY@1").packing.refused, [Unplaceable::Event(0)]);
     assert!(!is_one_pass("skylake", "instructions@2,branches@2"));
 }
 
@@ -141,7 +141,7 @@ fn a_group_is_in_one_pass_or_says_which_of_it_cannot_be() {
     let list = "{INST_LDST,INST_ALL},RETIRE_UOP";
     let placement = placement("apple-m1", list);
     check(&placement);
-    let Refused::Set { set: 0, conflict } = &placement.packing.refused[0] else { panic!() };
+    let Unplaceable::Set { set: 0, conflict } = &placement.packing.refused[0] else { panic!() };
     let because = Because::Counters { pmu: 0, counters: CounterMask::from_bits(0x80, 0), places: 2 };
     assert_eq!((&conflict.events, &conflict.because), (&vec![0, 1], &because));
     assert!(is_one_pass("apple-m1", "{INST_LDST,INST_BRANCH}"));
@@ -152,7 +152,7 @@ fn counters_that_something_else_holds_are_left_out() {
     let wishes = Wishes { without: CounterMask::from_bits(0xe0, 0), repeats: false };
     let requests = parse_events("INST_LDST,L1D_TLB_MISS").unwrap();
     let placement = Placement::of(&[cpu("apple-m1").unwrap()], &requests, wishes).unwrap();
-    assert_eq!(placement.packing.refused, [Refused::Event(0)]);
+    assert_eq!(placement.packing.refused, [Unplaceable::Event(0)]);
     assert_eq!(placement.packing.passes.len(), 1);
     assert_eq!(placement.counters, CounterMask::from_bits(0x31c, 0b11));
 }
@@ -180,7 +180,9 @@ fn events_of_a_metric_meet_where_that_costs_no_pass() {
     let list = "branch_instructions,l1d_cache_misses,L2_RQSTS.REFERENCES,L2_RQSTS.MISS,branch_misses";
     let placement = placement("skylakex", list);
     assert_eq!(placement.packing.passes.len(), 2);
-    let meets = |pass: &Vec<Seat>| [0, 4].iter().all(|event| pass.iter().any(|seat| seat.demand == *event));
+    let meets = |pass: &Vec<CounterAssignment>| {
+        [0, 4].iter().all(|event| pass.iter().any(|seat| seat.demand == *event))
+    };
     assert!(placement.packing.passes.iter().any(meets), "{:?}", placement.packing);
 }
 
@@ -311,7 +313,7 @@ fn check(placement: &Placement<'_>) {
             .flatten()
             .filter(|seat| seat.demand == event && !seat.repeats)
             .count();
-        let refused = placement.packing.refused.contains(&Refused::Event(event));
+        let refused = placement.packing.refused.contains(&Unplaceable::Event(event));
         assert!(seats == usize::from(!refused), "{event} has {seats} seats");
     }
 }
@@ -332,7 +334,7 @@ fn raw_codes_use_the_second_register_as_the_kernel_does_and_only_for_values_that
         assert_eq!(passes(id, &format!("cpu/{first}/,cpu/{second}/")).len(), expected, "{id}");
     }
     let both = placement("silvermont", &format!("cpu/{first}/,cpu/{second}/"));
-    let umask = |seat: &Seat| both.events[seat.demand].codes[seat.way].code.umask;
+    let umask = |seat: &CounterAssignment| both.events[seat.demand].codes[seat.way].code.umask;
     let mut umasks: Vec<u8> = both.packing.passes[0].iter().map(umask).collect();
     umasks.sort_unstable();
     assert_eq!(umasks, [1, 2], "the second register goes with another unit mask there");

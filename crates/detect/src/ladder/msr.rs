@@ -1,13 +1,14 @@
-//! The rung of x86 registers: whether they can be written here, else why not, and the command that mends it.
+//! The source of x86 registers: whether they can be written here, else why not, and the command that permits
+//! it.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Vendor};
 
 use super::{cause, mended, virtual_pmu};
-use crate::probes::{Probes, RegisterFacts};
+use crate::probes::{PerfProbes, RegisterFacts};
 
 /// How it fares on Linux on x86-64.
-pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let facts = probes.registers.as_ref();
     let refused = match no_counters(machine) {
         Some(cause) => vec![cause],
@@ -42,7 +43,7 @@ fn no_counters(machine: &Machine) -> Option<Cause> {
     })
 }
 
-/// What stands in the way, each with its own remedy, in the order in which it is met.
+/// Obstacles, each with its own remedy, in the order in which they are met.
 fn refusals(machine: &Machine, facts: &RegisterFacts) -> Vec<Cause> {
     let each = [driver(machine, facts), rights(machine), lockdown(facts), filter(facts), watchdog(machine)];
     each.into_iter().flatten().collect()
@@ -83,8 +84,8 @@ fn rights(machine: &Machine) -> Option<Cause> {
 
 /// # Source
 ///
-/// `kernel_lockdown(7)`: a locked-down kernel lets nobody write to MSRs; `/sys/kernel/security/lockdown` has the level
-/// in brackets.
+/// `kernel_lockdown(7)`: a locked-down kernel lets nobody write to MSRs; `/sys/kernel/security/lockdown` has
+/// the level in brackets.
 fn lockdown(facts: &RegisterFacts) -> Option<Cause> {
     let level = facts.lockdown.as_deref()?.split_once('[')?.1.split_once(']')?.0;
     let text = format!(
@@ -110,11 +111,12 @@ fn watchdog(machine: &Machine) -> Option<Cause> {
     on.then(|| mended(CauseKind::NmiWatchdog, text, "sudo sysctl kernel.nmi_watchdog=0"))
 }
 
-/// What is to be known in a virtual machine.
+/// Notes about a virtual machine.
 ///
 /// # Source
 ///
-/// Seen with QEMU 7.2 and 11.1 without KVM: every register reads as 0 and takes every value without keeping it.
+/// Seen with QEMU 7.2 and 11.1 without KVM: every register reads as 0 and takes every value without keeping
+/// it.
 fn guest(machine: &Machine) -> Option<Cause> {
     let hypervisor = machine.hypervisor.as_ref()?;
     let text = format!(

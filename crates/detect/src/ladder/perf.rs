@@ -1,11 +1,11 @@
-//! The perf rung: what the kernel refused, why, and what mends it.
+//! The perf source: what the kernel refused, why, and the remedy.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 
 use super::{cause, mended, virtual_pmu};
 use crate::capabilities::user_reads_are_on;
-use crate::probes::{HardwareProbe, Probes, errno};
+use crate::probes::{HardwareProbe, PerfProbes, errno};
 
 /// Name of the setting that restricts perf.
 const PARANOID: &str = "kernel.perf_event_paranoid";
@@ -17,24 +17,24 @@ const PARANOID: &str = "kernel.perf_event_paranoid";
 /// `Documentation/admin-guide/sysctl/kernel.rst`, `perf_event_paranoid`; 3 and 4 are patches of Debian,
 /// Ubuntu and Android that refuse everything.
 #[derive(Clone, Copy)]
-enum Need {
+enum PrivilegeNeed {
     User = 2,
     Kernel = 1,
     WholeCpus = 0,
 }
 
 /// A machine and what its kernel said, ready to be judged.
-pub(super) struct Findings<'a> {
+pub(super) struct PerfFindings<'a> {
     machine: &'a Machine,
-    probes: &'a Probes,
+    probes: &'a PerfProbes,
 }
 
-impl<'a> Findings<'a> {
-    pub(super) fn new(machine: &'a Machine, probes: &'a Probes) -> Findings<'a> {
-        Findings { machine, probes }
+impl<'a> PerfFindings<'a> {
+    pub(super) fn new(machine: &'a Machine, probes: &'a PerfProbes) -> PerfFindings<'a> {
+        PerfFindings { machine, probes }
     }
 
-    /// The rung: no when nothing opens, partly when hardware events do not open or not for user mode alone
+    /// The source: no when nothing opens, partly when hardware events do not open or not for user mode alone
     /// (which the default events need), else yes with its limits.
     pub(super) fn rung(&self) -> RungState {
         let (works, causes) = match self.refused_as_a_whole() {
@@ -69,18 +69,18 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn software(&self) -> Result<(), String> {
-        self.class(self.probes.software, Need::User)
+        self.class(self.probes.software, PrivilegeNeed::User)
     }
 
     pub(super) fn kernel_mode(&self) -> Result<(), String> {
-        self.class(self.probes.kernel_mode, Need::Kernel)
+        self.class(self.probes.kernel_mode, PrivilegeNeed::Kernel)
     }
 
     pub(super) fn cpu_wide(&self) -> Result<(), String> {
-        self.class(self.probes.cpu_wide, Need::WholeCpus)
+        self.class(self.probes.cpu_wide, PrivilegeNeed::WholeCpus)
     }
 
-    fn class(&self, outcome: Result<(), i32>, need: Need) -> Result<(), String> {
+    fn class(&self, outcome: Result<(), i32>, need: PrivilegeNeed) -> Result<(), String> {
         if let Some((_, cause)) = self.refused_as_a_whole() {
             return Err(cause.text);
         }
@@ -98,7 +98,7 @@ impl<'a> Findings<'a> {
         }
         let any_hardware = self.probes.hardware.iter().any(HardwareProbe::works);
         let errno = self.probes.software.err().filter(|_| !any_hardware)?;
-        Some((Works::No, self.refusal(errno, Need::User)))
+        Some((Works::No, self.refusal(errno, PrivilegeNeed::User)))
     }
 
     /// Why hardware events do not count, one cause for each core PMU that refuses.
@@ -117,11 +117,11 @@ impl<'a> Findings<'a> {
                 format!("{device} is held by another user of its counters (a driver, or an exclusive event)"),
             ),
             errno::EACCES | errno::EPERM if probe.every_mode.is_some() => {
-                let restricted = self.refusal(errno, Need::Kernel);
+                let restricted = self.refusal(errno, PrivilegeNeed::Kernel);
                 let text = format!("{device} cannot leave kernel mode out, and {}", restricted.text);
                 Cause { text, ..restricted }
             }
-            _ => self.refusal(errno, Need::User),
+            _ => self.refusal(errno, PrivilegeNeed::User),
         }
     }
 
@@ -151,10 +151,10 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// What `perf_event_open` means by an error number, given who we are.
+    /// The meaning of an error number of `perf_event_open`, given the rights of this process.
     ///
     /// The kernel says `EACCES` for `perf_event_paranoid`; Docker's seccomp filter says `EPERM`.
-    fn refusal(&self, errno: i32, need: Need) -> Cause {
+    fn refusal(&self, errno: i32, need: PrivilegeNeed) -> Cause {
         let filtered = self.machine.access.seccomp == Some(2);
         match errno {
             errno::EPERM | errno::ENOSYS if filtered => self.seccomp(),
@@ -171,17 +171,17 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn is_paranoid(&self, need: Need) -> bool {
+    fn is_paranoid(&self, need: PrivilegeNeed) -> bool {
         let access = &self.machine.access;
         !access.perfmon_capable() && access.perf_event_paranoid.is_some_and(|level| level > need as i32)
     }
 
-    fn paranoid(&self, need: Need) -> Cause {
+    fn paranoid(&self, need: PrivilegeNeed) -> Cause {
         let level = self.machine.access.perf_event_paranoid.unwrap_or(i32::MAX);
         let what = match need {
-            Need::User => "nothing may be counted without CAP_PERFMON",
-            Need::Kernel => "user mode only",
-            Need::WholeCpus => "own processes only, no whole CPUs",
+            PrivilegeNeed::User => "nothing may be counted without CAP_PERFMON",
+            PrivilegeNeed::Kernel => "user mode only",
+            PrivilegeNeed::WholeCpus => "own processes only, no whole CPUs",
         };
         let place = self.machine.container.as_ref().map_or("", |_| " (to be set on the host)");
         let text = format!("{PARANOID} is {level}: {what}{place}");
@@ -203,11 +203,12 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// What is not offered although the rung works.
+    /// Features that are not offered although the source works.
     fn limits(&self) -> Vec<Cause> {
         let hardware = self.probes.hardware.iter().any(HardwareProbe::works);
-        let kernel_mode = self.probes.kernel_mode.err().map(|errno| self.refusal(errno, Need::Kernel));
-        let cpu_wide = self.probes.cpu_wide.err().map(|errno| self.refusal(errno, Need::WholeCpus));
+        let kernel_mode =
+            self.probes.kernel_mode.err().map(|errno| self.refusal(errno, PrivilegeNeed::Kernel));
+        let cpu_wide = self.probes.cpu_wide.err().map(|errno| self.refusal(errno, PrivilegeNeed::WholeCpus));
         let of_hardware = [self.watchdog(), self.user_reads()];
         let of_hardware = of_hardware.into_iter().flatten().filter(|_| hardware);
         kernel_mode.into_iter().chain(cpu_wide).chain(of_hardware).collect()
@@ -225,7 +226,8 @@ impl<'a> Findings<'a> {
     ///
     /// # Source
     ///
-    /// `Documentation/admin-guide/lockup-watchdogs.rst`; on other architectures it uses no counter by default.
+    /// `Documentation/admin-guide/lockup-watchdogs.rst`; on other architectures it uses no counter by
+    /// default.
     fn watchdog(&self) -> Option<Cause> {
         let on = self.machine.access.nmi_watchdog == Some(true);
         let x86 = self.machine.architecture == Architecture::X86_64;

@@ -1,18 +1,18 @@
-//! The software PMU's rung: whether a program may be traced here, else why not.
+//! The software PMU's source: whether a program may be traced here, else why not.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
 
 use super::{cause, mended};
 use crate::facts::TraceRefusal;
-use crate::probes::{Probes, errno};
-use crate::{Effort, text};
+use crate::probes::{PerfProbes, errno};
+use crate::{DetectionDepth, text};
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
 
 /// How it fares: by the kernel's answer where it was asked, else by what Yama says.
-pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let (works, cause) = match elsewhere(machine, probes) {
         Some((works, cause)) => (works, Some(cause)),
         None => match refusal(machine, probes) {
@@ -24,7 +24,7 @@ pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
 }
 
 /// Why this is no machine for it, if so.
-fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
+fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     let other = |text| cause(CauseKind::OtherSystem, text);
     if machine.os != Os::Linux {
         return Some((Works::NotHere, other("it runs on Linux on x86-64 only so far")));
@@ -39,7 +39,7 @@ fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
     }
 }
 
-fn refusal(machine: &Machine, probes: &Probes) -> Option<Cause> {
+fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     if machine.access.tracer == Some(Tracer::SoftwarePmu) {
         return under_itself(probes.effort);
     }
@@ -58,9 +58,9 @@ fn refusal(machine: &Machine, probes: &Probes) -> Option<Cause> {
 }
 
 /// What keeps a program from using the software PMU that runs it: nothing for its regions, of which it is told the counts.
-fn under_itself(effort: Effort) -> Option<Cause> {
+fn under_itself(effort: DetectionDepth) -> Option<Cause> {
     let text = "it already counts this process and what that starts, and a process can have one tracer only";
-    (effort != Effort::Regions).then(|| cause(CauseKind::HeldByAnother, text))
+    (effort != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
 }
 
 /// Another process traces what starts here.
@@ -77,8 +77,8 @@ fn traced(by: u32, machine: &Machine) -> Cause {
 ///
 /// # Source
 ///
-/// Linux `Documentation/admin-guide/LSM/Yama.rst`: 1 allows whom the traced program names, which ours does; 2 asks
-/// for a capability; 3 forbids all, until the next boot.
+/// Linux `Documentation/admin-guide/LSM/Yama.rst`: 1 allows whom the traced program names, which ours does; 2
+/// asks for a capability; 3 forbids all, until the next boot.
 fn yama(machine: &Machine) -> Option<Cause> {
     let capable = machine.access.capabilities.iter().any(|name| name == "CAP_SYS_PTRACE");
     let place = machine.container.as_ref().map_or("", |_| " (to be set on the host)");

@@ -1,14 +1,14 @@
-//! The rung of Apple's PMU registers: whether user mode has them here, or could get them.
+//! The source of Apple's PMU registers: whether user mode has them here, or could get them.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Os, Vendor};
 
 use super::{cause, mended};
-use crate::probes::{Probes, SysregProbe};
+use crate::probes::{PerfProbes, SysregProbe};
 
-/// How it fares. Nothing is opened to find that out: on Linux, where the module gives access for as long as its device is
-/// open, it works if the module is loaded, we may open the device, and nobody else does.
-pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
+/// How it fares. Nothing is opened to find that out: on Linux, where the module gives access for as long as
+/// its device is open, it works if the module is loaded, we may open the device, and nobody else does.
+pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     let (works, causes) = match refusal(machine, probes) {
         Some((works, cause)) => (works, vec![cause]),
         None => (Works::Yes, Vec::new()),
@@ -16,7 +16,7 @@ pub(super) fn rung(machine: &Machine, probes: &Probes) -> RungState {
     RungState { rung: Rung::Sysreg, works, causes }
 }
 
-fn refusal(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
+fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     let apple = machine.cpu.vendor == Vendor::Apple && matches!(machine.os, Os::Linux | Os::MacOs);
     if !apple {
         return Some((Works::NotHere, cause(CauseKind::OtherSystem, "it belongs to Apple's CPUs")));

@@ -1,12 +1,12 @@
-//! What gives a virtual machine a PMU, by hypervisor.
+//! Ways to give a virtual machine a PMU, by hypervisor.
 
-/// What can be done on one hypervisor.
+/// The remedy on one hypervisor.
 struct Remedy {
     /// A word in the hypervisor's name; the first remedy that fits wins.
     word: &'static str,
-    /// What is to be known, for people.
+    /// The explanation, for people.
     advice: &'static str,
-    /// What to do; `None` when nothing helps.
+    /// The remedy; `None` when there is none.
     mend: Option<&'static str>,
 }
 
@@ -80,7 +80,7 @@ const REMEDIES: &[Remedy] = &[
     },
 ];
 
-/// What is to be known and done on a hypervisor, by its name.
+/// The explanation and the remedy on a hypervisor, by its name.
 pub(super) fn remedy(hypervisor: &str) -> (&'static str, Option<&'static str>) {
     let found = REMEDIES.iter().find(|remedy| hypervisor.contains(remedy.word));
     found.map_or(("it passes no PMU on", None), |remedy| (remedy.advice, remedy.mend))

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
-use cyclometer_detect::{FactSource, PerfProbe, RecordedFacts, Recorder, TraceRefusal, detect};
+use cyclometer_detect::{FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, detect};
 use proptest::prelude::*;
 
 use crate::support;
@@ -162,7 +162,7 @@ fn garbage() -> impl Strategy<Value = Garbage> {
 proptest! {
     #[test]
     fn detection_survives_any_answers_and_replays_them(facts in garbage()) {
-        let recorder = Recorder::new(&facts);
+        let recorder = FactRecorder::new(&facts);
         let machine = detect(&recorder);
         prop_assert!(!machine.core_types.is_empty());
         prop_assert_eq!(machine.ladder.rungs.len(), 7);

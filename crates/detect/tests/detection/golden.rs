@@ -3,7 +3,7 @@
 //! `UPDATE_GOLDEN=1 cargo test -p cyclometer-detect --test detection` rewrites the expectations.
 
 use crate::support::{describe, fixtures, golden, machine, names};
-use cyclometer_detect::{RecordedFacts, Recorder, detect};
+use cyclometer_detect::{FactRecorder, RecordedFacts, detect};
 
 #[test]
 fn every_recorded_machine_is_detected_as_expected() {
@@ -43,7 +43,7 @@ fn recordings_and_expectations_match_one_to_one() {
 fn a_recording_of_a_replay_gives_the_same_machine() {
     for name in names(&fixtures()) {
         let source = machine(&name);
-        let recorder = Recorder::new(&source);
+        let recorder = FactRecorder::new(&source);
         let first = detect(&recorder);
         let again = RecordedFacts::parse(&recorder.to_text(source.note())).unwrap();
         assert_eq!(detect(&again), first, "{name}");

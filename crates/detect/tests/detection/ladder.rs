@@ -1,10 +1,10 @@
-//! The ladder's causes, told apart: recorded machines with one fact changed.
+//! The source order's causes, told apart: recorded machines with one fact changed.
 
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
 use cyclometer_core::machine::Machine;
 use cyclometer_detect::{
-    FactSource, RecordedFacts, Recorder, detect, detect_for_counting, detect_for_regions,
+    FactRecorder, FactSource, RecordedFacts, detect, detect_for_counting, detect_for_regions,
 };
 
 /// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
@@ -262,7 +262,7 @@ fn only_a_diagnosis_tries_tracing_in_a_process_that_is_traced() {
     let counted = format!("{text}counted software\n");
     let tried = |detect: fn(&dyn FactSource) -> Machine, text: &str| {
         let facts = RecordedFacts::parse(text).unwrap();
-        let recorder = Recorder::new(&facts);
+        let recorder = FactRecorder::new(&facts);
         let state = detect(&recorder).ladder.state(Rung::Soft).unwrap().clone();
         (recorder.to_text("recorded: a test").contains("\ntrace "), state.works)
     };
@@ -304,7 +304,7 @@ fn a_session_that_may_count_every_process_is_not_tried_with_one() {
     const OF_A_CPU: &str = "perf type=1 config=0x0 user=1 kernel=0 pid=-1 cpu=0 ok";
     let recorded = |detect: fn(&dyn FactSource) -> Machine, text: &str| {
         let facts = RecordedFacts::parse(text).unwrap();
-        let recorder = Recorder::new(&facts);
+        let recorder = FactRecorder::new(&facts);
         let ladder = detect(&recorder).ladder;
         let of_a_process = |line: &&str| line.starts_with("perf type=1 ") && line.contains(" pid=0 ");
         let asked = recorder.to_text("recorded: a test").lines().filter(of_a_process).count();
@@ -320,7 +320,7 @@ fn a_session_that_may_count_every_process_is_not_tried_with_one() {
     assert_eq!(recorded(detect_for_counting, &refused).0, 2);
 }
 
-/// What is added to a recording of a machine whose registers can be written.
+/// Lines to add to a recording of a machine whose registers can be written.
 const MSR: &str = "\nlist /dev/cpu/0 msr\nfile /sys/kernel/security/lockdown [none] integrity confidentiality\n\
                    file /sys/module/msr/parameters/allow_writes default";
 

@@ -72,7 +72,7 @@ pub fn describe(machine: &Machine) -> String {
 }
 
 fn core_type(core: &CoreType) -> String {
-    let PmuFacts { version, general, fixed } = PmuFacts::of(core);
+    let FixturePmu { version, general, fixed } = FixturePmu::of(core);
     format!(
         "{} ({}) on CPUs [{}], kernel device {}; version {version}, general {general}, fixed {fixed}, {} bits; {}",
         core.cpu_id.as_deref().unwrap_or("unknown"),
@@ -84,15 +84,15 @@ fn core_type(core: &CoreType) -> String {
     )
 }
 
-struct PmuFacts {
+struct FixturePmu {
     version: String,
     general: String,
     fixed: String,
 }
 
-impl PmuFacts {
-    fn of(core: &CoreType) -> PmuFacts {
-        PmuFacts {
+impl FixturePmu {
+    fn of(core: &CoreType) -> FixturePmu {
+        FixturePmu {
             version: core.pmu.version.map_or("unknown".to_owned(), |version| version.to_string()),
             general: format!("{:#b}", core.pmu.counters.general_bits()),
             fixed: format!("{:#b}", core.pmu.counters.fixed_bits()),

@@ -1,16 +1,16 @@
-//! What an event's counter is told: one code, or several with a register each.
+//! The code of an event's counter: one, or several with a register each.
 
 use cyclometer_catalog::table::Also;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterMask, EventCode};
 
 use super::Form;
-use super::counters::{self, FIXED, Named};
-use crate::error::Outcome;
-use crate::json::Record;
+use super::counters::{self, FIXED, NamedCounters};
+use crate::error::ImportResult;
+use crate::json::JsonRecord;
 
 /// The codes of an event, the vendor's default first.
-pub(super) struct Codes {
+pub(super) struct EventCodes {
     pub first: Also,
     pub also: Vec<Also>,
 }
@@ -21,13 +21,13 @@ struct Lists {
     umasks: Vec<u64>,
     registers: Vec<u64>,
     values: Vec<u64>,
-    counters: Named,
+    counters: NamedCounters,
     /// Whether position `i` of the codes is for counter `i` of the list only.
     binds_counter: bool,
 }
 
 /// Reads the codes of an event.
-pub(super) fn codes(record: &Record<'_>, form: Form) -> Outcome<Codes> {
+pub(super) fn codes(record: &JsonRecord<'_>, form: Form) -> ImportResult<EventCodes> {
     let lists = lists(record, form)?;
     let plain = plain(record)?;
     let mut codes = Vec::new();
@@ -38,10 +38,10 @@ pub(super) fn codes(record: &Record<'_>, form: Form) -> Outcome<Codes> {
     if let Some(number) = lists.counters.fixed {
         fixed(record, &mut first, number)?;
     }
-    Ok(Codes { first, also: codes })
+    Ok(EventCodes { first, also: codes })
 }
 
-fn lists(record: &Record<'_>, form: Form) -> Outcome<Lists> {
+fn lists(record: &JsonRecord<'_>, form: Form) -> ImportResult<Lists> {
     let or_zero = |list: Vec<u64>| if list.is_empty() { vec![0] } else { list };
     let selects = record.numbers("EventCode", 0xff)?;
     let most = if form == Form::Intel { 0xff } else { 0xffff };
@@ -67,8 +67,8 @@ fn lists(record: &Record<'_>, form: Form) -> Outcome<Lists> {
     })
 }
 
-/// The fixed counter of an event that has a unit mask only: Linux leaves out an event select of 0, which only fixed
-/// events have.
+/// The fixed counter of an event that has a unit mask only: Linux leaves out an event select of 0, which only
+/// fixed events have.
 fn pseudo_code(umasks: &[u64]) -> Option<u8> {
     let [umask] = umasks else { return None };
     let index = u8::try_from(umask.checked_sub(1)?).ok()?;
@@ -76,7 +76,7 @@ fn pseudo_code(umasks: &[u64]) -> Option<u8> {
 }
 
 /// The fields that are the same for all codes of an event.
-fn plain(record: &Record<'_>) -> Outcome<EventCode> {
+fn plain(record: &JsonRecord<'_>) -> ImportResult<EventCode> {
     Ok(EventCode {
         umask2: small(record, "UMaskExt")?,
         cmask: small(record, "CounterMask")?,
@@ -88,15 +88,15 @@ fn plain(record: &Record<'_>) -> Outcome<EventCode> {
     })
 }
 
-fn small(record: &Record<'_>, field: &str) -> Outcome<u8> {
+fn small(record: &JsonRecord<'_>, field: &str) -> ImportResult<u8> {
     Ok(record.number(field, 0xff)? as u8)
 }
 
 /// Which positions of the lists are codes of this event.
 ///
-/// With one register only its own position is: the second unit mask of a pair means the second register, which such
-/// an event must not use.
-fn positions(record: &Record<'_>, lists: &Lists) -> Outcome<Vec<usize>> {
+/// With one register only its own position is: the second unit mask of a pair means the second register,
+/// which such an event must not use.
+fn positions(record: &JsonRecord<'_>, lists: &Lists) -> ImportResult<Vec<usize>> {
     let count = lists.selects.len().max(lists.umasks.len());
     let pairs = |list: &[u64]| list.len() <= 1 || list.len() == count;
     for (field, list) in [("EventCode", &lists.selects), ("UMask", &lists.umasks)] {
@@ -141,7 +141,12 @@ fn at(lists: &Lists, position: usize) -> CounterMask {
     }
 }
 
-fn code(record: &Record<'_>, lists: &Lists, plain: EventCode, position: usize) -> Outcome<EventCode> {
+fn code(
+    record: &JsonRecord<'_>,
+    lists: &Lists,
+    plain: EventCode,
+    position: usize,
+) -> ImportResult<EventCode> {
     let umasks = pick(&lists.umasks, position);
     Ok(EventCode {
         select: pick(&lists.selects, position) as u16,
@@ -152,7 +157,7 @@ fn code(record: &Record<'_>, lists: &Lists, plain: EventCode, position: usize) -
     })
 }
 
-fn extra(record: &Record<'_>, lists: &Lists, position: usize) -> Outcome<Option<ExtraRegister>> {
+fn extra(record: &JsonRecord<'_>, lists: &Lists, position: usize) -> ImportResult<Option<ExtraRegister>> {
     if lists.registers.is_empty() {
         return Ok(None);
     }
@@ -166,10 +171,10 @@ fn extra(record: &Record<'_>, lists: &Lists, position: usize) -> Outcome<Option<
 
 /// Gives an event of a fixed counter its pseudo code (select 0, unit mask index + 1) and its counter.
 ///
-/// Where the file has the pseudo code, the index is taken from it: Silvermont's file numbers the counters from 1
-/// beside it, and Jaketown's has a wrong number in one entry. Files without it (Nehalem, Westmere, Bonnell) number
-/// from 1.
-fn fixed(record: &Record<'_>, entry: &mut Also, number: u8) -> Outcome<()> {
+/// Where the file has the pseudo code, the index is taken from it: Silvermont's file numbers the counters
+/// from 1 beside it, and Jaketown's has a wrong number in one entry. Files without it (Nehalem, Westmere,
+/// Bonnell) number from 1.
+fn fixed(record: &JsonRecord<'_>, entry: &mut Also, number: u8) -> ImportResult<()> {
     let EventCode { select, umask, .. } = entry.code;
     let index = match (select, umask) {
         (0, umask @ 1..) => umask - 1,

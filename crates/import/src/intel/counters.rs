@@ -3,8 +3,8 @@
 use cyclometer_core::CounterMask;
 
 use super::Form;
-use crate::error::Outcome;
-use crate::json::{Record, shown};
+use crate::error::ImportResult;
+use crate::json::{JsonRecord, shown};
 
 /// One past the greatest number of a general counter.
 const GENERAL: u8 = 32;
@@ -16,16 +16,16 @@ const GENERAL: u8 = 32;
 /// Intel SDM volume 3, IA32_FIXED_CTR_CTRL: 16 fields of 4 bits.
 pub(super) const FIXED: u8 = 16;
 
-/// What the field `Counter` says.
+/// The counters that the field `Counter` names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Named {
+pub(super) struct NamedCounters {
     /// Numbers of general counters, in the order of the file.
     pub general: Vec<u8>,
     /// The number behind `Fixed counter`, as the file has it.
     pub fixed: Option<u8>,
 }
 
-impl Named {
+impl NamedCounters {
     /// The general counters.
     pub fn mask(&self) -> CounterMask {
         CounterMask::from_bits(self.general.iter().fold(0, |mask, &n| mask | 1 << n), 0)
@@ -36,9 +36,9 @@ impl Named {
 ///
 /// # Errors
 ///
-/// What is no counter, two fixed ones, and no counter at all unless no event of the file names one.
-pub(super) fn named(record: &Record<'_>, form: Form) -> Outcome<Named> {
-    let mut named = Named::default();
+/// A text that is no counter, two fixed ones, and no counter at all unless no event of the file names one.
+pub(super) fn named(record: &JsonRecord<'_>, form: Form) -> ImportResult<NamedCounters> {
+    let mut named = NamedCounters::default();
     for item in record.text("Counter")?.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         let (fixed, number) = match item.to_ascii_lowercase().strip_prefix("fixed counter") {
             Some(number) => (true, number.trim().to_owned()),
@@ -54,7 +54,7 @@ pub(super) fn named(record: &Record<'_>, form: Form) -> Outcome<Named> {
             None => return Err(record.error("Counter", format!("'{}' is no counter", shown(item)))),
         }
     }
-    if form != Form::LinuxUncounted && named == Named::default() {
+    if form != Form::LinuxUncounted && named == NamedCounters::default() {
         return Err(record.error("Counter", "is missing"));
     }
     Ok(named)

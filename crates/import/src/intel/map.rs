@@ -3,16 +3,17 @@
 //! # Source
 //!
 //! intel/perfmon `README.md`, "mapfile.csv": the key is an extended regular expression
-//! `GenuineIntel-<family, decimal>-<model, hexadecimal>[-<stepping, hexadecimal>]` that must match as a whole.
+//! `GenuineIntel-<family, decimal>-<model, hexadecimal>[-<stepping, hexadecimal>]` that must match as a
+//! whole.
 
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 
 /// The longest file that is read, in bytes. Intel's has 20 KB.
 const MAX_BYTES: usize = 1 << 20;
 
 /// One row: a CPU, and one of its files.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct MapRow {
     /// Family, the extended one included.
     pub family: u32,
     /// Model, the extended one included.
@@ -23,17 +24,17 @@ pub struct Row {
     pub version: String,
     /// Path of the file below the repository's root.
     pub file: String,
-    /// What the file is: `core`, `hybridcore`, `uncore`, `metrics`, …
+    /// The kind of the file: `core`, `hybridcore`, `uncore`, `metrics`, …
     pub kind: String,
     /// Core type and native model of `CPUID` leaf 0x1A, for files of one core type.
     pub core: Option<(u32, u32)>,
 }
 
-impl Row {
-    /// The row's CPU as a table's `match` line says it: `GenuineIntel-6-55-[01234]`, and for one of several core
-    /// types `GenuineIntel-6-97 type=0x40 native=0x1`.
+impl MapRow {
+    /// The row's CPU as a table's `match` line says it: `GenuineIntel-6-55-[01234]`, and for one of several
+    /// core types `GenuineIntel-6-97 type=0x40 native=0x1`.
     pub fn pattern(&self) -> String {
-        let Row { family, model, steppings, core, .. } = self;
+        let MapRow { family, model, steppings, core, .. } = self;
         let steppings = match steppings {
             &u16::MAX => String::new(),
             mask => {
@@ -53,7 +54,7 @@ impl Row {
 /// # Errors
 ///
 /// The first line that is no row, or whose key is more than family, model and a list of steppings.
-pub fn rows(csv: &str) -> Outcome<Vec<Row>> {
+pub fn rows(csv: &str) -> ImportResult<Vec<MapRow>> {
     if csv.len() > MAX_BYTES {
         return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", csv.len())));
     }
@@ -63,7 +64,7 @@ pub fn rows(csv: &str) -> Outcome<Vec<Row>> {
         .collect()
 }
 
-fn row(line: &str) -> Option<Row> {
+fn row(line: &str) -> Option<MapRow> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [key, version, file, kind, rest @ ..] = fields.as_slice() else { return None };
     let (family, model, steppings) = parse_key(key)?;
@@ -72,7 +73,7 @@ fn row(line: &str) -> Option<Row> {
         _ => None,
     };
     let file = file.trim_start_matches('/').to_owned();
-    Some(Row {
+    Some(MapRow {
         family,
         model,
         steppings,
@@ -105,7 +106,7 @@ fn hex(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn one(line: &str) -> Row {
+    fn one(line: &str) -> MapRow {
         rows(&format!("header\n{line}\n")).unwrap().remove(0)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! # Source
 //!
-//! intel/perfmon, `README.md` (fields) and the files themselves; Linux `tools/perf/pmu-events/jevents.py` for the same
-//! data as arrays with a field `Unit`.
+//! intel/perfmon, `README.md` (fields) and the files themselves; Linux `tools/perf/pmu-events/jevents.py` for
+//! the same data as arrays with a field `Unit`.
 
 mod codes;
 mod counters;
@@ -18,13 +18,13 @@ use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::EventCode;
 use serde_json::Value;
 
-use crate::error::{ImportError, Outcome};
-use crate::json::{self, Record};
+use crate::error::{ImportError, ImportResult};
+use crate::json::{self, JsonRecord};
 use crate::words;
 
 /// An event file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EventFile {
+pub struct PerfmonFile {
     /// The vendor's version (`1.40`); empty where the file has none.
     pub version: String,
     /// The vendor's date as `2026-05-27`; empty where the file has none.
@@ -38,21 +38,21 @@ pub struct EventFile {
 /// # Errors
 ///
 /// See [`file()`].
-pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
+pub fn core_events(bytes: &[u8]) -> ImportResult<Vec<TableEvent>> {
     Ok(file(bytes, None)?.events)
 }
 
 /// Reads a file: `{"Header": {…}, "Events": […]}` as Intel has it, or the bare array as Linux has it.
 ///
-/// `device` keeps one core type of a file with several, by the kernel's name of its PMU (`cpu_atom`); without it every
-/// core type is read. Metrics, and events of other units, are left out.
+/// `device` keeps one core type of a file with several, by the kernel's name of its PMU (`cpu_atom`); without
+/// it every core type is read. Metrics, and events of other units, are left out.
 ///
 /// # Errors
 ///
-/// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
-/// or with one that another has, without a select (fixed events of Linux need none) or without counters (an array of Linux in
-/// which no event has them needs none): with the event and the field.
-pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
+/// A text that is no such file, a field that is no number or does not fit, lists that do not pair, an event
+/// without a name or with one that another has, without a select (fixed events of Linux need none) or without
+/// counters (an array of Linux in which no event has them needs none): with the event and the field.
+pub fn file(bytes: &[u8], device: Option<&str>) -> ImportResult<PerfmonFile> {
     file_value(&json::parse(bytes)?, device)
 }
 
@@ -61,19 +61,19 @@ pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
 /// # Errors
 ///
 /// See [`file()`].
-pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
+pub fn file_value(root: &Value, device: Option<&str>) -> ImportResult<PerfmonFile> {
     let list = list(root)?;
     let header = root.get("Header");
     let fact =
         |key: &str| header.and_then(|header| header.get(key)).and_then(Value::as_str).unwrap_or_default();
-    Ok(EventFile {
+    Ok(PerfmonFile {
         version: words::word(fact("Version")),
         date: words::date(fact("DatePublished")),
         events: events(list, Form::of(root, list), device)?,
     })
 }
 
-fn list(root: &Value) -> Outcome<&[Value]> {
+fn list(root: &Value) -> ImportResult<&[Value]> {
     let list = if root.is_array() { Some(root) } else { root.get("Events") };
     let list = list.and_then(Value::as_array);
     list.map(Vec::as_slice).ok_or_else(|| ImportError::file("there is no list of events ('Events')"))
@@ -103,13 +103,13 @@ impl Form {
     }
 }
 
-fn events(list: &[Value], form: Form, device: Option<&str>) -> Outcome<Vec<TableEvent>> {
+fn events(list: &[Value], form: Form, device: Option<&str>) -> ImportResult<Vec<TableEvent>> {
     let (mut events, mut names) = (Vec::new(), HashSet::new());
     for (position, value) in list.iter().enumerate() {
         if value.get("EventName").is_none() && value.get("MetricName").is_some() {
             continue;
         }
-        let record = Record::new(value, "EventName", position)?;
+        let record = JsonRecord::new(value, "EventName", position)?;
         if !wanted(record.text("Unit")?, device) {
             continue;
         }
@@ -128,7 +128,7 @@ fn wanted(unit: &str, device: Option<&str>) -> bool {
     core && device.is_none_or(|device| !hybrid || unit == device)
 }
 
-fn event(record: &Record<'_>, form: Form) -> Outcome<TableEvent> {
+fn event(record: &JsonRecord<'_>, form: Form) -> ImportResult<TableEvent> {
     let codes = codes::codes(record, form)?;
     Ok(TableEvent {
         name: record.name().to_owned(),
@@ -144,15 +144,16 @@ fn event(record: &Record<'_>, form: Form) -> Outcome<TableEvent> {
     })
 }
 
-/// The config with which perf asks for an event that its code does not name: `INST_RETIRED.PREC_DIST` on a fixed counter
-/// has the pseudo code of `INST_RETIRED.ANY`.
+/// The config with which perf asks for an event that its code does not name: `INST_RETIRED.PREC_DIST` on a
+/// fixed counter has the pseudo code of `INST_RETIRED.ANY`.
 ///
-/// perf also has configs of its own for `CPU_CLK_UNHALTED.REF` and `INST_RETIRED.ANY_P`, by name only. Where the vendor
-/// has a code for them on general counters, that code is the event.
+/// perf also has configs of its own for `CPU_CLK_UNHALTED.REF` and `INST_RETIRED.ANY_P`, by name only. Where
+/// the vendor has a code for them on general counters, that code is the event.
 ///
 /// # Source
 ///
-/// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`, pseudo-encodings.
+/// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`,
+/// pseudo-encodings.
 fn kernels_config(name: &str, code: &EventCode) -> Option<u64> {
     let is_precise = name.eq_ignore_ascii_case("INST_RETIRED.PREC_DIST");
     (is_precise && code.select == 0).then_some(0x100)

@@ -5,7 +5,7 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::{CounterMask, EventCode};
 
 use super::{core_events, file};
-use crate::error::Outcome;
+use crate::error::ImportResult;
 
 /// The fields, and those that every event has where they are not among them.
 fn filled(fields: &str) -> String {
@@ -19,7 +19,7 @@ fn filled(fields: &str) -> String {
 }
 
 /// The only event of a file of Intel whose event has these fields, and no others.
-fn exactly(fields: &str) -> Outcome<TableEvent> {
+fn exactly(fields: &str) -> ImportResult<TableEvent> {
     let json = format!(r#"{{"Header": {{}}, "Events": [{{"EventName": "E", {fields}}}]}}"#);
     Ok(core_events(json.as_bytes())?.remove(0))
 }

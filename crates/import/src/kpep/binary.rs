@@ -4,8 +4,8 @@
 //!
 //! Apple CoreFoundation `CFBinaryPList.c`, the comment on the format.
 
-use super::plist::{Budget, Plist};
-use crate::error::{ImportError, Outcome};
+use super::plist::{Plist, PlistBudget};
+use crate::error::{ImportError, ImportResult};
 
 /// The first bytes of every version that macOS writes.
 pub(super) const MAGIC: &[u8] = b"bplist00";
@@ -14,7 +14,7 @@ pub(super) const MAGIC: &[u8] = b"bplist00";
 const TRAILER: usize = 32;
 
 /// Reads the top object of a file.
-pub(super) fn parse(bytes: &[u8]) -> Outcome<Plist> {
+pub(super) fn parse(bytes: &[u8]) -> ImportResult<Plist> {
     let mut file = Binary::open(bytes)?;
     file.object(file.top, 1)
 }
@@ -28,11 +28,11 @@ struct Binary<'a> {
     top: usize,
     /// Where the offset table starts.
     table: usize,
-    budget: Budget,
+    budget: PlistBudget,
 }
 
 impl<'a> Binary<'a> {
-    fn open(bytes: &'a [u8]) -> Outcome<Binary<'a>> {
+    fn open(bytes: &'a [u8]) -> ImportResult<Binary<'a>> {
         let start = bytes.len().checked_sub(TRAILER).filter(|start| *start >= MAGIC.len());
         let start = start.ok_or_else(|| bad("it ends before its trailer"))?;
         let trailer = &bytes[start..];
@@ -44,7 +44,7 @@ impl<'a> Binary<'a> {
             objects: long(8),
             top: long(16),
             table: long(24),
-            budget: Budget::default(),
+            budget: PlistBudget::default(),
         };
         let sizes = (1..=8).contains(&file.offset_size) && (1..=8).contains(&file.reference_size);
         let end = file.objects.checked_mul(file.offset_size).and_then(|size| size.checked_add(file.table));
@@ -54,12 +54,12 @@ impl<'a> Binary<'a> {
         }
     }
 
-    fn slice(&self, at: usize, length: usize) -> Outcome<&'a [u8]> {
+    fn slice(&self, at: usize, length: usize) -> ImportResult<&'a [u8]> {
         let end = at.checked_add(length).ok_or_else(|| bad("an object is too long"))?;
         self.bytes.get(at..end).ok_or_else(|| bad("an object ends behind the file"))
     }
 
-    fn object(&mut self, index: usize, depth: usize) -> Outcome<Plist> {
+    fn object(&mut self, index: usize, depth: usize) -> ImportResult<Plist> {
         self.budget.value(depth)?;
         if index >= self.objects {
             return Err(bad(format!("there is no object {index}")));
@@ -78,8 +78,9 @@ impl<'a> Binary<'a> {
         }
     }
 
-    /// The number at a marker 0x1n, of 2^n bytes, and where it ends. Of 8 bytes and more it has a sign.
-    fn integer(&self, at: usize) -> Outcome<(i128, usize)> {
+    /// The number at a marker 0x1n, of 2^n bytes, and where it ends. An integer of 8 bytes and more has a
+    /// sign.
+    fn integer(&self, at: usize) -> ImportResult<(i128, usize)> {
         let marker = self.slice(at, 1)?[0];
         let length = 1usize << (marker & 0xf);
         if marker >> 4 != 1 || length > 16 {
@@ -94,7 +95,7 @@ impl<'a> Binary<'a> {
     }
 
     /// How many elements an object has, and where they start.
-    fn count(&self, at: usize) -> Outcome<(usize, usize)> {
+    fn count(&self, at: usize) -> ImportResult<(usize, usize)> {
         let low = usize::from(self.slice(at, 1)?[0] & 0xf);
         if low < 0xf {
             return Ok((low, at + 1));
@@ -103,7 +104,7 @@ impl<'a> Binary<'a> {
         Ok((usize::try_from(count).map_err(|_| bad("an object has an impossible length"))?, start))
     }
 
-    fn ascii(&mut self, at: usize) -> Outcome<Plist> {
+    fn ascii(&mut self, at: usize) -> ImportResult<Plist> {
         let (count, start) = self.count(at)?;
         let bytes = self.slice(start, count)?;
         self.budget.text(count)?;
@@ -111,7 +112,7 @@ impl<'a> Binary<'a> {
         Ok(Plist::Text(text.to_owned()))
     }
 
-    fn utf16(&mut self, at: usize) -> Outcome<Plist> {
+    fn utf16(&mut self, at: usize) -> ImportResult<Plist> {
         let (count, start) = self.count(at)?;
         let bytes = self.slice(start, count.checked_mul(2).ok_or_else(|| bad("a text is too long"))?)?;
         self.budget.text(bytes.len())?;
@@ -120,14 +121,15 @@ impl<'a> Binary<'a> {
         String::from_utf16(&units).map(Plist::Text).map_err(|_| bad("a text is no UTF-16"))
     }
 
-    fn array(&mut self, at: usize, depth: usize) -> Outcome<Plist> {
+    fn array(&mut self, at: usize, depth: usize) -> ImportResult<Plist> {
         let (count, start) = self.count(at)?;
         let references = self.references(start, count)?;
-        let values: Outcome<Vec<Plist>> = references.map(|index| self.object(index, depth + 1)).collect();
+        let values: ImportResult<Vec<Plist>> =
+            references.map(|index| self.object(index, depth + 1)).collect();
         Ok(Plist::Array(values?))
     }
 
-    fn dict(&mut self, at: usize, depth: usize) -> Outcome<Plist> {
+    fn dict(&mut self, at: usize, depth: usize) -> ImportResult<Plist> {
         let (count, start) = self.count(at)?;
         let keys = self.references(start, count)?;
         let values = self.references(start + count * self.reference_size, count)?;
@@ -140,7 +142,7 @@ impl<'a> Binary<'a> {
     }
 
     /// The numbers of an object's elements.
-    fn references(&self, start: usize, count: usize) -> Outcome<impl Iterator<Item = usize> + use<'a>> {
+    fn references(&self, start: usize, count: usize) -> ImportResult<impl Iterator<Item = usize> + use<'a>> {
         let size = self.reference_size;
         let length = count.checked_mul(size).ok_or_else(|| bad("an object has an impossible length"))?;
         let bytes = self.slice(start, length)?;

@@ -2,15 +2,17 @@
 //!
 //! # Layout
 //!
-//! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`, `fallback`,
-//! `description`, `errata`), `aliases` (alias to name), `config_counters` and `fixed_counters` (masks over PMC numbers),
-//! `architecture`. An event without a mask may use every counter of `config_counters`.
+//! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`,
+//! `fallback`, `description`, `errata`), `aliases` (alias to name), `config_counters` and `fixed_counters`
+//! (masks over PMC numbers), `architecture`. An event without a mask may use every counter of
+//! `config_counters`.
 //!
 //! # Source
 //!
 //! Readers of these files that others published: 0ax1/apmc `src/kpep.rs`; OpenJDK's JMH `kpep` style sheet.
 
 mod binary;
+mod encodings;
 mod plist;
 mod xml;
 
@@ -19,7 +21,7 @@ use std::collections::HashMap;
 use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::{CounterMask, EventCode};
 
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 use crate::json;
 use crate::words;
 use plist::Plist;
@@ -32,7 +34,7 @@ const COUNTERS: u32 = 32;
 pub struct Database {
     /// Its name (`a14`); empty where the file has none.
     pub name: String,
-    /// What the file calls the chip; empty where it does not.
+    /// The file's name for the chip; empty where it has none.
     pub title: String,
     /// The counters: configurable ones by PMC number, and the fixed ones.
     pub counters: CounterMask,
@@ -42,17 +44,17 @@ pub struct Database {
 
 /// Whether bytes start like a property list.
 pub fn is_plist(bytes: &[u8]) -> bool {
-    plist::is_plist(bytes)
+    encodings::is_plist(bytes)
 }
 
 /// Reads a database.
 ///
 /// # Errors
 ///
-/// What is no property list or no database; one of another architecture than Arm's 64-bit one; an event without a
-/// number, or with one or a mask that does not fit; an alias of nothing, or that is an event.
-pub fn database(bytes: &[u8]) -> Outcome<Database> {
-    let root = plist::parse(bytes)?;
+/// Bytes that are no property list or no database; one of another architecture than Arm's 64-bit one; an
+/// event without a number, or with one or a mask that does not fit; an alias of nothing, or that is an event.
+pub fn database(bytes: &[u8]) -> ImportResult<Database> {
+    let root = encodings::parse(bytes)?;
     let cpu = root.get("system").and_then(|system| system.get("cpu"));
     let cpu = cpu.ok_or_else(|| ImportError::file("no event database: there is no 'system', 'cpu'"))?;
     let architecture = text(cpu, "architecture");
@@ -66,7 +68,7 @@ pub fn database(bytes: &[u8]) -> Outcome<Database> {
     let config = mask(cpu, "cpu", "config_counters")?;
     let config = config.ok_or_else(|| ImportError::at("cpu, config_counters", "is missing"))?;
     let fixed = mask(cpu, "cpu", "fixed_counters")?.unwrap_or(0);
-    let mut events = Events { config, fixed, ..Events::default() };
+    let mut events = KpepEvents { config, fixed, ..KpepEvents::default() };
     list.iter().try_for_each(|(name, event)| events.add(name, event))?;
     cpu.get("aliases")
         .map_or(&[][..], Plist::entries)
@@ -82,7 +84,7 @@ pub fn database(bytes: &[u8]) -> Outcome<Database> {
 
 /// Events as they are read.
 #[derive(Default)]
-struct Events {
+struct KpepEvents {
     list: Vec<TableEvent>,
     /// Where the event of a name or alias stands.
     places: HashMap<String, usize>,
@@ -90,8 +92,8 @@ struct Events {
     fixed: u64,
 }
 
-impl Events {
-    fn add(&mut self, name: &str, event: &Plist) -> Outcome<()> {
+impl KpepEvents {
+    fn add(&mut self, name: &str, event: &Plist) -> ImportResult<()> {
         let name = json::event_name(name)?;
         if !matches!(event, Plist::Dict(_)) {
             return Err(ImportError::at(name, "is no dictionary"));
@@ -116,7 +118,7 @@ impl Events {
     }
 
     /// The counters of an event: a fixed one by its number, or those of its mask.
-    fn counters(&self, name: &str, event: &Plist) -> Outcome<CounterMask> {
+    fn counters(&self, name: &str, event: &Plist) -> ImportResult<CounterMask> {
         if let Some(number) = integer(event, name, "fixed_counter", (COUNTERS - 1).into())? {
             let fixed = 1 << number;
             let exists = self.fixed & fixed != 0;
@@ -132,7 +134,7 @@ impl Events {
         Ok(CounterMask::from_bits(mask, 0))
     }
 
-    fn alias(&mut self, alias: &str, name: &Plist) -> Outcome<()> {
+    fn alias(&mut self, alias: &str, name: &Plist) -> ImportResult<()> {
         let place = || format!("aliases, {}", json::shown(alias));
         let alias = json::event_name(alias).map_err(|error| ImportError::at("aliases", error.message))?;
         let Plist::Text(name) = name else { return Err(ImportError::at(place(), "is no text")) };
@@ -155,7 +157,7 @@ fn text<'a>(dict: &'a Plist, key: &str) -> &'a str {
 }
 
 /// A whole number, or none where there is no such key.
-fn integer(dict: &Plist, name: &str, key: &str, most: u64) -> Outcome<Option<u64>> {
+fn integer(dict: &Plist, name: &str, key: &str, most: u64) -> ImportResult<Option<u64>> {
     let error = |message: String| Err(ImportError::at(format!("{name}, {key}"), message));
     match dict.get(key) {
         None => Ok(None),
@@ -167,7 +169,7 @@ fn integer(dict: &Plist, name: &str, key: &str, most: u64) -> Outcome<Option<u64
     }
 }
 
-fn mask(dict: &Plist, name: &str, key: &str) -> Outcome<Option<u64>> {
+fn mask(dict: &Plist, name: &str, key: &str) -> ImportResult<Option<u64>> {
     integer(dict, name, key, (1 << COUNTERS) - 1)
 }
 
@@ -189,7 +191,7 @@ mod tests {
         <key>MAP_STALL</key><dict><key>number</key><integer>118</integer></dict>";
     const ALIASES: &str = "<key>Cycles</key><string>FIXED_CYCLES</string>";
 
-    fn read(head: &str, events: &str, aliases: &str) -> Outcome<Database> {
+    fn read(head: &str, events: &str, aliases: &str) -> ImportResult<Database> {
         let cpu =
             format!("{head}<key>events</key><dict>{events}</dict><key>aliases</key><dict>{aliases}</dict>");
         let text = format!(

@@ -1,8 +1,7 @@
-//! Property lists as values, with limits. XML and binary forms are read here, so that a hostile file cannot make the
-//! reader recurse without end or grow without bound.
+//! Property lists as values, with limits, so that a hostile file cannot make a reader recurse without end or
+//! grow without bound.
 
-use super::{binary, xml};
-use crate::error::{ImportError, Outcome};
+use crate::error::{ImportError, ImportResult};
 use crate::json::{MAX_BYTES, MAX_TEXT, MAX_VALUES};
 
 /// The deepest nesting of arrays and dictionaries. Real databases have five levels.
@@ -22,7 +21,7 @@ pub(super) enum Plist {
     Text(String),
     /// A whole number.
     Integer(i128),
-    /// What no event database needs: truth values, dates, data, real numbers.
+    /// Values that no event database needs: truth values, dates, data, real numbers.
     Other,
 }
 
@@ -41,35 +40,22 @@ impl Plist {
     }
 }
 
-/// Whether bytes start like a property list.
-pub(super) fn is_plist(bytes: &[u8]) -> bool {
-    bytes.starts_with(binary::MAGIC) || xml::is_xml(bytes)
-}
-
-/// Reads a property list, in XML or binary.
-pub(super) fn parse(bytes: &[u8]) -> Outcome<Plist> {
-    if bytes.len() > MAX_BYTES {
-        return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", bytes.len())));
-    }
-    if bytes.starts_with(binary::MAGIC) { binary::parse(bytes) } else { xml::parse(bytes) }
-}
-
-/// What a file may still contain.
+/// The values that a file may still contain.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct PlistBudget {
     values: usize,
     text: usize,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { values: MAX_VALUES, text: MAX_TOTAL_TEXT }
+impl Default for PlistBudget {
+    fn default() -> PlistBudget {
+        PlistBudget { values: MAX_VALUES, text: MAX_TOTAL_TEXT }
     }
 }
 
-impl Budget {
+impl PlistBudget {
     /// One more value at some depth.
-    pub(super) fn value(&mut self, depth: usize) -> Outcome<()> {
+    pub(super) fn value(&mut self, depth: usize) -> ImportResult<()> {
         if depth > MAX_DEPTH {
             return Err(ImportError::file(format!("nested deeper than {MAX_DEPTH} levels")));
         }
@@ -79,7 +65,7 @@ impl Budget {
     }
 
     /// A text of so many bytes.
-    pub(super) fn text(&mut self, bytes: usize) -> Outcome<()> {
+    pub(super) fn text(&mut self, bytes: usize) -> ImportResult<()> {
         if bytes > MAX_TEXT {
             return Err(ImportError::file(format!("a text of {bytes} bytes; at most {MAX_TEXT} are read")));
         }

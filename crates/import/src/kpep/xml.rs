@@ -4,8 +4,8 @@
 //!
 //! `http://www.apple.com/DTDs/PropertyList-1.0.dtd`; `plist(5)`.
 
-use super::plist::{Budget, Plist};
-use crate::error::{ImportError, Outcome};
+use super::plist::{Plist, PlistBudget};
+use crate::error::{ImportError, ImportResult};
 use crate::json::shown;
 
 /// The byte order mark of UTF-8.
@@ -18,24 +18,24 @@ pub(super) fn is_xml(bytes: &[u8]) -> bool {
 }
 
 /// Reads the one value of a file.
-pub(super) fn parse(bytes: &[u8]) -> Outcome<Plist> {
+pub(super) fn parse(bytes: &[u8]) -> ImportResult<Plist> {
     let text = std::str::from_utf8(bytes).map_err(|error| ImportError::file(format!("no UTF-8: {error}")))?;
-    let mut xml = Xml { text: text.trim_start_matches(MARK), at: 0, budget: Budget::default() };
+    let mut xml = Xml { text: text.trim_start_matches(MARK), at: 0, budget: PlistBudget::default() };
     let root = xml.tag()?;
-    if root.name != "plist" || root.kind != Kind::Open {
+    if root.name != "plist" || root.kind != TagKind::Open {
         return Err(xml.error(format!("'{}' where <plist> should be", shown(root.name))));
     }
     let first = xml.tag()?;
     let value = xml.value(first, 1)?;
     let last = xml.tag()?;
-    if last.name != "plist" || last.kind != Kind::Close {
+    if last.name != "plist" || last.kind != TagKind::Close {
         return Err(xml.error("more than one value"));
     }
     Ok(value)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum TagKind {
     Open,
     Close,
     /// `<true/>`
@@ -45,13 +45,13 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Tag<'a> {
     name: &'a str,
-    kind: Kind,
+    kind: TagKind,
 }
 
 struct Xml<'a> {
     text: &'a str,
     at: usize,
-    budget: Budget,
+    budget: PlistBudget,
 }
 
 impl<'a> Xml<'a> {
@@ -65,14 +65,14 @@ impl<'a> Xml<'a> {
     }
 
     /// Goes behind `end`.
-    fn skip_past(&mut self, end: &str) -> Outcome<()> {
+    fn skip_past(&mut self, end: &str) -> ImportResult<()> {
         let found = self.rest().find(end).ok_or_else(|| self.error(format!("ends before '{end}'")))?;
         self.at += found + end.len();
         Ok(())
     }
 
     /// Goes past spaces, comments, processing instructions and the document type.
-    fn skip_misc(&mut self) -> Outcome<()> {
+    fn skip_misc(&mut self) -> ImportResult<()> {
         loop {
             self.at += self.rest().len() - self.rest().trim_start().len();
             let rest = self.rest();
@@ -93,7 +93,7 @@ impl<'a> Xml<'a> {
     }
 
     /// The next tag; only spaces and comments may stand before it.
-    fn tag(&mut self) -> Outcome<Tag<'a>> {
+    fn tag(&mut self) -> ImportResult<Tag<'a>> {
         self.skip_misc()?;
         let rest = self.rest();
         let Some(inner) = rest.strip_prefix('<') else {
@@ -105,25 +105,25 @@ impl<'a> Xml<'a> {
         self.at += end + 2;
         let inner = &inner[..end];
         let (inner, kind) = match (inner.strip_prefix('/'), inner.strip_suffix('/')) {
-            (Some(inner), _) => (inner, Kind::Close),
-            (_, Some(inner)) => (inner, Kind::Empty),
-            _ => (inner, Kind::Open),
+            (Some(inner), _) => (inner, TagKind::Close),
+            (_, Some(inner)) => (inner, TagKind::Empty),
+            _ => (inner, TagKind::Open),
         };
         Ok(Tag { name: inner.split_whitespace().next().unwrap_or_default(), kind })
     }
 
-    fn value(&mut self, tag: Tag<'a>, depth: usize) -> Outcome<Plist> {
+    fn value(&mut self, tag: Tag<'a>, depth: usize) -> ImportResult<Plist> {
         self.budget.value(depth)?;
         match (tag.name, tag.kind) {
-            ("dict", Kind::Open) => self.dict(depth),
-            ("array", Kind::Open) => self.array(depth),
-            ("dict", Kind::Empty) => Ok(Plist::Dict(Vec::new())),
-            ("array", Kind::Empty) => Ok(Plist::Array(Vec::new())),
-            ("string", Kind::Empty) => Ok(Plist::Text(String::new())),
-            ("true" | "false" | "data" | "date", Kind::Empty) => Ok(Plist::Other),
-            ("string", Kind::Open) => Ok(Plist::Text(self.content("string")?)),
-            ("integer", Kind::Open) => self.integer(),
-            (name @ ("real" | "data" | "date" | "true" | "false"), Kind::Open) => {
+            ("dict", TagKind::Open) => self.dict(depth),
+            ("array", TagKind::Open) => self.array(depth),
+            ("dict", TagKind::Empty) => Ok(Plist::Dict(Vec::new())),
+            ("array", TagKind::Empty) => Ok(Plist::Array(Vec::new())),
+            ("string", TagKind::Empty) => Ok(Plist::Text(String::new())),
+            ("true" | "false" | "data" | "date", TagKind::Empty) => Ok(Plist::Other),
+            ("string", TagKind::Open) => Ok(Plist::Text(self.content("string")?)),
+            ("integer", TagKind::Open) => self.integer(),
+            (name @ ("real" | "data" | "date" | "true" | "false"), TagKind::Open) => {
                 self.content(name)?;
                 Ok(Plist::Other)
             }
@@ -131,24 +131,24 @@ impl<'a> Xml<'a> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Outcome<Plist> {
+    fn array(&mut self, depth: usize) -> ImportResult<Plist> {
         let mut values = Vec::new();
         loop {
             let tag = self.tag()?;
-            if (tag.name, tag.kind) == ("array", Kind::Close) {
+            if (tag.name, tag.kind) == ("array", TagKind::Close) {
                 return Ok(Plist::Array(values));
             }
             values.push(self.value(tag, depth + 1)?);
         }
     }
 
-    fn dict(&mut self, depth: usize) -> Outcome<Plist> {
+    fn dict(&mut self, depth: usize) -> ImportResult<Plist> {
         let mut entries = Vec::new();
         loop {
             let tag = self.tag()?;
             match (tag.name, tag.kind) {
-                ("dict", Kind::Close) => return Ok(Plist::Dict(entries)),
-                ("key", Kind::Open) => {
+                ("dict", TagKind::Close) => return Ok(Plist::Dict(entries)),
+                ("key", TagKind::Open) => {
                     let key = self.content("key")?;
                     let tag = self.tag()?;
                     entries.push((key, self.value(tag, depth + 1)?));
@@ -158,7 +158,7 @@ impl<'a> Xml<'a> {
         }
     }
 
-    fn integer(&mut self) -> Outcome<Plist> {
+    fn integer(&mut self) -> ImportResult<Plist> {
         let text = self.content("integer")?;
         let text = text.trim();
         let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -169,7 +169,7 @@ impl<'a> Xml<'a> {
     }
 
     /// The text up to the closing tag.
-    fn content(&mut self, name: &str) -> Outcome<String> {
+    fn content(&mut self, name: &str) -> ImportResult<String> {
         let mut content = String::new();
         loop {
             let rest = self.rest();
@@ -184,14 +184,14 @@ impl<'a> Xml<'a> {
             } else {
                 let tag = self.tag()?;
                 return match (tag.name == name, tag.kind) {
-                    (true, Kind::Close) => Ok(content),
+                    (true, TagKind::Close) => Ok(content),
                     _ => Err(self.error(format!("<{}> within <{name}>", shown(tag.name)))),
                 };
             }
         }
     }
 
-    fn character_data(&mut self, content: &mut String) -> Outcome<()> {
+    fn character_data(&mut self, content: &mut String) -> ImportResult<()> {
         let inner = &self.rest()["<![CDATA[".len()..];
         let end = inner.find("]]>").ok_or_else(|| self.error("ends within character data"))?;
         self.budget.text(end)?;
@@ -199,7 +199,7 @@ impl<'a> Xml<'a> {
         self.skip_past("]]>")
     }
 
-    fn unescape(&self, text: &str, content: &mut String) -> Outcome<()> {
+    fn unescape(&self, text: &str, content: &mut String) -> ImportResult<()> {
         let mut parts = text.split('&');
         content.push_str(parts.next().unwrap_or_default());
         for part in parts {
@@ -235,7 +235,7 @@ fn entity_of(name: &str) -> Option<char> {
 mod tests {
     use super::*;
 
-    fn plist(inner: &str) -> Outcome<Plist> {
+    fn plist(inner: &str) -> ImportResult<Plist> {
         parse(format!("<?xml version=\"1.0\"?>\n<!DOCTYPE plist PUBLIC \"x\" \"y\">\n<plist version=\"1.0\">{inner}</plist>").as_bytes())
     }
 

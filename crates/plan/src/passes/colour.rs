@@ -1,10 +1,11 @@
 //! Events to passes, once each has its counter: no counter twice in a pass, nor a register.
 //!
-//! Every event is an edge between what it takes on one side (its counter) and on the other (its register, or its counter on
-//! another PMU). Such a graph with two sides is coloured with as many colours as its busiest node has edges; a colour is a pass.
+//! Every event is an edge between what it takes on one side (its counter) and on the other (its register, or
+//! its counter on another PMU). Such a graph with two sides is coloured with as many colours as its busiest
+//! node has edges; a colour is a pass.
 
-/// What an event takes on each side: numbers of nodes, which the sides do not share.
-pub(super) type Edge = [Option<usize>; 2];
+/// The nodes that an event takes on each side: numbers of nodes, which the sides do not share.
+pub(super) type ColourEdge = [Option<usize>; 2];
 
 const NONE: u32 = u32::MAX;
 
@@ -12,10 +13,11 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Source
 ///
-/// D. Kőnig (1916): the chromatic index of a bipartite multigraph is its maximum degree; by alternating paths.
-pub(super) fn colour(edges: &[Edge], nodes: usize, passes: usize) -> Vec<usize> {
+/// D. Kőnig (1916): the chromatic index of a bipartite multigraph is its maximum degree; by alternating
+/// paths.
+pub(super) fn colour(edges: &[ColourEdge], nodes: usize, passes: usize) -> Vec<usize> {
     let mut graph = Graph { edges, passes, at: vec![NONE; nodes * passes], colours: vec![0; edges.len()] };
-    let degree = |edge: &Edge| edge.iter().flatten().count();
+    let degree = |edge: &ColourEdge| edge.iter().flatten().count();
     let mut order: Vec<usize> = (0..edges.len()).collect();
     // Those that are free on one side fit wherever there is room.
     order.sort_by_key(|edge| std::cmp::Reverse(degree(&edges[*edge])));
@@ -26,7 +28,7 @@ pub(super) fn colour(edges: &[Edge], nodes: usize, passes: usize) -> Vec<usize> 
 }
 
 struct Graph<'e> {
-    edges: &'e [Edge],
+    edges: &'e [ColourEdge],
     passes: usize,
     /// For each node and colour the edge that has it there.
     at: Vec<u32>,
@@ -62,8 +64,8 @@ impl Graph<'_> {
         wanted
     }
 
-    /// Makes `wanted` free at a node where `other` is free: the path of the two colours from there changes them. It never ends
-    /// at the other end of the new edge, as the graph has two sides.
+    /// Makes `wanted` free at a node where `other` is free: the path of the two colours from there changes
+    /// them. It never ends at the other end of the new edge, as the graph has two sides.
     fn swap_along(&mut self, mut node: usize, wanted: usize, other: usize) {
         let (mut from, mut to) = (wanted, other);
         let mut path = Vec::new();
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn degree(edges: &[Edge], nodes: usize) -> usize {
+    fn degree(edges: &[ColourEdge], nodes: usize) -> usize {
         let at = |node| edges.iter().filter(|edge| edge.contains(&Some(node))).count();
         (0..nodes).map(at).max().unwrap_or(0)
     }
@@ -111,7 +113,7 @@ mod tests {
         fn as_many_colours_as_the_busiest_node_has_edges_are_enough(
             ends in prop::collection::vec((prop::option::of(0usize..4), prop::option::of(4usize..9)), 1..60),
         ) {
-            let edges: Vec<Edge> = ends.into_iter().map(|(a, b)| [a, b]).collect();
+            let edges: Vec<ColourEdge> = ends.into_iter().map(|(a, b)| [a, b]).collect();
             let passes = degree(&edges, 9).max(1);
             let colours = colour(&edges, 9, passes);
             for (i, colour) in colours.iter().enumerate() {

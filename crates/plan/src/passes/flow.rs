@@ -1,18 +1,19 @@
 //! How often the busiest counter has to be used: the least number of passes, and the counters that prove it.
 //!
-//! Events that one pass can count are those that can be matched to counters. Copies of such a system are one again, with every
-//! counter there once for each pass: `k` passes suffice exactly if every event can have a counter that no more than `k` share.
+//! Events that one pass can count are those that can be matched to counters. Copies of such a system are one
+//! again, with every counter there once for each pass: `k` passes suffice exactly if every event can have a
+//! counter that no more than `k` share.
 
-use crate::matching::{Bits, each};
+use crate::matching::{CounterBits, each};
 
 /// Events given to counters so that the busiest has as few as possible.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Loads {
     /// The greatest number of events on one counter.
     pub passes: usize,
-    /// Counters that so many events need, that fewer passes are impossible: the events whose masks lie within, divided by the
-    /// counters, rounded up.
-    pub critical: Bits,
+    /// Counters that so many events need, that fewer passes are impossible: the events whose masks lie
+    /// within, divided by the counters, rounded up.
+    pub critical: CounterBits,
     /// The counter of each event: a bit of its mask.
     pub given: Vec<u8>,
 }
@@ -21,14 +22,14 @@ pub(super) struct Loads {
 ///
 /// # Source
 ///
-/// J. Edmonds, "Minimum partition of a matroid into independent subsets" (1965), for transversal matroids; the bound is
-/// Hall's condition with every counter there `k` times.
-pub(super) fn spread(masks: &[Bits]) -> Loads {
+/// J. Edmonds, "Minimum partition of a matroid into independent subsets" (1965), for transversal matroids;
+/// the bound is Hall's condition with every counter there `k` times.
+pub(super) fn spread(masks: &[CounterBits]) -> Loads {
     if masks.is_empty() {
         return Loads::default();
     }
-    let classes = Classes::of(masks);
-    let mut flow = Flow::new(&classes);
+    let classes = MaskClasses::of(masks);
+    let mut flow = CounterFlow::new(&classes);
     let (mut passes, mut critical) = classes.first_bound();
     loop {
         match flow.saturate(passes) {
@@ -39,17 +40,17 @@ pub(super) fn spread(masks: &[Bits]) -> Loads {
 }
 
 /// Events with the same mask.
-struct Classes {
-    masks: Vec<Bits>,
+struct MaskClasses {
+    masks: Vec<CounterBits>,
     members: Vec<Vec<usize>>,
 }
 
-impl Classes {
-    fn of(masks: &[Bits]) -> Classes {
+impl MaskClasses {
+    fn of(masks: &[CounterBits]) -> MaskClasses {
         let mut order: Vec<usize> = (0..masks.len()).collect();
         // Those with few counters first: they have no choice.
         order.sort_by_key(|event| (masks[*event].count_ones(), masks[*event]));
-        let mut classes = Classes { masks: Vec::new(), members: Vec::new() };
+        let mut classes = MaskClasses { masks: Vec::new(), members: Vec::new() };
         for event in order {
             if classes.masks.last() != Some(&masks[event]) {
                 classes.masks.push(masks[event]);
@@ -63,20 +64,21 @@ impl Classes {
     }
 
     /// The passes that the events within these counters need at least.
-    fn bound_within(&self, counters: Bits) -> usize {
-        let within = |(mask, members): (&Bits, &Vec<usize>)| (mask & !counters == 0).then_some(members.len());
+    fn bound_within(&self, counters: CounterBits) -> usize {
+        let within =
+            |(mask, members): (&CounterBits, &Vec<usize>)| (mask & !counters == 0).then_some(members.len());
         let events: usize = self.masks.iter().zip(&self.members).filter_map(within).sum();
         events.div_ceil(counters.count_ones().max(1) as usize)
     }
 
     /// The best bound that single masks, and all of them together, give.
-    fn first_bound(&self) -> (usize, Bits) {
+    fn first_bound(&self) -> (usize, CounterBits) {
         let all = self.masks.iter().fold(0, |all, mask| all | mask);
         let bounds = self.masks.iter().chain([&all]).map(|mask| (self.bound_within(*mask), *mask));
         bounds.max_by_key(|(bound, mask)| (*bound, std::cmp::Reverse(mask.count_ones()))).unwrap_or((0, all))
     }
 
-    fn deal(&self, flow: &Flow<'_>) -> Vec<u8> {
+    fn deal(&self, flow: &CounterFlow<'_>) -> Vec<u8> {
         let mut given = vec![0; self.members.iter().map(Vec::len).sum()];
         for (class, members) in self.members.iter().enumerate() {
             let counters = flow.counters.iter().zip(&flow.used[class]);
@@ -88,8 +90,8 @@ impl Classes {
 }
 
 /// How many events of each class use each counter.
-struct Flow<'c> {
-    classes: &'c Classes,
+struct CounterFlow<'c> {
+    classes: &'c MaskClasses,
     counters: Vec<u8>,
     used: Vec<Vec<usize>>,
     load: Vec<usize>,
@@ -103,12 +105,12 @@ struct Trail {
     holds: Vec<Option<usize>>,
 }
 
-impl<'c> Flow<'c> {
-    fn new(classes: &'c Classes) -> Flow<'c> {
+impl<'c> CounterFlow<'c> {
+    fn new(classes: &'c MaskClasses) -> CounterFlow<'c> {
         let counters: Vec<u8> = each(classes.masks.iter().fold(0, |all, mask| all | mask)).collect();
         let used = vec![vec![0; counters.len()]; classes.masks.len()];
         let load = vec![0; counters.len()];
-        Flow { classes, used, load, waiting: classes.members.iter().map(Vec::len).collect(), counters }
+        CounterFlow { classes, used, load, waiting: classes.members.iter().map(Vec::len).collect(), counters }
     }
 
     fn may_use(&self, class: usize, counter: usize) -> bool {
@@ -116,7 +118,7 @@ impl<'c> Flow<'c> {
     }
 
     /// Gives every event a counter that at most `most` share; else the counters on which too many depend.
-    fn saturate(&mut self, most: usize) -> Option<Bits> {
+    fn saturate(&mut self, most: usize) -> Option<CounterBits> {
         for class in 0..self.waiting.len() {
             self.fill(class, most);
             while self.waiting[class] > 0 {
@@ -146,8 +148,9 @@ impl<'c> Flow<'c> {
         self.waiting[class] -= events;
     }
 
-    /// Finds room for waiting events of a class by moving others; the counters that were reached where there is none.
-    fn augment(&mut self, class: usize, most: usize) -> Result<(), Bits> {
+    /// Finds room for waiting events of a class by moving others; the counters that were reached where there
+    /// is none.
+    fn augment(&mut self, class: usize, most: usize) -> Result<(), CounterBits> {
         let mut trail =
             Trail { wants: vec![None; self.counters.len()], holds: vec![None; self.waiting.len()] };
         let mut open = vec![class];
@@ -204,7 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Every non-empty set of counters, and the events whose masks lie within.
-    fn closed_form(masks: &[Bits], counters: u32) -> usize {
+    fn closed_form(masks: &[CounterBits], counters: u32) -> usize {
         (1..1u128 << counters)
             .map(|set| {
                 masks.iter().filter(|mask| **mask & !set == 0).count().div_ceil(set.count_ones() as usize)

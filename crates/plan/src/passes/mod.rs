@@ -1,11 +1,11 @@
 //! Events to passes: the smallest number of passes, and why it cannot be smaller.
 //!
-//! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events without groups are
-//! spread over counters and registers (`flow`) and then coloured (`colour`), which is exact and quick for any number of
-//! events. Sets that must stay together, and events that take two counters, are packed by a search with a budget
-//! (`search`), whose result says how far it is proved.
+//! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events
+//! without groups are spread over counters and registers (`flow`) and then coloured (`colour`), which is
+//! exact and quick for any number of events. Sets that must stay together, and events that take two counters,
+//! are packed by a search with a budget (`search`), whose result says how far it is proved.
 
-mod board;
+mod assign;
 mod bound;
 mod colour;
 mod conflict;
@@ -21,11 +21,11 @@ mod tests;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterId, CounterMask};
 
-use crate::matching::{Bits, bits, counter};
+use crate::matching::{CounterBits, bits, counter};
 
 /// Events that want counters, and the counters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Problem {
+pub struct PackingProblem {
     /// The counters that are free, of each PMU.
     pub pmus: Vec<CounterMask>,
     /// The events.
@@ -41,29 +41,29 @@ pub struct Problem {
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
-    /// What it needs; one entry for each PMU that counts it.
-    pub needs: Vec<Need>,
+    /// The needs of the event; one entry for each PMU that counts it.
+    pub needs: Vec<PmuNeed>,
     /// Whether nothing else may count in its pass.
     pub alone: bool,
 }
 
-/// What an event needs on one PMU.
+/// The needs of an event on one PMU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Need {
+pub struct PmuNeed {
     /// Index of the PMU.
     pub pmu: usize,
     /// The ways to count it, best first; one of them is enough.
-    pub ways: Vec<Way>,
+    pub ways: Vec<CounterEncoding>,
     /// Whether it takes an even counter and the one behind it.
     pub wide: bool,
 }
 
 /// One way to count an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Way {
+pub struct CounterEncoding {
     /// The counters that can do it; of an event that takes two, the first one.
     pub counters: CounterMask,
-    /// What a register that others share must hold.
+    /// The value that a shared register must hold.
     pub extra: Option<ExtraRegister>,
 }
 
@@ -71,13 +71,13 @@ pub struct Way {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packing {
     /// The passes, each with who sits where.
-    pub passes: Vec<Vec<Seat>>,
+    pub passes: Vec<Vec<CounterAssignment>>,
     /// No plan has fewer passes than this; where it is the number of passes, the plan is proved minimal.
     pub lower_bound: usize,
     /// Why not.
     pub certificate: Certificate,
     /// Events that no pass can count, and sets of `together` that no pass can hold.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<Unplaceable>,
 }
 
 impl Packing {
@@ -89,7 +89,7 @@ impl Packing {
 
 /// An event on a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seat {
+pub struct CounterAssignment {
     /// Index of the event.
     pub demand: usize,
     /// Index of the PMU.
@@ -102,7 +102,7 @@ pub struct Seat {
     pub repeats: bool,
 }
 
-impl Seat {
+impl CounterAssignment {
     /// The counters that it takes; `wide` says whether the event takes two.
     pub fn counters(&self, wide: bool) -> CounterMask {
         let second = match self.counter {
@@ -143,8 +143,8 @@ pub enum Certificate {
         /// The sets.
         sets: Vec<Vec<usize>>,
     },
-    /// No more than so many of these sets, which share no event, fit into one pass: the smallest of them would already have more
-    /// events than there are counters. A set is of events, by index.
+    /// No more than so many of these sets, which share no event, fit into one pass: the smallest of them
+    /// would already have more events than there are counters. A set is of events, by index.
     Crowded {
         /// Index of the PMU.
         pmu: usize,
@@ -169,9 +169,9 @@ pub enum Certificate {
     },
 }
 
-/// What cannot be counted at all.
+/// Events and sets that cannot be counted at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum Unplaceable {
     /// None of the free counters can count the event.
     Event(usize),
     /// A set of `together`, by index, that does not fit into one pass.
@@ -183,8 +183,8 @@ pub enum Refused {
     },
 }
 
-/// Events that cannot be counted at the same time, though all but any one of them can; unless it is not known that they cannot
-/// ([`Because::Unknown`]).
+/// Events that cannot be counted at the same time, though all but any one of them can; unless it is not known
+/// that they cannot ([`Because::Unknown`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// The events, by index.
@@ -224,11 +224,11 @@ pub enum Because {
 
 /// Packs events into as few passes as it can, and says what is proved about that.
 ///
-/// What does not fit at all is left out and refused. The time is bounded whatever the input: the search for sets and
-/// pairs has a budget of a fixed number of steps.
-pub fn pack(problem: &Problem) -> Packing {
+/// Events and sets that do not fit at all are left out and refused. The time is bounded whatever the input:
+/// the search for sets and pairs has a budget of a fixed number of steps.
+pub fn pack(problem: &PackingProblem) -> Packing {
     let refused = conflict::refused(problem);
-    let packer = Packer::new(problem, &refused);
+    let packer = PassPacker::new(problem, &refused);
     let mut packing = packer.pack(&problem.together, BUDGET);
     if let Some(better) = order::with_partners(&packer, &problem.together, &problem.partners, &packing) {
         packing = better;
@@ -238,17 +238,17 @@ pub fn pack(problem: &Problem) -> Packing {
     packing
 }
 
-/// Events among `events` that cannot be counted at the same time, though they can with any event less, if there are such: the
-/// fewest where counters or registers alone are the reason.
-pub fn conflict(problem: &Problem, events: &[usize]) -> Option<Conflict> {
+/// Events among `events` that cannot be counted at the same time, though they can with any event less, if
+/// there are such: the fewest where counters or registers alone are the reason.
+pub fn conflict(problem: &PackingProblem, events: &[usize]) -> Option<Conflict> {
     conflict::smallest(problem, events)
 }
 
 /// Events that may still be placed on trial.
 #[derive(Clone, Copy, Debug)]
-struct Budget(u64);
+struct TrialBudget(u64);
 
-impl Budget {
+impl TrialBudget {
     /// Places so many events; false when the budget is used up.
     fn spend(&mut self, events: usize) -> bool {
         let left = self.0 > 0;
@@ -265,42 +265,42 @@ const MOST_SEARCHED: usize = 64;
 
 /// An event with what is possible now.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Item {
+struct PackedEvent {
     /// Index of the demand.
     demand: usize,
-    needs: Vec<ItemNeed>,
+    needs: Vec<PackedNeed>,
     alone: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct ItemNeed {
+struct PackedNeed {
     pmu: usize,
-    ways: Vec<ItemWay>,
+    ways: Vec<PackedEncoding>,
     wide: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct ItemWay {
+struct PackedEncoding {
     /// Index of the way in the demand.
     way: usize,
-    counters: Bits,
+    counters: CounterBits,
     extra: Option<(ExtraRegisterKind, u64)>,
 }
 
-impl ItemNeed {
-    fn new(need: &Need, available: Bits) -> ItemNeed {
-        let usable = |(way, of): (usize, &Way)| {
+impl PackedNeed {
+    fn new(need: &PmuNeed, available: CounterBits) -> PackedNeed {
+        let usable = |(way, of): (usize, &CounterEncoding)| {
             let counters =
                 if need.wide { firsts(bits(of.counters), available) } else { bits(of.counters) & available };
             let extra = of.extra.map(|extra| (extra.register, extra.value));
-            (counters != 0).then_some(ItemWay { way, counters, extra })
+            (counters != 0).then_some(PackedEncoding { way, counters, extra })
         };
         let ways = need.ways.iter().enumerate().filter_map(usable).collect();
-        ItemNeed { pmu: need.pmu, ways, wide: need.wide }
+        PackedNeed { pmu: need.pmu, ways, wide: need.wide }
     }
 
     /// All counters that any way can use.
-    fn counters(&self) -> Bits {
+    fn counters(&self) -> CounterBits {
         self.ways.iter().fold(0, |all, way| all | way.counters)
     }
 
@@ -320,30 +320,30 @@ impl ItemNeed {
 }
 
 /// The even counters among `mask` that are available with the one behind them.
-fn firsts(mask: Bits, available: Bits) -> Bits {
-    const EVEN: Bits = 0x5555_5555_5555_5555 << 64;
+fn firsts(mask: CounterBits, available: CounterBits) -> CounterBits {
+    const EVEN: CounterBits = 0x5555_5555_5555_5555 << 64;
     mask & EVEN & available & available >> 1
 }
 
 /// A problem with what is possible now.
-struct Packer {
-    pmus: Vec<Bits>,
+struct PassPacker {
+    pmus: Vec<CounterBits>,
     /// Those that can be counted.
-    items: Vec<Item>,
+    items: Vec<PackedEvent>,
     /// For each demand its item.
     item_of: Vec<Option<usize>>,
     repeats: bool,
 }
 
-impl Packer {
-    fn new(problem: &Problem, refused: &[Refused]) -> Packer {
-        let pmus: Vec<Bits> = problem.pmus.iter().map(|mask| bits(*mask)).collect();
-        let is_out = |demand: &usize| refused.contains(&Refused::Event(*demand));
-        let items: Vec<Item> =
+impl PassPacker {
+    fn new(problem: &PackingProblem, refused: &[Unplaceable]) -> PassPacker {
+        let pmus: Vec<CounterBits> = problem.pmus.iter().map(|mask| bits(*mask)).collect();
+        let is_out = |demand: &usize| refused.contains(&Unplaceable::Event(*demand));
+        let items: Vec<PackedEvent> =
             (0..problem.demands.len()).filter(|d| !is_out(d)).map(|d| item(problem, d, &pmus)).collect();
         let mut item_of = vec![None; problem.demands.len()];
         items.iter().enumerate().for_each(|(i, item)| item_of[item.demand] = Some(i));
-        Packer { pmus, items, item_of, repeats: problem.repeats }
+        PassPacker { pmus, items, item_of, repeats: problem.repeats }
     }
 
     /// Packs all items; sets are of demands. Sets that no pass can hold are left out.
@@ -352,7 +352,8 @@ impl Packer {
         let (alone, items): (Vec<usize>, Vec<usize>) = wanting.partition(|i| self.items[*i].alone);
         let mut packing = self.pack_beside(&items, &self.sets(sets), budget);
         if !alone.is_empty() {
-            let own = alone.iter().filter_map(|i| shared::seated_pass(self, &[*i], &mut Budget(BUDGET)));
+            let own =
+                alone.iter().filter_map(|i| shared::assigned_pass(self, &[*i], &mut TrialBudget(BUDGET)));
             packing.passes.extend(own);
             packing.lower_bound += alone.len();
             let events = alone.iter().map(|i| self.items[*i].demand).collect();
@@ -368,7 +369,8 @@ impl Packer {
         if items.is_empty() {
             return packing(Vec::new());
         }
-        let at_once = (lower_bound == 1).then(|| shared::seated_pass(self, items, &mut Budget(BUDGET)));
+        let at_once =
+            (lower_bound == 1).then(|| shared::assigned_pass(self, items, &mut TrialBudget(BUDGET)));
         if let Some(pass) = at_once.flatten() {
             return packing(vec![pass]);
         }
@@ -394,7 +396,10 @@ impl Packer {
             own.sort_unstable();
             own.dedup();
             let alone = own.iter().any(|i| self.items[*i].alone);
-            if own.len() > 1 && !alone && shared::seated_pass(self, &own, &mut Budget(BUDGET)).is_some() {
+            if own.len() > 1
+                && !alone
+                && shared::assigned_pass(self, &own, &mut TrialBudget(BUDGET)).is_some()
+            {
                 found.push(own);
             }
         }
@@ -409,16 +414,19 @@ impl Packer {
     }
 }
 
-fn item(problem: &Problem, demand: usize, pmus: &[Bits]) -> Item {
+fn item(problem: &PackingProblem, demand: usize, pmus: &[CounterBits]) -> PackedEvent {
     let of = &problem.demands[demand];
-    let available = |need: &Need| pmus.get(need.pmu).copied().unwrap_or(0);
-    let needs = of.needs.iter().map(|need| ItemNeed::new(need, available(need))).collect();
-    Item { demand, needs, alone: of.alone }
+    let available = |need: &PmuNeed| pmus.get(need.pmu).copied().unwrap_or(0);
+    let needs = of.needs.iter().map(|need| PackedNeed::new(need, available(need))).collect();
+    PackedEvent { demand, needs, alone: of.alone }
 }
 
-/// Seats of an item by what was chosen for each of its needs.
-fn seats<'a>(item: &'a Item, chosen: &'a [one::Chosen]) -> impl Iterator<Item = Seat> + 'a {
-    item.needs.iter().zip(chosen).map(|(need, (way, bit))| Seat {
+/// Assignments of an item by what was chosen for each of its needs.
+fn assignments<'a>(
+    item: &'a PackedEvent,
+    chosen: &'a [one::Chosen],
+) -> impl Iterator<Item = CounterAssignment> + 'a {
+    item.needs.iter().zip(chosen).map(|(need, (way, bit))| CounterAssignment {
         demand: item.demand,
         pmu: need.pmu,
         way: need.ways[*way].way,

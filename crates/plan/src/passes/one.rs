@@ -2,12 +2,12 @@
 
 use cyclometer_core::event::ExtraRegisterKind;
 
-use super::{Budget, Item, ItemNeed};
-use crate::matching::{Bits, each, match_bits};
+use super::{PackedEvent, PackedNeed, TrialBudget};
+use crate::matching::{CounterBits, each, match_bits};
 
 /// Whether events fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Fit {
+pub(super) enum PassFit {
     /// The way and the counter of each need of each event.
     Yes(Vec<Vec<Chosen>>),
     /// They do not, however they are placed.
@@ -20,41 +20,41 @@ pub(super) enum Fit {
 pub(super) type Chosen = (usize, u8);
 
 /// Tries to place all of these events at once.
-pub(super) fn fit(items: &[&Item], pmus: &[Bits], budget: &mut Budget) -> Fit {
+pub(super) fn fit(items: &[&PackedEvent], pmus: &[CounterBits], budget: &mut TrialBudget) -> PassFit {
     let mut chosen: Vec<Vec<Chosen>> = items.iter().map(|item| vec![(0, 0); item.needs.len()]).collect();
     for (pmu, available) in pmus.iter().enumerate() {
-        let at = |(i, item): (usize, &&Item)| -> Vec<(usize, usize)> {
+        let at = |(i, item): (usize, &&PackedEvent)| -> Vec<(usize, usize)> {
             let of_pmu = item.needs.iter().enumerate().filter(|(_, need)| need.pmu == pmu);
             of_pmu.map(|(n, _)| (i, n)).collect()
         };
         let places: Vec<(usize, usize)> = items.iter().enumerate().flat_map(at).collect();
-        let needs: Vec<&ItemNeed> = places.iter().map(|(i, n)| &items[*i].needs[*n]).collect();
+        let needs: Vec<&PackedNeed> = places.iter().map(|(i, n)| &items[*i].needs[*n]).collect();
         let mut trial =
-            Trial { needs: &needs, available: *available, budget, values: Vec::new(), gave_up: false };
+            PassTrial { needs: &needs, available: *available, budget, values: Vec::new(), gave_up: false };
         match trial.decide(0) {
             Some(found) => places.iter().zip(found).for_each(|((i, n), found)| chosen[*i][*n] = found),
-            None if trial.gave_up => return Fit::Unknown,
-            None => return Fit::No,
+            None if trial.gave_up => return PassFit::Unknown,
+            None => return PassFit::No,
         }
     }
-    Fit::Yes(chosen)
+    PassFit::Yes(chosen)
 }
 
 /// The events of one pass on one PMU.
-struct Trial<'a> {
-    needs: &'a [&'a ItemNeed],
-    available: Bits,
-    budget: &'a mut Budget,
-    /// What registers hold, as far as decided.
+struct PassTrial<'a> {
+    needs: &'a [&'a PackedNeed],
+    available: CounterBits,
+    budget: &'a mut TrialBudget,
+    /// The values of registers, as far as decided.
     values: Vec<(ExtraRegisterKind, u64)>,
     gave_up: bool,
 }
 
-impl Trial<'_> {
+impl PassTrial<'_> {
     /// Decides the registers for the needs from number `next` on, then gives out the counters.
     fn decide(&mut self, next: usize) -> Option<Vec<Chosen>> {
         let choosy = (next..self.needs.len()).find(|n| self.needs[*n].has_registers());
-        let Some(next) = choosy else { return self.seat() };
+        let Some(next) = choosy else { return self.assign() };
         let need = self.needs[next];
         let settled = need.ways.iter().any(|way| self.agrees(way.extra));
         if settled {
@@ -83,32 +83,32 @@ impl Trial<'_> {
         extra.is_none_or(|(register, value)| self.value_of(register) == Some(value))
     }
 
-    fn seat(&mut self) -> Option<Vec<Chosen>> {
+    fn assign(&mut self) -> Option<Vec<Chosen>> {
         if !self.budget.spend(self.needs.len()) {
             self.gave_up = true;
             return None;
         }
-        let usable = |need: &&ItemNeed| {
+        let usable = |need: &&PackedNeed| {
             let ways = need.ways.iter().filter(|way| self.agrees(way.extra));
             ways.fold(0, |all, way| all | way.counters)
         };
-        let masks: Vec<Bits> = self.needs.iter().map(usable).collect();
+        let masks: Vec<CounterBits> = self.needs.iter().map(usable).collect();
         let bits = if self.needs.iter().any(|need| need.wide) {
-            self.seat_pairs(&masks)?
+            self.assign_pairs(&masks)?
         } else {
             match_bits(&masks, self.available).into_iter().collect::<Option<Vec<u8>>>()?
         };
-        let way = |(need, bit): (&&ItemNeed, u8)| {
-            let fits = |way: &super::ItemWay| self.agrees(way.extra) && way.counters >> bit & 1 == 1;
+        let way = |(need, bit): (&&PackedNeed, u8)| {
+            let fits = |way: &super::PackedEncoding| self.agrees(way.extra) && way.counters >> bit & 1 == 1;
             Some((need.ways.iter().position(fits)?, bit))
         };
         self.needs.iter().zip(bits).map(way).collect()
     }
 
     /// Events that take two counters take every choice of pairs in turn; the others what is left.
-    fn seat_pairs(&mut self, masks: &[Bits]) -> Option<Vec<u8>> {
-        let part = |wide: bool| -> Vec<Bits> {
-            let mask = |(need, mask): (&&ItemNeed, &Bits)| if need.wide == wide { *mask } else { 0 };
+    fn assign_pairs(&mut self, masks: &[CounterBits]) -> Option<Vec<u8>> {
+        let part = |wide: bool| -> Vec<CounterBits> {
+            let mask = |(need, mask): (&&PackedNeed, &CounterBits)| if need.wide == wide { *mask } else { 0 };
             self.needs.iter().zip(masks).map(mask).collect()
         };
         let (wide, narrow) = (part(true), part(false));
@@ -118,9 +118,14 @@ impl Trial<'_> {
         self.choose_pairs(&mut choice, &wide, &narrow)
     }
 
-    fn choose_pairs(&mut self, choice: &mut Choice<'_>, wide: &[Bits], narrow: &[Bits]) -> Option<Vec<u8>> {
+    fn choose_pairs(
+        &mut self,
+        choice: &mut Choice<'_>,
+        wide: &[CounterBits],
+        narrow: &[CounterBits],
+    ) -> Option<Vec<u8>> {
         if choice.chosen.count_ones() as usize == choice.wanted {
-            return self.seat_beside(choice.chosen, wide, narrow);
+            return self.assign_beside(choice.chosen, wide, narrow);
         }
         for next in choice.next..choice.firsts.len() {
             let (chosen, before) = (choice.chosen, choice.next);
@@ -134,7 +139,12 @@ impl Trial<'_> {
         None
     }
 
-    fn seat_beside(&mut self, pairs: Bits, wide: &[Bits], narrow: &[Bits]) -> Option<Vec<u8>> {
+    fn assign_beside(
+        &mut self,
+        pairs: CounterBits,
+        wide: &[CounterBits],
+        narrow: &[CounterBits],
+    ) -> Option<Vec<u8>> {
         if !self.budget.spend(self.needs.len()) {
             self.gave_up = true;
             return None;
@@ -149,6 +159,6 @@ impl Trial<'_> {
 struct Choice<'f> {
     firsts: &'f [u8],
     wanted: usize,
-    chosen: Bits,
+    chosen: CounterBits,
     next: usize,
 }

@@ -1,15 +1,15 @@
 //! Sets that must be whole in one pass, and events that take two counters: a packing by branch and bound.
 //!
-//! What has to be decided by trying is an *atom*: a set, or an event that the exact ways cannot place. The rest is *sand*, which
-//! goes where room is left. Without sets of more than two events this is bin packing already, so the search has a budget, and what
-//! it did not refute is not claimed.
+//! A decision by trial is about an *atom*: a set, or an event that the exact algorithms cannot place. The
+//! rest is *sand*, which goes where room is left. Without sets of more than two events this is bin packing
+//! already, so the search has a budget, and what it did not refute is not claimed.
 
-use super::board::{Guest, seat_all};
+use super::assign::{Guest, assign_all};
 use super::bound::lower;
-use super::one::{Fit, fit};
-use super::shared::seated_pass;
-use super::{BUDGET, Budget, Certificate, Item, Packer, Packing, Seat};
-use crate::matching::Bits;
+use super::one::{PassFit, fit};
+use super::shared::assigned_pass;
+use super::{BUDGET, Certificate, CounterAssignment, PackedEvent, Packing, PassPacker, TrialBudget};
+use crate::matching::CounterBits;
 
 /// Events that are placed on trial for one question whether events fit.
 const PER_QUESTION: u64 = 20_000;
@@ -20,13 +20,14 @@ const MOST_PAIRED: usize = 64;
 /// Events outside of sets that are tried one by one.
 const FEW: usize = 16;
 
-/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than that.
+/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than
+/// that.
 const ORDERS: usize = 8;
 const MOST_ORDERED: usize = 200;
 
 /// Packs items so that each of the sets (of items, by index) is whole in a pass.
-pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget: u64) -> Packing {
-    let parts = Parts::of(packer, items, sets);
+pub(super) fn pack(packer: &PassPacker, items: &[usize], sets: &[Vec<usize>], budget: u64) -> Packing {
+    let parts = SearchParts::of(packer, items, sets);
     let (mut bound, mut certificate) = lower(packer, items);
     for (sets_bound, sets_certificate) in parts.bounds() {
         if sets_bound > bound {
@@ -34,11 +35,11 @@ pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget
         }
     }
     let mut passes = parts.greedy(bound);
-    let mut budget = Budget(budget);
+    let mut budget = TrialBudget(budget);
     let mut refuted = true;
     let mut fewer = bound;
     while fewer < passes.len() && refuted {
-        let mut tree = Tree {
+        let mut tree = SearchTree {
             parts: &parts,
             passes: vec![Vec::new(); fewer],
             budget: &mut budget,
@@ -60,20 +61,20 @@ pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget
 }
 
 /// Atoms, the largest first, and sand.
-struct Parts<'p> {
-    packer: &'p Packer,
+struct SearchParts<'p> {
+    packer: &'p PassPacker,
     atoms: Vec<Vec<usize>>,
     sand: Vec<usize>,
-    /// Of each atom, whether it is as the one before it.
+    /// For each atom, whether it is as the one before it.
     alike: Vec<bool>,
     /// Whether a search that finds nothing has tried everything.
     exact: bool,
 }
 
-impl<'p> Parts<'p> {
-    fn of(packer: &'p Packer, items: &[usize], sets: &[Vec<usize>]) -> Parts<'p> {
+impl<'p> SearchParts<'p> {
+    fn of(packer: &'p PassPacker, items: &[usize], sets: &[Vec<usize>]) -> SearchParts<'p> {
         let plain = |i: &usize| packer.items[*i].needs.iter().all(|need| need.is_uniform() && !need.wide);
-        let bare = |i: &usize| !packer.items[*i].needs.iter().any(super::ItemNeed::has_registers);
+        let bare = |i: &usize| !packer.items[*i].needs.iter().any(super::PackedNeed::has_registers);
         let simple = packer.pmus.len() == 1 && items.iter().all(plain);
         let mut in_set = vec![false; packer.items.len()];
         sets.iter().flatten().for_each(|i| in_set[*i] = true);
@@ -90,25 +91,30 @@ impl<'p> Parts<'p> {
         atoms.sort_by_key(|atom| (std::cmp::Reverse(weight(atom)), shape(packer, atom)));
         let exact = sand.is_empty() || simple && sand.iter().all(bare);
         let alike = alike(packer, &atoms);
-        Parts { packer, atoms, sand, alike, exact }
+        SearchParts { packer, atoms, sand, alike, exact }
     }
 
-    fn fits(&self, members: &[usize], budget: &mut Budget) -> Fit {
-        let items: Vec<&Item> = members.iter().map(|i| &self.packer.items[*i]).collect();
+    fn fits(&self, members: &[usize], budget: &mut TrialBudget) -> PassFit {
+        let items: Vec<&PackedEvent> = members.iter().map(|i| &self.packer.items[*i]).collect();
         fit(&items, &self.packer.pmus, budget)
     }
 
     /// Whether an atom can go to a pass that has these events: then the events of both.
-    fn beside(&self, pass: &[usize], atom: &[usize], budget: &mut Budget) -> Result<Vec<usize>, Fit> {
+    fn beside(
+        &self,
+        pass: &[usize],
+        atom: &[usize],
+        budget: &mut TrialBudget,
+    ) -> Result<Vec<usize>, PassFit> {
         let mut members = pass.to_vec();
         members.extend(atom.iter().filter(|i| !pass.contains(i)));
         match self.fits(&members, budget) {
-            Fit::Yes(_) => Ok(members),
+            PassFit::Yes(_) => Ok(members),
             not => Err(not),
         }
     }
 
-    /// What the atoms prove beside what counters and registers do.
+    /// The bound that atoms prove beside that of counters and registers.
     fn bounds(&self) -> Vec<(usize, Certificate)> {
         let apart = self.apart();
         let sets = apart.iter().map(|atom| self.demands(atom)).collect();
@@ -122,14 +128,14 @@ impl<'p> Parts<'p> {
 
     /// How many of the larger atoms fit into one pass at most, for each size to begin with.
     fn crowded(&self, pmu: usize) -> Vec<(usize, Certificate)> {
-        let needs = |atom: &[usize]| -> (usize, Bits) {
+        let needs = |atom: &[usize]| -> (usize, CounterBits) {
             let own = super::bound::needs_on(self.packer, atom, pmu).map(|(_, need)| need);
             own.fold((0, 0), |(places, all), need| {
                 let second = if need.wide { need.counters() << 1 } else { 0 };
                 (places + 1 + usize::from(need.wide), all | need.counters() | second)
             })
         };
-        let mut disjoint: Vec<(usize, Bits, &Vec<usize>)> = Vec::new();
+        let mut disjoint: Vec<(usize, CounterBits, &Vec<usize>)> = Vec::new();
         let mut seen = vec![false; self.packer.items.len()];
         for atom in &self.atoms {
             if !atom.iter().any(|i| seen[*i]) {
@@ -142,7 +148,7 @@ impl<'p> Parts<'p> {
             }
         }
         disjoint.sort_by_key(|(places, ..)| std::cmp::Reverse(*places));
-        let mut counters: Bits = 0;
+        let mut counters: CounterBits = 0;
         let mut found = Vec::new();
         for (n, (places, own, _)) in disjoint.iter().enumerate() {
             counters |= own;
@@ -162,8 +168,9 @@ impl<'p> Parts<'p> {
     fn apart(&self) -> Vec<Vec<usize>> {
         let mut found: Vec<Vec<usize>> = Vec::new();
         for atom in self.atoms.iter().take(MOST_PAIRED) {
-            let clashes =
-                |other: &Vec<usize>| self.beside(other, atom, &mut Budget(PER_QUESTION)) == Err(Fit::No);
+            let clashes = |other: &Vec<usize>| {
+                self.beside(other, atom, &mut TrialBudget(PER_QUESTION)) == Err(PassFit::No)
+            };
             if found.iter().all(clashes) {
                 found.push(atom.clone());
             }
@@ -171,9 +178,10 @@ impl<'p> Parts<'p> {
         found
     }
 
-    /// Every atom in the first pass that takes it, in a few orders; the best of them, of at least `least` passes.
-    fn greedy(&self, least: usize) -> Vec<Vec<Seat>> {
-        let mut best: Option<Vec<Vec<Seat>>> = None;
+    /// Every atom in the first pass that takes it, in a few orders; the best of them, of at least `least`
+    /// passes.
+    fn greedy(&self, least: usize) -> Vec<Vec<CounterAssignment>> {
+        let mut best: Option<Vec<Vec<CounterAssignment>>> = None;
         for turn in 0..ORDERS {
             let found = self.first_fit(turn, least);
             if best.as_ref().is_none_or(|best| found.len() < best.len()) {
@@ -188,7 +196,7 @@ impl<'p> Parts<'p> {
         best.unwrap_or_default()
     }
 
-    fn first_fit(&self, turn: usize, least: usize) -> Vec<Vec<Seat>> {
+    fn first_fit(&self, turn: usize, least: usize) -> Vec<Vec<CounterAssignment>> {
         let mut passes: Vec<Vec<usize>> = Vec::new();
         let mut room: Vec<Vec<usize>> = Vec::new();
         let whole: Vec<usize> = self.packer.pmus.iter().map(|free| free.count_ones() as usize).collect();
@@ -208,7 +216,7 @@ impl<'p> Parts<'p> {
                 {
                     return None;
                 }
-                Some((at, self.beside(pass, atom, &mut Budget(PER_QUESTION)).ok()?))
+                Some((at, self.beside(pass, atom, &mut TrialBudget(PER_QUESTION)).ok()?))
             });
             let at = taken.as_ref().map_or(passes.len(), |(at, _)| *at);
             match taken {
@@ -224,7 +232,7 @@ impl<'p> Parts<'p> {
         passes.resize(passes.len().max(least), Vec::new());
         loop {
             match self.strew(&passes) {
-                Some(seats) => return seats,
+                Some(assignments) => return assignments,
                 None => passes.push(Vec::new()),
             }
         }
@@ -240,35 +248,35 @@ impl<'p> Parts<'p> {
     }
 
     /// Puts the sand into passes that have their atoms; `None` where this finds no room for it.
-    fn strew(&self, passes: &[Vec<usize>]) -> Option<Vec<Vec<Seat>>> {
+    fn strew(&self, passes: &[Vec<usize>]) -> Option<Vec<Vec<CounterAssignment>>> {
         let mut passes = passes.to_vec();
         let is_choosy = |i: &&usize| self.packer.pmus.len() > 1 || self.needs_register(**i);
         let (choosy, easy): (Vec<usize>, Vec<usize>) = self.sand.iter().partition(is_choosy);
         for i in choosy {
             let mut order: Vec<usize> = (0..passes.len()).collect();
             order.sort_by_key(|pass| passes[*pass].len());
-            let (at, members) = order
-                .into_iter()
-                .find_map(|at| Some((at, self.beside(&passes[at], &[i], &mut Budget(PER_QUESTION)).ok()?)))?;
+            let (at, members) = order.into_iter().find_map(|at| {
+                Some((at, self.beside(&passes[at], &[i], &mut TrialBudget(PER_QUESTION)).ok()?))
+            })?;
             passes[at] = members;
         }
         if !easy.is_empty() {
             self.strew_easy(&mut passes, &easy)?;
         }
         passes.retain(|pass| !pass.is_empty());
-        passes.iter().map(|pass| seated_pass(self.packer, pass, &mut Budget(BUDGET))).collect()
+        passes.iter().map(|pass| assigned_pass(self.packer, pass, &mut TrialBudget(BUDGET))).collect()
     }
 
     fn needs_register(&self, i: usize) -> bool {
-        self.packer.items[i].needs.iter().any(super::ItemNeed::has_registers)
+        self.packer.items[i].needs.iter().any(super::PackedNeed::has_registers)
     }
 
     /// Sand that needs counters of one PMU only.
     fn strew_easy(&self, passes: &mut [Vec<usize>], easy: &[usize]) -> Option<()> {
         let (mut guests, mut free) = (Vec::new(), Vec::new());
         for (at, pass) in passes.iter().enumerate() {
-            let Fit::Yes(chosen) = self.fits(pass, &mut Budget(BUDGET)) else { return None };
-            let mut open: Bits = self.packer.pmus[0];
+            let PassFit::Yes(chosen) = self.fits(pass, &mut TrialBudget(BUDGET)) else { return None };
+            let mut open: CounterBits = self.packer.pmus[0];
             for (i, chosen) in pass.iter().zip(&chosen) {
                 for (need, (_, bit)) in self.packer.items[*i].needs.iter().zip(chosen) {
                     match need.wide {
@@ -283,8 +291,8 @@ impl<'p> Parts<'p> {
         let counters =
             |i: &usize| self.packer.items[*i].needs.iter().fold(0, |all, need| all | need.counters());
         guests.extend(easy.iter().map(|i| Guest { counters: counters(i), pass: None }));
-        let seated = seat_all(&guests, &free)?;
-        for (i, pass) in easy.iter().zip(&seated[fixed..]) {
+        let assigned = assign_all(&guests, &free)?;
+        for (i, pass) in easy.iter().zip(&assigned[fixed..]) {
             passes[*pass].push(*i);
         }
         Some(())
@@ -292,13 +300,13 @@ impl<'p> Parts<'p> {
 }
 
 /// Whether an event cannot be sand: it takes two counters, or its register decides about its counters.
-fn is_hard(item: &Item) -> bool {
+fn is_hard(item: &PackedEvent) -> bool {
     item.needs.iter().any(|need| need.wide || (need.has_registers() && !need.is_uniform()))
 }
 
-/// What is alike of atoms, so that those alike are neighbours.
-fn shape(packer: &Packer, atom: &[usize]) -> Vec<(usize, Bits, bool, u64)> {
-    let of = |need: &super::ItemNeed| {
+/// A key that atoms with the same needs share, so that they are neighbours.
+fn shape(packer: &PassPacker, atom: &[usize]) -> Vec<(usize, CounterBits, bool, u64)> {
+    let of = |need: &super::PackedNeed| {
         let value = need.ways.iter().find_map(|way| way.extra).map_or(0, |extra| extra.1);
         (need.pmu, need.counters(), need.wide, value)
     };
@@ -312,18 +320,18 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// A search through all ways to give atoms to a number of passes.
-struct Tree<'t, 'p> {
-    parts: &'t Parts<'p>,
+struct SearchTree<'t, 'p> {
+    parts: &'t SearchParts<'p>,
     passes: Vec<Vec<usize>>,
-    budget: &'t mut Budget,
+    budget: &'t mut TrialBudget,
     /// Whether nothing was left out so far.
     exact: bool,
     nodes: u64,
 }
 
-impl Tree<'_, '_> {
+impl SearchTree<'_, '_> {
     /// Gives atom number `next` a pass; passes that are empty are alike, and so are atoms that are alike.
-    fn descend(&mut self, next: usize, first: usize) -> Option<Vec<Vec<Seat>>> {
+    fn descend(&mut self, next: usize, first: usize) -> Option<Vec<Vec<CounterAssignment>>> {
         self.nodes += 1;
         if !self.budget.spend(1) {
             self.exact = false;
@@ -342,7 +350,7 @@ impl Tree<'_, '_> {
                         return found;
                     }
                 }
-                Err(Fit::Unknown) => self.exact = false,
+                Err(PassFit::Unknown) => self.exact = false,
                 Err(_) => {}
             }
             if self.budget.0 == 0 {
@@ -353,7 +361,7 @@ impl Tree<'_, '_> {
         None
     }
 
-    fn strew(&mut self) -> Option<Vec<Vec<Seat>>> {
+    fn strew(&mut self) -> Option<Vec<Vec<CounterAssignment>>> {
         let found = self.parts.strew(&self.passes);
         self.budget.0 = self.budget.0.saturating_sub(self.passes.len() as u64);
         self.exact &= found.is_some() || self.parts.exact;
@@ -361,12 +369,13 @@ impl Tree<'_, '_> {
     }
 }
 
-/// Of each atom, whether it is as the one before it and neither shares an event with another: then their order is all the same.
-fn alike(packer: &Packer, atoms: &[Vec<usize>]) -> Vec<bool> {
+/// For each atom, whether it is as the one before it and neither shares an event with another: then their
+/// order is all the same.
+fn alike(packer: &PassPacker, atoms: &[Vec<usize>]) -> Vec<bool> {
     let mut holders = vec![0; packer.items.len()];
     atoms.iter().flatten().for_each(|i| holders[*i] += 1);
     let shares = |atom: &[usize]| atom.iter().any(|i| holders[*i] > 1);
-    let needs = |atom: &[usize]| -> Vec<&[super::ItemNeed]> {
+    let needs = |atom: &[usize]| -> Vec<&[super::PackedNeed]> {
         let mut all: Vec<_> = atom.iter().map(|i| packer.items[*i].needs.as_slice()).collect();
         all.sort_by_key(|needs| needs.first().map(|need| (need.counters(), need.wide)));
         all

@@ -1,22 +1,26 @@
 //! Events that need registers more than counters: equal values of a register share a pass.
 
-use super::board::{Guest, seat_all};
-use super::bound::{Class, classes, registers, value};
+use super::assign::{Guest, assign_all};
+use super::bound::{ValueClass, classes, registers, value};
 use super::flow::spread;
-use super::one::{Fit, fit};
-use super::{Budget, Item, Packer, Seat, seats};
-use crate::matching::{Bits, match_bits};
+use super::one::{PassFit, fit};
+use super::{CounterAssignment, PackedEvent, PassPacker, TrialBudget, assignments};
+use crate::matching::{CounterBits, match_bits};
 
-/// Puts events into so many passes, those with the same value in a register together where they can be; `None` where this does
-/// not find a way, which is no proof that there is none. One PMU.
-pub(super) fn share(packer: &Packer, items: &[usize], passes: usize) -> Option<Vec<Vec<Seat>>> {
-    let plain = |need: &super::ItemNeed| {
+/// Puts events into so many passes, those with the same value in a register together where they can be;
+/// `None` where this does not find a way, which is no proof that there is none. One PMU.
+pub(super) fn share(
+    packer: &PassPacker,
+    items: &[usize],
+    passes: usize,
+) -> Option<Vec<Vec<CounterAssignment>>> {
+    let plain = |need: &super::PackedNeed| {
         need.is_uniform() && !need.wide && (!need.has_registers() || value(need).is_some())
     };
     if packer.pmus.len() != 1 || !items.iter().all(|i| packer.items[*i].needs.iter().all(plain)) {
         return None;
     }
-    let mut pools = vec![Pool::default(); passes];
+    let mut pools = vec![PassResources::default(); passes];
     let mut chunks: Vec<Chunk> = classes(packer, items, 0).iter().flat_map(chunks).collect();
     chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.members.len()));
     for chunk in chunks {
@@ -34,34 +38,38 @@ pub(super) fn share(packer: &Packer, items: &[usize], passes: usize) -> Option<V
         );
         of.push(*i);
     }
-    let seated = seat_all(&guests, &vec![packer.pmus[0]; passes])?;
+    let assigned = assign_all(&guests, &vec![packer.pmus[0]; passes])?;
     let members = |pass| -> Vec<usize> {
-        of.iter().zip(&seated).filter(|(_, at)| **at == pass).map(|(i, _)| *i).collect()
+        of.iter().zip(&assigned).filter(|(_, at)| **at == pass).map(|(i, _)| *i).collect()
     };
-    (0..passes).map(|pass| seated_pass(packer, &members(pass), &mut Budget(super::BUDGET))).collect()
+    (0..passes).map(|pass| assigned_pass(packer, &members(pass), &mut TrialBudget(super::BUDGET))).collect()
 }
 
-/// The seats of events that are in one pass.
-pub(super) fn seated_pass(packer: &Packer, members: &[usize], budget: &mut Budget) -> Option<Vec<Seat>> {
-    let items: Vec<&Item> = members.iter().map(|i| &packer.items[*i]).collect();
+/// The assignments of events that are in one pass.
+pub(super) fn assigned_pass(
+    packer: &PassPacker,
+    members: &[usize],
+    budget: &mut TrialBudget,
+) -> Option<Vec<CounterAssignment>> {
+    let items: Vec<&PackedEvent> = members.iter().map(|i| &packer.items[*i]).collect();
     match fit(&items, &packer.pmus, budget) {
-        Fit::Yes(chosen) => {
-            Some(items.iter().zip(&chosen).flat_map(|(item, chosen)| seats(item, chosen)).collect())
+        PassFit::Yes(chosen) => {
+            Some(items.iter().zip(&chosen).flat_map(|(item, chosen)| assignments(item, chosen)).collect())
         }
-        Fit::No | Fit::Unknown => None,
+        PassFit::No | PassFit::Unknown => None,
     }
 }
 
 /// Events of one value that can be in one pass.
 struct Chunk {
-    registers: Bits,
+    registers: CounterBits,
     members: Vec<usize>,
-    counters: Vec<Bits>,
+    counters: Vec<CounterBits>,
 }
 
 /// As few chunks as the counters allow: the first event of each counter, then the second.
-fn chunks(class: &Class) -> Vec<Chunk> {
-    let counters: Vec<Bits> = class.members.iter().map(|(_, counters)| *counters).collect();
+fn chunks(class: &ValueClass) -> Vec<Chunk> {
+    let counters: Vec<CounterBits> = class.members.iter().map(|(_, counters)| *counters).collect();
     let loads = spread(&counters);
     let chunk = || Chunk { registers: class.registers, members: Vec::new(), counters: Vec::new() };
     let mut chunks: Vec<Chunk> = (0..loads.passes).map(|_| chunk()).collect();
@@ -75,20 +83,20 @@ fn chunks(class: &Class) -> Vec<Chunk> {
     chunks
 }
 
-/// What needs registers in one pass.
+/// The registers and events of one pass.
 #[derive(Clone, Default)]
-struct Pool {
-    registers: Vec<Bits>,
+struct PassResources {
+    registers: Vec<CounterBits>,
     members: Vec<usize>,
-    counters: Vec<Bits>,
+    counters: Vec<CounterBits>,
 }
 
-impl Pool {
-    fn takes(&self, chunk: &Chunk, available: Bits) -> bool {
-        let registers: Vec<Bits> = self.registers.iter().copied().chain([chunk.registers]).collect();
-        let counters: Vec<Bits> = self.counters.iter().chain(&chunk.counters).copied().collect();
-        let all = |masks: &[Bits], available| match_bits(masks, available).iter().all(Option::is_some);
-        all(&registers, Bits::MAX) && all(&counters, available)
+impl PassResources {
+    fn takes(&self, chunk: &Chunk, available: CounterBits) -> bool {
+        let registers: Vec<CounterBits> = self.registers.iter().copied().chain([chunk.registers]).collect();
+        let counters: Vec<CounterBits> = self.counters.iter().chain(&chunk.counters).copied().collect();
+        let all = |masks: &[CounterBits], available| match_bits(masks, available).iter().all(Option::is_some);
+        all(&registers, CounterBits::MAX) && all(&counters, available)
     }
 
     fn add(&mut self, chunk: Chunk) {

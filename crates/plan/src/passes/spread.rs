@@ -1,32 +1,33 @@
-//! Events without sets: spread over counters and registers, then coloured. Exact, and quick for any number of events.
+//! Events without sets: spread over counters and registers, then coloured. Exact, and quick for any number of
+//! events.
 
 use super::bound::{register_bit, registers};
-use super::colour::{Edge, colour};
+use super::colour::{ColourEdge, colour};
 use super::flow;
-use super::{Item, ItemNeed, Packer, Seat};
-use crate::matching::{Bits, counter};
+use super::{CounterAssignment, PackedEvent, PackedNeed, PassPacker};
+use crate::matching::{CounterBits, counter};
 
-/// What events take one of: the counters of a PMU, or its registers.
+/// The resource that events take one of: the counters of a PMU, or its registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ResourceKind {
     Counters,
     Registers,
 }
 
 /// Counters or registers of one PMU, with the events that take one.
-struct Family {
-    kind: Kind,
+struct ResourceFamily {
+    kind: ResourceKind,
     /// Index of each event, and of its need.
     members: Vec<(usize, usize)>,
-    masks: Vec<Bits>,
+    masks: Vec<CounterBits>,
     /// The side of the graph where it is, 0 or 1.
     side: usize,
 }
 
-/// Spreads events so that each takes a register of its own; `None` where some take more than two things, or the choice of one
-/// is not free of the other.
-pub(super) fn spread(packer: &Packer, items: &[usize]) -> Option<Vec<Vec<Seat>>> {
-    let is_simple = |need: &ItemNeed| need.is_uniform() && !need.wide;
+/// Spreads events so that each takes a register of its own; `None` where some take more than two things, or
+/// the choice of one is not free of the other.
+pub(super) fn spread(packer: &PassPacker, items: &[usize]) -> Option<Vec<Vec<CounterAssignment>>> {
+    let is_simple = |need: &PackedNeed| need.is_uniform() && !need.wide;
     if !items.iter().all(|i| packer.items[*i].needs.iter().all(is_simple)) {
         return None;
     }
@@ -39,7 +40,7 @@ pub(super) fn spread(packer: &Packer, items: &[usize]) -> Option<Vec<Vec<Seat>>>
         passes = passes.max(loads.passes);
         taken.push(loads.given);
     }
-    let mut edges: Vec<Edge> = vec![[None, None]; items.len()];
+    let mut edges: Vec<ColourEdge> = vec![[None, None]; items.len()];
     for ((at, family), given) in families.iter().enumerate().zip(&taken) {
         for ((event, _), bit) in family.members.iter().zip(given) {
             edges[*event][family.side] = Some(at * 128 + usize::from(*bit));
@@ -49,7 +50,7 @@ pub(super) fn spread(packer: &Packer, items: &[usize]) -> Option<Vec<Vec<Seat>>>
     let mut out = vec![Vec::new(); passes];
     for (event, pass) in colours.into_iter().enumerate() {
         let item = &packer.items[items[event]];
-        let taken_by = |need: usize, kind: Kind| {
+        let taken_by = |need: usize, kind: ResourceKind| {
             families.iter().zip(&taken).filter(|(family, _)| family.kind == kind).find_map(
                 |(family, given)| {
                     let at = family.members.binary_search(&(event, need)).ok()?;
@@ -58,22 +59,23 @@ pub(super) fn spread(packer: &Packer, items: &[usize]) -> Option<Vec<Vec<Seat>>>
             )
         };
         out[pass].extend((0..item.needs.len()).filter_map(|need| {
-            let bit = taken_by(need, Kind::Counters)?;
-            Some(seat(item, need, bit, taken_by(need, Kind::Registers)))
+            let bit = taken_by(need, ResourceKind::Counters)?;
+            Some(assignment(item, need, bit, taken_by(need, ResourceKind::Registers)))
         }));
     }
     out.retain(|pass| !pass.is_empty());
     Some(out)
 }
 
-fn families(packer: &Packer, items: &[usize]) -> Vec<Family> {
-    let kinds = [Kind::Counters, Kind::Registers];
+fn families(packer: &PassPacker, items: &[usize]) -> Vec<ResourceFamily> {
+    let kinds = [ResourceKind::Counters, ResourceKind::Registers];
     let all = (0..packer.pmus.len()).flat_map(|pmu| kinds.map(|kind| (pmu, kind)));
-    let family = |(pmu, kind): (usize, Kind)| {
-        let mut family = Family { kind, members: Vec::new(), masks: Vec::new(), side: 0 };
+    let family = |(pmu, kind): (usize, ResourceKind)| {
+        let mut family = ResourceFamily { kind, members: Vec::new(), masks: Vec::new(), side: 0 };
         for (event, i) in items.iter().enumerate() {
             for (at, need) in packer.items[*i].needs.iter().enumerate().filter(|(_, need)| need.pmu == pmu) {
-                let mask = if kind == Kind::Counters { Some(need.counters()) } else { registers(need) };
+                let mask =
+                    if kind == ResourceKind::Counters { Some(need.counters()) } else { registers(need) };
                 if let Some(mask) = mask {
                     family.members.push((event, at));
                     family.masks.push(mask);
@@ -86,7 +88,7 @@ fn families(packer: &Packer, items: &[usize]) -> Vec<Family> {
 }
 
 /// Puts families that an event takes from at once on different sides; `None` where that is not possible.
-fn take_sides(families: &mut [Family], events: usize) -> Option<()> {
+fn take_sides(families: &mut [ResourceFamily], events: usize) -> Option<()> {
     let mut of: Vec<Vec<usize>> = vec![Vec::new(); events];
     for (at, family) in families.iter().enumerate() {
         family.members.iter().for_each(|(event, _)| of[*event].push(at));
@@ -120,12 +122,12 @@ fn take_sides(families: &mut [Family], events: usize) -> Option<()> {
     Some(())
 }
 
-fn seat(item: &Item, need: usize, bit: u8, register: Option<u8>) -> Seat {
+fn assignment(item: &PackedEvent, need: usize, bit: u8, register: Option<u8>) -> CounterAssignment {
     let need = &item.needs[need];
-    let holds = |way: &&super::ItemWay| match (register, way.extra) {
+    let holds = |way: &&super::PackedEncoding| match (register, way.extra) {
         (Some(register), Some(extra)) => register_bit(extra.0) >> register & 1 == 1,
         _ => way.counters >> bit & 1 == 1,
     };
     let way = need.ways.iter().find(holds).map_or(0, |way| way.way);
-    Seat { demand: item.demand, pmu: need.pmu, way, counter: counter(bit), repeats: false }
+    CounterAssignment { demand: item.demand, pmu: need.pmu, way, counter: counter(bit), repeats: false }
 }

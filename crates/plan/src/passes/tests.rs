@@ -1,25 +1,30 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Seats are right: allowed, each counter once, each register one value, sets whole, every event somewhere.
-fn check(problem: &Problem, packing: &Packing) {
-    let allowed = |seat: &Seat| {
-        let need = problem.demands[seat.demand].needs.iter().find(|need| need.pmu == seat.pmu).unwrap();
-        assert!(need.ways[seat.way].counters.contains(seat.counter), "{seat:?}");
-        assert!(problem.pmus[seat.pmu].contains(seat.counter), "{seat:?}");
-        (need.wide, need.ways[seat.way].extra)
+/// Assignments are right: allowed, each counter once, each register one value, sets whole, every event
+/// somewhere.
+fn check(problem: &PackingProblem, packing: &Packing) {
+    let allowed = |assignment: &CounterAssignment| {
+        let need =
+            problem.demands[assignment.demand].needs.iter().find(|need| need.pmu == assignment.pmu).unwrap();
+        assert!(need.ways[assignment.way].counters.contains(assignment.counter), "{assignment:?}");
+        assert!(problem.pmus[assignment.pmu].contains(assignment.counter), "{assignment:?}");
+        (need.wide, need.ways[assignment.way].extra)
     };
     for pass in &packing.passes {
         assert!(!pass.is_empty(), "{packing:?}");
         let (mut taken, mut values) = (Vec::new(), Vec::new());
-        for seat in pass {
-            let (wide, extra) = allowed(seat);
-            taken.push((seat.pmu, seat.counter));
-            if let (true, CounterId::General(n)) = (wide, seat.counter) {
-                assert!(n % 2 == 0 && problem.pmus[seat.pmu].contains(CounterId::General(n + 1)), "{seat:?}");
-                taken.push((seat.pmu, CounterId::General(n + 1)));
+        for assignment in pass {
+            let (wide, extra) = allowed(assignment);
+            taken.push((assignment.pmu, assignment.counter));
+            if let (true, CounterId::General(n)) = (wide, assignment.counter) {
+                assert!(
+                    n % 2 == 0 && problem.pmus[assignment.pmu].contains(CounterId::General(n + 1)),
+                    "{assignment:?}"
+                );
+                taken.push((assignment.pmu, CounterId::General(n + 1)));
             }
-            values.extend(extra.map(|extra| (seat.pmu, extra.register, extra.value)));
+            values.extend(extra.map(|extra| (assignment.pmu, extra.register, extra.value)));
         }
         let all = taken.len();
         taken.sort();
@@ -30,24 +35,27 @@ fn check(problem: &Problem, packing: &Packing) {
         let mut registers: Vec<_> = values.iter().map(|(pmu, register, _)| (pmu, register)).collect();
         registers.dedup();
         assert_eq!(registers.len(), values.len(), "{pass:?}");
-        let alone = pass.iter().any(|seat| problem.demands[seat.demand].alone);
-        assert!(!alone || pass.iter().all(|seat| seat.demand == pass[0].demand));
+        let alone = pass.iter().any(|assignment| problem.demands[assignment.demand].alone);
+        assert!(!alone || pass.iter().all(|assignment| assignment.demand == pass[0].demand));
     }
-    let whole = |set: &[usize], pass: &[Seat]| {
+    let whole = |set: &[usize], pass: &[CounterAssignment]| {
         set.iter().all(|event| {
             let needs = &problem.demands[*event].needs;
-            needs.iter().all(|need| pass.iter().any(|seat| (seat.demand, seat.pmu) == (*event, need.pmu)))
+            needs.iter().all(|need| {
+                pass.iter().any(|assignment| (assignment.demand, assignment.pmu) == (*event, need.pmu))
+            })
         })
     };
-    for event in (0..problem.demands.len()).filter(|event| !packing.refused.contains(&Refused::Event(*event)))
+    for event in
+        (0..problem.demands.len()).filter(|event| !packing.refused.contains(&Unplaceable::Event(*event)))
     {
         let passes = packing.passes.iter().filter(|pass| whole(&[event], pass)).count();
         assert!(passes > 0 || problem.demands[event].needs.is_empty(), "{event} in {packing:?}");
     }
     for (i, set) in problem.together.iter().enumerate() {
         let refused = packing.refused.iter().any(|refused| match refused {
-            Refused::Event(event) => set.contains(event),
-            Refused::Set { set, .. } => *set == i,
+            Unplaceable::Event(event) => set.contains(event),
+            Unplaceable::Set { set, .. } => *set == i,
         });
         let nothing = set.iter().all(|event| problem.demands[*event].needs.is_empty());
         assert!(
@@ -60,8 +68,8 @@ fn check(problem: &Problem, packing: &Packing) {
 /// The bound that a certificate proves, by itself.
 ///
 /// A search proves nothing that could be checked without another one: `None`.
-fn proved(problem: &Problem, packing: &Packing, certificate: &Certificate) -> Option<usize> {
-    let refused = |event: usize| packing.refused.contains(&Refused::Event(event));
+fn proved(problem: &PackingProblem, packing: &Packing, certificate: &Certificate) -> Option<usize> {
+    let refused = |event: usize| packing.refused.contains(&Unplaceable::Event(event));
     let needs =
         |event: usize, pmu: usize| problem.demands[event].needs.iter().find(|need| need.pmu == pmu).unwrap();
     match certificate {
@@ -82,10 +90,10 @@ fn proved(problem: &Problem, packing: &Packing, certificate: &Certificate) -> Op
         Certificate::Registers { pmu, registers, events } => {
             for event in events {
                 let need = needs(*event, *pmu);
-                let usable = |way: &&Way| {
+                let usable = |way: &&CounterEncoding| {
                     try_all(
                         problem,
-                        &[&Need { ways: vec![**way], ..need.clone() }],
+                        &[&PmuNeed { ways: vec![**way], ..need.clone() }],
                         &mut Vec::new(),
                         &mut Vec::new(),
                     )
@@ -133,14 +141,14 @@ fn union(a: &[usize], b: &[usize]) -> Vec<usize> {
 }
 
 /// The least number of passes, by trying every division of the events.
-fn brute_force(problem: &Problem, refused: &[Refused]) -> usize {
-    // What needs nothing is in any pass.
+fn brute_force(problem: &PackingProblem, refused: &[Unplaceable]) -> usize {
+    // An event that needs nothing is in any pass.
     let counts = |event: &usize| {
-        !refused.contains(&Refused::Event(*event)) && !problem.demands[*event].needs.is_empty()
+        !refused.contains(&Unplaceable::Event(*event)) && !problem.demands[*event].needs.is_empty()
     };
     let events: Vec<usize> = (0..problem.demands.len()).filter(counts).collect();
     let is_refused = |set: usize| {
-        refused.iter().any(|refused| matches!(refused, Refused::Set { set: other, .. } if *other == set))
+        refused.iter().any(|refused| matches!(refused, Unplaceable::Set { set: other, .. } if *other == set))
     };
     let sets: Vec<Vec<usize>> = problem
         .together
@@ -155,7 +163,12 @@ fn brute_force(problem: &Problem, refused: &[Refused]) -> usize {
         .unwrap()
 }
 
-fn divide(problem: &Problem, events: &[usize], sets: &[Vec<usize>], passes: &mut [Vec<usize>]) -> bool {
+fn divide(
+    problem: &PackingProblem,
+    events: &[usize],
+    sets: &[Vec<usize>],
+    passes: &mut [Vec<usize>],
+) -> bool {
     let (atom, events, sets): (Vec<usize>, &[usize], &[Vec<usize>]) = match (sets, events) {
         ([set, rest @ ..], _) => (set.clone(), events, rest),
         ([], [event, rest @ ..]) if passes.iter().any(|pass| pass.contains(event)) => {
@@ -178,19 +191,19 @@ fn divide(problem: &Problem, events: &[usize], sets: &[Vec<usize>], passes: &mut
 }
 
 /// Whether events fit at once, by trying every counter and every way.
-fn fits(problem: &Problem, events: &[usize]) -> bool {
+fn fits(problem: &PackingProblem, events: &[usize]) -> bool {
     let alone = events.iter().any(|event| problem.demands[*event].alone);
-    let needs: Vec<&Need> = events.iter().flat_map(|event| &problem.demands[*event].needs).collect();
+    let needs: Vec<&PmuNeed> = events.iter().flat_map(|event| &problem.demands[*event].needs).collect();
     !(alone && events.len() > 1) && try_all(problem, &needs, &mut Vec::new(), &mut Vec::new())
 }
 
-type Held = (usize, cyclometer_core::event::ExtraRegisterKind, u64);
+type HeldRegister = (usize, cyclometer_core::event::ExtraRegisterKind, u64);
 
 fn try_all(
-    problem: &Problem,
-    needs: &[&Need],
+    problem: &PackingProblem,
+    needs: &[&PmuNeed],
     taken: &mut Vec<(usize, CounterId)>,
-    held: &mut Vec<Held>,
+    held: &mut Vec<HeldRegister>,
 ) -> bool {
     let Some((need, rest)) = needs.split_first() else { return true };
     for way in &need.ways {
@@ -226,21 +239,21 @@ fn try_all(
     false
 }
 
-fn way(general: u64) -> Way {
-    Way { counters: CounterMask::from_bits(general, 0), extra: None }
+fn way(general: u64) -> CounterEncoding {
+    CounterEncoding { counters: CounterMask::from_bits(general, 0), extra: None }
 }
 
-fn event(ways: Vec<Way>) -> Demand {
-    Demand { needs: vec![Need { pmu: 0, ways, wide: false }], alone: false }
+fn event(ways: Vec<CounterEncoding>) -> Demand {
+    Demand { needs: vec![PmuNeed { pmu: 0, ways, wide: false }], alone: false }
 }
 
-fn plain(masks: &[u64], counters: u64) -> Problem {
+fn plain(masks: &[u64], counters: u64) -> PackingProblem {
     let demands = masks.iter().map(|mask| event(vec![way(*mask)])).collect();
-    Problem { pmus: vec![CounterMask::from_bits(counters, 0)], demands, ..Problem::default() }
+    PackingProblem { pmus: vec![CounterMask::from_bits(counters, 0)], demands, ..PackingProblem::default() }
 }
 
 fn offcore(value: u64, counters: u64) -> Demand {
-    let way = |register| Way {
+    let way = |register| CounterEncoding {
         counters: CounterMask::from_bits(counters, 0),
         extra: Some(ExtraRegister { register, value }),
     };
@@ -261,7 +274,8 @@ fn twenty_four_events_of_three_counters_need_eight_passes() {
 #[test]
 fn values_of_two_registers_need_half_as_many_passes_and_equal_ones_share() {
     let demands: Vec<Demand> = [1, 2, 3, 4, 5, 1, 2].map(|value| offcore(value, 0xf)).to_vec();
-    let problem = Problem { pmus: vec![CounterMask::first(4, 0)], demands, ..Problem::default() };
+    let problem =
+        PackingProblem { pmus: vec![CounterMask::first(4, 0)], demands, ..PackingProblem::default() };
     let packing = pack(&problem);
     check(&problem, &packing);
     assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
@@ -270,7 +284,8 @@ fn values_of_two_registers_need_half_as_many_passes_and_equal_ones_share() {
 
 #[test]
 fn groups_are_packed_like_bins() {
-    // 5 + 5 + 3 + 3 + 2 + 2 + 2 + 2 = 24 events on 8 counters: 3 passes hold them, if the groups are well chosen.
+    // 5 + 5 + 3 + 3 + 2 + 2 + 2 + 2 = 24 events on 8 counters: 3 passes hold them, if the groups are well
+    // chosen.
     let sizes = [5, 5, 3, 3, 2, 2, 2, 2];
     let mut problem = plain(&[0xff; 24], 0xff);
     let mut next = 0;
@@ -286,11 +301,11 @@ fn groups_are_packed_like_bins() {
 #[test]
 fn a_group_of_another_pmu_is_no_reason() {
     let on =
-        |pmu, bits| Demand { needs: vec![Need { pmu, ways: vec![way(bits)], wide: false }], alone: false };
+        |pmu, bits| Demand { needs: vec![PmuNeed { pmu, ways: vec![way(bits)], wide: false }], alone: false };
     let demands = [vec![on(0, 0xff); 6], vec![on(1, 0x3); 2]].concat();
     let together = vec![vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]];
     let pmus = vec![CounterMask::first(6, 0), CounterMask::first(2, 0)];
-    let mut problem = Problem { pmus, demands, together, ..Problem::default() };
+    let mut problem = PackingProblem { pmus, demands, together, ..PackingProblem::default() };
     assert_eq!((pack(&problem).passes.len(), pack(&problem).lower_bound), (1, 1));
     // With a seventh event of the first there is no single pass, and nothing else changes.
     problem.demands.push(on(0, 0xff));
@@ -304,7 +319,7 @@ fn a_group_with_an_event_that_nothing_can_count_is_refused_as_a_whole() {
     let packing = pack(&problem);
     check(&problem, &packing);
     let conflict = Conflict { events: vec![1], because: Because::Impossible };
-    assert_eq!(packing.refused, [Refused::Event(1), Refused::Set { set: 0, conflict }]);
+    assert_eq!(packing.refused, [Unplaceable::Event(1), Unplaceable::Set { set: 0, conflict }]);
     assert_eq!(packing.passes.len(), 1);
 }
 
@@ -336,7 +351,8 @@ fn groups_that_leave_counters_free_are_proved_by_how_many_fit() {
 
 #[test]
 fn a_search_proves_what_counting_cannot() {
-    // 3 + 3 + 3 + 1 = 10 events on 5 counters would fit in two passes, but only one group of three fits in each.
+    // 3 + 3 + 3 + 1 = 10 events on 5 counters would fit in two passes, but only one group of three fits in
+    // each.
     let mut problem = plain(&[0x1f; 10], 0x1f);
     problem.together = vec![vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8]];
     let packing = pack(&problem);
@@ -365,15 +381,15 @@ fn what_no_counter_can_count_is_refused_and_the_rest_is_packed() {
     let problem = plain(&[0x80, 0xf], 0xf);
     let packing = pack(&problem);
     check(&problem, &packing);
-    assert_eq!((packing.refused, packing.passes.len()), (vec![Refused::Event(0)], 1));
+    assert_eq!((packing.refused, packing.passes.len()), (vec![Unplaceable::Event(0)], 1));
 }
 
 #[test]
 fn without_counters_everything_is_refused() {
     let packing = pack(&plain(&[0xf, 0x1], 0));
-    assert_eq!(packing.refused, [Refused::Event(0), Refused::Event(1)]);
+    assert_eq!(packing.refused, [Unplaceable::Event(0), Unplaceable::Event(1)]);
     assert_eq!((packing.passes.len(), packing.lower_bound), (0, 0));
-    assert_eq!(pack(&Problem::default()).passes.len(), 0);
+    assert_eq!(pack(&PackingProblem::default()).passes.len(), 0);
 }
 
 #[test]
@@ -384,7 +400,7 @@ fn a_set_that_never_fits_names_the_smallest_conflict() {
     let because = Because::Counters { pmu: 0, counters: CounterMask::from_bits(0x80, 0), places: 2 };
     assert_eq!(
         packing.refused,
-        [Refused::Set { set: 0, conflict: Conflict { events: vec![1, 3], because } }]
+        [Unplaceable::Set { set: 0, conflict: Conflict { events: vec![1, 3], because } }]
     );
     assert_eq!(packing.passes.len(), 2);
 }
@@ -399,7 +415,7 @@ fn partners_meet_where_that_costs_no_pass() {
         packing
             .passes
             .iter()
-            .any(|pass| [a, b].iter().all(|event| pass.iter().any(|seat| seat.demand == *event)))
+            .any(|pass| [a, b].iter().all(|event| pass.iter().any(|assignment| assignment.demand == *event)))
     };
     assert!(together(0, 6) && together(1, 5), "{packing:?}");
     assert_eq!(packing.passes.len(), 2);
@@ -412,20 +428,20 @@ fn counters_that_stay_free_repeat_events() {
     let packing = pack(&problem);
     check(&problem, &packing);
     assert!(packing.passes.iter().all(|pass| pass.len() == 4), "{packing:?}");
-    assert_eq!(packing.passes.iter().flatten().filter(|seat| seat.repeats).count(), 2);
+    assert_eq!(packing.passes.iter().flatten().filter(|assignment| assignment.repeats).count(), 2);
 }
 
 #[test]
 fn events_on_two_pmus_are_in_one_pass_on_both() {
     let both = |a: u64, b: u64| {
-        let need = |pmu, mask| Need { pmu, ways: vec![way(mask)], wide: false };
+        let need = |pmu, mask| PmuNeed { pmu, ways: vec![way(mask)], wide: false };
         Demand { needs: vec![need(0, a), need(1, b)], alone: false }
     };
     let demands: Vec<Demand> = (0..12).map(|i| both(0xff, if i % 2 == 0 { 0x3 } else { 0x3f })).collect();
-    let problem = Problem {
+    let problem = PackingProblem {
         pmus: vec![CounterMask::first(8, 0), CounterMask::first(6, 0)],
         demands,
-        ..Problem::default()
+        ..PackingProblem::default()
     };
     let packing = pack(&problem);
     check(&problem, &packing);
@@ -433,19 +449,19 @@ fn events_on_two_pmus_are_in_one_pass_on_both() {
 }
 
 /// Masks, registers, pairs and sets as no vendor would make them, on one to three PMUs.
-fn instance() -> impl Strategy<Value = Problem> {
+fn instance() -> impl Strategy<Value = PackingProblem> {
     let register =
         prop_oneof![Just(ExtraRegisterKind::OffcoreResponse0), Just(ExtraRegisterKind::OffcoreResponse1)];
     let extra = prop::option::weighted(0.4, (register, 0u64..3));
-    let way = (1u64..32, extra).prop_map(|(mask, extra)| Way {
+    let way = (1u64..32, extra).prop_map(|(mask, extra)| CounterEncoding {
         counters: CounterMask::from_bits(mask, 0),
         extra: extra.map(|(register, value)| ExtraRegister { register, value }),
     });
     let need = (prop::collection::vec(way, 1..3), prop::bool::weighted(0.15));
     let demand = (prop::collection::vec(prop::option::weighted(0.7, need), 3), prop::bool::weighted(0.05));
     let demand = demand.prop_map(|(needs, alone)| {
-        let need = |(pmu, need): (usize, Option<(Vec<Way>, bool)>)| {
-            need.map(|(ways, wide)| Need { pmu, ways, wide })
+        let need = |(pmu, need): (usize, Option<(Vec<CounterEncoding>, bool)>)| {
+            need.map(|(ways, wide)| PmuNeed { pmu, ways, wide })
         };
         Demand { needs: needs.into_iter().enumerate().filter_map(need).collect(), alone }
     });
@@ -464,7 +480,7 @@ fn instance() -> impl Strategy<Value = Problem> {
                 .filter(|set| set.len() > 1)
                 .collect();
             let pmus = counters[..pmus].iter().map(|bits| CounterMask::from_bits(*bits, 0)).collect();
-            Problem { pmus, demands, together, ..Problem::default() }
+            PackingProblem { pmus, demands, together, ..PackingProblem::default() }
         },
     )
 }
@@ -500,7 +516,7 @@ proptest! {
     fn a_conflict_is_one_and_loses_it_with_any_event_less(problem in instance()) {
         let refused = pack(&problem).refused;
         let events: Vec<usize> =
-            (0..problem.demands.len()).filter(|event| !refused.contains(&Refused::Event(*event))).collect();
+            (0..problem.demands.len()).filter(|event| !refused.contains(&Unplaceable::Event(*event))).collect();
         match conflict(&problem, &events) {
             None => prop_assert!(fits(&problem, &events)),
             Some(found) => {

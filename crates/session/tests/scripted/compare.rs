@@ -9,7 +9,7 @@ use cyclometer_core::exec::{Child, CommandSpec, ExitStatus, Signalled};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Counted, Error, Event, Intent, Launch, LaunchKind, Result, Rung, Source};
 use cyclometer_session::compare::{Arm, Comparison, Ended, Hooks, Schedule, Watcher, compare};
-use cyclometer_session::{Means, Settings};
+use cyclometer_session::{SessionResources, SessionSettings};
 
 use crate::script::*;
 
@@ -28,13 +28,13 @@ impl Launch for Noting {
 }
 
 #[derive(Default)]
-struct Heard {
+struct CompareHeard {
     started: Vec<(usize, u32, bool)>,
     stops_after: Option<usize>,
     finished: usize,
 }
 
-impl Watcher for Heard {
+impl Watcher for CompareHeard {
     fn run_started(&mut self, arm: usize, index: u32, warmup: bool) {
         self.started.push((arm, index, warmup));
     }
@@ -45,37 +45,37 @@ impl Watcher for Heard {
     }
 }
 
-struct Play {
+struct ComparePlay {
     events: Vec<Event>,
     acts: Vec<Act>,
     arms: usize,
     hooks: Hooks,
-    settings: Settings,
+    settings: SessionSettings,
     schedule: Schedule,
     stops_after: Option<usize>,
 }
 
-impl Default for Play {
-    fn default() -> Play {
-        Play {
+impl Default for ComparePlay {
+    fn default() -> ComparePlay {
+        ComparePlay {
             events: vec![accounting("wall_time")],
             acts: Vec::new(),
             arms: 2,
             hooks: Hooks::default(),
-            settings: Settings { runs: 8, seed: Some(5), ..Settings::default() },
+            settings: SessionSettings { runs: 8, seed: Some(5), ..SessionSettings::default() },
             schedule: Schedule { padding: 4095, budget: None },
             stops_after: None,
         }
     }
 }
 
-struct Played {
+struct ComparePlayed {
     result: std::result::Result<Comparison, Error>,
     asked: Vec<(String, u16)>,
-    heard: Heard,
+    heard: CompareHeard,
 }
 
-fn play(play: Play) -> Played {
+fn play(play: ComparePlay) -> ComparePlayed {
     let log = Log::default();
     let machine = machine_with_counters();
     let inner = ScriptedLaunch { log: log.clone(), acts: RefCell::new(VecDeque::from(play.acts)) };
@@ -84,8 +84,12 @@ fn play(play: Play) -> Played {
         ScriptedTranslation { log: log.clone(), refusals: RefCell::default(), acts: RefCell::default() };
     let (os, soft) = (ScriptedSource::new(Rung::Os, &log), ScriptedSource::new(Rung::Soft, &log));
     let sources: [&dyn Source; 2] = [&soft, &os];
-    let means =
-        Means { launch: &launch, translated: Some(&translation), sources: &sources, machine: &machine };
+    let means = SessionResources {
+        launch: &launch,
+        translated: Some(&translation),
+        sources: &sources,
+        machine: &machine,
+    };
     let intent = Intent { runs: play.settings.runs, counted: Counted::Runs(2), seed: 1, ..Intent::default() };
     let plan = cyclometer_plan::plan(play.events, &machine, intent).unwrap();
     let arm = |i: usize| Arm {
@@ -94,13 +98,13 @@ fn play(play: Play) -> Played {
         hooks: play.hooks.clone(),
     };
     let arms = (0..play.arms).map(arm).collect();
-    let mut heard = Heard { stops_after: play.stops_after, ..Heard::default() };
+    let mut heard = CompareHeard { stops_after: play.stops_after, ..CompareHeard::default() };
     let result = compare(arms, &play.settings, &play.schedule, &means, &mut heard);
     let asked = launch.asked.borrow().clone();
-    Played { result, asked, heard }
+    ComparePlayed { result, asked, heard }
 }
 
-impl Played {
+impl ComparePlayed {
     fn comparison(&self) -> &Comparison {
         self.result.as_ref().unwrap()
     }
@@ -122,7 +126,7 @@ fn hooks() -> Hooks {
 
 #[test]
 fn every_round_has_each_command_once_in_random_order_with_one_padding() {
-    let played = play(Play { arms: 3, ..Play::default() });
+    let played = play(ComparePlay { arms: 3, ..ComparePlay::default() });
     let rounds: Vec<&[(String, u16)]> = played.asked.chunks(3).collect();
     assert_eq!(rounds.len(), 8);
     let mut orders = std::collections::BTreeSet::new();
@@ -145,8 +149,8 @@ fn every_round_has_each_command_once_in_random_order_with_one_padding() {
 
 #[test]
 fn no_command_runs_more_often_than_said() {
-    let settings = Settings { runs: 3, warmups: 2, seed: Some(1), ..Settings::default() };
-    let played = play(Play { settings, ..Play::default() });
+    let settings = SessionSettings { runs: 3, warmups: 2, seed: Some(1), ..SessionSettings::default() };
+    let played = play(ComparePlay { settings, ..ComparePlay::default() });
     assert_eq!(played.names().iter().filter(|name| **name == "a").count(), 5);
     assert_eq!(played.names().iter().filter(|name| **name == "b").count(), 5);
     let warmups = played.heard.started.iter().filter(|(_, _, warmup)| *warmup).count();
@@ -156,8 +160,8 @@ fn no_command_runs_more_often_than_said() {
 
 #[test]
 fn hooks_run_around_every_execution_and_cleanup_once() {
-    let settings = Settings { runs: 2, warmups: 1, seed: Some(1), ..Settings::default() };
-    let played = play(Play { settings, hooks: hooks(), ..Play::default() });
+    let settings = SessionSettings { runs: 2, warmups: 1, seed: Some(1), ..SessionSettings::default() };
+    let played = play(ComparePlay { settings, hooks: hooks(), ..ComparePlay::default() });
     let count = |name: &str| played.names().iter().filter(|own| **own == name).count();
     assert_eq!([count("setup"), count("prepare"), count("conclude"), count("cleanup")], [2, 6, 6, 2]);
     let names = played.names();
@@ -174,25 +178,26 @@ fn a_command_that_fails_ends_the_comparison_and_is_named_and_cleanup_runs() {
     let ok = || Act::Exit(ExitStatus::Code(0));
     // Three rounds pass; then the first command of the fourth fails.
     let acts = [ok(), ok(), ok(), ok(), ok(), ok(), fail].into_iter().collect();
-    let played = play(Play { acts, ..Play::default() });
+    let played = play(ComparePlay { acts, ..ComparePlay::default() });
     let arm = played.comparison().rounds[3].order[0];
     let expected = format!("command {}: the command exited with status 3 in run 4", arm + 1);
     assert_eq!(played.comparison().ended, Some(Ended::Failed(expected)));
     let other = &played.comparison().reports[1 - arm];
     assert_eq!(other.runs.len(), 3, "nothing runs behind a failure");
-    let with_cleanup = play(Play {
+    let with_cleanup = play(ComparePlay {
         acts: vec![ok(), ok(), Act::Exit(ExitStatus::Code(3))],
         hooks: Hooks { cleanup: Some(CommandSpec::new("cleanup")), ..Hooks::default() },
-        ..Play::default()
+        ..ComparePlay::default()
     });
     assert_eq!(with_cleanup.names().iter().filter(|name| **name == "cleanup").count(), 2);
 }
 
 #[test]
 fn failures_that_are_to_be_ignored_are_runs_like_others() {
-    let settings = Settings { runs: 2, ignore_failure: true, seed: Some(1), ..Settings::default() };
+    let settings =
+        SessionSettings { runs: 2, ignore_failure: true, seed: Some(1), ..SessionSettings::default() };
     let acts = vec![Act::Exit(ExitStatus::Code(1)); 4];
-    let played = play(Play { acts, settings, ..Play::default() });
+    let played = play(ComparePlay { acts, settings, ..ComparePlay::default() });
     assert_eq!(played.comparison().ended, None);
     assert!(
         played.comparison().reports.iter().flat_map(|r| &r.runs).all(|run| run.dropped_because.is_none())
@@ -201,22 +206,26 @@ fn failures_that_are_to_be_ignored_are_runs_like_others() {
 
 #[test]
 fn a_command_that_does_not_exist_is_an_error_even_when_the_other_ran() {
-    let played = play(Play { acts: vec![Act::Exit(ExitStatus::Code(0)), Act::NotFound], ..Play::default() });
+    let played = play(ComparePlay {
+        acts: vec![Act::Exit(ExitStatus::Code(0)), Act::NotFound],
+        ..ComparePlay::default()
+    });
     assert_eq!(played.result.unwrap_err().kind(), cyclometer_core::ErrorKind::CommandNotFound);
 }
 
 #[test]
 fn a_hook_that_fails_is_named_with_its_option() {
     let hooks = Hooks { prepare: Some(CommandSpec::new("make")), ..Hooks::default() };
-    let played = play(Play { acts: vec![Act::Exit(ExitStatus::Code(2))], hooks, ..Play::default() });
+    let played =
+        play(ComparePlay { acts: vec![Act::Exit(ExitStatus::Code(2))], hooks, ..ComparePlay::default() });
     let error = played.result.unwrap_err();
     assert_eq!(error.to_string(), "--prepare: the command 'make' exited with status 2");
     assert_eq!(played.asked.len(), 1, "the command itself was not run");
     let hooks = Hooks { cleanup: Some(CommandSpec::new("rm")), ..Hooks::default() };
-    let settings = Settings { runs: 1, seed: Some(1), ..Settings::default() };
+    let settings = SessionSettings { runs: 1, seed: Some(1), ..SessionSettings::default() };
     let ok = Act::Exit(ExitStatus::Code(0));
     let acts = vec![ok.clone(), ok, Act::Exit(ExitStatus::Code(1))];
-    let played = play(Play { acts, hooks, settings, ..Play::default() });
+    let played = play(ComparePlay { acts, hooks, settings, ..ComparePlay::default() });
     assert_eq!(played.comparison().warnings, ["--cleanup: the command 'rm' exited with status 1"]);
 }
 
@@ -224,14 +233,14 @@ fn a_hook_that_fails_is_named_with_its_option() {
 fn a_signal_ends_everything_and_what_was_measured_stays() {
     let ok = || Act::Exit(ExitStatus::Code(0));
     let signal = Act::Signalled(Signalled { signal: 15, reached_command: false });
-    let played = play(Play { acts: vec![ok(), ok(), signal], ..Play::default() });
+    let played = play(ComparePlay { acts: vec![ok(), ok(), signal], ..ComparePlay::default() });
     assert_eq!(played.comparison().ended, Some(Ended::Interrupted(15)));
     assert_eq!(played.asked.len(), 3);
 }
 
 #[test]
 fn the_watcher_can_end_it() {
-    let played = play(Play { stops_after: Some(3), ..Play::default() });
+    let played = play(ComparePlay { stops_after: Some(3), ..ComparePlay::default() });
     assert_eq!(played.comparison().ended, Some(Ended::Stopped("seen enough".to_owned())));
     assert_eq!(played.asked.len(), 3);
 }
@@ -239,7 +248,7 @@ fn the_watcher_can_end_it() {
 #[test]
 fn time_that_is_over_ends_it_behind_a_whole_round() {
     let schedule = Schedule { budget: Some(Duration::ZERO), padding: 0 };
-    let played = play(Play { schedule, ..Play::default() });
+    let played = play(ComparePlay { schedule, ..ComparePlay::default() });
     assert_eq!(played.comparison().ended, Some(Ended::Budget));
     assert_eq!(played.asked.len(), 2, "one pair is always made");
     assert!(played.asked.iter().all(|(_, padding)| *padding == 0));
@@ -248,7 +257,7 @@ fn time_that_is_over_ends_it_behind_a_whole_round() {
 #[test]
 fn translated_runs_come_first_and_without_padding() {
     let events = vec![soft("calls"), accounting("wall_time")];
-    let played = play(Play { events, ..Play::default() });
+    let played = play(ComparePlay { events, ..ComparePlay::default() });
     let comparison = played.comparison();
     let launches: Vec<LaunchKind> = comparison.reports[1].runs.iter().map(|run| run.launch).collect();
     assert_eq!(launches[..3], [LaunchKind::Translated, LaunchKind::Translated, LaunchKind::Native]);
@@ -262,10 +271,10 @@ fn plans_for_other_numbers_of_runs_are_refused() {
     let plan = cyclometer_plan::plan(vec![accounting("wall_time")], &machine, Intent::default()).unwrap();
     let log = Log::default();
     let launch = ScriptedLaunch { log: log.clone(), acts: RefCell::default() };
-    let means = Means { launch: &launch, translated: None, sources: &[], machine: &machine };
-    let settings = Settings { runs: 2, ..Settings::default() };
+    let means = SessionResources { launch: &launch, translated: None, sources: &[], machine: &machine };
+    let settings = SessionSettings { runs: 2, ..SessionSettings::default() };
     let try_arms = |arms| {
-        let mut heard = Heard::default();
+        let mut heard = CompareHeard::default();
         compare(arms, &settings, &Schedule::default(), &means, &mut heard).unwrap_err().to_string()
     };
     assert_eq!(try_arms(Vec::new()), "there is no command to compare");

@@ -3,9 +3,9 @@
 
 mod compare;
 mod passes;
+mod rotation;
 mod script;
 mod translated;
-mod turns;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,19 +17,19 @@ use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
 };
-use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
+use cyclometer_session::{MeasurementJob, Moment, Observer, SessionResources, SessionSettings, run};
 use script::*;
 
 struct Play {
     events: Vec<Event>,
     acts: Vec<Act>,
-    perf: Vec<Answer>,
+    perf: Vec<OpenAnswer>,
     fate: Fate,
-    cells: Option<Cells>,
-    settings: Settings,
+    cells: Option<SlotCells>,
+    settings: SessionSettings,
     target: Option<Target>,
     passes: Option<fn(&mut Plan)>,
-    soft: Vec<Answer>,
+    soft: Vec<OpenAnswer>,
     soft_fate: Fate,
     untranslatable: Vec<Option<&'static str>>,
     translated_acts: Vec<Act>,
@@ -49,7 +49,7 @@ impl Default for Play {
             perf: Vec::new(),
             fate: Fate::Count,
             cells: None,
-            settings: Settings::default(),
+            settings: SessionSettings::default(),
             target: None,
             passes: None,
             soft: Vec::new(),
@@ -123,7 +123,7 @@ fn play(play: Play) -> Played {
     };
     let translated = (!play.without_translation).then_some(&translation as &dyn Launch);
     let sources: [&dyn Source; 3] = [&perf, &soft, &os];
-    let means = Means { launch: &launch, translated, sources: &sources, machine: &machine };
+    let means = SessionResources { launch: &launch, translated, sources: &sources, machine: &machine };
     let intent = Intent {
         runs: play.settings.runs,
         counted: play.counted,
@@ -139,8 +139,8 @@ fn play(play: Play) -> Played {
     }
     let command = CommandSpec::new("x");
     let job = match play.watches {
-        true => Job { command: None, target: play.target, watched: launch.prepare(&command).ok() },
-        false => Job { command: Some(command), target: play.target, watched: None },
+        true => MeasurementJob { command: None, target: play.target, watched: launch.prepare(&command).ok() },
+        false => MeasurementJob { command: Some(command), target: play.target, watched: None },
     };
     let mut heard = Heard::default();
     let result = run(job, plan, &play.settings, &means, &mut heard);
@@ -148,8 +148,8 @@ fn play(play: Play) -> Played {
     Played { result, log, heard }
 }
 
-fn runs(runs: u32) -> Settings {
-    Settings { runs, ..Settings::default() }
+fn runs(runs: u32) -> SessionSettings {
+    SessionSettings { runs, ..SessionSettings::default() }
 }
 
 fn values(run: &Run) -> Vec<(usize, u64)> {
@@ -177,7 +177,7 @@ fn a_run_is_prepared_opened_started_released_read_and_closed_in_that_order() {
 
 #[test]
 fn the_command_runs_exactly_as_often_as_asked() {
-    let settings = Settings { runs: 5, warmups: 2, ..Settings::default() };
+    let settings = SessionSettings { runs: 5, warmups: 2, ..SessionSettings::default() };
     let played = play(Play { settings, ..Play::default() });
     assert_eq!((played.count("release"), played.report().runs.len(), played.heard.finished), (7, 5, 5));
     assert_eq!(played.heard.started[..3], [(0, true), (1, true), (0, false)]);
@@ -186,8 +186,8 @@ fn the_command_runs_exactly_as_often_as_asked() {
 #[test]
 fn refusals_are_answered_before_the_command_is_executed() {
     let perf = vec![
-        Answer::Refuse("cycles", RefusalKind::Invalid),
-        Answer::Refuse("cycles", RefusalKind::NotSupported),
+        OpenAnswer::Refuse("cycles", RefusalKind::Invalid),
+        OpenAnswer::Refuse("cycles", RefusalKind::NotSupported),
     ];
     let played = play(Play { perf, ..Play::default() });
     assert_eq!(played.count("release"), 1);
@@ -203,7 +203,7 @@ fn refusals_are_answered_before_the_command_is_executed() {
 fn what_was_opened_is_closed_when_a_later_source_refuses() {
     let mut events = vec![accounting("wall_time"), hardware("cycles"), hardware("branches")];
     events.swap(0, 2);
-    let perf = vec![Answer::Refuse("branches", RefusalKind::NotSupported)];
+    let perf = vec![OpenAnswer::Refuse("branches", RefusalKind::NotSupported)];
     let played = play(Play { events, perf, ..Play::default() });
     assert_eq!(played.count("open perf"), 2);
     assert_eq!(played.count("close perf"), 1);
@@ -213,7 +213,7 @@ fn what_was_opened_is_closed_when_a_later_source_refuses() {
 
 #[test]
 fn a_refused_kernel_event_steps_down_the_ladder() {
-    let perf = vec![Answer::Refuse("page-faults", RefusalKind::NoPermission)];
+    let perf = vec![OpenAnswer::Refuse("page-faults", RefusalKind::NoPermission)];
     let played = play(Play { events: vec![software("page-faults")], perf, ..Play::default() });
     assert_eq!(played.report().plan.lines[0].candidate().unwrap().rung, Rung::Os);
     assert_eq!(played.report().plan.lines[0].skipped[0].reason, "page-faults: NoPermission");
@@ -221,7 +221,7 @@ fn a_refused_kernel_event_steps_down_the_ladder() {
 
 #[test]
 fn missing_permission_for_the_kernel_reduces_the_modes() {
-    let perf = vec![Answer::Refuse("cycles", RefusalKind::NoPermission)];
+    let perf = vec![OpenAnswer::Refuse("cycles", RefusalKind::NoPermission)];
     let played = play(Play { events: vec![both_modes("cycles")], perf, ..Play::default() });
     assert_eq!(played.log[1..3], ["open perf cycles:uk on child 4711", "open perf cycles:u on child 4711"]);
 }
@@ -229,7 +229,7 @@ fn missing_permission_for_the_kernel_reduces_the_modes() {
 #[test]
 fn nobody_waits_for_what_nothing_is_counted_of() {
     let watching = |events: Vec<Event>, kind| {
-        let perf = vec![Answer::Refuse("cycles", kind)];
+        let perf = vec![OpenAnswer::Refuse("cycles", kind)];
         let target = Some(Target::Process { pid: 7, inherit: true });
         play(Play { events, perf, target, watches: true, ..Play::default() })
     };
@@ -247,19 +247,19 @@ fn nobody_waits_for_what_nothing_is_counted_of() {
 
 #[test]
 fn a_busy_pmu_is_tried_three_more_times_and_then_left_out() {
-    let busy = || Answer::Refuse("cycles", RefusalKind::Busy);
+    let busy = || OpenAnswer::Refuse("cycles", RefusalKind::Busy);
     let perf = vec![busy(), busy(), busy(), busy()];
     let played = play(Play { perf, ..Play::default() });
     assert_eq!(played.count("open perf"), 4);
     assert!(matches!(played.report().plan.lines[0].outcome, Outcome::NotCounted(Count::NotCounted { .. })));
-    let perf = vec![busy(), Answer::Open];
+    let perf = vec![busy(), OpenAnswer::Open];
     let played = play(Play { perf, ..Play::default() });
     assert_eq!(values(&played.report().runs[0]).len(), 2);
 }
 
 #[test]
 fn a_refusal_after_the_first_result_loses_that_value_and_changes_no_meaning() {
-    let perf = vec![Answer::Open, Answer::Refuse("cycles", RefusalKind::Invalid), Answer::Open];
+    let perf = vec![OpenAnswer::Open, OpenAnswer::Refuse("cycles", RefusalKind::Invalid), OpenAnswer::Open];
     let played = play(Play { perf, settings: runs(3), ..Play::default() });
     let report = played.report();
     assert_eq!(report.steps, []);
@@ -320,7 +320,7 @@ fn the_first_failure_stops_the_session_and_is_kept() {
 #[test]
 fn failures_can_be_ignored() {
     let acts = vec![Act::Exit(ExitStatus::Code(1)); 3];
-    let settings = Settings { runs: 3, ignore_failure: true, ..Settings::default() };
+    let settings = SessionSettings { runs: 3, ignore_failure: true, ..SessionSettings::default() };
     let played = play(Play { acts, settings, ..Play::default() });
     assert_eq!(played.report().runs.iter().filter(|run| run.dropped_because.is_none()).count(), 3);
     assert_eq!(played.report().failure, None);
@@ -337,7 +337,7 @@ fn a_single_run_that_fails_keeps_its_numbers() {
 #[test]
 fn a_failing_warm_up_ends_the_session_and_is_no_result() {
     let acts = vec![Act::Exit(ExitStatus::Code(2))];
-    let settings = Settings { runs: 3, warmups: 1, ..Settings::default() };
+    let settings = SessionSettings { runs: 3, warmups: 1, ..SessionSettings::default() };
     let played = play(Play { acts, settings, ..Play::default() });
     assert_eq!(played.count("release"), 1);
     assert_eq!(played.report().runs[0].dropped_because.as_deref(), Some("a warm-up"));
@@ -360,7 +360,7 @@ fn an_error_after_a_result_keeps_the_result() {
 
 #[test]
 fn intervals_are_read_while_the_command_runs() {
-    let settings = Settings { interval: Some(Duration::from_millis(1)), ..Settings::default() };
+    let settings = SessionSettings { interval: Some(Duration::from_millis(1)), ..SessionSettings::default() };
     let played = play(Play { acts: vec![Act::Deadlines(4)], settings, ..Play::default() });
     assert_eq!(played.heard.intervals, 4);
 }
@@ -408,7 +408,7 @@ fn a_target_beside_the_command_is_what_is_counted() {
 
 #[test]
 fn a_vanished_target_is_an_error_before_anything_runs() {
-    let perf = vec![Answer::Refuse("cycles", RefusalKind::NoSuchTarget)];
+    let perf = vec![OpenAnswer::Refuse("cycles", RefusalKind::NoSuchTarget)];
     let played = play(Play { perf, ..Play::default() });
     assert_eq!(played.result.as_ref().unwrap_err().kind(), ErrorKind::NoSuchTarget);
     assert_eq!(played.count("release"), 0);

@@ -1,9 +1,9 @@
-//! More events than counters: passes over the runs, turns, and a kernel that sees it otherwise.
+//! More events than counters: passes over the runs, rotation groups, and a kernel that sees it otherwise.
 
 use cyclometer_core::exec::{ExitStatus, RefusalKind};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{Event, Report};
-use cyclometer_session::Settings;
+use cyclometer_session::SessionSettings;
 
 use crate::script::*;
 use crate::{Play, Played, play, runs, values};
@@ -13,7 +13,7 @@ fn many(n: usize) -> Vec<Event> {
     (0..n).map(|i| placed(&format!("e{i}"))).collect()
 }
 
-fn played(events: usize, settings: Settings) -> Played {
+fn played(events: usize, settings: SessionSettings) -> Played {
     play(Play { events: many(events), settings, ..Play::default() })
 }
 
@@ -42,7 +42,7 @@ fn with_runs_enough_every_event_is_counted_for_whole_runs_and_the_command_runs_n
 }
 
 #[test]
-fn with_too_few_runs_events_take_turns_in_each() {
+fn with_too_few_runs_events_rotate_in_each() {
     for settings in [runs(1), runs(2)] {
         let played = played(9, settings.clone());
         let report = played.report();
@@ -69,7 +69,7 @@ fn a_run_that_fails_ends_the_session_and_what_was_not_reached_has_no_value() {
 
 #[test]
 fn what_any_pass_is_refused_is_settled_before_the_command_runs() {
-    let perf = vec![Answer::RefuseLast(RefusalKind::NotSupported)];
+    let perf = vec![OpenAnswer::RefuseLast(RefusalKind::NotSupported)];
     let played = play(Play { events: many(9), perf, settings: runs(3), ..Play::default() });
     let report = played.report();
     assert_eq!((played.count("release"), report.plan.passes.len()), (3, 2));
@@ -84,8 +84,8 @@ fn what_any_pass_is_refused_is_settled_before_the_command_runs() {
 #[test]
 fn an_event_with_a_result_is_lost_where_a_later_run_is_refused_it() {
     // The first run tries two other passes before its own, the second and third run open theirs.
-    let opens = (0..5).map(|_| Answer::Open);
-    let perf = opens.chain([Answer::RefuseLast(RefusalKind::Invalid)]).collect();
+    let opens = (0..5).map(|_| OpenAnswer::Open);
+    let perf = opens.chain([OpenAnswer::RefuseLast(RefusalKind::Invalid)]).collect();
     let played = play(Play { events: many(9), perf, settings: runs(6), ..Play::default() });
     let report = played.report();
     assert_eq!((report.steps.len(), played.count("release")), (0, 6));
@@ -98,8 +98,8 @@ fn an_event_with_a_result_is_lost_where_a_later_run_is_refused_it() {
 
 #[test]
 fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
-    let refuse = Answer::RefuseLast(RefusalKind::NotSupported);
-    let perf = vec![Answer::Open, Answer::Open, refuse];
+    let refuse = OpenAnswer::RefuseLast(RefusalKind::NotSupported);
+    let perf = vec![OpenAnswer::Open, OpenAnswer::Open, refuse];
     let played = play(Play { events: many(8), perf, settings: runs(2), ..Play::default() });
     let report = played.report();
     assert_eq!((played.count("release"), report.plan.passes.len()), (2, 2));
@@ -108,8 +108,8 @@ fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
 }
 
 #[test]
-fn a_refusal_before_the_first_result_makes_a_new_plan_with_turns() {
-    let perf = vec![Answer::RefuseLast(RefusalKind::NotSupported)];
+fn a_refusal_before_the_first_result_makes_a_new_plan_that_rotates() {
+    let perf = vec![OpenAnswer::RefuseLast(RefusalKind::NotSupported)];
     let played = play(Play { events: many(9), perf, ..Play::default() });
     let report = played.report();
     assert_eq!(
@@ -119,7 +119,7 @@ fn a_refusal_before_the_first_result_makes_a_new_plan_with_turns() {
     assert!(report.plan.takes_turns());
 }
 
-fn probed(events: Vec<Event>, settings: Settings, probed: Probed) -> Played {
+fn probed(events: Vec<Event>, settings: SessionSettings, probed: Probed) -> Played {
     play(Play { events, settings, probed: Some(probed), ..Play::default() })
 }
 
@@ -149,7 +149,7 @@ fn what_the_kernel_does_not_count_beside_the_others_gets_a_pass_of_its_own() {
 }
 
 #[test]
-fn with_one_run_it_takes_turns() {
+fn with_one_run_it_rotates() {
     let played = probed(many(4), runs(1), |_, name| name != "e2");
     assert!(played.report().plan.takes_turns());
     assert_eq!(played.count("release"), 1);
@@ -202,7 +202,7 @@ fn a_kernel_that_counts_nothing_at_all_contradicts_nothing() {
 }
 
 #[test]
-fn what_must_not_take_turns_is_refused_when_the_kernel_disagrees_and_nothing_runs() {
+fn an_event_that_must_not_rotate_is_refused_when_the_kernel_disagrees_and_nothing_runs() {
     let events = many(4);
     let probed: Option<Probed> = Some(|_, name| name != "e2");
     let played = play(Play { events, probed, multiplex: Multiplex::Never, ..Play::default() });
@@ -237,7 +237,7 @@ fn an_event_that_is_named_twice_is_opened_once_and_has_both_values() {
 #[test]
 fn twins_are_lost_together() {
     let events = vec![placed("a"), placed("b"), placed("b")];
-    let perf = vec![Answer::Open, Answer::RefuseLast(RefusalKind::Invalid)];
+    let perf = vec![OpenAnswer::Open, OpenAnswer::RefuseLast(RefusalKind::Invalid)];
     let played = play(Play { events, perf, settings: runs(2), ..Play::default() });
     let lost: Vec<usize> =
         played.report().runs[1].reading.cells.iter().filter(|c| c.lost.is_some()).map(|c| c.slot.0).collect();

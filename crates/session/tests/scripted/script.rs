@@ -17,7 +17,7 @@ use cyclometer_core::{
     Rung, Slot, SlotId,
 };
 
-/// What happened, in order; shared by everything in one script.
+/// The log of events, in order; shared by everything in one script.
 pub type Log = Rc<RefCell<Vec<String>>>;
 
 /// How one child behaves.
@@ -118,7 +118,7 @@ impl Child for ScriptedChild {
 }
 
 /// Answers one `open` call.
-pub enum Answer {
+pub enum OpenAnswer {
     Open,
     Refuse(&'static str, RefusalKind),
     /// Refuses the last slot.
@@ -127,7 +127,7 @@ pub enum Answer {
     RefuseAll(&'static str),
 }
 
-/// What a source's counters do once open.
+/// The behaviour of a source's counters once open.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate {
     Count,
@@ -138,15 +138,15 @@ pub enum Fate {
 }
 
 /// The cells of each slot: part, CPU, thread, raw, running share in percent.
-pub type Cells = Vec<(usize, Option<u32>, Option<u32>, u64, u64)>;
+pub type SlotCells = Vec<(usize, Option<u32>, Option<u32>, u64, u64)>;
 
 pub struct ScriptedSource {
     pub rung: Rung,
     pub log: Log,
-    pub answers: RefCell<VecDeque<Answer>>,
+    pub answers: RefCell<VecDeque<OpenAnswer>>,
     pub fate: Fate,
-    pub cells: Cells,
-    /// What counts in a probe, by its place among the slots and its name; `None`: nothing can be probed.
+    pub cells: SlotCells,
+    /// The slots that count in a probe, by their position and their name; `None`: nothing can be probed.
     pub probed: Option<Probed>,
 }
 
@@ -166,7 +166,7 @@ impl ScriptedSource {
         }
     }
 
-    pub fn answering(self, answers: impl IntoIterator<Item = Answer>) -> ScriptedSource {
+    pub fn answering(self, answers: impl IntoIterator<Item = OpenAnswer>) -> ScriptedSource {
         self.answers.borrow_mut().extend(answers);
         self
     }
@@ -181,18 +181,18 @@ impl Source for ScriptedSource {
         let names: Vec<String> = slots.iter().map(shown).collect();
         self.log.borrow_mut().push(format!("open {} {} on {}", self.rung, names.join("+"), target(on)));
         match self.answers.borrow_mut().pop_front() {
-            Some(Answer::Refuse(name, kind)) => {
+            Some(OpenAnswer::Refuse(name, kind)) => {
                 let slot = slots.iter().find(|slot| slot.name == name).map(|slot| slot.id);
                 Err(Refusal { slot, kind, text: format!("{name}: {kind:?}") })
             }
-            Some(Answer::RefuseLast(kind)) => {
+            Some(OpenAnswer::RefuseLast(kind)) => {
                 let slot = slots.last().map(|slot| slot.id);
                 Err(Refusal { slot, kind, text: format!("{kind:?}") })
             }
-            Some(Answer::RefuseAll(text)) => {
+            Some(OpenAnswer::RefuseAll(text)) => {
                 Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() })
             }
-            Some(Answer::Open) | None => Ok(Box::new(ScriptedCounting {
+            Some(OpenAnswer::Open) | None => Ok(Box::new(ScriptedCounting {
                 rung: self.rung,
                 log: self.log.clone(),
                 slots: slots.iter().map(|slot| slot.id).collect(),
@@ -211,7 +211,7 @@ impl Source for ScriptedSource {
     }
 }
 
-/// What a probe shows of these slots.
+/// The result of a probe of these slots.
 fn probed(slots: &[Slot], counts: Probed) -> Reading {
     let cell = |(i, slot): (usize, &Slot)| {
         let running = if counts(i, &slot.name) { 100_000 } else { 0 };
@@ -242,7 +242,7 @@ struct ScriptedCounting {
     rung: Rung,
     log: Log,
     slots: Vec<SlotId>,
-    cells: Cells,
+    cells: SlotCells,
     fate: Fate,
     stopped: bool,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cyclometer_core::exec::{ExitStatus, Layout, RefusalKind};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::{Count, Counted, Event, LaunchKind, Plan, Report};
-use cyclometer_session::Settings;
+use cyclometer_session::SessionSettings;
 
 use crate::script::*;
 use crate::{Play, Played, play, runs, values};
@@ -78,11 +78,11 @@ fn k_of_n_runs_are_translated_and_only_the_others_are_timed() {
 
 #[test]
 fn warm_ups_run_as_the_command_is_and_are_measured_by_nobody() {
-    let settings = Settings { warmups: 1, ..runs(2) };
+    let settings = SessionSettings { warmups: 1, ..runs(2) };
     let played = play(counted(Play { settings, ..Play::default() }));
     let prepared: Vec<&String> = played.log.iter().filter(|line| line.starts_with("prepare")).collect();
     assert_eq!(prepared, ["prepare", "prepare translated", "prepare"]);
-    let single = Settings { warmups: 1, ..runs(1) };
+    let single = SessionSettings { warmups: 1, ..runs(1) };
     let played = play(counted(Play { settings: single, ..Play::default() }));
     assert_eq!(played.log[..3], ["prepare", "release", "prepare translated"]);
 }
@@ -100,7 +100,7 @@ fn a_command_that_cannot_be_translated_runs_natively_once_and_its_counts_say_why
 
 #[test]
 fn a_source_that_refuses_the_whole_pass_is_answered_alike() {
-    let soft = vec![Answer::RefuseAll("a 32-bit program")];
+    let soft = vec![OpenAnswer::RefuseAll("a 32-bit program")];
     let played = play(counted(Play { soft, settings: runs(3), ..Play::default() }));
     assert_eq!(launches(&played), [Native; 3]);
     assert_eq!(played.count("release"), 3);
@@ -117,7 +117,7 @@ fn without_a_translating_launcher_the_command_still_runs() {
 #[test]
 fn one_event_that_is_refused_leaves_the_others_translated() {
     let events = vec![soft("calls"), soft("loads")];
-    let soft = vec![Answer::Refuse("loads", RefusalKind::NotSupported)];
+    let soft = vec![OpenAnswer::Refuse("loads", RefusalKind::NotSupported)];
     let played = play(Play { events, soft, ..Play::default() });
     assert_eq!(launches(&played), [Translated]);
     assert_eq!(values(&played.report().runs[0]), [(0, 100)]);
@@ -125,7 +125,7 @@ fn one_event_that_is_refused_leaves_the_others_translated() {
 
 #[test]
 fn the_last_event_that_is_refused_takes_the_translation_with_it() {
-    let soft = vec![Answer::Refuse("calls", RefusalKind::NotSupported)];
+    let soft = vec![OpenAnswer::Refuse("calls", RefusalKind::NotSupported)];
     let played = play(counted(Play { soft, ..Play::default() }));
     assert_eq!(launches(&played), [Native]);
     assert_eq!((played.count("prepare"), played.count("release")), (2, 1));
@@ -133,7 +133,7 @@ fn the_last_event_that_is_refused_takes_the_translation_with_it() {
 
 #[test]
 fn what_the_hardware_refuses_is_translated_if_it_was_asked_for() {
-    let refuse = || vec![Answer::Refuse("branches", RefusalKind::NotSupported)];
+    let refuse = || vec![OpenAnswer::Refuse("branches", RefusalKind::NotSupported)];
     let played = play(Play { events: vec![portable("branches")], perf: refuse(), ..Play::default() });
     assert_eq!(launches(&played), [Translated]);
     assert_eq!(values(&played.report().runs[0]), [(0, 100)]);
@@ -150,7 +150,7 @@ fn a_refusal_of_a_later_run_loses_its_counts_and_is_not_made_up_for() {
     assert_eq!(launches(&played), [Translated, Native, Native]);
     assert_eq!(lost(played.report(), 1), [(0, Some("no more memory".to_owned()))]);
     assert_eq!(played.count("release"), 3);
-    let soft = vec![Answer::Open, Answer::RefuseAll("gone")];
+    let soft = vec![OpenAnswer::Open, OpenAnswer::RefuseAll("gone")];
     let played = play(counted(Play { soft, settings: runs(3), ..Play::default() }));
     assert_eq!(lost(played.report(), 1), [(0, Some("gone".to_owned()))]);
     assert_eq!(played.count("release"), 3);
@@ -166,7 +166,7 @@ fn counts_that_are_lost_come_home_as_lost() {
 #[test]
 fn the_first_native_pass_is_still_replanned_after_translated_runs() {
     let events = vec![soft("calls"), software("page-faults")];
-    let perf = vec![Answer::Refuse("page-faults", RefusalKind::NoPermission)];
+    let perf = vec![OpenAnswer::Refuse("page-faults", RefusalKind::NoPermission)];
     let played = play(Play { events, perf, settings: runs(3), ..Play::default() });
     assert_eq!(launches(&played), [Translated, Translated, Native]);
     assert_eq!(values(&played.report().runs[2]), [(1, 100)], "the accounting stands in");
@@ -174,7 +174,8 @@ fn the_first_native_pass_is_still_replanned_after_translated_runs() {
 
 #[test]
 fn translated_runs_are_read_at_their_interval() {
-    let settings = Settings { interval: Some(Duration::from_millis(100)), ..Settings::default() };
+    let settings =
+        SessionSettings { interval: Some(Duration::from_millis(100)), ..SessionSettings::default() };
     let played =
         play(counted(Play { translated_acts: vec![Act::Deadlines(2)], settings, ..Play::default() }));
     assert_eq!(played.heard.intervals, 2);

@@ -1,4 +1,4 @@
-//! What the tests of this crate have in common.
+//! Common parts of the tests of this crate.
 #![allow(
     dead_code,
     clippy::unwrap_used,

@@ -10,7 +10,7 @@ use cyclometer_backend::{Launcher, Mode, OverflowSample, Overflows, Sampling, Ta
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{CpuSet, Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
-use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 use cyclometer_sys::affinity::Affinity;
 
 use crate::cases::Cases;
@@ -310,7 +310,7 @@ fn group(event: &Event, apart: u64) -> Result<()> {
         opened(Overflows::open(&leader, &[member], &Target::ThisThread, every(period, SMALL)?))?;
     let rounds = Rounds::new(1_200_000).context("no rounds")?;
     overflows.start()?;
-    Kernel::Additions.run(rounds, &mut Memory::new());
+    Kernel::Additions.run(rounds, &mut KernelMemory::new());
     overflows.stop()?;
     let mut all = Drained::default();
     all.take(&mut overflows)?;
@@ -338,11 +338,11 @@ fn lost(event: &Event) -> Result<()> {
     let mut overflows = opened(Overflows::open(&slot, &[], &Target::ThisThread, every(50_000, 1)?))?;
     let (rounds, mut all) = (Rounds::new(1_000_000).context("no rounds")?, Drained::default());
     overflows.start()?;
-    Kernel::Additions.run(rounds, &mut Memory::new());
+    Kernel::Additions.run(rounds, &mut KernelMemory::new());
     all.take(&mut overflows)?;
     let before = all.samples.len() as u64;
     // What was lost is told with the first record that there is room for.
-    Kernel::Additions.run(rounds, &mut Memory::new());
+    Kernel::Additions.run(rounds, &mut KernelMemory::new());
     overflows.stop()?;
     all.take(&mut overflows)?;
     let told = overflows.lost()?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer::{Config, Count, Monitor, MonitorBuilder, Rung};
-use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::fork::in_child;
 
@@ -104,7 +104,7 @@ fn counted(monitor: &Monitor, mut work: impl FnMut()) -> Result<Vec<u64>> {
 /// How much more a loop counts in more rounds, for each event, and how many instructions that are.
 fn differences(monitor: &Monitor, kernel: Kernel) -> Result<(Vec<u64>, u64)> {
     let (few, many) = (rounds(1_000)?, rounds(21_000)?);
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     kernel.run(few, &mut memory);
     let little = counted(monitor, || kernel.run(few, &mut memory))?;
     let much = counted(monitor, || kernel.run(many, &mut memory))?;
@@ -204,7 +204,7 @@ const STAYS: [u32; 4] = [0, 1, 0, 1];
 
 /// How many more instructions are counted when each stay has 20,000 rounds more.
 fn moved(monitor: &Monitor) -> Result<u64> {
-    let mut memory = Memory::new();
+    let mut memory = KernelMemory::new();
     let mut around = |each: Rounds| {
         let mut moves = Vec::with_capacity(REPEATS * STAYS.len());
         let all = counted(monitor, || {
@@ -223,7 +223,7 @@ fn moved(monitor: &Monitor) -> Result<u64> {
 /// More cycles than a counter of 32 bits holds from where the kernel presets it: it overflows within the region.
 fn wide() -> Result<()> {
     let monitor = in_user_space("cycles:u")?;
-    let (few, many, mut memory) = (rounds(1_000)?, rounds(70_000_000)?, Memory::new());
+    let (few, many, mut memory) = (rounds(1_000)?, rounds(70_000_000)?, KernelMemory::new());
     let little = counted(&monitor, || Kernel::Additions.run(few, &mut memory))?[0];
     let region = monitor.region("work");
     Kernel::Additions.run(many, &mut memory);
@@ -240,7 +240,7 @@ fn wide() -> Result<()> {
 /// More events than counters: whatever is on no counter is asked of the kernel. No number is far from the truth.
 fn turns(events: &str) -> Result<()> {
     let monitor = builder(events).build()?;
-    let (rounds, mut memory) = (rounds(4_000_000)?, Memory::new());
+    let (rounds, mut memory) = (rounds(4_000_000)?, KernelMemory::new());
     let region = monitor.region("turns");
     for _ in 0..4 {
         Kernel::Additions.run(rounds, &mut memory);
@@ -271,7 +271,7 @@ fn page() -> Result<()> {
 /// Exact or an estimate, as the thread moves; it is no number of other counters.
 fn hybrid() -> Result<()> {
     let monitor = by_the_kernel(&builder("instructions:u"), "different counters")?;
-    let (rounds, mut memory) = (rounds(2_000_000)?, Memory::new());
+    let (rounds, mut memory) = (rounds(2_000_000)?, KernelMemory::new());
     let region = monitor.region("hybrid");
     Kernel::Additions.run(rounds, &mut memory);
     let value = region.stop().values.remove(0);

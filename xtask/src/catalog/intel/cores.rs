@@ -1,32 +1,32 @@
 //! The cores of Intel's files: ids, and what the files do not say about them.
 
-use cyclometer_import::intel::map::Row;
+use cyclometer_import::intel::map::MapRow;
 
 /// One table to be.
-pub(super) struct Core {
+pub(super) struct CoreTable {
     /// The CPU's id as detection gives it; a core type of a hybrid stands behind a slash.
     pub id: &'static str,
-    /// What people call it.
+    /// The name that people use.
     pub title: &'static str,
     /// Its event file.
     pub file: &'static str,
     /// Its counters.
-    pub pmu: Pmu,
+    pub pmu: ThreadPmu,
     /// Its name in the files of generic events.
     pub generic: &'static str,
 }
 
-impl Core {
-    /// Whether a row of the map file names this core: the same file can be that of a hybrid's core type and of a CPU
-    /// with one core type.
-    pub fn has(&self, row: &Row) -> bool {
+impl CoreTable {
+    /// Whether a row of the map file names this core: the same file can be that of a hybrid's core type and
+    /// of a CPU with one core type.
+    pub fn has(&self, row: &MapRow) -> bool {
         row.file == self.file && row.core.is_some() == self.id.contains('/')
     }
 }
 
 /// The counters of one hardware thread, with Hyper-Threading on where there is any.
 #[derive(Clone, Copy)]
-pub(super) struct Pmu {
+pub(super) struct ThreadPmu {
     /// General counters as a bit mask.
     pub general: u64,
     /// Fixed counters as a bit mask.
@@ -37,48 +37,48 @@ pub(super) struct Pmu {
     pub version: u32,
 }
 
-const fn pmu(general: u64, fixed: u64, version: u32) -> Pmu {
-    Pmu { general, fixed, width_bits: 48, version }
+const fn pmu(general: u64, fixed: u64, version: u32) -> ThreadPmu {
+    ThreadPmu { general, fixed, width_bits: 48, version }
 }
 
 // Counts, widths and versions: Intel SDM volume 3, "Performance Monitoring" of each generation, and Linux
-// `arch/x86/events/intel/core.c`, `intel_pmu_init`. A machine's own CPUID leaves 0xA and 0x23 are always right; these
-// are for planning without it.
+// `arch/x86/events/intel/core.c`, `intel_pmu_init`. A machine's own CPUID leaves 0xA and 0x23 are always
+// right; these are for planning without it.
 
 /// Bonnell to Airmont: leaf 0xA, EAX, reads 0x07280203.
-const BONNELL: Pmu = Pmu { general: 0x3, fixed: 0x7, width_bits: 40, version: 3 };
-const NEHALEM: Pmu = pmu(0xf, 0x7, 3);
-const SKYLAKE: Pmu = pmu(0xf, 0x7, 4);
+const BONNELL: ThreadPmu = ThreadPmu { general: 0x3, fixed: 0x7, width_bits: 40, version: 3 };
+const NEHALEM: ThreadPmu = pmu(0xf, 0x7, 3);
+const SKYLAKE: ThreadPmu = pmu(0xf, 0x7, 4);
 /// Also Golden, Raptor and Redwood Cove.
-const ICE_LAKE: Pmu = pmu(0xff, 0xf, 5);
-const LION_COVE: Pmu = pmu(0x3ff, 0xf, 6);
-const COYOTE_COVE: Pmu = pmu(0xff, 0xf, 6);
-const KNIGHTS_LANDING: Pmu = pmu(0x3, 0x7, 3);
-const GOLDMONT: Pmu = pmu(0xf, 0x7, 4);
-const TREMONT: Pmu = pmu(0xf, 0x7, 5);
-const GRACEMONT: Pmu = pmu(0x3f, 0x7, 5);
-const CRESTMONT: Pmu = pmu(0xff, 0x7, 5);
+const ICE_LAKE: ThreadPmu = pmu(0xff, 0xf, 5);
+const LION_COVE: ThreadPmu = pmu(0x3ff, 0xf, 6);
+const COYOTE_COVE: ThreadPmu = pmu(0xff, 0xf, 6);
+const KNIGHTS_LANDING: ThreadPmu = pmu(0x3, 0x7, 3);
+const GOLDMONT: ThreadPmu = pmu(0xf, 0x7, 4);
+const TREMONT: ThreadPmu = pmu(0xf, 0x7, 5);
+const GRACEMONT: ThreadPmu = pmu(0x3f, 0x7, 5);
+const CRESTMONT: ThreadPmu = pmu(0xff, 0x7, 5);
 /// Also Darkmont and Arctic Wolf. There is no fixed counter 3.
-const SKYMONT: Pmu = pmu(0xff, 0x77, 6);
+const SKYMONT: ThreadPmu = pmu(0xff, 0x77, 6);
 
 const fn core(
     id: &'static str,
     title: &'static str,
     file: &'static str,
-    pmu: Pmu,
+    pmu: ThreadPmu,
     generic: &'static str,
-) -> Core {
-    Core { id, title, file, pmu, generic }
+) -> CoreTable {
+    CoreTable { id, title, file, pmu, generic }
 }
 
 /// Every core.
 ///
 /// # Source
 ///
-/// Files: intel/perfmon `mapfile.csv`. Ids: folders of Linux `tools/perf/pmu-events/arch/x86`. Names of generic events:
-/// the functions that Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, calls for each model (Panther Lake goes
-/// the way of Lunar Lake there, Granite Rapids that of Sapphire Rapids).
-pub(super) const CORES: &[Core] = &[
+/// Files: intel/perfmon `mapfile.csv`. Ids: folders of Linux `tools/perf/pmu-events/arch/x86`. Names of
+/// generic events: the functions that Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, calls for each
+/// model (Panther Lake goes the way of Lunar Lake there, Granite Rapids that of Sapphire Rapids).
+pub(super) const CORES: &[CoreTable] = &[
     core("bonnell", "Bonnell, Saltwell", "BNL/events/bonnell_core.json", BONNELL, "bonnell"),
     core("nehalemep", "Nehalem-EP", "NHM-EP/events/NehalemEP_core.json", NEHALEM, "nehalem"),
     core("nehalemex", "Nehalem-EX", "NHM-EX/events/NehalemEX_core.json", NEHALEM, "nehalem"),

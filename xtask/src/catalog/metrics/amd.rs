@@ -1,9 +1,9 @@
 //! AMD: where the dispatch slots went, levels 1 and 2, from definitions of this project.
 
-use super::{Metric, Table};
+use super::{MetricEntry, MetricTable};
 
 /// A chip that counts the dispatch slots that stayed empty.
-struct Chip {
+struct EmptySlotChip {
     cpus: &'static [&'static str],
     /// Dispatch slots in a cycle.
     ///
@@ -17,27 +17,28 @@ struct Chip {
     linked: bool,
 }
 
-const CHIPS: &[Chip] = &[
-    Chip { cpus: &["amdzen4"], width: 6, restarts: "resyncs_or_nc_redirects", linked: false },
-    Chip { cpus: &["amdzen5"], width: 8, restarts: "bp_redirects.resync", linked: true },
-    Chip { cpus: &["amdzen6"], width: 8, restarts: "bp_fe_redir.resync", linked: true },
+const CHIPS: &[EmptySlotChip] = &[
+    EmptySlotChip { cpus: &["amdzen4"], width: 6, restarts: "resyncs_or_nc_redirects", linked: false },
+    EmptySlotChip { cpus: &["amdzen5"], width: 8, restarts: "bp_redirects.resync", linked: true },
+    EmptySlotChip { cpus: &["amdzen6"], width: 8, restarts: "bp_fe_redir.resync", linked: true },
 ];
 
-/// Empty slots for want of operations from the front end; with a threshold of the width, cycles without a single one.
+/// Empty slots for want of operations from the front end; with a threshold of the width, cycles without a
+/// single one.
 const STARVED: &str = "de_no_dispatch_per_slot.no_ops_from_frontend";
 
 /// The cycles of the thread.
 const CYCLES: &str = "ls_not_halted_cyc";
 
-pub(super) fn tables() -> Vec<Table> {
+pub(super) fn tables() -> Vec<MetricTable> {
     CHIPS.iter().map(table).collect()
 }
 
-fn table(chip: &Chip) -> Table {
+fn table(chip: &EmptySlotChip) -> MetricTable {
     let mut metrics = vec![slots(chip)];
     metrics.extend(level_1());
     metrics.extend(level_2(chip));
-    Table {
+    MetricTable {
         family: "amd",
         cpus: chip.cpus,
         source: format!(
@@ -50,8 +51,8 @@ fn table(chip: &Chip) -> Table {
     }
 }
 
-fn slots(chip: &Chip) -> Metric {
-    Metric {
+fn slots(chip: &EmptySlotChip) -> MetricEntry {
+    MetricEntry {
         name: "total_dispatch_slots".to_owned(),
         unit: "1",
         groups: Vec::new(),
@@ -61,7 +62,7 @@ fn slots(chip: &Chip) -> Metric {
 }
 
 /// Each slot is empty for one of three reasons, or takes an operation that retires or does not.
-fn level_1() -> Vec<Metric> {
+fn level_1() -> Vec<MetricEntry> {
     let empty = |reason: &str| format!("de_no_dispatch_per_slot.{reason}");
     let counts = [
         ("frontend_bound", STARVED.to_owned()),
@@ -70,7 +71,7 @@ fn level_1() -> Vec<Metric> {
         ("smt_contention", empty("smt_contention")),
         ("retiring", "ex_ret_ops".to_owned()),
     ];
-    let metric = |(name, count): (&str, String)| Metric {
+    let metric = |(name, count): (&str, String)| MetricEntry {
         name: name.to_owned(),
         unit: "100%",
         groups: vec!["TopdownL1".to_owned(), "PipelineL1".to_owned()],
@@ -81,7 +82,7 @@ fn level_1() -> Vec<Metric> {
 }
 
 /// Each node in two: the part that an event gives, and what is left of the node.
-fn level_2(chip: &Chip) -> Vec<Metric> {
+fn level_2(chip: &EmptySlotChip) -> Vec<MetricEntry> {
     let name = |node: &str, link: &str, part: &str| match chip.linked {
         true => format!("{node}_{link}_{part}"),
         false => format!("{node}_{part}"),
@@ -112,7 +113,7 @@ fn level_2(chip: &Chip) -> Vec<Metric> {
         let left = format!("{node} - {counted}");
         for (name, formula) in [(counted, formula), (name(node, link, rest), left)] {
             let groups = vec!["TopdownL2".to_owned(), "PipelineL2".to_owned(), format!("{node}_group")];
-            metrics.push(Metric { name, unit: "100%", groups, level: Some(2), formula });
+            metrics.push(MetricEntry { name, unit: "100%", groups, level: Some(2), formula });
         }
     }
     metrics

@@ -4,22 +4,22 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Metric, Table, json, tidied};
+use super::{MetricEntry, MetricTable, json, tidied};
 
 /// A specification, the newer one of the same core where revisions differ, and the CPUs that they serve.
-struct Source {
+struct Specification {
     file: &'static str,
     newer: Option<&'static str>,
     cpus: &'static [&'static str],
 }
 
-const fn source(file: &'static str, cpus: &'static [&'static str]) -> Source {
-    Source { file, newer: None, cpus }
+const fn source(file: &'static str, cpus: &'static [&'static str]) -> Specification {
+    Specification { file, newer: None, cpus }
 }
 
-const SOURCES: &[Source] = &[
+const SOURCES: &[Specification] = &[
     source("neoverse/neoverse-n1.json", &["neoverse-n1"]),
-    Source {
+    Specification {
         file: "neoverse/neoverse-n2.json",
         newer: Some("neoverse/neoverse-n2-r0p3.json"),
         cpus: &["neoverse-n2"],
@@ -38,7 +38,8 @@ const SOURCES: &[Source] = &[
 ///
 /// # Source
 ///
-/// Revision in `product_configuration` of both files; MIDR_EL1 as in Linux's `arch/arm64/include/asm/cputype.h`.
+/// Revision in `product_configuration` of both files; MIDR_EL1 as in Linux's
+/// `arch/arm64/include/asm/cputype.h`.
 const IS_NEWER_N2: &str = "strcmp_cpuid_str(0x410fd493) | (strcmp_cpuid_str(0x410fd490) ^ 1)";
 
 /// The metrics that are taken where a specification has them, each with its level and its group.
@@ -55,11 +56,11 @@ const METRICS: &[(&str, u8, &str)] = &[
     ("backend_mem_bound", 2, "TopdownL2"),
 ];
 
-pub(super) fn tables(from: &Path) -> Result<Vec<Table>> {
+pub(super) fn tables(from: &Path) -> Result<Vec<MetricTable>> {
     SOURCES.iter().map(|source| table(&from.join("events/arm/telemetry"), source)).collect()
 }
 
-fn table(folder: &Path, source: &Source) -> Result<Table> {
+fn table(folder: &Path, source: &Specification) -> Result<MetricTable> {
     let file = json!(folder.join(source.file));
     let newer = match source.newer {
         Some(newer) => Some(json!(folder.join(newer))),
@@ -73,10 +74,16 @@ fn table(folder: &Path, source: &Source) -> Result<Table> {
             _ => formula,
         };
         let groups = vec![(*group).to_owned()];
-        metrics.push(Metric { name: (*name).to_owned(), unit: "1%", groups, level: Some(*level), formula });
+        metrics.push(MetricEntry {
+            name: (*name).to_owned(),
+            unit: "1%",
+            groups,
+            level: Some(*level),
+            formula,
+        });
     }
     ensure!(!metrics.is_empty(), "{} has none of the metrics", source.file);
-    Ok(Table {
+    Ok(MetricTable {
         family: "arm",
         cpus: source.cpus,
         source: format!("Arm telemetry-solution data/pmu/cpu/{}, 2026-04-23", source.file),

@@ -1,5 +1,5 @@
-//! Intel: top-down levels 1 and 2 from perfmon's metric files; of cores without one, from those of a core that counts alike
-//! or from definitions.
+//! Intel: top-down levels 1 and 2 from perfmon's metric files; of cores without one, from those of a core
+//! that counts alike or from definitions.
 
 mod alike;
 mod e_core;
@@ -10,16 +10,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer_stats::formula::{Expression, Formula, Inputs};
 
-use super::{Metric, Table, json, tidied};
+use super::{MetricEntry, MetricTable, json, tidied};
 
 /// A metric file, and the CPUs that it serves.
-struct Source {
+struct MetricFile {
     file: &'static str,
     cpus: &'static [&'static str],
 }
 
-const fn source(file: &'static str, cpus: &'static [&'static str]) -> Source {
-    Source { file, cpus }
+const fn source(file: &'static str, cpus: &'static [&'static str]) -> MetricFile {
+    MetricFile { file, cpus }
 }
 
 /// Which file serves which CPU.
@@ -27,7 +27,7 @@ const fn source(file: &'static str, cpus: &'static [&'static str]) -> Source {
 /// # Source
 ///
 /// perfmon `mapfile.csv`, event type `metrics`. Broadwell-DE has no row there; it has the cores of Broadwell.
-const SOURCES: &[Source] = &[
+const SOURCES: &[MetricFile] = &[
     source("HSW/metrics/haswell_metrics.json", &["haswell"]),
     source("HSX/metrics/haswellx_metrics.json", &["haswellx"]),
     source("BDW/metrics/broadwell_metrics.json", &["broadwell", "broadwellde"]),
@@ -52,21 +52,23 @@ const SOURCES: &[Source] = &[
 
 const LEVEL_1: [&str; 4] = ["tma_frontend_bound", "tma_bad_speculation", "tma_backend_bound", "tma_retiring"];
 
-pub(super) fn tables(from: &Path) -> Result<Vec<Table>> {
+pub(super) fn tables(from: &Path) -> Result<Vec<MetricTable>> {
     let folder = from.join("events/intel");
-    let mut made: Vec<Table> = SOURCES.iter().map(|source| table(&folder, source)).collect::<Result<_>>()?;
-    let alike: Result<Vec<Table>> = alike::ALIKE.iter().map(|cores| alike::table(cores, &made)).collect();
+    let mut made: Vec<MetricTable> =
+        SOURCES.iter().map(|source| table(&folder, source)).collect::<Result<_>>()?;
+    let alike: Result<Vec<MetricTable>> =
+        alike::ALIKE.iter().map(|cores| alike::table(cores, &made)).collect();
     made.extend(alike?);
     made.extend(e_core::tables());
     Ok(made)
 }
 
-fn table(folder: &Path, source: &Source) -> Result<Table> {
+fn table(folder: &Path, source: &MetricFile) -> Result<MetricTable> {
     let file = json!(folder.join(source.file));
     let mut records = BTreeMap::new();
     for metric in file["Metrics"].as_array().context("no Metrics")? {
         if metric["Category"].as_str() == Some("TMA") {
-            let record = Record::new(metric)?;
+            let record = MetricRecord::new(metric)?;
             records.insert(record.name.clone(), record);
         }
     }
@@ -74,11 +76,11 @@ fn table(folder: &Path, source: &Source) -> Result<Table> {
     let version = file["Header"]["Version"].as_str().unwrap_or_default();
     let date = file["Header"]["DatePublished"].as_str().unwrap_or_default();
     let origin = format!("github.com/intel/perfmon {} version {version}, {date}", source.file);
-    Ok(Table { family: "intel", cpus: source.cpus, source: origin, licence: "BSD-3-Clause", metrics })
+    Ok(MetricTable { family: "intel", cpus: source.cpus, source: origin, licence: "BSD-3-Clause", metrics })
 }
 
-/// What is needed of a metric in the file.
-struct Record {
+/// The needed fields of a metric in the file.
+struct MetricRecord {
     name: String,
     level: u64,
     parent: Option<String>,
@@ -89,11 +91,11 @@ struct Record {
     letters: BTreeMap<String, String>,
 }
 
-impl Record {
-    fn new(metric: &serde_json::Value) -> Result<Record> {
+impl MetricRecord {
+    fn new(metric: &serde_json::Value) -> Result<MetricRecord> {
         let text = |field: &str| metric[field].as_str().map(str::trim).filter(|text| !text.is_empty());
         let name = text("MetricName").context("a metric has no name")?;
-        let mut record = Record {
+        let mut record = MetricRecord {
             name: format!("tma_{}", name.to_lowercase()),
             level: metric["Level"].as_u64().unwrap_or_default(),
             parent: text("ParentCategory").map(|parent| format!("tma_{}", parent.to_lowercase())),
@@ -114,7 +116,7 @@ impl Record {
 }
 
 /// Levels 1 and 2, in the order of the tree, and behind them the metrics that their formulas need.
-fn chosen(records: &BTreeMap<String, Record>) -> Result<Vec<Metric>> {
+fn chosen(records: &BTreeMap<String, MetricRecord>) -> Result<Vec<MetricEntry>> {
     let mut names: Vec<&str> = LEVEL_1.to_vec();
     for parent in LEVEL_1 {
         let below = records.values().filter(|r| r.level == 2 && r.parent.as_deref() == Some(parent));
@@ -141,7 +143,7 @@ fn chosen(records: &BTreeMap<String, Record>) -> Result<Vec<Metric>> {
     Ok(metrics)
 }
 
-fn metric(record: &Record, formula: String) -> Metric {
+fn metric(record: &MetricRecord, formula: String) -> MetricEntry {
     let level = match record.level {
         1 if LEVEL_1.contains(&record.name.as_str()) => Some(1),
         2 => Some(2),
@@ -150,11 +152,11 @@ fn metric(record: &Record, formula: String) -> Metric {
     let mut groups: Vec<String> = level.iter().map(|level| format!("TopdownL{level}")).collect();
     groups.extend(record.parent.iter().filter(|_| level.is_some()).map(|parent| format!("{parent}_group")));
     let share = level.is_some() || record.name == "tma_microcode_sequencer";
-    Metric { name: record.name.clone(), unit: if share { "100%" } else { "1" }, groups, level, formula }
+    MetricEntry { name: record.name.clone(), unit: if share { "100%" } else { "1" }, groups, level, formula }
 }
 
 /// The base formula with the vendor's names and with literals for constants.
-fn named(record: &Record) -> Result<String> {
+fn named(record: &MetricRecord) -> Result<String> {
     let words = record.base.split_whitespace().map(|word| match record.events.get(word) {
         Some(event) => event.as_str(),
         None if word == "smt_on" => "#smt_on",
@@ -170,7 +172,7 @@ fn named(record: &Record) -> Result<String> {
 }
 
 /// The file says everything twice, once with metrics in formulas and once without: both must give the same.
-fn check(metric: &Metric, metrics: &[Metric], record: &Record) -> Result<()> {
+fn check(metric: &MetricEntry, metrics: &[MetricEntry], record: &MetricRecord) -> Result<()> {
     let find =
         |name: &str| metrics.iter().find(|other| other.name == name).map(|other| other.formula.as_str());
     let expression = Expression::resolve(&metric.name, &metric.formula, find)?;
@@ -217,7 +219,7 @@ impl Inputs for Invented<'_> {
 mod tests {
     use super::*;
 
-    fn file(base: &str, formula: &str) -> Result<Vec<Metric>> {
+    fn file(base: &str, formula: &str) -> Result<Vec<MetricEntry>> {
         let event = |name: &str, alias: &str| format!(r#"{{"Name": "{name}", "Alias": "{alias}"}}"#);
         let events = [event("A.B:c1", "a"), event("C.D", "b")].join(",");
         let metric = |name: &str, base: &str, formula: &str| {
@@ -238,7 +240,8 @@ mod tests {
             metric("Retiring", "c.d", "100 * b"),
         );
         let json = cyclometer_import::json::parse(text.as_bytes())?;
-        let records: Result<Vec<Record>> = json.as_array().unwrap().iter().map(Record::new).collect();
+        let records: Result<Vec<MetricRecord>> =
+            json.as_array().unwrap().iter().map(MetricRecord::new).collect();
         chosen(&records?.into_iter().map(|record| (record.name.clone(), record)).collect())
     }
 

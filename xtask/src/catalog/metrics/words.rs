@@ -1,4 +1,4 @@
-//! What metrics tell, in words of ours.
+//! The meaning of metrics, in words of ours.
 
 /// The description of a metric; `None` for one that nobody has described yet.
 pub(super) fn about(name: &str) -> Option<&'static str> {

@@ -1,9 +1,10 @@
 //! `cargo xtask torture`: the corpus' short loads under random signals.
 //!
-//! While a load runs under the software PMU, the tool, its keeper and the program's processes are stopped and continued, the
-//! tool is interrupted as by Ctrl-C or by a signal to it alone, it or its keeper is killed, at random points. Whatever comes:
-//! nobody hangs, nothing is left behind, and the output is the native one. Only an interrupted program may stop early, or one
-//! whose keeper was killed, with which the kernel kills it.
+//! While a load runs under the software PMU, the tool, its keeper and the program's processes are stopped and
+//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it or its keeper is killed, at
+//! random points. Whatever comes: nobody hangs, nothing is left behind, and the output is the native one.
+//! Only an interrupted program may stop early, or one whose keeper was killed, with which the kernel kills
+//! it.
 
 mod plan;
 mod round;
@@ -15,31 +16,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer_sys::process::SIGINT;
 
-use super::place::Place;
-use super::program::{Program, Scale};
+use super::folder::CorpusFolder;
+use super::program::{CorpusProgram, LoadScale};
 use super::row::{Runner, Runs};
 use super::running::Supervisor;
 use super::table::PROGRAMS;
-use super::{Build, SOURCES, Tool, named};
+use super::{Build, CorpusTool, SOURCES, named};
 use crate::root;
-use plan::Random;
-use round::{Baseline, Tally};
+use plan::SeededRandom;
+use round::{NativeBaseline, TortureTally};
 
 /// Rounds of one program before the next has its turn.
 const ROUNDS: u32 = 12;
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, Default)]
-struct Options {
+struct TortureOptions {
     time: Duration,
     seed: Option<u64>,
     tool: Option<PathBuf>,
     names: Vec<String>,
 }
 
-impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options::default();
+impl TortureOptions {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<TortureOptions> {
+        let mut options = TortureOptions::default();
         while let Some(argument) = arguments.next() {
             let mut number = || number(&argument, arguments.next());
             match argument.as_str() {
@@ -56,7 +57,7 @@ impl Options {
         Ok(options)
     }
 
-    fn programs(&self) -> Result<Vec<&'static Program>> {
+    fn programs(&self) -> Result<Vec<&'static CorpusProgram>> {
         if self.names.is_empty() {
             return Ok(PROGRAMS.iter().filter(|program| program.torture().is_some()).collect());
         }
@@ -71,7 +72,7 @@ fn number(option: &str, value: Option<String>) -> Result<u64> {
 
 /// Runs rounds until the time is over; fails if any round did.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    let options = Options::parse(arguments)?;
+    let options = TortureOptions::parse(arguments)?;
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     ensure!(
         !ignores_interrupts(&status),
@@ -79,11 +80,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
          begin in the foreground, or in a shell with job control"
     );
     let programs = options.programs()?;
-    let tool = Tool::new(options.tool.clone(), Build::Release)?;
+    let tool = CorpusTool::new(options.tool.clone(), Build::Release)?;
     if let Some(reason) = tool.refuses()? {
         bail!("the software PMU does not work here: {reason}");
     }
-    let seed = options.seed.unwrap_or_else(Random::seed);
+    let seed = options.seed.unwrap_or_else(SeededRandom::seed);
     eprintln!("seed {seed}");
     let tally = torture(&programs, &tool, seed, Instant::now() + options.time)?;
     eprintln!("seed {seed}: {tally}");
@@ -99,13 +100,18 @@ fn ignores_interrupts(status: &str) -> bool {
     ignored & (1 << (SIGINT - 1)) != 0
 }
 
-fn torture(programs: &[&'static Program], tool: &Tool, seed: u64, until: Instant) -> Result<Tally> {
+fn torture(
+    programs: &[&'static CorpusProgram],
+    tool: &CorpusTool,
+    seed: u64,
+    until: Instant,
+) -> Result<TortureTally> {
     let supervisor = Supervisor::new()?;
-    let place = Place::new(&root().join(SOURCES), Scale::Small)?;
+    let place = CorpusFolder::new(&root().join(SOURCES), LoadScale::Small)?;
     place.take(&tool.file)?;
     let runner = Runner { supervisor: &supervisor, place: &place, runs: Runs { native: 1, counted: 1 } };
-    let mut random = Random::new(seed);
-    let mut tally = Tally::default();
+    let mut random = SeededRandom::new(seed);
+    let mut tally = TortureTally::default();
     for program in programs.iter().cycle() {
         if Instant::now() >= until {
             break;
@@ -122,12 +128,12 @@ fn torture(programs: &[&'static Program], tool: &Tool, seed: u64, until: Instant
 /// Some rounds of one program.
 fn turn(
     runner: &Runner<'_>,
-    program: &'static Program,
-    random: &mut Random,
-    tally: &mut Tally,
+    program: &'static CorpusProgram,
+    random: &mut SeededRandom,
+    tally: &mut TortureTally,
     until: Instant,
 ) -> Result<()> {
-    let baseline = Baseline::new(runner, program)?;
+    let baseline = NativeBaseline::new(runner, program)?;
     let before = tally.faults();
     for _ in 0..ROUNDS {
         if Instant::now() < until {
@@ -142,8 +148,8 @@ fn turn(
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &[&str]) -> Result<Options> {
-        Options::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+    fn parsed(arguments: &[&str]) -> Result<TortureOptions> {
+        TortureOptions::parse(arguments.iter().map(|argument| (*argument).to_owned()))
     }
 
     #[test]

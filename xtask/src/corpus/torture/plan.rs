@@ -1,4 +1,4 @@
-//! What is done to a run, and when: from a seed, so that it can be done again.
+//! The disturbances of a run, and their times: from a seed, so that they can be repeated.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,11 +14,11 @@ const LONGEST_PAUSE_US: u64 = 60_000;
 ///
 /// Steele, Lea, Flood: Fast splittable pseudorandom number generators (`SplitMix64`), 2014.
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub(super) struct SeededRandom(u64);
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
+impl SeededRandom {
+    pub(super) fn new(seed: u64) -> SeededRandom {
+        SeededRandom(seed)
     }
 
     /// A seed for who names none; short, as it is to be typed.
@@ -53,7 +53,7 @@ pub(super) enum Victim {
     All,
 }
 
-/// What is done.
+/// The kind of disturbance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Assault {
     /// SIGSTOP, and SIGCONT after a time.
@@ -68,14 +68,14 @@ pub(super) enum Assault {
     KillKeeper,
 }
 
-/// What is done to one run, each after a time from its start, in order.
+/// The disturbances of one run, each after a time from its start, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Plan(pub(super) Vec<(Duration, Assault)>);
+pub(super) struct AssaultPlan(pub(super) Vec<(Duration, Assault)>);
 
-impl Plan {
-    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts`: it may be made
-    /// to end early.
-    pub(super) fn new(random: &mut Random, usual: Duration, interrupts: bool) -> Plan {
+impl AssaultPlan {
+    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts`: it
+    /// may be made to end early.
+    pub(super) fn new(random: &mut SeededRandom, usual: Duration, interrupts: bool) -> AssaultPlan {
         let mut plan = Vec::new();
         for _ in 0..random.below(PAUSES + 1) {
             let victim = victim(random);
@@ -91,11 +91,11 @@ impl Plan {
         };
         plan.extend(last.map(|assault| (moment(random, usual), assault)));
         plan.sort_by_key(|(at, _)| *at);
-        Plan(plan)
+        AssaultPlan(plan)
     }
 }
 
-fn victim(random: &mut Random) -> Victim {
+fn victim(random: &mut SeededRandom) -> Victim {
     match random.below(6) {
         0 => Victim::Tool,
         1 => Victim::Keeper,
@@ -105,13 +105,13 @@ fn victim(random: &mut Random) -> Victim {
 }
 
 /// A quarter of all points lies in the first tenth of the run: much happens there.
-fn moment(random: &mut Random, usual: Duration) -> Duration {
+fn moment(random: &mut SeededRandom, usual: Duration) -> Duration {
     let range = if random.below(4) == 0 { usual / 10 } else { usual * 11 / 10 };
     let range = u64::try_from(range.as_micros()).unwrap_or(u64::MAX).max(1);
     Duration::from_micros(random.below(range))
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for AssaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, assault) in &self.0 {
             write!(f, " {:.1} ms: {assault:?};", at.as_secs_f64() * 1e3)?;
@@ -124,13 +124,13 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
 
-    fn plans(seed: u64) -> Vec<Plan> {
+    fn plans(seed: u64) -> Vec<AssaultPlan> {
         plans_with(seed, true)
     }
 
-    fn plans_with(seed: u64, interrupts: bool) -> Vec<Plan> {
-        let mut random = Random::new(seed);
-        (0..200).map(|_| Plan::new(&mut random, Duration::from_millis(100), interrupts)).collect()
+    fn plans_with(seed: u64, interrupts: bool) -> Vec<AssaultPlan> {
+        let mut random = SeededRandom::new(seed);
+        (0..200).map(|_| AssaultPlan::new(&mut random, Duration::from_millis(100), interrupts)).collect()
     }
 
     #[test]

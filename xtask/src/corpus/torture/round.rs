@@ -9,26 +9,26 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::process::{SIGCONT, SIGINT, SIGKILL, SIGSTOP, signal};
 
 use super::super::counts;
-use super::super::place::differences;
-use super::super::processes::Process;
-use super::super::program::Program;
+use super::super::folder::differences;
+use super::super::processes::ProcessSnapshot;
+use super::super::program::CorpusProgram;
 use super::super::row::{COUNTS, Runner, native};
-use super::super::running::{Ended, Running, shown};
-use super::plan::{Assault, Plan, Random, Victim};
+use super::super::running::{EndedCommand, RunningCommand, shown};
+use super::plan::{Assault, AssaultPlan, SeededRandom, Victim};
 
 /// Time that a run may take beyond many times its usual one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program, what it leaves natively, and how long it takes when nobody disturbs it.
-pub(super) struct Baseline<'a> {
+pub(super) struct NativeBaseline<'a> {
     runner: &'a Runner<'a>,
-    program: &'static Program,
+    program: &'static CorpusProgram,
     usual: Duration,
 }
 
-/// What was done, and what came of it.
+/// The disturbances, and their results.
 #[derive(Default, Debug)]
-pub(super) struct Tally {
+pub(super) struct TortureTally {
     rounds: u32,
     pauses: u32,
     /// Interrupted before the program's end.
@@ -44,19 +44,22 @@ pub(super) struct Tally {
 
 /// How a round ended.
 #[derive(Debug)]
-struct Outcome {
-    ended: Option<Ended>,
-    left: Vec<Process>,
+struct RoundOutcome {
+    ended: Option<EndedCommand>,
+    left: Vec<ProcessSnapshot>,
     pauses: u32,
     /// The last assault, when it was no pause and the run had not ended before.
     struck: Option<Assault>,
 }
 
-impl Baseline<'_> {
+impl NativeBaseline<'_> {
     /// Runs the program once natively and once under the software PMU.
-    pub(super) fn new<'a>(runner: &'a Runner<'a>, program: &'static Program) -> Result<Baseline<'a>> {
+    pub(super) fn new<'a>(
+        runner: &'a Runner<'a>,
+        program: &'static CorpusProgram,
+    ) -> Result<NativeBaseline<'a>> {
         runner.prepared(program)?;
-        let mut baseline = Baseline { runner, program, usual: Duration::ZERO };
+        let mut baseline = NativeBaseline { runner, program, usual: Duration::ZERO };
         baseline.alone(&native(program))?;
         runner.place.keep()?;
         baseline.usual = baseline.alone(&runner.counted(program))?;
@@ -76,8 +79,8 @@ impl Baseline<'_> {
     }
 
     /// One run under a new plan.
-    pub(super) fn round(&self, random: &mut Random, tally: &mut Tally) -> Result<()> {
-        let plan = Plan::new(random, self.usual, self.program.torture().unwrap_or(true));
+    pub(super) fn round(&self, random: &mut SeededRandom, tally: &mut TortureTally) -> Result<()> {
+        let plan = AssaultPlan::new(random, self.usual, self.program.torture().unwrap_or(true));
         self.runner.place.fresh(self.program)?;
         let outcome = self.assaulted(&plan)?;
         tally.count(&outcome);
@@ -97,9 +100,9 @@ impl Baseline<'_> {
         Instant::now() + PATIENCE + 20 * self.usual
     }
 
-    fn assaulted(&self, plan: &Plan) -> Result<Outcome> {
+    fn assaulted(&self, plan: &AssaultPlan) -> Result<RoundOutcome> {
         let mut running = self.runner.start(self.program, &self.runner.counted(self.program))?;
-        let mut outcome = Outcome { ended: None, left: vec![], pauses: 0, struck: None };
+        let mut outcome = RoundOutcome { ended: None, left: vec![], pauses: 0, struck: None };
         for (at, assault) in &plan.0 {
             outcome.ended = running.wait(running.started() + *at)?;
             if outcome.ended.is_some() {
@@ -125,8 +128,8 @@ impl Baseline<'_> {
         Ok(outcome)
     }
 
-    /// What does not hold after a round, if anything.
-    fn fault(&self, outcome: &Outcome, tally: &mut Tally) -> Result<Option<String>> {
+    /// The rule that a round has broken, if there is one.
+    fn fault(&self, outcome: &RoundOutcome, tally: &mut TortureTally) -> Result<Option<String>> {
         let Some(ended) = outcome.ended else { return Ok(Some(format!("hangs: {}", shown(&outcome.left)))) };
         if !outcome.left.is_empty() {
             return Ok(Some(format!("left behind: {}", shown(&outcome.left))));
@@ -171,7 +174,7 @@ impl Baseline<'_> {
         Ok((!difference.is_empty()).then(|| format!("another output: {difference}")))
     }
 
-    /// What an interrupted program printed is what it prints natively, as far as it came.
+    /// The output of an interrupted program is its native output, as far as it came.
     fn is_no_start(&self) -> Result<Option<String>> {
         if !self.has_begun() {
             return Ok(None);
@@ -184,19 +187,19 @@ impl Baseline<'_> {
         }))
     }
 
-    fn take_counts(&self, tally: &mut Tally) -> Result<()> {
+    fn take_counts(&self, tally: &mut TortureTally) -> Result<()> {
         match counts::counted(&self.runner.log(COUNTS))? {
-            counts::Counted::Exact(_) => tally.exact += 1,
-            counts::Counted::Lost(_) => tally.lost += 1,
+            counts::RunCounts::Exact(_) => tally.exact += 1,
+            counts::RunCounts::Lost(_) => tally.lost += 1,
         }
         Ok(())
     }
 }
 
 /// Stops someone, and lets them go on.
-fn pause(running: &Running<'_>, victim: Victim, time: Duration) -> Result<()> {
+fn pause(running: &RunningCommand<'_>, victim: Victim, time: Duration) -> Result<()> {
     let victims = chosen(victim, running.pid(), &running.family()?);
-    // Who has ended meanwhile needs neither.
+    // A process that has ended meanwhile needs neither.
     victims.iter().for_each(|pid| drop(signal(*pid, SIGSTOP)));
     std::thread::sleep(time);
     victims.iter().for_each(|pid| drop(signal(*pid, SIGCONT)));
@@ -204,7 +207,7 @@ fn pause(running: &Running<'_>, victim: Victim, time: Duration) -> Result<()> {
 }
 
 /// The processes that a victim stands for.
-fn chosen(victim: Victim, tool: u32, family: &[Process]) -> Vec<u32> {
+fn chosen(victim: Victim, tool: u32, family: &[ProcessSnapshot]) -> Vec<u32> {
     let programs = || family.iter().filter(|process| process.pid != tool && !process.is_keeper());
     match victim {
         Victim::Tool => vec![tool],
@@ -218,7 +221,7 @@ fn chosen(victim: Victim, tool: u32, family: &[Process]) -> Vec<u32> {
 }
 
 /// Sends what ends a run.
-fn strike(running: &Running<'_>, assault: Assault) -> Result<()> {
+fn strike(running: &RunningCommand<'_>, assault: Assault) -> Result<()> {
     let sent = match assault {
         Assault::KillKeeper => {
             let keepers = chosen(Victim::Keeper, running.pid(), &running.family()?);
@@ -241,7 +244,7 @@ fn ctrl_c(group: u32) -> Result<()> {
     Ok(())
 }
 
-impl Tally {
+impl TortureTally {
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
     }
@@ -250,16 +253,24 @@ impl Tally {
         self.faults
     }
 
-    fn count(&mut self, outcome: &Outcome) {
+    fn count(&mut self, outcome: &RoundOutcome) {
         self.rounds += 1;
         self.pauses += outcome.pauses;
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for TortureTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { rounds, pauses, interrupted, killed: (killed, early), bereaved, exact, lost, faults } =
-            self;
+        let TortureTally {
+            rounds,
+            pauses,
+            interrupted,
+            killed: (killed, early),
+            bereaved,
+            exact,
+            lost,
+            faults,
+        } = self;
         write!(f, "{rounds} rounds, {pauses} pauses; {interrupted} interrupted before the end; ")?;
         write!(f, "the tool killed {killed} times while the load ran and {early} times before; ")?;
         write!(f, "its keeper killed {bereaved} times while the load ran; ")?;
@@ -271,8 +282,8 @@ impl fmt::Display for Tally {
 mod tests {
     use super::*;
 
-    fn process(pid: u32, name: &str) -> Process {
-        Process { pid, parent: 1, name: name.to_owned(), state: 'S' }
+    fn process(pid: u32, name: &str) -> ProcessSnapshot {
+        ProcessSnapshot { pid, parent: 1, name: name.to_owned(), state: 'S' }
     }
 
     #[test]

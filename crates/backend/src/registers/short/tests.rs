@@ -7,7 +7,7 @@ use crate::registers::Bound;
 use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, Register, apple, register_program};
 use cyclometer_core::{CounterId, CounterMask, CpuSet, Error, ErrorKind, EventCode, Modes};
 use cyclometer_sim::{
-    Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Trouble, Workload,
+    Happening, InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Workload,
 };
 
 const CHIPS: [&str; 4] = ["apple-m1", "apple-m2", "apple-m3", "apple-m4"];
@@ -40,8 +40,8 @@ impl Lab {
         Lab::new(id, Settings { seed: 7, ..Settings::default() }, Workload::named(workload).unwrap(), &[0])
     }
 
-    fn with(mut self, trouble: Trouble) -> Lab {
-        self.machine.provoke(trouble).unwrap();
+    fn with(mut self, trouble: InjectedFault) -> Lab {
+        self.machine.inject(trouble).unwrap();
         self
     }
 
@@ -230,7 +230,7 @@ fn the_share_is_that_which_the_period_of_rewrites_allows() {
     let period_ns = 100_000;
     for id in CHIPS {
         for window_ns in [5_000, 20_000, 50_000, 100_000] {
-            let mut lab = Lab::busy(id, "loop").with(Trouble::RewriteControl { every_ns: period_ns });
+            let mut lab = Lab::busy(id, "loop").with(InjectedFault::RewriteControl { every_ns: period_ns });
             let attempts = 1_000;
             let counted = lab.count(window_ns, attempts, attempts);
             let expected = expected_share(f64::from(window_ns as u32) / f64::from(period_ns as u32));
@@ -252,7 +252,7 @@ fn the_share_is_that_which_the_period_of_rewrites_allows() {
 
 #[test]
 fn windows_longer_than_the_kernel_ever_waits_are_all_lost_and_the_limit_ends_it() {
-    let mut lab = Lab::busy("apple-m4", "loop").with(Trouble::RewriteControl { every_ns: 100_000 });
+    let mut lab = Lab::busy("apple-m4", "loop").with(InjectedFault::RewriteControl { every_ns: 100_000 });
     let counted = lab.count(151_000, 1, 40);
     assert_eq!((counted.share(), counted.ended, counted.attempts), (Some(0.0), Ended::AttemptLimit, 40));
     assert_eq!(counted.to_string(), "0 of 40 windows are valid; lost: 40 because PMCR0 was rewritten");
@@ -260,7 +260,7 @@ fn windows_longer_than_the_kernel_ever_waits_are_all_lost_and_the_limit_ends_it(
 
 #[test]
 fn lost_windows_are_done_again_until_there_are_enough() {
-    let mut lab = Lab::busy("apple-m3", "phases").with(Trouble::RewriteControl { every_ns: 100_000 });
+    let mut lab = Lab::busy("apple-m3", "phases").with(InjectedFault::RewriteControl { every_ns: 100_000 });
     let counted = lab.count(50_000, 100, 10_000);
     assert_eq!((counted.windows.len(), counted.ended), (100, Ended::Enough));
     assert!((150..300).contains(&counted.attempts), "{}", counted.attempts);
@@ -276,8 +276,8 @@ fn piece(machine: &Model) -> Workload {
 fn the_window_in_which_the_cpu_went_idle_is_lost_and_no_other() {
     for id in CHIPS {
         let settings = Settings::default();
-        let mut lab =
-            Lab::new(id, settings, piece(Model::find(id).unwrap()), &[0]).with(Trouble::RewriteControlAtIdle);
+        let mut lab = Lab::new(id, settings, piece(Model::find(id).unwrap()), &[0])
+            .with(InjectedFault::RewriteControlAtIdle);
         let program = program(&lab.machine.model().chip, lab.machine.model());
         let counted = count_short(&mut lab, &program, limits(300, 300), |lab| {
             if lab.machine.is_done(lab.thread) {
@@ -299,14 +299,14 @@ fn the_window_in_which_the_cpu_went_idle_is_lost_and_no_other() {
 
 #[test]
 fn a_cpu_that_never_goes_idle_loses_nothing() {
-    let mut lab = Lab::busy("apple-m2", "loop").with(Trouble::RewriteControlAtIdle);
+    let mut lab = Lab::busy("apple-m2", "loop").with(InjectedFault::RewriteControlAtIdle);
     assert_eq!(lab.count(150_000, 100, 100).share(), Some(1.0));
 }
 
 #[test]
 fn a_stolen_counter_costs_one_window_and_is_named() {
     for id in CHIPS {
-        let stolen = Trouble::StealCounter { cpu: 0, counter: 9, after_ns: 205_000 };
+        let stolen = InjectedFault::StealCounter { cpu: 0, counter: 9, after_ns: 205_000 };
         let mut lab = Lab::busy(id, "loop").with(stolen);
         let counted = lab.count(20_000, 100, 100);
         assert_eq!(counted.windows.len(), 99, "{id}");
@@ -319,14 +319,14 @@ fn a_stolen_counter_costs_one_window_and_is_named() {
 
 #[test]
 fn a_counter_of_somebody_else_does_not_matter() {
-    let stolen = Trouble::StealCounter { cpu: 0, counter: 3, after_ns: 205_000 };
+    let stolen = InjectedFault::StealCounter { cpu: 0, counter: 3, after_ns: 205_000 };
     let mut lab = Lab::busy("apple-m1", "loop").with(stolen);
     assert_eq!(lab.count(20_000, 50, 50).share(), Some(1.0));
 }
 
 #[test]
 fn writes_that_change_nothing_are_seen_at_once() {
-    let mut lab = Lab::busy("apple-m1", "loop").with(Trouble::IgnoreWrites);
+    let mut lab = Lab::busy("apple-m1", "loop").with(InjectedFault::IgnoreWrites);
     let counted = lab.count(20_000, 1, 10);
     assert_eq!((counted.windows.len(), counted.ended), (0, Ended::AttemptLimit));
     assert!(matches!(counted.losses[0], (Loss::Rewritten(_), 10)));
@@ -376,7 +376,7 @@ fn registers_that_are_closed_within_a_window_end_it_and_what_was_counted_stays()
     let mut lab = Lab::busy("apple-m1", "loop");
     lab.machine.open_to_user();
     lab.machine.use_from_user_mode(true);
-    let mut lab = lab.with(Trouble::RewriteControl { every_ns: 1_000_000 });
+    let mut lab = lab.with(InjectedFault::RewriteControl { every_ns: 1_000_000 });
     let program = program(&lab.machine.model().chip, lab.machine.model());
     let counted = count_short(&mut lab, &program, limits(1000, 1000), |lab| lab.work(20_000)).unwrap();
     // The kernel's own value has no user access: between 25 and 75 windows, one lost, and no other can begin.

@@ -1,4 +1,5 @@
-//! Intel's cores without a metric file whose pipeline counts as that of a core with one: its formulas hold for them, too.
+//! Intel's cores without a metric file whose pipeline counts as that of a core with one: its formulas hold
+//! for them, too.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +7,44 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_catalog::metric::is_pseudo_event;
 use cyclometer_stats::formula::Formula;
 
-use super::super::{Metric, Table};
+use super::super::{MetricEntry, MetricTable};
 
 /// Cores, and the one whose formulas hold for them.
-pub(super) struct Alike {
+pub(super) struct SimilarCores {
     cpus: &'static [&'static str],
     like: &'static str,
     /// Why they hold.
     because: &'static str,
     /// Whether every event has to be a field of PERF_METRICS.
     register_only: bool,
-    /// What an event is called on these cores, where that differs, without its modifiers.
+    /// The name of an event on these cores, where it differs, without its modifiers.
     instead: &'static [(&'static str, &'static str)],
 }
 
 /// # Source
 ///
-/// Intel SDM volume 3, PERF_METRICS: its eight fields mean the same on every core that has them. Where a kernel does not
-/// offer them, the metrics are not countable.
+/// Intel SDM volume 3, PERF_METRICS: its eight fields mean the same on every core that has them. Where a
+/// kernel does not offer them, the metrics are not countable.
 ///
-/// Yasin, "A Top-Down method for performance analysis and counters architecture", ISPASS 2014: the definitions for cores of
-/// four slots a cycle, which Sandy Bridge and Ivy Bridge are like Haswell. Sandy Bridge counts stalls behind loads only from
-/// a miss of the level 1 cache on.
-pub(super) const ALIKE: &[Alike] = &[
-    Alike {
+/// Yasin, "A Top-Down method for performance analysis and counters architecture", ISPASS 2014: the
+/// definitions for cores of four slots a cycle, which Sandy Bridge and Ivy Bridge are like Haswell. Sandy
+/// Bridge counts stalls behind loads only from a miss of the level 1 cache on.
+pub(super) const ALIKE: &[SimilarCores] = &[
+    SimilarCores {
         cpus: &["pantherlake/core", "novalake/core"],
         like: "lunarlake/core",
         because: "fields of PERF_METRICS by Intel's SDM",
         register_only: true,
         instead: &[],
     },
-    Alike {
+    SimilarCores {
         cpus: &["ivybridge", "ivytown"],
         like: "haswell",
         because: "the top-down method as Yasin defines it (ISPASS 2014)",
         register_only: false,
         instead: &[],
     },
-    Alike {
+    SimilarCores {
         cpus: &["sandybridge", "jaketown"],
         like: "haswell",
         because: "the top-down method as Yasin defines it (ISPASS 2014)",
@@ -57,8 +58,8 @@ pub(super) const ALIKE: &[Alike] = &[
 ];
 
 /// The table of cores that are like one of those that are made already.
-pub(super) fn table(alike: &Alike, made: &[Table]) -> Result<Table> {
-    let Alike { cpus, like, because, register_only, instead } = alike;
+pub(super) fn table(alike: &SimilarCores, made: &[MetricTable]) -> Result<MetricTable> {
+    let SimilarCores { cpus, like, because, register_only, instead } = alike;
     let model = made.iter().find(|table| table.cpus.contains(like)).context(*like)?;
     let instead: BTreeMap<&str, &str> = instead.iter().copied().collect();
     let mut metrics = Vec::new();
@@ -66,13 +67,13 @@ pub(super) fn table(alike: &Alike, made: &[Table]) -> Result<Table> {
         if *register_only {
             only_register(metric).with_context(|| format!("like {like}"))?;
         }
-        metrics.push(Metric { formula: renamed(&metric.formula, &instead)?, ..metric.clone() });
+        metrics.push(MetricEntry { formula: renamed(&metric.formula, &instead)?, ..metric.clone() });
     }
     let source = format!("{because}; formulas as for {like}, from {}", model.source);
-    Ok(Table { family: "intel", cpus, source, licence: "BSD-3-Clause", metrics })
+    Ok(MetricTable { family: "intel", cpus, source, licence: "BSD-3-Clause", metrics })
 }
 
-fn only_register(metric: &Metric) -> Result<()> {
+fn only_register(metric: &MetricEntry) -> Result<()> {
     let formula = Formula::parse(&metric.formula)?;
     let other = formula.names().iter().find(|name| !is_pseudo_event(name) && !name.starts_with("tma_"));
     ensure!(other.is_none(), "{} needs an event of its own core: {other:?}", metric.name);
@@ -99,8 +100,8 @@ fn renamed(formula: &str, instead: &BTreeMap<&str, &str>) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn made(formula: &str) -> Vec<Table> {
-        let metric = Metric {
+    fn made(formula: &str) -> Vec<MetricTable> {
+        let metric = MetricEntry {
             name: "tma_retiring".to_owned(),
             unit: "100%",
             groups: Vec::new(),
@@ -109,7 +110,7 @@ mod tests {
         };
         let source = "a file".to_owned();
         let cpus = &["lunarlake/core", "haswell"];
-        vec![Table { family: "intel", cpus, source, licence: "", metrics: vec![metric] }]
+        vec![MetricTable { family: "intel", cpus, source, licence: "", metrics: vec![metric] }]
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Intel's E-cores without a metric file: shares of their slots, levels 1 and 2, from definitions of this project.
+//! Intel's E-cores without a metric file: shares of their slots, levels 1 and 2, from definitions of this
+//! project.
 
-use super::super::{Metric, Table};
+use super::super::{MetricEntry, MetricTable};
 use super::LEVEL_1;
 
 /// E-cores of one kind.
@@ -8,7 +9,7 @@ struct ECore {
     cpus: &'static [&'static str],
     /// Slots in a cycle.
     width: u32,
-    /// What the events end with that count a whole share: `_P` where any general counter counts them.
+    /// The suffix of events that count a whole share: `_P` where any general counter counts them.
     suffix: &'static str,
     /// Whether one event counts all that is lost to bad speculation.
     counts_all_lost: bool,
@@ -51,16 +52,16 @@ const DARKMONT: ECore = ECore { cpus: &["pantherlake/atom", "clearwaterforest"],
 
 /// # Source
 ///
-/// Intel 64 and IA-32 Architectures Optimization Reference Manual, chapters on the E-cores: width of the allocation
-/// stage; event names and unit masks of perfmon's event files.
+/// Intel 64 and IA-32 Architectures Optimization Reference Manual, chapters on the E-cores: width of the
+/// allocation stage; event names and unit masks of perfmon's event files.
 const E_CORES: [ECore; 5] = [TREMONT, GRACEMONT, CRESTMONT, SKYMONT, DARKMONT];
 
-pub(super) fn tables() -> impl Iterator<Item = Table> {
+pub(super) fn tables() -> impl Iterator<Item = MetricTable> {
     E_CORES.iter().map(table)
 }
 
-fn table(core: &ECore) -> Table {
-    Table {
+fn table(core: &ECore) -> MetricTable {
+    MetricTable {
         family: "intel",
         cpus: core.cpus,
         source: format!(
@@ -81,7 +82,7 @@ fn share(core: &ECore, node: &str, events: &[&str]) -> String {
     format!("{sum} / ({} * CPU_CLK_UNHALTED.CORE)", core.width)
 }
 
-fn level_1(core: &ECore) -> Vec<Metric> {
+fn level_1(core: &ECore) -> Vec<MetricEntry> {
     let whole = format!("ALL{}", core.suffix);
     let share = |node: &str| share(core, node, &[&whole]);
     let lost = match core.counts_all_lost {
@@ -93,7 +94,7 @@ fn level_1(core: &ECore) -> Vec<Metric> {
     LEVEL_1.into_iter().zip(formulas).map(metric).collect()
 }
 
-fn level_2(core: &ECore) -> Vec<Metric> {
+fn level_2(core: &ECore) -> Vec<MetricEntry> {
     let share = |node: &str, events: &[&str]| share(core, node, events);
     let [front, lost, back, _] = LEVEL_1;
     [
@@ -110,9 +111,9 @@ fn level_2(core: &ECore) -> Vec<Metric> {
     .collect()
 }
 
-fn metric(name: &str, level: u8, node: Option<&str>, formula: String) -> Metric {
+fn metric(name: &str, level: u8, node: Option<&str>, formula: String) -> MetricEntry {
     let groups = [format!("TopdownL{level}")].into_iter();
-    Metric {
+    MetricEntry {
         name: name.to_owned(),
         unit: "100%",
         groups: groups.chain(node.map(|node| format!("{node}_group"))).collect(),

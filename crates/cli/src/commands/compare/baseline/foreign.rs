@@ -3,7 +3,7 @@
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::{Map, Value};
 
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, perf};
+use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, perf, text};
 use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
@@ -184,11 +184,6 @@ fn results(whole: &Value) -> Read<&Vec<Value>> {
 fn array<'a>(value: &'a Value, key: &str) -> Read<&'a Vec<Value>> {
     let found = value.get(key).and_then(Value::as_array);
     found.ok_or_else(|| Problem::new(format!("there is no list '{key}'"), SAVE_ANEW))
-}
-
-pub(super) fn text(value: &Value, key: &str) -> Read<String> {
-    let found = value.get(key).and_then(Value::as_str).map(str::to_owned);
-    found.ok_or_else(|| Problem::new(format!("there is no text '{key}'"), SAVE_ANEW))
 }
 
 fn numbers(list: &Value, name: &str) -> Read<Vec<Option<f64>>> {

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
-use super::foreign::text;
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero};
+use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, text};
 
 type Read<T> = std::result::Result<T, Problem>;
 

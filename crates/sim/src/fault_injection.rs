@@ -1,19 +1,20 @@
-//! What kernels, hypervisors and other users of a PMU do to a driver.
+//! Faults that kernels, hypervisors and other users of a PMU cause for a driver.
 
 use cyclometer_core::CounterId;
 
 /// A misbehaviour. Times are from when it is asked for, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Trouble {
-    /// The kernel writes its own value over the register that enables counters, again and again: half to one and a half
-    /// of `every_ns` pass between. Of Apple's PMCR0 that is the fixed counters, their interrupts and no access for user
-    /// mode; elsewhere no counter at all. On Zen 2, which has no such register, the event selects become 0.
+pub enum InjectedFault {
+    /// The kernel writes its own value over the register that enables counters, again and again: half to one
+    /// and a half of `every_ns` pass between. Apple's PMCR0 then has the fixed counters, their interrupts and
+    /// no access for user mode; elsewhere no counter is enabled. On Zen 2, which has no such register, the
+    /// event selects become 0.
     ///
     /// # Source
     ///
-    /// xnu `osfmk/arm64/monotonic_arm64.c`: at interrupts of the PMU and when it goes idle; 100,000 ns is what users of M3
-    /// and M4 see.
+    /// xnu `osfmk/arm64/monotonic_arm64.c`: at interrupts of the PMU and when it goes idle; 100,000 ns is
+    /// what users of M3 and M4 see.
     RewriteControl {
         /// On the average so often.
         every_ns: u64,
@@ -24,7 +25,7 @@ pub enum Trouble {
     ///
     /// xnu `osfmk/arm64/monotonic_arm64.c`, `core_idle`.
     RewriteControlAtIdle,
-    /// Somebody else takes a general counter: it counts cycles, of the kernel too, from 0.
+    /// Another user takes a general counter: it counts cycles, of the kernel too, from 0.
     StealCounter {
         /// The CPU.
         cpu: u32,

@@ -1,11 +1,11 @@
 //! Events to counters of several passes at once: those that must be in a pass stay there, the others move.
 
-use crate::matching::{Bits, each};
+use crate::matching::{CounterBits, each};
 
 /// An event that wants a counter.
 #[derive(Clone, Copy)]
 pub(super) struct Guest {
-    pub counters: Bits,
+    pub counters: CounterBits,
     /// The only pass where it may be; `None` for any.
     pub pass: Option<usize>,
 }
@@ -15,36 +15,36 @@ pub(super) struct Guest {
 /// # Source
 ///
 /// Kuhn's augmenting-path algorithm, as [`crate::place`].
-pub(super) fn seat_all(guests: &[Guest], free: &[Bits]) -> Option<Vec<usize>> {
-    let mut board = Board {
+pub(super) fn assign_all(guests: &[Guest], free: &[CounterBits]) -> Option<Vec<usize>> {
+    let mut assigned = Reassignment {
         guests,
         free,
         taken: vec![0; free.len()],
         holders: vec![0; free.len() * 128],
         passes: vec![0; guests.len()],
     };
-    // Who has no choice of a pass first.
+    // Guests without a choice of a pass come first.
     let mut order: Vec<usize> = (0..guests.len()).collect();
     order.sort_by_key(|guest| (guests[*guest].pass.is_none(), guests[*guest].counters.count_ones()));
     for guest in order {
         let mut tried = vec![0; free.len()];
-        if !board.seat(guest, &mut tried) {
+        if !assigned.assign(guest, &mut tried) {
             return None;
         }
     }
-    Some(board.passes)
+    Some(assigned.passes)
 }
 
-struct Board<'g> {
+struct Reassignment<'g> {
     guests: &'g [Guest],
-    free: &'g [Bits],
-    taken: Vec<Bits>,
+    free: &'g [CounterBits],
+    taken: Vec<CounterBits>,
     holders: Vec<usize>,
     passes: Vec<usize>,
 }
 
-impl Board<'_> {
-    fn seat(&mut self, guest: usize, tried: &mut [Bits]) -> bool {
+impl Reassignment<'_> {
+    fn assign(&mut self, guest: usize, tried: &mut [CounterBits]) -> bool {
         let found = self.room(guest).or_else(|| self.vacate(guest, tried));
         if let Some((pass, bit)) = found {
             self.taken[pass] |= 1 << bit;
@@ -65,13 +65,13 @@ impl Board<'_> {
         })
     }
 
-    fn vacate(&mut self, guest: usize, tried: &mut [Bits]) -> Option<(usize, u8)> {
+    fn vacate(&mut self, guest: usize, tried: &mut [CounterBits]) -> Option<(usize, u8)> {
         for pass in self.passes_of(guest) {
             let usable = self.guests[guest].counters & self.free[pass];
             while usable & !tried[pass] != 0 {
                 let bit = (usable & !tried[pass]).trailing_zeros() as u8;
                 tried[pass] |= 1 << bit;
-                if self.seat(self.holders[pass * 128 + usize::from(bit)], tried) {
+                if self.assign(self.holders[pass * 128 + usize::from(bit)], tried) {
                     return Some((pass, bit));
                 }
             }

@@ -1,4 +1,4 @@
-//! Turns within a run, in a world whose time passes only while the session waits.
+//! Rotation groups within a run, in a world whose time passes only while the session waits.
 
 use std::cell::{Cell as Shared, RefCell};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use cyclometer_core::exec::*;
 use cyclometer_core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer_core::report::{Run, Slice};
 use cyclometer_core::{Error, ErrorKind, Intent, Pass, Plan, Refusal, Report, Result, Rung, Slot, SlotId};
-use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
+use cyclometer_session::{MeasurementJob, Moment, Observer, SessionResources, SessionSettings, run};
 
 use crate::script::{hardware, machine};
 
-/// What one unit of the world's time is, in ns.
+/// The length of a unit of the world's time, in ns.
 const UNIT_NS: u64 = 10_000_000;
 
 /// A world with its time, and everything that may go wrong in it.
 #[derive(Clone, Default)]
-struct World {
+struct RotationWorld {
     time: Rc<Shared<u64>>,
     opened: Rc<RefCell<Vec<Slot>>>,
     /// How long each execution is.
@@ -32,20 +32,20 @@ struct World {
     cpus: Vec<u32>,
 }
 
-impl World {
-    fn lasting(lasts: u64) -> World {
-        World { lasts, ..World::default() }
+impl RotationWorld {
+    fn lasting(lasts: u64) -> RotationWorld {
+        RotationWorld { lasts, ..RotationWorld::default() }
     }
 }
 
-impl cyclometer_core::Launch for World {
+impl cyclometer_core::Launch for RotationWorld {
     fn prepare(&self, _: &CommandSpec) -> Result<Box<dyn Child>> {
         self.time.set(0);
         Ok(Box::new(self.clone()))
     }
 }
 
-impl Child for World {
+impl Child for RotationWorld {
     fn pid(&self) -> u32 {
         1
     }
@@ -68,7 +68,7 @@ impl Child for World {
     fn signal(&mut self, _: i32) {}
 }
 
-impl cyclometer_core::Source for World {
+impl cyclometer_core::Source for RotationWorld {
     fn rung(&self) -> Rung {
         Rung::Perf
     }
@@ -76,19 +76,19 @@ impl cyclometer_core::Source for World {
     fn open(&self, slots: &[Slot], _: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         *self.opened.borrow_mut() = slots.to_vec();
         let counters = slots.iter().map(|slot| (slot.clone(), 0)).collect();
-        Ok(Box::new(Counters { world: self.clone(), counters, selected: 0, seen: 0 }))
+        Ok(Box::new(RotatingCounters { world: self.clone(), counters, selected: 0, seen: 0 }))
     }
 }
 
-/// Slot n counts n + 1 in each unit of time on each CPU while its turn is selected.
-struct Counters {
-    world: World,
+/// Slot n counts n + 1 in each unit of time on each CPU while its rotation group is selected.
+struct RotatingCounters {
+    world: RotationWorld,
     counters: Vec<(Slot, u64)>,
     selected: u32,
     seen: u64,
 }
 
-impl Counters {
+impl RotatingCounters {
     fn catch_up(&mut self) {
         let now = self.world.time.get();
         let passed = now.saturating_sub(self.seen.max(self.world.exec_at));
@@ -122,7 +122,7 @@ impl Counters {
     }
 }
 
-impl Counting for Counters {
+impl Counting for RotatingCounters {
     fn start(&mut self) -> Result<()> {
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Counting for Counters {
     }
 }
 
-/// Slots with these turns, in one pass.
+/// Slots with these rotation groups, in one pass.
 fn plan(turns: &[Option<u32>]) -> Plan {
     let line = |id: usize| PlanLine {
         event: hardware(&format!("e{id}")),
@@ -170,25 +170,30 @@ fn plan(turns: &[Option<u32>]) -> Plan {
 }
 
 #[derive(Default)]
-struct Rows(Vec<(u64, Vec<Slice>)>);
+struct SliceRows(Vec<(u64, Vec<Slice>)>);
 
-impl Observer for Rows {
+impl Observer for SliceRows {
     fn interval(&mut self, moment: &Moment<'_>, _: &Plan) {
         let raws = moment.reading.cells.iter().filter(|cell| cell.slot == SlotId(0)).map(|cell| cell.raw);
         self.0.push((raws.sum(), moment.slices.to_vec()));
     }
 }
 
-fn played(world: &World, turns: &[Option<u32>], settings: Settings, rows: &mut Rows) -> Report {
-    let settings = Settings { slice: Duration::ZERO, seed: settings.seed.or(Some(5)), ..settings };
+fn played(
+    world: &RotationWorld,
+    turns: &[Option<u32>],
+    settings: SessionSettings,
+    rows: &mut SliceRows,
+) -> Report {
+    let settings = SessionSettings { slice: Duration::ZERO, seed: settings.seed.or(Some(5)), ..settings };
     let machine = machine();
-    let means = Means { launch: world, translated: None, sources: &[world], machine: &machine };
-    let job = Job { command: Some(CommandSpec::new("x")), target: None, watched: None };
+    let means = SessionResources { launch: world, translated: None, sources: &[world], machine: &machine };
+    let job = MeasurementJob { command: Some(CommandSpec::new("x")), target: None, watched: None };
     run(job, plan(turns), &settings, &means, rows).unwrap()
 }
 
-fn run_of(world: &World, turns: &[Option<u32>]) -> Run {
-    played(world, turns, Settings::default(), &mut Rows::default()).runs.remove(0)
+fn run_of(world: &RotationWorld, turns: &[Option<u32>]) -> Run {
+    played(world, turns, SessionSettings::default(), &mut SliceRows::default()).runs.remove(0)
 }
 
 fn final_raw(run: &Run, slot: usize) -> u64 {
@@ -203,12 +208,12 @@ fn order(run: &Run) -> Vec<u32> {
     run.slices.iter().map(|slice| slice.turn).collect()
 }
 
-/// One event that always counts and four that take two turns.
+/// One event that always counts and four that take two rotation groups.
 const MIXED: [Option<u32>; 5] = [None, Some(0), Some(1), Some(0), Some(1)];
 
 #[test]
 fn all_that_was_counted_is_in_exactly_one_slice() {
-    let run = run_of(&World::lasting(40), &MIXED);
+    let run = run_of(&RotationWorld::lasting(40), &MIXED);
     assert_eq!(run.slices.len(), 40);
     for slot in 0..5 {
         assert_eq!(sliced_raw(&run.slices, slot), final_raw(&run, slot), "slot {slot}");
@@ -218,8 +223,8 @@ fn all_that_was_counted_is_in_exactly_one_slice() {
 }
 
 #[test]
-fn a_slice_has_what_always_counts_and_what_had_its_turn() {
-    let run = run_of(&World::lasting(10), &MIXED);
+fn a_slice_has_the_events_that_always_count_and_those_of_its_group() {
+    let run = run_of(&RotationWorld::lasting(10), &MIXED);
     for slice in &run.slices {
         let slots: Vec<usize> = slice.counts.iter().map(|count| count.slot.0).collect();
         assert_eq!(slots, if slice.turn == 0 { [0, 1, 3] } else { [0, 2, 4] });
@@ -229,8 +234,8 @@ fn a_slice_has_what_always_counts_and_what_had_its_turn() {
 }
 
 #[test]
-fn every_round_has_each_turn_once_in_an_order_of_its_own() {
-    let run = run_of(&World::lasting(120), &[Some(0), Some(1), Some(2)]);
+fn every_round_has_each_group_once_in_an_order_of_its_own() {
+    let run = run_of(&RotationWorld::lasting(120), &[Some(0), Some(1), Some(2)]);
     let order = order(&run);
     let rounds: BTreeMap<&[u32], usize> = order.chunks(3).map(|round| (round, 1)).collect();
     assert!(rounds.keys().all(|round| (0..3).all(|turn| round.contains(&turn))), "{rounds:?}");
@@ -238,8 +243,8 @@ fn every_round_has_each_turn_once_in_an_order_of_its_own() {
 }
 
 #[test]
-fn turns_without_anything_that_always_counts_are_logged_too() {
-    let run = run_of(&World::lasting(20), &[Some(0), Some(1)]);
+fn rotation_without_anything_that_always_counts_is_logged_too() {
+    let run = run_of(&RotationWorld::lasting(20), &[Some(0), Some(1)]);
     assert!(run.slices.iter().all(|slice| slice.counts.len() == 1));
     assert_eq!(final_raw(&run, 0) + final_raw(&run, 1) / 2, 20);
 }
@@ -247,8 +252,8 @@ fn turns_without_anything_that_always_counts_are_logged_too() {
 #[test]
 fn the_order_follows_from_the_seed_and_differs_between_runs() {
     let orders = |seed| {
-        let settings = Settings { seed: Some(seed), runs: 2, ..Settings::default() };
-        let report = played(&World::lasting(30), &MIXED, settings, &mut Rows::default());
+        let settings = SessionSettings { seed: Some(seed), runs: 2, ..SessionSettings::default() };
+        let report = played(&RotationWorld::lasting(30), &MIXED, settings, &mut SliceRows::default());
         report.runs.iter().map(order).collect::<Vec<_>>()
     };
     let first = orders(1);
@@ -258,16 +263,16 @@ fn the_order_follows_from_the_seed_and_differs_between_runs() {
 }
 
 #[test]
-fn each_turn_sees_the_beginning_of_some_runs() {
-    let settings = Settings { runs: 20, ..Settings::default() };
-    let report = played(&World::lasting(1), &MIXED, settings, &mut Rows::default());
+fn each_group_sees_the_beginning_of_some_runs() {
+    let settings = SessionSettings { runs: 20, ..SessionSettings::default() };
+    let report = played(&RotationWorld::lasting(1), &MIXED, settings, &mut SliceRows::default());
     let firsts: Vec<u32> = report.runs.iter().map(|run| order(run)[0]).collect();
     assert!(firsts.contains(&0) && firsts.contains(&1), "{firsts:?}");
 }
 
 #[test]
-fn in_a_run_that_is_too_short_only_the_first_turn_has_a_slice() {
-    let run = run_of(&World::lasting(1), &MIXED);
+fn in_a_run_that_is_too_short_only_the_first_group_has_a_slice() {
+    let run = run_of(&RotationWorld::lasting(1), &MIXED);
     let [slice] = run.slices.as_slice() else { panic!("{:?}", run.slices) };
     let (seen, unseen) = if slice.turn == 0 { ([1, 3], [2, 4]) } else { ([2, 4], [1, 3]) };
     assert!(seen.iter().all(|slot| final_raw(&run, *slot) > 0));
@@ -275,16 +280,16 @@ fn in_a_run_that_is_too_short_only_the_first_turn_has_a_slice() {
 }
 
 #[test]
-fn a_turn_that_is_alone_counts_all_the_time_and_has_no_slices() {
-    let world = World::lasting(5);
+fn a_group_that_is_alone_counts_all_the_time_and_has_no_slices() {
+    let world = RotationWorld::lasting(5);
     let run = run_of(&world, &[None, Some(2), Some(2)]);
     assert_eq!((run.slices.as_slice(), final_raw(&run, 1)), (&[][..], 10));
     assert!(world.opened.borrow().iter().all(|slot| slot.turn.is_none()));
 }
 
 #[test]
-fn turns_do_not_change_before_the_command_is_executed() {
-    let world = World { exec_at: 5, ..World::lasting(20) };
+fn groups_do_not_change_before_the_command_is_executed() {
+    let world = RotationWorld { exec_at: 5, ..RotationWorld::lasting(20) };
     let run = run_of(&world, &MIXED);
     let counted = |slice: &Slice| slice.count(SlotId(0)).is_some_and(|count| count.raw > 0);
     assert!(run.slices.iter().all(counted), "{:?}", run.slices);
@@ -292,8 +297,8 @@ fn turns_do_not_change_before_the_command_is_executed() {
 }
 
 #[test]
-fn when_turns_cannot_change_any_more_their_values_are_lost_and_the_command_goes_on() {
-    let world = World { select_fails_at: Some(4), ..World::lasting(20) };
+fn when_groups_cannot_change_any_more_their_values_are_lost_and_the_command_goes_on() {
+    let world = RotationWorld { select_fails_at: Some(4), ..RotationWorld::lasting(20) };
     let run = run_of(&world, &MIXED);
     assert_eq!(run.exit, Some(ExitStatus::Code(0)));
     assert_eq!(world.time.get(), 20);
@@ -308,7 +313,7 @@ fn when_turns_cannot_change_any_more_their_values_are_lost_and_the_command_goes_
 
 #[test]
 fn a_source_that_cannot_be_read_any_more_leaves_the_slices_it_had() {
-    let world = World { read_fails_at: Some(10), ..World::lasting(20) };
+    let world = RotationWorld { read_fails_at: Some(10), ..RotationWorld::lasting(20) };
     let run = run_of(&world, &MIXED);
     assert!(run.reading.cells.iter().all(|cell| cell.lost.as_deref() == Some("it is gone")));
     assert_eq!(run.slices.iter().filter(|slice| !slice.counts.is_empty()).count(), 9);
@@ -316,7 +321,7 @@ fn a_source_that_cannot_be_read_any_more_leaves_the_slices_it_had() {
 
 #[test]
 fn cpus_add_up_in_a_slice() {
-    let world = World { cpus: vec![0, 1, 7], ..World::lasting(8) };
+    let world = RotationWorld { cpus: vec![0, 1, 7], ..RotationWorld::lasting(8) };
     let run = run_of(&world, &MIXED);
     let always = run.slices.iter().map(|slice| *slice.count(SlotId(0)).unwrap());
     assert!(always.into_iter().all(|count| count.raw == 3 && count.time_enabled_ns == 3 * UNIT_NS));
@@ -325,9 +330,9 @@ fn cpus_add_up_in_a_slice() {
 
 #[test]
 fn rows_hold_whole_slices() {
-    let settings = Settings { interval: Some(Duration::from_micros(1)), ..Settings::default() };
-    let mut rows = Rows::default();
-    played(&World::lasting(200), &MIXED, settings, &mut rows);
+    let settings = SessionSettings { interval: Some(Duration::from_micros(1)), ..SessionSettings::default() };
+    let mut rows = SliceRows::default();
+    played(&RotationWorld::lasting(200), &MIXED, settings, &mut rows);
     assert!(rows.0.len() > 2, "{} rows", rows.0.len());
     for (raw, slices) in &rows.0 {
         assert_eq!(sliced_raw(slices, 0), *raw);

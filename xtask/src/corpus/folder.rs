@@ -12,8 +12,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::program::{Program, Scale, User};
-use crate::run::output;
+use super::program::{CorpusProgram, LoadScale, User};
+use crate::command::output;
 
 /// The folder in which a load writes what is not compared.
 pub(super) const ASIDE: &str = "aside";
@@ -26,20 +26,20 @@ const NOBODY: u32 = 65534;
 
 /// A folder for the whole corpus; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CorpusFolder {
     root: PathBuf,
     path: OsString,
     port: u16,
-    scale: Scale,
+    scale: LoadScale,
     is_root: bool,
 }
 
-impl Place {
-    pub(super) fn new(sources: &Path, scale: Scale) -> Result<Place> {
+impl CorpusFolder {
+    pub(super) fn new(sources: &Path, scale: LoadScale) -> Result<CorpusFolder> {
         let root = std::env::temp_dir().join(format!("cyclometer-corpus-{}", std::process::id()));
         fs::create_dir(&root).with_context(|| root.display().to_string())?;
         let is_root = output("id", &["--user"])?.trim() == "0";
-        let place = Place { root, path: search_path(), port: free_port()?, scale, is_root };
+        let place = CorpusFolder { root, path: search_path(), port: free_port()?, scale, is_root };
         copy(sources, &place.shared())?;
         fs::write(place.shared().join("text"), text(scale.words()))?;
         Ok(place)
@@ -59,7 +59,7 @@ impl Place {
         self.root.join("row/work")
     }
 
-    /// What the first native run left.
+    /// The files that the first native run left.
     pub(super) fn native(&self) -> PathBuf {
         self.root.join("row/native")
     }
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Makes the folders of a row anew.
-    pub(super) fn begin(&self, program: &Program) -> Result<()> {
+    pub(super) fn begin(&self, program: &CorpusProgram) -> Result<()> {
         let row = self.root.join("row");
         remove(&row)?;
         for folder in [&row, &self.input(), &self.temporary(), &self.logs()] {
@@ -96,7 +96,7 @@ impl Place {
     }
 
     /// Fills the working folder with the input.
-    pub(super) fn fresh(&self, program: &Program) -> Result<()> {
+    pub(super) fn fresh(&self, program: &CorpusProgram) -> Result<()> {
         remove(&self.work())?;
         remove(&self.temporary())?;
         self.make(&self.temporary(), program)?;
@@ -108,7 +108,7 @@ impl Place {
         fs::rename(self.work(), self.native()).context("keeping what the native run left")
     }
 
-    fn make(&self, folder: &Path, program: &Program) -> Result<()> {
+    fn make(&self, folder: &Path, program: &CorpusProgram) -> Result<()> {
         fs::create_dir(folder).with_context(|| folder.display().to_string())?;
         if self.runs_as_nobody(program) {
             chown(folder, Some(NOBODY), Some(NOBODY))?;
@@ -116,12 +116,12 @@ impl Place {
         Ok(())
     }
 
-    fn runs_as_nobody(&self, program: &Program) -> bool {
+    fn runs_as_nobody(&self, program: &CorpusProgram) -> bool {
         self.is_root && program.user == User::NotRoot
     }
 
     /// A command with the corpus' environment, in a folder, as the row's user.
-    pub(super) fn command(&self, argv: &[OsString], folder: &Path, program: &Program) -> Command {
+    pub(super) fn command(&self, argv: &[OsString], folder: &Path, program: &CorpusProgram) -> Command {
         let mut command = Command::new(argv.first().cloned().unwrap_or_default());
         command.args(argv.get(1..).unwrap_or_default()).current_dir(folder).env_clear();
         command.env("PATH", &self.path).env("LANG", "C.UTF-8").env("TZ", "UTC");
@@ -140,7 +140,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CorpusFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -200,8 +200,8 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// What differs between two folders, in words; empty when they are the same byte for byte. Names, kinds, modes, contents
-/// and targets of links are compared; times and owners are not.
+/// The differences between two folders, in words; empty when they are the same byte for byte. Names, kinds,
+/// modes, contents and targets of links are compared; times and owners are not.
 pub(super) fn differences(one: &Path, other: &Path) -> Result<String> {
     let mut found = String::new();
     compare(one, other, Path::new(""), &mut found)?;

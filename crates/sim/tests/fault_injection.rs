@@ -11,7 +11,7 @@ use cyclometer_arch::{
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Random};
 use cyclometer_sim::{
-    Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Trouble, Workload,
+    Happening, InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Workload,
 };
 use proptest::prelude::*;
 use support::{
@@ -20,7 +20,7 @@ use support::{
 };
 
 /// A driver that records a row of events at each interrupt and at each switch of threads, for each thread.
-struct Recorder {
+struct RowRecorder {
     program: RegisterProgram,
     /// The values at the last row, for each CPU.
     last: Vec<Vec<u64>>,
@@ -29,15 +29,15 @@ struct Recorder {
     overflows: u32,
 }
 
-impl Recorder {
-    fn start(machine: &mut SimMachine, placed: &[Placed]) -> Recorder {
+impl RowRecorder {
+    fn start(machine: &mut SimMachine, placed: &[Placed]) -> RowRecorder {
         let program = program(machine, placed);
         for cpu in 0..machine.cpus() {
             start(machine, cpu, &program);
         }
         let presets: Vec<u64> = program.reads.iter().map(|read| read.preset).collect();
         let last = vec![presets; machine.cpus() as usize];
-        Recorder { program, last, rows: BTreeMap::new(), interrupts: 0, overflows: 0 }
+        RowRecorder { program, last, rows: BTreeMap::new(), interrupts: 0, overflows: 0 }
     }
 
     fn attend(&mut self, machine: &mut SimMachine, happening: Happening) {
@@ -62,7 +62,8 @@ impl Recorder {
         }
     }
 
-    /// Starts a counter anew that is past its overflow, the overshoot carried over; acknowledges what was seen.
+    /// Starts a counter anew that is past its overflow, the overshoot carried over; acknowledges what was
+    /// seen.
     fn rearm(&mut self, machine: &mut SimMachine, cpu: u32) {
         let seen = match self.program.status {
             Some(status) => machine.read(cpu, status).unwrap(),
@@ -116,7 +117,7 @@ fn an_interrupt_comes_a_skid_after_each_period_and_rows_add_up_to_the_truth() {
     for model in Model::ALL {
         let (mut machine, thread) = running(model.id, "loop");
         let placed = leader(model, 50_000);
-        let mut recorder = Recorder::start(&mut machine, &placed);
+        let mut recorder = RowRecorder::start(&mut machine, &placed);
         recorder.run(&mut machine, 1_000_000);
         let truth = machine.truth(thread, Quantity::Instructions);
         assert_eq!(recorder.sum(thread, 0), truth, "{}", model.id);
@@ -218,7 +219,7 @@ fn arm_interrupts_again_as_long_as_the_flag_is_set() {
 #[test]
 fn arm_takes_an_interrupt_back_whose_flag_is_cleared_before_it_comes() {
     let (mut machine, _) = running("neoverse-n1", "loop");
-    machine.provoke(Trouble::LateInterrupts { by_ns: 10_000 }).unwrap();
+    machine.inject(InjectedFault::LateInterrupts { by_ns: 10_000 }).unwrap();
     let program = program(&machine, &[every(on(0, 0x11, 0), 10_000)]);
     start(&mut machine, 0, &program);
     run(&mut machine, 5_000);
@@ -266,7 +267,7 @@ fn threads_are_told_apart_though_they_migrate_and_share_cpus() {
             .map(|name| machine.spawn(Workload::named(name).unwrap(), &[0, 1, 2]).unwrap())
             .collect();
         let placed = leader(model(id), 30_000);
-        let mut recorder = Recorder::start(&mut machine, &placed);
+        let mut recorder = RowRecorder::start(&mut machine, &placed);
         let mut homes: BTreeMap<ThreadId, Vec<u32>> = BTreeMap::new();
         machine.run(2_000_000, |machine, happening| {
             if let Happening::Switch { cpu, to: Some(to), .. } = happening {
@@ -286,7 +287,7 @@ fn threads_are_told_apart_though_they_migrate_and_share_cpus() {
 #[test]
 fn pmcr0_is_rewritten_after_about_100_us_and_the_program_sees_it() {
     let (mut machine, _) = running("apple-m4", "loop");
-    machine.provoke(Trouble::RewriteControl { every_ns: 100_000 }).unwrap();
+    machine.inject(InjectedFault::RewriteControl { every_ns: 100_000 }).unwrap();
     let program = program(&machine, &[on(2, 0x5a3, 0), on(6, 0x5a1, 0)]);
     let mut lasted = Vec::new();
     for _ in 0..100 {
@@ -310,7 +311,7 @@ fn holds(machine: &mut SimMachine, program: &RegisterProgram) -> bool {
 #[test]
 fn pmcr0_is_rewritten_when_a_cpu_goes_idle_and_not_before() {
     let mut machine = SimMachine::new(model("apple-m1"), Settings::default());
-    machine.provoke(Trouble::RewriteControlAtIdle).unwrap();
+    machine.inject(InjectedFault::RewriteControlAtIdle).unwrap();
     let phases = vec![Phase { cycles: 32_000, rates: Rates::IDLE }];
     machine.spawn(Workload { phases, rounds: Some(1), noise: 0.0 }, &[0]).unwrap();
     let program = program(&machine, &[on(2, 0x02, 0)]);
@@ -336,7 +337,7 @@ fn a_rewritten_pmcr0_closes_the_registers_to_user_mode() {
     let (mut machine, _) = running("apple-m1", "loop");
     machine.open_to_user();
     machine.use_from_user_mode(true);
-    machine.provoke(Trouble::RewriteControl { every_ns: 100_000 }).unwrap();
+    machine.inject(InjectedFault::RewriteControl { every_ns: 100_000 }).unwrap();
     let control = register(&machine, "PMCR0");
     assert!(machine.read(0, control).is_ok());
     run(&mut machine, 151_000);
@@ -347,7 +348,7 @@ fn a_rewritten_pmcr0_closes_the_registers_to_user_mode() {
 fn control_is_rewritten_on_every_chip() {
     for model in Model::ALL {
         let (mut machine, _) = running(model.id, "loop");
-        machine.provoke(Trouble::RewriteControl { every_ns: 10_000 }).unwrap();
+        machine.inject(InjectedFault::RewriteControl { every_ns: 10_000 }).unwrap();
         let event = counting(model, Quantity::Cycles).unwrap();
         let program = program(&machine, &[event]);
         start(&mut machine, 0, &program);
@@ -366,7 +367,7 @@ fn a_stolen_counter_no_longer_holds_what_was_written() {
         [("skylake", on(1, 0xc4, 0), 1), ("apple-m4", on(2, 0x5a3, 0), 2), ("amdzen2", on(1, 0xc2, 0), 1)]
     {
         let (mut machine, _) = running(id, "loop");
-        machine.provoke(Trouble::StealCounter { cpu: 0, counter: thief, after_ns: 5_000 }).unwrap();
+        machine.inject(InjectedFault::StealCounter { cpu: 0, counter: thief, after_ns: 5_000 }).unwrap();
         let program = program(&machine, &[event]);
         start(&mut machine, 0, &program);
         run(&mut machine, 4_000);
@@ -376,34 +377,34 @@ fn a_stolen_counter_no_longer_holds_what_was_written() {
     }
     let (mut machine, _) = running("skylake", "loop");
     for (cpu, counter) in [(0, 9), (7, 0)] {
-        assert!(machine.provoke(Trouble::StealCounter { cpu, counter, after_ns: 1 }).is_err());
+        assert!(machine.inject(InjectedFault::StealCounter { cpu, counter, after_ns: 1 }).is_err());
     }
 }
 
 #[test]
 fn a_watchdog_holds_its_counter_and_its_interrupts_are_not_ours() {
     let (mut machine, thread) = running("skylake", "loop");
-    let watchdog = Trouble::Watchdog { cpu: 0, counter: CounterId::Fixed(1), period_cycles: 100_000 };
-    machine.provoke(watchdog).unwrap();
+    let watchdog = InjectedFault::Watchdog { cpu: 0, counter: CounterId::Fixed(1), period_cycles: 100_000 };
+    machine.inject(watchdog).unwrap();
     assert_eq!(read(&mut machine, "GLOBAL_INUSE"), 1 << 63 | 1 << 33);
     let placed = leader(machine.model(), 70_001);
-    let mut recorder = Recorder::start(&mut machine, &placed);
+    let mut recorder = RowRecorder::start(&mut machine, &placed);
     recorder.run(&mut machine, 1_000_000);
     assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Quantity::Instructions));
     // 3,000,000 cycles: thirty interrupts less what the skid takes, and those that come together with ours.
     let foreign = recorder.interrupts - recorder.overflows;
     assert!((28..=30).contains(&foreign), "{foreign}");
     assert_eq!(read(&mut machine, "FIXED_CTR_CTRL"), 0xb0);
-    let nowhere = Trouble::Watchdog { cpu: 3, counter: CounterId::Fixed(1), period_cycles: 5 };
-    assert!(machine.provoke(nowhere).is_err());
-    let missing = Trouble::Watchdog { cpu: 0, counter: CounterId::Fixed(9), period_cycles: 5 };
-    assert!(machine.provoke(missing).is_err());
+    let nowhere = InjectedFault::Watchdog { cpu: 3, counter: CounterId::Fixed(1), period_cycles: 5 };
+    assert!(machine.inject(nowhere).is_err());
+    let missing = InjectedFault::Watchdog { cpu: 0, counter: CounterId::Fixed(9), period_cycles: 5 };
+    assert!(machine.inject(missing).is_err());
 }
 
 #[test]
 fn ignored_writes_seem_to_succeed_and_change_nothing() {
     let (mut machine, _) = running("icelake", "loop");
-    machine.provoke(Trouble::IgnoreWrites).unwrap();
+    machine.inject(InjectedFault::IgnoreWrites).unwrap();
     let program = program(&machine, &[on(0, 0xc4, 0), fixed(machine.model().chip.family, 0)]);
     start(&mut machine, 0, &program);
     assert!(!holds(&mut machine, &program));
@@ -414,7 +415,7 @@ fn ignored_writes_seem_to_succeed_and_change_nothing() {
 #[test]
 fn spurious_and_double_interrupts_have_no_flag() {
     let (mut machine, _) = running("skylake", "loop");
-    machine.provoke(Trouble::SpuriousInterrupts { every_ns: 10_000 }).unwrap();
+    machine.inject(InjectedFault::SpuriousInterrupts { every_ns: 10_000 }).unwrap();
     let (mut interrupts, mut flagged) = (0, 0);
     machine.run(100_000, |machine, happening| {
         if let Happening::Interrupt { .. } = happening {
@@ -424,9 +425,9 @@ fn spurious_and_double_interrupts_have_no_flag() {
     });
     assert_eq!((interrupts, flagged), (10, 0));
     let (mut machine, _) = running("skylake", "loop");
-    machine.provoke(Trouble::DoubleInterrupts { every: 3 }).unwrap();
+    machine.inject(InjectedFault::DoubleInterrupts { every: 3 }).unwrap();
     let placed = leader(machine.model(), 50_000);
-    let mut recorder = Recorder::start(&mut machine, &placed);
+    let mut recorder = RowRecorder::start(&mut machine, &placed);
     recorder.run(&mut machine, 1_000_000);
     assert_eq!(recorder.interrupts - recorder.overflows, recorder.overflows / 3);
 }
@@ -434,7 +435,7 @@ fn spurious_and_double_interrupts_have_no_flag() {
 #[test]
 fn late_interrupts_come_later_by_what_was_asked_for() {
     let (mut machine, thread) = running("skylake", "loop");
-    machine.provoke(Trouble::LateInterrupts { by_ns: 5_000 }).unwrap();
+    machine.inject(InjectedFault::LateInterrupts { by_ns: 5_000 }).unwrap();
     let program = program(&machine, &[every(on(0, 0x3c, 0), 30_000)]);
     start(&mut machine, 0, &program);
     while !matches!(machine.next(1_000_000), Happening::Interrupt { .. }) {}
@@ -503,11 +504,11 @@ fn counters_of_one_cpu_do_not_count_on_another() {
     assert_eq!(machine.read(1, other), Ok(0));
 }
 
-fn any_trouble() -> impl Strategy<Value = Trouble> {
+fn any_fault() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
-        (1_000u64..20_000).prop_map(|by_ns| Trouble::LateInterrupts { by_ns }),
-        (1u32..4).prop_map(|every| Trouble::DoubleInterrupts { every }),
-        (5_000u64..50_000).prop_map(|every_ns| Trouble::SpuriousInterrupts { every_ns }),
+        (1_000u64..20_000).prop_map(|by_ns| InjectedFault::LateInterrupts { by_ns }),
+        (1u32..4).prop_map(|every| InjectedFault::DoubleInterrupts { every }),
+        (5_000u64..50_000).prop_map(|every_ns| InjectedFault::SpuriousInterrupts { every_ns }),
     ]
 }
 
@@ -516,7 +517,7 @@ proptest! {
     #[test]
     fn rows_add_up_whatever_happens_to_interrupts_and_threads(
         model in prop::sample::select(Model::ALL.to_vec()), seed: u64, period in 5_000u64..80_000,
-        troubles in prop::collection::vec(any_trouble(), 0..3), slice_ns in 5_000u64..100_000, cpus in 1u32..4,
+        faults in prop::collection::vec(any_fault(), 0..3), slice_ns in 5_000u64..100_000, cpus in 1u32..4,
     ) {
         let model = Model::find(model.id).unwrap();
         let settings = Settings { cpus, seed, slice_ns, migrations_percent: 50, ..Settings::default() };
@@ -527,10 +528,10 @@ proptest! {
             let name = Workload::NAMES[random.below(Workload::NAMES.len())];
             machine.spawn(Workload::named(name).unwrap(), &allowed).unwrap()
         }).collect();
-        for trouble in troubles {
-            machine.provoke(trouble).unwrap();
+        for fault in faults {
+            machine.inject(fault).unwrap();
         }
-        let mut recorder = Recorder::start(&mut machine, &leader(model, period));
+        let mut recorder = RowRecorder::start(&mut machine, &leader(model, period));
         recorder.run(&mut machine, 300_000);
         for thread in threads {
             prop_assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Quantity::Instructions));
