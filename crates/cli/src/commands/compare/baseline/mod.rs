@@ -193,12 +193,13 @@ fn not_json(text: &str, error: &serde_json::Error) -> Problem {
     }
 }
 
-/// A number that a file says was measured: a time or a count, of which none is below zero.
+/// A text that an object of the file must have.
 fn text(value: &Value, key: &str) -> std::result::Result<String, Problem> {
     let found = value.get(key).and_then(Value::as_str).map(str::to_owned);
     found.ok_or_else(|| Problem::new(format!("there is no text '{key}'"), SAVE_ANEW))
 }
 
+/// A number that a file says was measured: a time or a count, of which none is below zero.
 fn not_below_zero(value: &Value, what: &str) -> Parsed {
     let found = number(value, what)?;
     match found.filter(|number| *number < 0.0) {
