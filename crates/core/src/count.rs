@@ -1,4 +1,4 @@
-//! Numbers that say what they are: count, provenance, scope, verdict.
+//! Counts with their provenance, scope and verdict.
 
 use std::fmt;
 
@@ -10,69 +10,70 @@ use std::fmt;
 pub enum Count {
     /// Counted for the whole time.
     Exact(u64),
-    /// Shared its counter with other events: `estimate` follows from the part of the time that was observed.
+    /// Estimated from the part of the time that was observed, because the event shared its counter with
+    /// others.
     #[doc(alias = "multiplexing")]
     Scaled {
-        /// What the counter showed.
+        /// The raw count.
         raw: u64,
-        /// What it would have shown, had it counted all the time.
+        /// The estimated count for the whole of the time.
         estimate: u64,
-        /// Time that the event was wanted, in ns.
+        /// Time that the event was enabled, in ns.
         time_enabled_ns: u64,
         /// Time that it was on a counter, in ns.
         time_running_ns: u64,
-        /// How far the truth may be from `estimate`.
+        /// How far the true count may be from `estimate`.
         interval: Interval,
     },
     /// Counted on some cores or modes only, or over a scope wider than asked.
     Partial {
-        /// What was counted.
+        /// The count of that part.
         raw: u64,
-        /// Which part that is, in words (`cpu_core only`, `whole package`).
+        /// The part that was counted, in words (`cpu_core only`, `whole package`).
         part: String,
     },
-    /// Nothing was counted, although the event can be counted here.
+    /// No count was taken, although the event can be counted on this machine.
     NotCounted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// This machine, kernel or source cannot count the event.
     NotSupported {
-        /// Why, and what would help.
+        /// The reason, and the remedy.
         reason: String,
     },
-    /// It was being counted, and then something took it away.
+    /// Counting began, but the count was lost before it could be read.
     Lost {
-        /// What happened.
+        /// The event that caused the loss.
         reason: String,
     },
 }
 
-/// How far the truth may be from an estimate.
+/// How far the true count may be from an estimate.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 #[doc(alias = "confidence interval")]
 pub enum Interval {
-    /// In 95 of 100 cases at most this far, up or down.
+    /// In 95 of 100 cases the true count differs by at most this much, up or down.
     Known {
         /// The distance, in events.
         half_width: u64,
-        /// Whether a few moments of the observed time hold most of the count: then there may be others of the
-        /// kind that were not observed, and the interval may be too narrow.
+        /// Whether a few intervals of the observed time hold most of the count. Similar intervals may then
+        /// have been missed, and the interval estimate may be too narrow.
         concentrated: bool,
     },
-    /// Nobody can tell.
+    /// The error of the estimate is unknown.
     Unknown {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Share of the cases, 0 to 1, in which the truth is within an [`Interval`].
+/// Share of the cases, 0 to 1, in which the true count is within an [`Interval`].
 pub const CONFIDENCE: f64 = 0.95;
 
 impl Count {
-    /// The best value there is, or `None` when nothing was counted.
+    /// The best value available, or `None` when nothing was counted.
     pub fn value(&self) -> Option<u64> {
         match self {
             Count::Exact(value) => Some(*value),
@@ -82,7 +83,7 @@ impl Count {
         }
     }
 
-    /// Which state this is, without the numbers.
+    /// The state of the count, without the numbers.
     pub fn verdict(&self) -> Verdict {
         match self {
             Count::Exact(_) => Verdict::Exact,
@@ -112,7 +113,7 @@ impl Count {
         }
     }
 
-    /// Why the count is not exact; `None` when it is.
+    /// The reason why the count is not exact; `None` when it is.
     pub fn reason(&self) -> Option<String> {
         match self {
             Count::Exact(_) => None,
@@ -126,7 +127,7 @@ impl Count {
 }
 
 impl Interval {
-    /// The distance, in events; `None` when nobody can tell.
+    /// The half width of the interval, in events; `None` when it is unknown.
     pub fn half_width(&self) -> Option<u64> {
         match self {
             Interval::Known { half_width, .. } => Some(*half_width),
@@ -150,15 +151,15 @@ impl Interval {
 pub enum Verdict {
     /// Counted for the whole time.
     Exact,
-    /// Shared its counter; an estimate.
+    /// Shared its counter; the value is an estimate.
     Scaled,
-    /// Counted on a part only, or over more than was asked.
+    /// Counted on a part only, or over a scope wider than asked.
     Partial,
-    /// Not counted, though it could be.
+    /// Not counted, although the event can be counted on this machine.
     NotCounted,
-    /// Cannot be counted here.
+    /// Cannot be counted on this machine.
     NotSupported,
-    /// Was lost on the way.
+    /// Counted, but the count was lost.
     Lost,
 }
 
@@ -187,7 +188,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Who counted.
+/// The origin of a count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Provenance {
@@ -195,11 +196,11 @@ pub enum Provenance {
     Hardware,
     /// A software event or the accounting of the operating system.
     Kernel,
-    /// The software PMU executed and counted it: exact.
+    /// The software PMU, which executed the program and counted exactly.
     Counted,
     /// The software PMU's model of caches, TLBs or predictors.
     Modelled,
-    /// A simulated chip; no program's behaviour.
+    /// A simulated chip; the count describes no real program.
     Simulated,
 }
 
@@ -215,7 +216,7 @@ impl Provenance {
         }
     }
 
-    /// The mark behind a value in tables; empty for hardware and kernel.
+    /// The mark after a value in tables; empty for hardware and kernel.
     pub fn mark(self) -> &'static str {
         match self {
             Provenance::Hardware | Provenance::Kernel => "",
@@ -232,7 +233,7 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// What a value covers, from narrow to wide.
+/// The scope of a value, from narrow to wide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Scope {
@@ -240,7 +241,7 @@ pub enum Scope {
     Thread,
     /// One process with all its threads.
     Process,
-    /// A process and the descendants it made while counted.
+    /// A process and the descendants it created while it was counted.
     Tree,
     /// The processes of a control group.
     Cgroup,

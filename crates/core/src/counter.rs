@@ -1,8 +1,8 @@
-//! Counters and constraint masks: an index, a number of counters and a mask are different types.
+//! Counters and constraint masks. Counter indices, numbers of counters and masks are different types.
 
 use std::fmt;
 
-/// One hardware counter: a general one by its number, or a fixed one by its number.
+/// One hardware counter: general or fixed, each with its number.
 ///
 /// Numbers are the vendor's: Intel's `IA32_PMCn` and `IA32_FIXED_CTRn`, Apple's `PMCn`
 /// (there PMC0 and PMC1 are fixed), Arm's `PMEVCNTRn` with the cycle counter as fixed 31.
@@ -23,9 +23,9 @@ impl fmt::Display for CounterId {
     }
 }
 
-/// The counters that an event may use, or that a PMU has: constraint mask and inventory.
+/// A set of counters: the constraint mask of an event, or the counters that a PMU has.
 ///
-/// Bit `i` of a half says that general (or fixed) counter `i` is meant. Either half can have holes.
+/// Bit `i` of a half stands for general (or fixed) counter `i`. Either half can have holes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CounterMask {
     general: u64,
@@ -46,17 +46,17 @@ impl CounterMask {
         CounterMask { general: low_bits(general), fixed: low_bits(fixed) }
     }
 
-    /// Bit `i` set: general counter `i`.
+    /// The mask of general counters: bit `i` is counter `i`.
     pub const fn general_bits(self) -> u64 {
         self.general
     }
 
-    /// Bit `i` set: fixed counter `i`.
+    /// The mask of fixed counters: bit `i` is counter `i`.
     pub const fn fixed_bits(self) -> u64 {
         self.fixed
     }
 
-    /// How many counters are in the mask.
+    /// Number of counters in the mask.
     pub const fn len(self) -> u32 {
         self.general.count_ones() + self.fixed.count_ones()
     }
@@ -113,7 +113,7 @@ impl FromIterator<CounterId> for CounterMask {
     }
 }
 
-/// As people read them, general counters first: `0-3, fixed 1`.
+/// The ranges of counters, general ones first: `0-3, fixed 1`.
 impl fmt::Display for CounterMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let general = ranges(self.general);
@@ -125,7 +125,7 @@ impl fmt::Display for CounterMask {
     }
 }
 
-/// The numbers of the bits that are set, neighbours together: `0-3`, `7`.
+/// The numbers of the set bits, with neighbours joined to ranges: `0-3`, `7`.
 fn ranges(bits: u64) -> Vec<String> {
     let mut found: Vec<(u8, u8)> = Vec::new();
     for n in (0..64).filter(|n| bits >> n & 1 == 1) {

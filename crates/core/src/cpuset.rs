@@ -6,12 +6,12 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CpuSet(Vec<u32>);
 
-/// CPU numbers from here on are refused, so that a hostile list cannot exhaust memory.
-/// Linux allows at most 8192 CPUs (`CONFIG_NR_CPUS` on x86); this leaves room.
+/// Limit of CPU numbers: larger ones are refused, so that a hostile list cannot exhaust memory. Linux allows
+/// at most 8192 CPUs (`CONFIG_NR_CPUS` on x86), which is far below.
 pub const CPU_LIMIT: u32 = 65_536;
 
 impl CpuSet {
-    /// Parses a list such as `0-3,8`; blanks around it are ignored, an empty list is the empty set.
+    /// Parses a list such as `0-3,8`. Blanks around it are ignored; an empty list is the empty set.
     ///
     /// # Errors
     ///

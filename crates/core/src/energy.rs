@@ -1,15 +1,16 @@
-//! Energy as the kernel's power capping tells it: zones of the machine, each with a counter.
+//! Energy counters of the kernel's power capping: zones of the machine, each with a counter.
 
 use std::time::Duration;
 
-/// More power than any zone has.
+/// An upper bound of the power of any zone.
 const MOST_WATTS: u64 = 2_000;
 
-/// What a counter of energy covers.
+/// The part of a machine that an energy counter covers.
 ///
 /// # Source
 ///
-/// Linux `drivers/powercap/intel_rapl_common.c`, `rapl_domain_names`; `arch/x86/events/rapl.c`, `rapl_domain_names`.
+/// Linux `drivers/powercap/intel_rapl_common.c`, `rapl_domain_names`; `arch/x86/events/rapl.c`,
+/// `rapl_domain_names`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum EnergyDomain {
@@ -35,7 +36,7 @@ impl EnergyDomain {
         EnergyDomain::Platform,
     ];
 
-    /// The name of its event in perf's PMU `power`.
+    /// The name of the domain's event in perf's PMU `power`.
     pub const fn event(self) -> &'static str {
         match self {
             EnergyDomain::Package => "energy-pkg",
@@ -46,7 +47,7 @@ impl EnergyDomain {
         }
     }
 
-    /// What it covers, in a few words.
+    /// A short description of the part that it covers.
     pub const fn about(self) -> &'static str {
         match self {
             EnergyDomain::Package => "energy of the CPU packages",
@@ -57,37 +58,38 @@ impl EnergyDomain {
         }
     }
 
-    /// The domain of a zone by the name that the kernel gives it: `package-0`, `core`.
+    /// The domain of a zone, from the zone's name in the kernel: `package-0`, `core`.
     pub fn of_zone(name: &str) -> Option<EnergyDomain> {
         match name {
             "core" => Some(EnergyDomain::Cores),
             "uncore" => Some(EnergyDomain::Gpu),
             "dram" => Some(EnergyDomain::Ram),
             "psys" => Some(EnergyDomain::Platform),
-            // `package-1-die-0` where packages have several dies.
+            // The kernel uses `package-1-die-0` on packages with several dies.
             name if name.starts_with("package-") => Some(EnergyDomain::Package),
             _ => None,
         }
     }
 }
 
-/// A zone with a counter of energy, in µJ.
+/// A zone with an energy counter, in µJ.
 ///
 /// # Source
 ///
 /// Linux `Documentation/ABI/testing/sysfs-class-powercap`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnergyZone {
-    /// What it covers.
+    /// The part that it covers.
     pub domain: EnergyDomain,
-    /// Its folder (`/sys/class/powercap/intel-rapl:0`), with the files `energy_uj` and `max_energy_range_uj`.
+    /// The zone's folder (`/sys/class/powercap/intel-rapl:0`), with the files `energy_uj` and
+    /// `max_energy_range_uj`.
     pub folder: String,
-    /// The counter begins at 0 again behind this value.
+    /// The greatest value of the counter, after which it wraps to 0.
     pub max_energy_range_uj: u64,
 }
 
 impl EnergyZone {
-    /// The file of its counter.
+    /// The file of the zone's counter.
     pub fn file(&self) -> String {
         format!("{}/energy_uj", self.folder)
     }
@@ -97,12 +99,12 @@ impl EnergyZone {
         self.folder.rsplit('/').next().unwrap_or(&self.folder)
     }
 
-    /// How long the counter may go unread, so that it does not begin anew twice unseen: at more power than any zone has.
+    /// The longest time between two reads in which the counter cannot wrap twice. It assumes `MOST_WATTS`.
     pub fn longest_pause(&self) -> Duration {
         Duration::from_micros(self.max_energy_range_uj / MOST_WATTS)
     }
 
-    /// What was used between two values of the counter, which has begun anew at most once in between.
+    /// The energy used between two values of the counter, which wrapped at most once in between.
     pub fn between(&self, before_uj: u64, now_uj: u64) -> u64 {
         match now_uj.checked_sub(before_uj) {
             Some(used) => used,
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(zone.name(), "intel-rapl:0:1");
         let usual = EnergyZone { max_energy_range_uj: 262_143_328_850, ..zone.clone() };
         assert_eq!(usual.longest_pause().as_secs(), 131);
-        // A range that is told wrongly gives no huge number.
+        // A wrong range from the kernel must not produce a huge difference.
         assert_eq!(zone.between(2_000, 5), 5);
     }
 }

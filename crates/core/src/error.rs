@@ -8,9 +8,9 @@ use crate::modes::Modes;
 /// Result with cyclometer's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong, one word wide.
+/// The error of all operations: one pointer in size.
 ///
-/// `Display` names the operation and the object; [`Error::recovery`] says what to do about it.
+/// `Display` names the operation and the object; [`Error::recovery`] gives the remedy.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -26,14 +26,14 @@ impl Error {
         Error(Box::new(Inner { kind, message: message.into(), recovery: kind.strategy(), source: None }))
     }
 
-    /// The same error with a recovery of its own.
+    /// The same error with a specific recovery.
     #[must_use]
     pub fn with_recovery(mut self, recovery: Recovery) -> Error {
         self.0.recovery = recovery;
         self
     }
 
-    /// The same error with what caused it.
+    /// The same error with its cause.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -43,12 +43,12 @@ impl Error {
         self
     }
 
-    /// What kind of error it is, for programs.
+    /// The kind of the error, for programs.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What can be done about it.
+    /// The remedy.
     pub fn recovery(&self) -> &Recovery {
         &self.0.recovery
     }
@@ -84,7 +84,7 @@ impl std::error::Error for Error {
 pub enum ErrorKind {
     /// No source of this program supports the architecture.
     ArchUnsupported = 1,
-    /// Counters cannot be read from user space here.
+    /// Counters cannot be read from user space on this machine.
     NoUserAccess = 2,
     /// Another user holds the counter.
     CounterBusy = 3,
@@ -94,27 +94,27 @@ pub enum ErrorKind {
     KernelPatchNeeded = 5,
     /// The operating system does not permit it.
     PermissionDenied = 6,
-    /// More was asked than the hardware has counters for.
+    /// The request needs more counters than the hardware has.
     HardwareLimit = 7,
     /// No event, PMU or metric has that name.
     UnknownEvent = 8,
-    /// An argument or configuration value makes no sense.
+    /// An argument or configuration value is invalid.
     InvalidInput = 9,
     /// Events that can never share one pass.
     ConstraintConflict = 10,
-    /// Control registers or counters changed behind our back.
+    /// Another program changed control registers or counters.
     StateLost = 11,
     /// A process, thread, CPU or control group does not exist (any more).
     NoSuchTarget = 12,
     /// The command does not exist.
     CommandNotFound = 13,
-    /// The command exists and cannot be executed.
+    /// The command exists but cannot be executed.
     CommandNotExecutable = 14,
     /// A file could not be read or written.
     Io = 15,
     /// The user interrupted.
     Interrupted = 16,
-    /// The operating system failed in a way not covered above.
+    /// Any other failure of the operating system.
     Os = 17,
 }
 
@@ -145,20 +145,20 @@ impl ErrorKind {
     }
 }
 
-/// Which rung of the ladder to step to.
+/// The source to fall back to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextRung {
-    /// The next one below.
+    /// The next one in the source order.
     Next,
-    /// A named one.
+    /// A named source.
     Named(Rung),
 }
 
-/// What can be done about an error, as data; `Display` is the plain wording.
+/// The remedy of an error, as data; `Display` is the plain wording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// Nothing beyond what the message says.
+    /// No remedy beyond the message.
     None,
     /// Read the counter by a system call instead of from user space.
     ReadThroughKernel,
@@ -166,19 +166,19 @@ pub enum Recovery {
     RetryAfter {
         /// Delay between attempts, in ms.
         delay_ms: u32,
-        /// How often at most.
+        /// Greatest number of attempts.
         attempts: u32,
     },
-    /// Say so and go on with another rung of the ladder.
+    /// Warn the user and fall back to another source.
     WarnAndUse(NextRung),
-    /// Go on with another rung of the ladder.
+    /// Fall back to another source.
     UseBackend(NextRung),
-    /// Count less: the modes given; the event's name then says so.
+    /// Count only the modes given; the event's label then shows them.
     ReduceScope {
-        /// The modes that need no more permission.
+        /// The modes that need no further permission.
         to: Modes,
     },
-    /// Names that exist; never substituted by themselves.
+    /// Offer the nearest existing names; they are never substituted automatically.
     OfferNearest {
         /// The nearest names, best first.
         names: Vec<String>,
@@ -192,7 +192,7 @@ pub enum Recovery {
     },
     /// Change the input.
     FixInput {
-        /// How.
+        /// The change to make.
         hint: String,
     },
 }

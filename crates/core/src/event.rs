@@ -1,4 +1,4 @@
-//! Events: codes as hardware has them, and resolved events with the ways to count them.
+//! Events: their codes in hardware, and resolved events with the candidates for counting them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::ConfigWords;
 
-/// What a programmable counter is told to count, in the vendor's fields.
+/// The encoding of an event for a programmable counter, in the vendor's fields.
 ///
 /// Architectures without a field leave it at its default.
 ///
@@ -37,11 +37,11 @@ pub struct EventCode {
     pub eq: bool,
     /// Count for both hardware threads of the core (Intel, up to Cascade Lake).
     pub any: bool,
-    /// A register that must hold a value for the event to mean anything.
+    /// A shared register that must hold a given value for the event to be valid.
     pub extra: Option<ExtraRegister>,
 }
 
-/// A register shared between counters, with the value an event needs in it.
+/// A register shared between counters, with the value that an event needs in it.
 ///
 /// Two events that need different values of one register cannot share a pass.
 ///
@@ -50,7 +50,7 @@ pub struct EventCode {
 /// Intel perfmon event files, fields `MSRIndex` and `MSRValue`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExtraRegister {
-    /// Which register.
+    /// The register.
     pub register: ExtraRegisterKind,
     /// Its value.
     pub value: u64,
@@ -76,7 +76,7 @@ pub enum ExtraRegisterKind {
     SnoopResponse0,
     /// MSR_SNOOP_RSP_1, 0x1329.
     SnoopResponse1,
-    /// MSR_OMR_0, 0x3E0: offcore requests of the cores that have no offcore response registers.
+    /// MSR_OMR_0, 0x3E0: offcore requests, on cores that have no offcore response registers.
     Omr0,
     /// MSR_OMR_1, 0x3E1.
     Omr1,
@@ -101,7 +101,7 @@ impl ExtraRegisterKind {
         ExtraRegisterKind::SnoopResponse1,
     ];
 
-    /// Its address.
+    /// The register's address.
     ///
     /// # Source
     ///
@@ -126,7 +126,7 @@ impl ExtraRegisterKind {
         Self::ALL.into_iter().find(|register| register.msr() == address)
     }
 
-    /// Its name in register listings.
+    /// The register's name in register listings.
     pub const fn name(self) -> &'static str {
         match self {
             ExtraRegisterKind::OffcoreResponse0 => "MSR_OFFCORE_RSP_0",
@@ -157,7 +157,7 @@ pub enum Unit {
     Joules,
     /// A ratio without a dimension.
     Ratio,
-    /// The unit that sysfs names.
+    /// The unit given by sysfs.
     Other(String),
 }
 
@@ -174,28 +174,28 @@ impl Unit {
     }
 }
 
-/// An event that was found by name, with every way to count it on this machine.
+/// An event that was found by name, with every candidate for counting it on this machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
     /// The name as typed, without modifiers.
     pub name: String,
-    /// Whether the user asked for it, or it is one of the defaults.
+    /// Whether the user requested the event or it is one of the defaults.
     pub requested: bool,
     /// The modifiers as typed.
     pub modifiers: Modifiers,
-    /// Number of the `{group}` it stands in, if any.
+    /// Number of the `{group}` that contains it, if any.
     pub group: Option<u32>,
     /// A pinned counter (`event@counter`), if any.
     pub pin: Option<u8>,
-    /// Unit of its values.
+    /// Unit of the event's values.
     pub unit: Unit,
-    /// Ways to count it, best first; empty when this machine has none.
+    /// Candidates, best first; empty when this machine cannot count the event.
     pub candidates: Vec<Candidate>,
-    /// Why there is no candidate; empty when there is one.
+    /// The reason why there is no candidate; empty when there is one.
     pub unsupported: String,
-    /// Sources that are here and cannot count it, each with the reason.
+    /// Available sources that cannot count the event, each with the reason.
     pub lacking: Vec<(Rung, String)>,
-    /// What a reader of the value should know (`last-level cache on Intel, L2 on AMD`).
+    /// Remarks for readers of the value (`last-level cache on Intel, L2 on AMD`).
     pub notes: Vec<String>,
 }
 
@@ -217,47 +217,51 @@ impl Event {
     }
 }
 
-/// One way to count an event.
+/// One source and encoding by which an event can be counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
-    /// The source that does it.
+    /// The source.
     pub rung: Rung,
-    /// Who counts.
+    /// The provenance of its counts.
     pub provenance: Provenance,
-    /// What the name resolved to (`cpu/event=0x3c/`, `rusage.ru_utime`).
+    /// The resolution of the name (`cpu/event=0x3c/`, `rusage.ru_utime`).
     pub resolution: String,
-    /// What one raw count stands for, in the event's unit.
+    /// The value of one raw count, in the event's unit.
     pub scale: f64,
-    /// The modes that it will count; `None` where modes mean nothing (time, memory).
+    /// The modes that it counts; `None` where modes do not apply (time, memory).
     pub modes: Option<Modes>,
-    /// The scope that it cannot go below (`package` for energy); `None` when it follows the target.
+    /// The narrowest scope possible (`package` for energy); `None` when it follows the target.
     pub widest: Option<Scope>,
-    /// The core PMUs that it counts on (`cpu_core`), where others of the machine lack the event; `None` when none does.
+    /// The core PMUs that it counts on (`cpu_core`), when other core PMUs of the machine lack the event; else
+    /// `None`.
     pub only: Option<String>,
-    /// Whether it cannot be zero, as cycles and instructions of a process that ran, or energy: then a zero
-    /// means that the counter did not count, whatever the kernel says.
+    /// Whether the count cannot be zero, as with energy, or cycles and instructions of a process that ran. A
+    /// zero then means that the counter did not count, whatever the kernel reports.
     pub never_zero: bool,
-    /// One part for each core PMU, of a sum one for each summand there; a single one elsewhere.
+    /// One part for each core PMU, or one for each summand there if the event is a sum. Other sources have a
+    /// single part.
     pub parts: Vec<Part>,
-    /// The vendor's name of each part, where parts of one core PMU are added up; empty elsewhere.
+    /// The vendor's name of each part, where parts of one core PMU are added up; otherwise empty.
     pub summands: Vec<String>,
 }
 
 impl Candidate {
-    /// The candidate with the vendor's names of its parts; they are kept where parts of one core PMU are added up.
+    /// The candidate with the vendor's names of its parts. The names are stored where parts of one core PMU
+    /// are added up.
     pub fn with_summands(self, names: Vec<String>) -> Candidate {
         let pmus: Vec<&str> = self.parts.iter().filter_map(Part::core).map(|part| part.pmu).collect();
         let is_sum = pmus.iter().enumerate().any(|(i, pmu)| pmus[..i].contains(pmu));
         Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
     }
 
-    /// How many counters of a core PMU it takes at once: one, of a sum one for each summand; 0 where none counts it.
+    /// Number of counters of a core PMU that it takes at once: one, or one for each summand of a sum. The
+    /// number is 0 where no core PMU counts it.
     pub fn counters(&self) -> usize {
         let pmus = || self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
         pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0)
     }
 
-    /// Counting by perf: the parts of [`Candidate::parts`], raw counts as they are.
+    /// A candidate counted by perf. Its parts are those of [`Candidate::parts`], with raw counts unscaled.
     pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
         let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();
         Candidate {
@@ -274,7 +278,8 @@ impl Candidate {
         }
     }
 
-    /// A value of the operating system's accounting; `resolution` says where it comes from.
+    /// A candidate for a value of the operating system's accounting; `resolution` names the origin of the
+    /// value.
     pub fn accounting(metric: OsMetric, resolution: impl Into<String>) -> Candidate {
         Candidate {
             rung: Rung::Os,
@@ -290,7 +295,8 @@ impl Candidate {
         }
     }
 
-    /// Counting by registers that we program ourselves: one part for each core type, of a sum one for each summand there.
+    /// A candidate counted by registers that the tool programs itself. It has one part for each core type, or
+    /// one for each summand there if the event is a sum.
     pub fn registers(
         rung: Rung,
         events: Vec<RegisterEvent>,
@@ -316,7 +322,7 @@ impl Candidate {
         }
     }
 
-    /// Counting by the software PMU, which names its events itself (`calls`).
+    /// A candidate counted by the software PMU, which has its own names of events (`calls`).
     pub fn soft(event: impl Into<String>, modes: Modes) -> Candidate {
         let event = event.into();
         Candidate {
@@ -334,7 +340,7 @@ impl Candidate {
     }
 }
 
-/// What one source needs to know to count (a share of) an event.
+/// The data that one source needs to count an event or a share of it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Part {
@@ -351,7 +357,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What the planner must know of an event that a core PMU counts; `None` where something else counts it.
+    /// The planner's view of an event that a core PMU counts; `None` where another source counts it.
     pub fn core(&self) -> Option<CorePart<'_>> {
         match self {
             Part::Perf(event) if event.class == PerfClass::Core => {
@@ -372,52 +378,52 @@ impl Part {
 pub struct CorePart<'a> {
     /// The PMU's name.
     pub pmu: &'a str,
-    /// The ways to count it there: the counters, and what a register that counters share must hold. Empty counters: not
-    /// known.
+    /// The encodings there: the counters, and the value of a shared register if one is needed. An empty mask
+    /// means that the counters are unknown.
     pub ways: Vec<(CounterMask, Option<ExtraRegister>)>,
-    /// Whether it takes an even counter and the one behind it.
+    /// Whether it takes an even counter and the next one.
     pub wide: bool,
 }
 
-/// An event that is programmed into the registers of a core PMU by ourselves.
+/// An event that the tool programs into the registers of a core PMU itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegisterEvent {
     /// The core type's name, for messages: its CPU id (`skylake`, `alderlake/core`).
     pub pmu: String,
     /// The CPUs of that core type.
     pub cpus: CpuSet,
-    /// The codes that count it, its own first; at least one.
+    /// The codes that count it, the event's own first; at least one.
     pub codes: Vec<RegisterCode>,
-    /// Whether it takes an even counter and the one behind it (AMD's large increments).
+    /// Whether it takes an even counter and the next one (AMD's large increments).
     pub wide: bool,
-    /// Where a plan has placed it: once, or once in each turn in which it counts.
+    /// The counter assignments of a plan: one, or one for each rotation group in which it counts.
     pub seats: Vec<RegisterSeat>,
 }
 
 impl RegisterEvent {
-    /// Where it counts in a turn.
+    /// The counter assignment in a rotation group.
     pub fn seat_in(&self, turn: u32) -> Option<&RegisterSeat> {
         self.seats.iter().find(|seat| seat.turn.is_none_or(|own| own == turn))
     }
 }
 
-/// An event on a counter.
+/// The assignment of an event to a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterSeat {
-    /// The turn; `None`: always.
+    /// The rotation group; `None` when it counts all the time.
     pub turn: Option<u32>,
     /// The counter.
     pub counter: CounterId,
-    /// The code that counts it there.
+    /// The code that counts it on that counter.
     pub code: EventCode,
 }
 
 /// One code of an event, with the counters that may count it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterCode {
-    /// What the counter is told. Of a fixed event the pseudo code, as in tables.
+    /// The encoding for the counter. For a fixed event it is the pseudo code of the vendor's tables.
     pub code: EventCode,
-    /// The counters, of those that the PMU has.
+    /// The counters, limited to those that the PMU has.
     pub counters: CounterMask,
 }
 
@@ -430,21 +436,21 @@ pub struct PerfEvent {
     pub pmu_type: u32,
     /// The config words.
     pub words: ConfigWords,
-    /// What kind of PMU it is.
+    /// The kind of PMU.
     pub class: PerfClass,
     /// The CPUs where it counts: the device's `cpus` or `cpumask`; `None` for all.
     pub cpus: Option<CpuSet>,
     /// The counters it may use; empty when unknown.
     pub constraint: CounterMask,
-    /// What a register that counters share must hold, where the event needs one: any of these will do, and the kernel
+    /// The values of a shared register, where the event needs one. Any of them is sufficient, and the kernel
     /// chooses.
     pub extras: Vec<ExtraRegister>,
-    /// Whether it takes an even counter and the one behind it (AMD's large increments).
+    /// Whether it takes an even counter and the next one (AMD's large increments).
     pub wide: bool,
 }
 
 impl PerfEvent {
-    /// An event by its `config` alone, on all CPUs, on counters not known.
+    /// An event given by its `config` alone, on all CPUs, with unknown counters.
     pub fn new(pmu: impl Into<String>, pmu_type: u32, config: u64, class: PerfClass) -> PerfEvent {
         PerfEvent {
             pmu: pmu.into(),
@@ -480,7 +486,7 @@ pub enum PerfClass {
     SystemDevice,
 }
 
-/// What the operating system accounts for.
+/// A quantity that the operating system accounts for.
 ///
 /// # Source
 ///

@@ -1,7 +1,8 @@
-//! The execution seam: what `session` asks of launchers and sources.
+//! The execution interface: what `session` asks of launchers and sources.
 //!
-//! A source never scales, guesses, retries or chooses. What the kernel or another user refuses is a
-//! [`Refusal`]: data for a replan. None of the traits is `Send`: ptrace, rdpmc and kpc are bound to a thread.
+//! A source never scales, guesses, retries or chooses. A refusal by the kernel or by another user is a
+//! [`Refusal`]: data for a replan. None of the traits is `Send`, because ptrace, rdpmc and kpc belong to a
+//! thread.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,16 +20,16 @@ pub struct CommandSpec {
     pub program: OsString,
     /// Its arguments, without the program.
     pub args: Vec<OsString>,
-    /// Where its standard input comes from.
+    /// The source of its standard input.
     pub stdin: Stream,
-    /// Where its standard output goes.
+    /// The destination of its standard output.
     pub stdout: Stream,
-    /// Where its standard error goes.
+    /// The destination of its standard error.
     pub stderr: Stream,
-    /// Length of a variable that is added to its environment, in bytes; 0: the environment is as it is. Different lengths
-    /// move the stack, on whose place times can depend.
+    /// Length of a variable that is added to its environment, in bytes; 0 leaves the environment unchanged.
+    /// The length moves the stack, and run times can depend on its address.
     pub padding: u16,
-    /// Variables that are put before those of its environment, as `NAME=VALUE`.
+    /// Variables, as `NAME=VALUE`, that precede those of its environment.
     pub variables: Vec<OsString>,
 }
 
@@ -47,23 +48,25 @@ impl CommandSpec {
     }
 }
 
-/// Where a standard stream leads.
+/// The connection of a standard stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stream {
-    /// To where ours leads.
+    /// The same stream as ours.
     Inherit,
-    /// To the null device.
+    /// The null device.
     Null,
-    /// Of output: to a device that drops everything and that no program takes for the null device. Some programs do
-    /// less work when they see that one (`grep` stops at the first match). As input: empty.
+    /// For output: a device that drops everything and that no program recognises as the null device. Some
+    /// programs do less work when they detect the null device (`grep` stops at the first match). For input:
+    /// empty.
     Discard,
-    /// Of output: to a pipe of this run, which is read to its end and dropped. As input: empty.
+    /// For output: a pipe of this run, which is read to its end and dropped. For input: empty.
     Pipe,
-    /// To a file: read from its start, or written anew at each run.
+    /// A file: read from its start, or overwritten at each run.
     File(PathBuf),
-    /// Of input: the file that is our standard input, read by each run from this offset. As output: where ours leads.
+    /// For input: the file that is our standard input, read by each run from this offset. For output: the
+    /// same as ours.
     Replay {
-        /// Where each run begins, in bytes from the start of the file.
+        /// The offset at which each run begins, in bytes from the start of the file.
         offset_bytes: u64,
     },
 }
@@ -82,80 +85,81 @@ impl Stream {
     }
 }
 
-/// Makes children.
+/// Creates child processes.
 pub trait Launch {
-    /// Makes a process that exists and has not executed the command yet.
+    /// Creates a process that has not executed the command yet.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os` when no process can be made, `ErrorKind::Io` when a stream cannot be opened.
+    /// `ErrorKind::Os` when the process cannot be created, `ErrorKind::Io` when a stream cannot be opened.
     fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>>;
 }
 
-/// A process whose end is waited for; of a command, its only reaper.
+/// A process whose end can be waited for. For a command, this is its only reaper.
 pub trait Child {
     /// Its process id.
     fn pid(&self) -> u32;
 
-    /// Lets it execute its command. That it cannot be executed is told by [`Child::wait`], so that nobody
-    /// needs to wake up when it begins to run.
+    /// Lets it execute its command. [`Child::wait`] reports a command that cannot be executed, so that no
+    /// process has to wake up when the command begins to run.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os` when it cannot be reached.
+    /// `ErrorKind::Os` when the process cannot be reached.
     fn release(&mut self) -> Result<()>;
 
-    /// Waits for its end, a point in time or a signal to us, whichever is first.
+    /// Waits for the process to end, for a point in time or for a signal to us, whichever is first.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::CommandNotFound`, `ErrorKind::CommandNotExecutable` when the command could not be executed:
-    /// the process is gone then. `ErrorKind::Os` when waiting fails.
+    /// `ErrorKind::CommandNotFound`, `ErrorKind::CommandNotExecutable` when the command could not be
+    /// executed; the process has then ended. `ErrorKind::Os` when waiting fails.
     fn wait(&mut self, until: Option<Instant>) -> Result<Waited>;
 
-    /// Sends it a signal, if it still exists.
+    /// Sends the process a signal, if it still exists.
     fn signal(&mut self, signal: i32);
 
-    /// The time on a clock of its own, by which its waits end; `None` where it has ours.
+    /// The time on the process's own clock, by which its waits end; `None` where it uses ours.
     fn clock(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether its addresses are the same in every run; `None` when nobody made sure of it. Asked when it has
-    /// ended.
+    /// Whether its addresses are the same in every run; `None` when this is unknown. Valid after the process
+    /// has ended.
     fn layout(&self) -> Option<Layout> {
         None
     }
 
-    /// Which processor it was told that it has; `None`: the one that there is.
+    /// The CPU baseline that was presented to it; `None`: the real processor.
     fn cpu_baseline(&self) -> Option<CpuBaseline> {
         None
     }
 }
 
-/// A processor that a command is told that it has, the same on every machine, so that libraries take the same ways.
+/// A CPU that is presented to a command, the same on every machine. Libraries then choose the same code
+/// everywhere.
 ///
 /// # Source
 ///
 /// System V ABI, AMD64 supplement, section 3.1.1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CpuBaseline {
-    /// SSE2, as every 64-bit processor of the kind has.
+    /// SSE2, which every 64-bit x86 processor has.
     X86_64,
-    /// SSE4.2 and POPCNT beside that.
+    /// SSE4.2 and POPCNT in addition.
     X86_64V2,
-    /// AVX2, BMI and FMA beside that.
+    /// AVX2, BMI and FMA in addition.
     X86_64V3,
-    /// AVX-512 beside that.
+    /// AVX-512 in addition.
     X86_64V4,
 }
 
 impl CpuBaseline {
-    /// All of them, from the least to the most.
+    /// All baselines, from the least to the most.
     pub const ALL: [CpuBaseline; 4] =
         [CpuBaseline::X86_64, CpuBaseline::X86_64V2, CpuBaseline::X86_64V3, CpuBaseline::X86_64V4];
 
-    /// The name that compilers give it (`-march`), which is also the word used in JSON.
+    /// The name that compilers use (`-march`), which is also the word used in JSON.
     pub fn word(self) -> &'static str {
         match self {
             CpuBaseline::X86_64 => "x86-64",
@@ -166,12 +170,12 @@ impl CpuBaseline {
     }
 }
 
-/// How the addresses of a process are laid out.
+/// The address space layout of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Layout {
     /// The same in every run: what depends on addresses repeats.
     Fixed,
-    /// Drawn anew in every run, by the kernel: what depends on addresses varies.
+    /// Randomised by the kernel in every run: what depends on addresses varies.
     #[doc(alias = "ASLR")]
     Random,
 }
@@ -186,35 +190,35 @@ impl Layout {
     }
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Waited {
     /// The process ended.
     Exited(Exit),
-    /// The time came first.
+    /// The time was reached first.
     TimedOut,
-    /// We were sent a signal (SIGINT, SIGQUIT, SIGTERM, SIGHUP).
+    /// A signal was sent to us (SIGINT, SIGQUIT, SIGTERM, SIGHUP).
     Interrupted(Signalled),
 }
 
 /// A signal that was sent to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signalled {
-    /// Its number.
+    /// The signal's number.
     pub signal: i32,
-    /// Whether the command has got it as well, as it went to our whole process group (from the terminal, or by
-    /// `kill` of the group) and the command is in it.
+    /// Whether the command received it as well. This is so when the signal went to our whole process group
+    /// (from the terminal, or by `kill` of the group) and the command is in it.
     pub reached_command: bool,
 }
 
 /// The end of a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exit {
-    /// How it ended; `None` when it is not our child, so that nobody tells us.
+    /// The exit status; `None` when the process is not our child, because the kernel does not report it then.
     pub status: Option<ExitStatus>,
     /// From release to reaping, in ns.
     pub wall_ns: u64,
-    /// What the kernel accounted for it and its reaped descendants; `None` when it is not our child.
+    /// The kernel's accounting for it and its reaped descendants; `None` when it is not our child.
     pub usage: Option<Usage>,
 }
 
@@ -265,7 +269,7 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// What is to be counted.
+/// The target of counting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Target {
@@ -273,7 +277,7 @@ pub enum Target {
     ThisThread,
     /// One thread.
     Thread(u32),
-    /// A running process with its threads; with `inherit`, also those that it makes from now on.
+    /// A running process with its threads; with `inherit`, also those that it creates from now on.
     Process {
         /// Its id.
         pid: u32,
@@ -297,33 +301,33 @@ pub enum Target {
 
 /// A source of counts.
 pub trait Source {
-    /// Which rung of the ladder it is.
+    /// The source that it is.
     fn rung(&self) -> Rung;
 
-    /// Opens the slots on a target, stopped; on [`Target::Child`] armed to start at exec.
+    /// Opens the slots on a target. They are stopped; on [`Target::Child`] they start at exec.
     ///
-    /// Of slots with a turn, those of turn 0 are selected; see [`Counting::select`].
+    /// If slots have rotation groups, those of group 0 are selected; see [`Counting::select`].
     ///
     /// # Errors
     ///
-    /// A [`Refusal`]; nothing is left open then.
+    /// A [`Refusal`]; no counter remains open then.
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal>;
 
-    /// Counts the slots for a moment, all at the same time, on the calling thread, which executes instructions
-    /// meanwhile, on each core type that the slots need and the thread may run on; `None` where that cannot be done or is
-    /// not permitted, which opening them tells better.
+    /// Counts the slots for a moment, all at the same time, on the calling thread, which executes
+    /// instructions meanwhile. It does so on each core type that the slots need and the thread may run on.
+    /// `None` where that is impossible or not permitted; the error of opening them has the details.
     fn probe(&self, slots: &[Slot]) -> Option<Reading> {
         let _ = slots;
         None
     }
 
-    /// The clock by which its counters count, where that is not the calling thread's.
+    /// The clock by which its counters count, when it is not the calling thread's.
     fn clock(&self) -> Option<&dyn Clock> {
         None
     }
 }
 
-/// A clock that may stand still as long as nobody waits, as that of a simulated machine.
+/// A clock that may stand still while no thread waits, as that of a simulated machine.
 pub trait Clock {
     /// The time, as a point in ours.
     fn now(&self) -> Instant;
@@ -334,8 +338,8 @@ pub trait Clock {
 
 /// Open counters; dropping them restores what was changed.
 pub trait Counting {
-    /// Starts counting, the slots with a turn other than the selected one excepted; does nothing where counting
-    /// starts at exec.
+    /// Starts counting, except for slots of rotation groups that are not selected. Does nothing where
+    /// counting starts at exec.
     ///
     /// # Errors
     ///
@@ -349,21 +353,21 @@ pub trait Counting {
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn stop(&mut self) -> Result<()>;
 
-    /// Lets the slots of this turn count, and those of the turn before not any more; slots without a turn count on.
-    /// The values of those that do not count stay readable, and their times stand still.
+    /// Lets the slots of this rotation group count, instead of those of the group before. Slots without a
+    /// group continue to count. The values of the other slots stay readable, and their times stand still.
     ///
-    /// To be called while counting: on a child, after it executed its command. Sources without slots that take
-    /// turns do nothing.
+    /// Call it while counting: on a child, after it executed its command. Sources without rotation do
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os`, `ErrorKind::StateLost`: then nobody knows which slots with a turn count.
+    /// `ErrorKind::Os`, `ErrorKind::StateLost`: it is then unknown which rotation group counts.
     fn select(&mut self, turn: u32) -> Result<()> {
         let _ = turn;
         Ok(())
     }
 
-    /// Takes note of how the process ended, before the counters are stopped and read for the last time.
+    /// Records how the process ended, before the counters are stopped and read for the last time.
     fn exited(&mut self, exit: &Exit) {
         let _ = exit;
     }
@@ -375,12 +379,13 @@ pub trait Counting {
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn read(&mut self, out: &mut Reading) -> Result<()>;
 
-    /// How long its counters may go unread, so that none of them wraps twice unseen; `None`: for ever.
+    /// The longest time between two reads in which no counter can wrap twice; `None`: unlimited.
     fn longest_pause(&self) -> Option<Duration> {
         None
     }
 
-    /// As [`Counting::read`], for the slots of this turn and those without one only, where that is cheaper.
+    /// As [`Counting::read`], but only for the slots of this rotation group and those without one, where that
+    /// is cheaper.
     ///
     /// # Errors
     ///
@@ -392,7 +397,7 @@ pub trait Counting {
 
     /// The counters that [`Counting::sample`] reads, in its order; it never changes.
     ///
-    /// Asked when it has been started.
+    /// Valid after counting has started.
     fn counters(&mut self) -> Vec<CounterAt> {
         let mut reading = Reading::default();
         let _ = self.read(&mut reading);
@@ -401,12 +406,12 @@ pub trait Counting {
 
     /// Appends the raw value of every counter, in the order of [`Counting::counters`].
     ///
-    /// This is what a region of a program does at its start and end: a source that can, reads without allocating memory and
-    /// without a system call.
+    /// A region of a program does this at its start and end. A source that can do so reads without allocating
+    /// memory and without a system call.
     ///
     /// # Errors
     ///
-    /// Those of [`Counting::read`]; then nothing was appended.
+    /// Those of [`Counting::read`]; in that case no value is appended.
     fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
         let mut reading = Reading::default();
         self.read(&mut reading)?;
@@ -414,8 +419,8 @@ pub trait Counting {
         Ok(())
     }
 
-    /// The raw value of one counter alone, by its place in [`Counting::counters`], as cheaply as it can be had; `None` where it
-    /// is lost. Nothing tells whether the event was on a counter all the time.
+    /// The raw value of one counter alone, by its index in [`Counting::counters`], as cheaply as possible;
+    /// `None` where it is lost. The value does not show whether the event was on a counter all the time.
     ///
     /// # Errors
     ///
@@ -437,11 +442,11 @@ fn value_of(counting: &mut (impl Counting + ?Sized), counter: usize) -> Result<O
 pub struct CounterAt {
     /// The event.
     pub slot: SlotId,
-    /// Where it is counted.
+    /// The part, CPU or thread that it belongs to.
     pub at: At,
     /// How it is read.
     pub way: ReadWay,
-    /// What its values leave out, add or blur, if so.
+    /// A remark if its values omit, add or blur something.
     pub partial: Option<String>,
 }
 
@@ -455,10 +460,11 @@ impl CounterAt {
 /// How a counter is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadWay {
-    /// By an instruction, without a system call; the kernel is asked only at moments when the event is on no counter.
+    /// By an instruction, without a system call; the kernel is asked only at moments when the event is on no
+    /// counter.
     #[doc(alias = "rdpmc")]
     UserSpace,
-    /// By a system call, for this reason; empty where there is no other way.
+    /// By a system call, with the reason; empty where there is no alternative.
     Kernel(String),
 }
 
@@ -467,16 +473,16 @@ pub enum ReadWay {
 pub struct Raw {
     /// The raw value.
     pub value: u64,
-    /// How long the event was wanted, in ns.
+    /// How long the event was enabled, in ns.
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
-    /// Whether the value is not to be used.
+    /// Whether the value must not be used.
     pub is_lost: bool,
 }
 
 impl Raw {
-    /// No value.
+    /// A lost value.
     pub const LOST: Raw = Raw { value: 0, time_enabled_ns: 0, time_running_ns: 0, is_lost: true };
 
     fn of(cell: &Cell) -> Raw {
@@ -489,7 +495,7 @@ impl Raw {
     }
 }
 
-/// What was read, cell by cell.
+/// The result of a read, cell by cell.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reading {
     /// The cells, in no particular order.
@@ -501,28 +507,28 @@ pub struct Reading {
 pub struct Cell {
     /// The event.
     pub slot: SlotId,
-    /// Where it was counted.
+    /// The part, CPU or thread that it was counted on.
     pub at: At,
     /// The raw value.
     pub raw: u64,
-    /// How long the event was wanted, in ns.
+    /// How long the event was enabled, in ns.
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
-    /// Why the value is not to be used, if so.
+    /// Why the value must not be used, if so.
     pub lost: Option<String>,
-    /// What the value leaves out, adds or blurs, if so (`in steps of 10 ms`).
+    /// A remark if the value omits, adds or blurs something (`in steps of 10 ms`).
     pub partial: Option<String>,
 }
 
 impl Cell {
-    /// A good value at no particular place; times in ns.
+    /// A valid value of no particular CPU or thread; times in ns.
     pub fn new(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
         Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None, partial: None }
     }
 }
 
-/// Where a cell was counted.
+/// The part, CPU or thread of a cell.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct At {
     /// Index of the event's part (which core PMU).
@@ -535,18 +541,18 @@ pub struct At {
     pub tid: Option<u32>,
 }
 
-/// Why a source does not open what the plan says.
+/// Why a source did not open the slots of the plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The slot that was refused; `None` when it is the target or the whole pass.
     pub slot: Option<SlotId>,
-    /// What kind of refusal.
+    /// The kind of refusal.
     pub kind: RefusalKind,
-    /// What the kernel said, in words, with the object.
+    /// The kernel's answer, in words, with the object.
     pub text: String,
 }
 
-/// Kinds of refusal, each with its own way to replan.
+/// Kinds of refusal, each replanned differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum RefusalKind {
@@ -568,6 +574,6 @@ pub enum RefusalKind {
     TargetNotSupported,
     /// Too many open files.
     TooManyFiles,
-    /// Anything else.
+    /// Any other error.
     Other,
 }

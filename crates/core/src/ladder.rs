@@ -1,4 +1,5 @@
-//! The ladder: the sources of counts from best to always available, and how each fares here.
+//! The source order: the sources of counts from best to always available, and the state of each on this
+//! machine.
 
 use std::fmt;
 
@@ -10,9 +11,9 @@ pub enum Rung {
     Perf,
     /// macOS's private kperf frameworks.
     Kperf,
-    /// x86 model-specific registers, written by ourselves; only when asked for.
+    /// x86 model-specific registers, written by the tool itself; only on request.
     Msr,
-    /// Apple's PMU system registers, written by ourselves; only when asked for.
+    /// Apple's PMU system registers, written by the tool itself; only on request.
     Sysreg,
     /// macOS without root: `thread_selfcounts` and `proc_pid_rusage`.
     SelfCounts,
@@ -25,7 +26,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// Every rung of a real machine, best first.
+    /// Every source of a real machine, best first.
     pub const ALL: [Rung; 7] =
         [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os];
 
@@ -43,7 +44,7 @@ impl Rung {
         }
     }
 
-    /// What the rung is, in a line.
+    /// A one-line description of the source.
     pub fn title(self) -> &'static str {
         match self {
             Rung::Perf => "hardware PMU through Linux perf_event",
@@ -64,26 +65,26 @@ impl fmt::Display for Rung {
     }
 }
 
-/// How one rung fares on this machine.
+/// The state of one source on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RungState {
-    /// Which rung.
+    /// The source.
     pub rung: Rung,
     /// Whether it works.
     pub works: Works,
-    /// Why it does not, works in part, or has limits though it works; empty when nothing is missing.
+    /// Why it does not work, works in part, or has limits although it works; empty when it is complete.
     pub causes: Vec<Cause>,
 }
 
-/// Whether a rung works.
+/// Whether a source works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Works {
-    /// Everything that it can offer.
+    /// Everything that it offers.
     Yes,
-    /// Some of it; the causes say what is missing.
+    /// In part; the causes say what is missing.
     Partly,
-    /// Nothing; the causes say why.
+    /// Not at all; the causes say why.
     No,
     /// It belongs to another operating system or architecture.
     NotHere,
@@ -104,18 +105,18 @@ impl Works {
     }
 }
 
-/// One reason why a rung does not do all it could.
+/// One reason why a source does not work completely.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cause {
-    /// What kind of reason, for programs.
+    /// The kind of reason, for programs.
     pub kind: CauseKind,
     /// The reason in words, with the value found (`kernel.perf_event_paranoid is 3`).
     pub text: String,
-    /// The one command that mends it; `None` when none can.
+    /// The one command that is the remedy; `None` when no command is.
     pub mend: Option<String>,
 }
 
-/// Kinds of reason why a rung does not work, told apart because each is mended differently.
+/// Kinds of reason why a source does not work. They are distinct because each has another remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum CauseKind {
@@ -127,7 +128,7 @@ pub enum CauseKind {
     NoPmu,
     /// The hypervisor offers a PMU but filters events.
     HypervisorFilter,
-    /// The CPU is not one that the kernel or we know.
+    /// The CPU is unknown to the kernel or to the tool.
     UnknownCpu,
     /// Another program or driver holds the PMU.
     HeldByAnother,
@@ -135,13 +136,13 @@ pub enum CauseKind {
     NmiWatchdog,
     /// A seccomp filter forbids the system call.
     Seccomp,
-    /// It needs root.
+    /// The source needs root.
     NotRoot,
-    /// The kernel was built without it.
+    /// The kernel was built without support.
     NotInKernel,
     /// Counters cannot be read from user space.
     NoUserAccess,
-    /// The PMU cannot tell modes apart: its counts include the kernel.
+    /// The PMU cannot separate modes: its counts include the kernel.
     NoModeFilter,
     /// `/proc` is missing, or shows the processes of another PID namespace.
     NoProcessList,
@@ -174,10 +175,10 @@ impl CauseKind {
     }
 }
 
-/// Every rung with its state, best first, and what perf offers by class.
+/// Every source with its state, best first, and what perf offers by class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ladder {
-    /// The rungs, best first.
+    /// The sources, best first.
     pub rungs: Vec<RungState>,
     /// Whether perf counts hardware events; else why not.
     pub perf_hardware: Result<(), String>,
@@ -190,7 +191,7 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// The state of one rung.
+    /// The state of one source.
     pub fn state(&self, rung: Rung) -> Option<&RungState> {
         self.rungs.iter().find(|state| state.rung == rung)
     }

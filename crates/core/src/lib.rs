@@ -1,15 +1,14 @@
-//! The words that every stage of cyclometer shares.
+//! The types that every stage of cyclometer shares.
 //!
-//! A count travels one way, as plain values:
+//! A count travels in one direction, as plain values:
 //!
 //! ```text
 //! detect ──> catalog ──> plan ──> session ──> stats ──> render
 //! Machine    Event       Plan     Report      Summary   table, JSON, CSV, Markdown
 //! ```
 //!
-//! This crate holds those values and the execution seam ([`exec`]) between
-//! `session` and the sources. It does no I/O, reads no clock, looks at no
-//! target and contains no unsafe code.
+//! This crate holds those values and the execution interface ([`exec`]) between `session` and the sources. It
+//! does no I/O, reads no clock, looks at no target and contains no unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod count;

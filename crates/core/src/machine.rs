@@ -1,4 +1,4 @@
-//! A machine as plain values: what `detect` found out, and what everything after it may know.
+//! A machine as plain values: the result of `detect`, on which all later stages rely.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::energy::EnergyZone;
 use crate::ladder::Ladder;
 use crate::pmu::KernelPmu;
 
-/// What was found out about a machine.
+/// The properties of a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
     /// Operating system.
@@ -23,22 +23,22 @@ pub struct Machine {
     pub core_types: Vec<CoreType>,
     /// The CPUs that are online.
     pub online: CpuSet,
-    /// Whether cores run several hardware threads at once; `None` when nothing tells.
+    /// Whether cores run several hardware threads at once; `None` when unknown.
     #[doc(alias = "hyper-threading")]
     pub smt_active: Option<bool>,
     /// The hypervisor below us: its name or vendor string; `None` on bare metal.
     pub hypervisor: Option<String>,
-    /// What kind of container we are in, if any.
+    /// The kind of container that we run in, if any.
     pub container: Option<String>,
     /// The PMU devices of the kernel.
     pub pmus: Vec<KernelPmu>,
-    /// The counters of energy of the kernel's power capping.
+    /// The energy counters of the kernel's power capping.
     pub energy: Vec<EnergyZone>,
-    /// What we may do.
+    /// The rights of this process.
     pub access: Access,
     /// The summary that the C and Python interfaces export.
     pub capabilities: Capabilities,
-    /// How each source of counts fares here.
+    /// The state of each source of counts on this machine.
     pub ladder: Ladder,
 }
 
@@ -62,7 +62,7 @@ pub enum Os {
     Linux,
     /// macOS.
     MacOs,
-    /// Any other; only the OS rung works.
+    /// Any other; only the source `os` works.
     Other,
 }
 
@@ -165,7 +165,7 @@ pub enum CpuId {
         /// `hw.cpufamily`.
         cpufamily: u32,
     },
-    /// Could not be found out.
+    /// Unknown ids.
     Unknown,
 }
 
@@ -188,11 +188,11 @@ impl fmt::Display for CpuId {
 /// The CPU of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cpu {
-    /// Who designed it.
+    /// The designer.
     pub vendor: Vendor,
     /// Ids for the event files.
     pub id: CpuId,
-    /// What the machine calls it (`Intel(R) Xeon(R) Processor`), if it does.
+    /// The machine's name for it (`Intel(R) Xeon(R) Processor`), if it has one.
     pub name: Option<String>,
 }
 
@@ -206,32 +206,32 @@ pub struct CoreType {
     pub microarchitecture: Option<String>,
     /// The online CPUs of this type.
     pub cpus: CpuSet,
-    /// What its PMU has.
+    /// The capabilities of its PMU.
     pub pmu: PmuFacts,
     /// The kernel's device for it, if there is one.
     pub kernel_pmu: Option<String>,
 }
 
 impl CoreType {
-    /// The name of its PMU: the kernel's device, or where the kernel has none the core type's id.
+    /// The name of its PMU: the kernel's device, or the core type's id where the kernel has no device.
     pub fn pmu_name(&self) -> &str {
         self.kernel_pmu.as_deref().or(self.cpu_id.as_deref()).unwrap_or("cpu")
     }
 }
 
-/// What the hardware (or the hypervisor) says about a PMU.
+/// The PMU's properties as reported by the hardware (or the hypervisor).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PmuFacts {
     /// Architectural version: Intel's perfmon version, AMD's PerfMon version, PMUv3's minor version.
     pub version: Option<u32>,
-    /// The counters there are; holes are possible. Empty when unknown or none.
+    /// The existing counters; holes are possible. Empty when unknown or none.
     pub counters: CounterMask,
     /// Width of the general counters in bits; 0 when unknown.
     pub counter_width_bits: u32,
-    /// The event selects and unit masks that general counters count, where not all of the CPU's tables are; `None` when
-    /// nothing tells.
+    /// The event selects and unit masks that general counters count, where only a part of the CPU's tables is
+    /// implemented; `None` when unknown.
     pub implemented: Option<Vec<(u16, u8)>>,
-    /// Where the figures come from (`CPUID 0xA`), for `doctor`.
+    /// The origin of the figures (`CPUID 0xA`), for `doctor`.
     pub source: String,
 }
 
@@ -256,7 +256,7 @@ pub struct Capabilities {
     pub needs_kernel_patch: bool,
 }
 
-/// What this process may do.
+/// The rights of this process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// Whether the effective user is root.
@@ -273,11 +273,11 @@ pub struct Access {
     pub seccomp: Option<u32>,
     /// `kernel.yama.ptrace_scope`.
     pub ptrace_scope: Option<i32>,
-    /// What traces this process, if anything does: a process has one tracer at most.
+    /// The tracer of this process, if it has one; a process has at most one.
     pub tracer: Option<Tracer>,
 }
 
-/// What traces a process.
+/// The tracer of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Tracer {
@@ -287,7 +287,7 @@ pub enum Tracer {
     Other {
         /// Its process id.
         pid: u32,
-        /// Its name, as far as the kernel tells it.
+        /// Its name, if the kernel reports it.
         name: Option<String>,
     },
 }
@@ -303,7 +303,7 @@ impl fmt::Display for Tracer {
 }
 
 impl Access {
-    /// Whether perf's restrictions are lifted: root's or CAP_PERFMON's or CAP_SYS_ADMIN's rights.
+    /// Whether perf's restrictions are lifted, by root's, CAP_PERFMON's or CAP_SYS_ADMIN's rights.
     pub fn perfmon_capable(&self) -> bool {
         self.capabilities.iter().any(|c| c == "CAP_PERFMON" || c == "CAP_SYS_ADMIN")
     }

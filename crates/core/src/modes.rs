@@ -11,7 +11,7 @@ pub struct Modes {
     pub user: bool,
     /// Kernel mode (x86 ring 0, Arm EL1 or EL2 with VHE, RISC-V S).
     pub kernel: bool,
-    /// Hypervisor mode, where the architecture tells it from the kernel.
+    /// Hypervisor mode, where the architecture separates it from the kernel.
     pub hypervisor: bool,
 }
 
@@ -26,7 +26,7 @@ impl Modes {
     pub const ALL: Modes = Modes { user: true, kernel: true, hypervisor: true };
     pub(crate) const NONE: Modes = Modes { user: false, kernel: false, hypervisor: false };
 
-    /// Both what this and what `other` covers.
+    /// The modes of `self` and those of `other`.
     pub fn with(self, other: Modes) -> Modes {
         Modes {
             user: self.user || other.user,
@@ -52,7 +52,7 @@ impl fmt::Display for Modes {
     }
 }
 
-/// What stands behind the colon of an event: `instructions:upp`.
+/// The modifiers after the colon of an event: `instructions:upp`.
 ///
 /// # Source
 ///
@@ -67,7 +67,7 @@ pub struct Modifiers {
     pub host_only: bool,
     /// `I`: do not count when idle.
     pub exclude_idle: bool,
-    /// Number of `p`: 0 to 3, the wanted precision of a sample's address; `P` is 3.
+    /// Number of `p`: 0 to 3, the requested precision of a sample's address; `P` is 3.
     pub precise: u8,
     /// `D`: pinned to the PMU, or an error.
     pub pinned: bool,
@@ -75,23 +75,24 @@ pub struct Modifiers {
     pub exclusive: bool,
     /// `S`: read the group's values with each sample.
     pub sample_read: bool,
-    /// `W`: a group that falls apart into single events when it does not fit.
+    /// `W`: a weak group, which is split into single events when it does not fit.
     pub weak: bool,
     /// `b`: counted by BPF.
     pub bpf: bool,
 }
 
-/// What is wrong with a letter behind a colon.
+/// The error of a letter after the colon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ModifierError {
-    /// It is no modifier.
+    /// The letter is no modifier.
     Unknown(char),
-    /// It is repeated, or a fourth `p`.
+    /// The letter is repeated, or it is a fourth `p`.
     Repeated(char),
 }
 
 impl Modifiers {
-    /// Reads the letters behind the colon. Letters add up: `uk` counts in both modes, `GH` in guests and the host.
+    /// Parses the letters after the colon. Letters add up: `uk` counts in both modes, `GH` in guests and the
+    /// host.
     ///
     /// # Errors
     ///
@@ -132,7 +133,8 @@ impl Modifiers {
         Ok(())
     }
 
-    /// These modifiers and others, as of the group around an event: modes add up, as in perf.
+    /// These modifiers together with others, such as those of the group around an event. Modes add up, as in
+    /// perf.
     ///
     /// # Source
     ///
@@ -154,7 +156,7 @@ impl Modifiers {
         self.settled()
     }
 
-    /// Guests and the host together are what is counted without either letter.
+    /// Removes the two letters where both are given: guests and the host together are the default.
     fn settled(self) -> Modifiers {
         match (self.guest_only, self.host_only) {
             (true, true) => Modifiers { guest_only: false, host_only: false, ..self },

@@ -11,28 +11,28 @@ use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::report::LaunchKind;
 
-/// Names one slot; it is the index of the event in [`Plan::lines`].
+/// The name of one slot; it is the index of the event in [`Plan::lines`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotId(pub usize);
 
-/// Every event with how it is counted, and the passes.
+/// All events with their outcomes, and the passes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// One line for each event, in the order asked for.
     pub lines: Vec<PlanLine>,
-    /// The passes; each run of the command makes one, by [`Plan::pass_of`].
+    /// The passes; [`Plan::pass_of`] gives the one that a run of the command makes.
     pub passes: Vec<Pass>,
     /// How the events of core PMUs share counters in native runs.
     pub sharing: Sharing,
-    /// What the plan was made for.
+    /// The intent from which the plan was made.
     pub intent: Intent,
 }
 
 impl Plan {
     /// The pass that run number `run` makes, an index into [`Plan::passes`]; 0 when there is none.
     ///
-    /// The first [`Intent::translated_runs`] make the translated passes and the others the native ones; where all
-    /// passes are of one kind, all runs make them. Every pass comes once in each round, in an order that
+    /// The first [`Intent::translated_runs`] make the translated passes and the others the native ones. Where
+    /// all passes are of one kind, all runs make them. Every pass comes once in each round, in an order that
     /// [`Intent::seed`] decides for the round.
     pub fn pass_of(&self, run: u32) -> usize {
         let of_kind = |kind| (0..self.passes.len()).filter(|i| self.passes[*i].launch == kind).collect();
@@ -48,7 +48,7 @@ impl Plan {
         self.drawn(&passes, number)
     }
 
-    /// The pass of run number `number` of those that make these passes.
+    /// The pass of run number `number` among the runs that make these passes.
     fn drawn(&self, passes: &[usize], number: u32) -> usize {
         if passes.len() < 2 {
             return passes.first().copied().unwrap_or(0);
@@ -58,12 +58,12 @@ impl Plan {
         passes[Random::seeded(of_round).permutation(passes.len())[place]]
     }
 
-    /// Whether events take turns within a run.
+    /// Whether events rotate within a run.
     pub fn takes_turns(&self) -> bool {
         self.passes.iter().flat_map(|pass| &pass.slots).any(|slot| slot.turn.is_some())
     }
 
-    /// How many of so many runs are native ones.
+    /// Number of native runs among `runs` runs.
     pub fn native_runs(&self, runs: u32) -> u32 {
         let has = |kind| self.passes.iter().any(|pass| pass.launch == kind);
         match (has(LaunchKind::Translated), has(LaunchKind::Native)) {
@@ -73,8 +73,8 @@ impl Plan {
         }
     }
 
-    /// The fewest runs in which every event of a core PMU is counted for the whole of a run; `None` where all runs
-    /// are translated, however many there are.
+    /// The fewest runs in which every event of a core PMU is counted for the whole of a run; `None` where all
+    /// runs are translated, whatever their number.
     pub fn exact_runs(&self) -> Option<u32> {
         let needed = u32::try_from(self.sharing.sets.len().max(1)).unwrap_or(u32::MAX);
         (needed..=needed.saturating_add(MOST_TRANSLATED))
@@ -85,7 +85,7 @@ impl Plan {
             })
     }
 
-    /// How run number `run` is to be started.
+    /// How run number `run` is started.
     pub fn launch_of(&self, run: u32) -> LaunchKind {
         self.passes.get(self.pass_of(run)).map(|pass| pass.launch).unwrap_or_default()
     }
@@ -94,23 +94,24 @@ impl Plan {
 /// The most runs that [`Counted::Auto`] translates.
 const MOST_TRANSLATED: u32 = 2;
 
-/// How the events of core PMUs share counters: sets of events, each of which counts at one time.
+/// How the events of core PMUs share counters: sets of events that count at the same time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sharing {
-    /// The sets; an event may be in several, and each is in one at least. With one set nothing is shared; none: no core PMU
-    /// counts anything.
+    /// The sets; an event may be in several, and each is in at least one. With one set, no counter is shared;
+    /// with none, core PMUs count no event.
     pub sets: Vec<Vec<SlotId>>,
-    /// There are no fewer sets than this, however events are placed.
+    /// A lower bound of the number of sets, whatever the counter assignment.
     pub lower_bound: usize,
-    /// Why, in words; empty where that is trivial.
+    /// The reason for the bound, in words; empty where it is trivial.
     pub because: String,
     /// Sets of [`Intent::together`], by index, that do not fit on the counters, with the reason.
     pub divided: Vec<(usize, String)>,
     /// Weak groups that do not fit on the counters: their events are counted one by one.
     pub ungrouped: Vec<u32>,
-    /// How many sets, the last ones, are there because the kernel did not count all events of another at the same time.
+    /// Number of sets, at the end, that exist because the kernel did not count all events of another set at
+    /// the same time.
     pub found_by_trial: usize,
-    /// Where the kernel did not count events at the same time that fit by what is known of the counters.
+    /// The events that the kernel did not count at the same time, although they fit on the known counters.
     pub contradictions: Vec<String>,
 }
 
@@ -121,30 +122,30 @@ impl Sharing {
     }
 }
 
-/// What is wanted from a session, as far as the choice of sources depends on it.
+/// The purpose of a session, as far as the choice of sources depends on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intent {
-    /// The only source that may be used, if one was asked for.
+    /// The only source that may be used, if one was requested.
     pub only: Option<Rung>,
     /// Exact number of measured executions, at least 1.
     pub runs: u32,
-    /// How many of them the software PMU may count.
+    /// Number of runs that the software PMU may count.
     pub counted: Counted,
-    /// Whether it is a command that is counted, and not something that runs already.
+    /// Whether a command is counted, as opposed to a running target.
     pub of_command: bool,
-    /// Whether it is regions of threads of this program, and the software PMU runs it.
+    /// Whether regions of threads of this program are counted while the software PMU runs it.
     pub in_software_pmu: bool,
-    /// Counts are read this often while the command runs.
+    /// The interval at which counts are read while the command runs.
     pub interval: Option<Duration>,
-    /// Whether there is a result already: then no event moves to the software PMU any more, nor to another pass.
+    /// Whether a result exists already; if so, no event moves to the software PMU or to another pass.
     pub begun: bool,
-    /// What becomes of events that do not fit on the counters at once.
+    /// The treatment of events that do not fit on the counters at once.
     pub multiplex: Multiplex,
-    /// Sets of events, by index, that say something only when they were counted at the same time.
+    /// Sets of events, by index, that are useful only if they were counted at the same time.
     pub together: Vec<Vec<usize>>,
-    /// Sets of events, by index, that say more when they were counted at the same time.
+    /// Sets of events, by index, that are more useful if they were counted at the same time.
     pub partners: Vec<Vec<usize>>,
-    /// Decides the order of passes.
+    /// The seed of the order of passes.
     pub seed: u64,
 }
 
@@ -167,7 +168,7 @@ impl Default for Intent {
 }
 
 impl Intent {
-    /// How many of the runs, the first ones, are translated when the software PMU counts something.
+    /// Number of translated runs, which come first, when the software PMU counts an event.
     pub fn translated_runs(&self) -> u32 {
         let wanted = match self.counted {
             Counted::Auto if self.runs < 3 => 1,
@@ -179,25 +180,25 @@ impl Intent {
     }
 }
 
-/// How many runs the software PMU counts, when it counts; the others run as they are and are timed.
+/// How many runs the software PMU counts, when it counts. The others run natively and are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Counted {
-    /// One, or two of three and more, so that equal values can be told.
+    /// One; two if there are three or more runs, so that equal values can be recognised.
     #[default]
     Auto,
-    /// So many.
+    /// This number.
     Runs(u32),
     /// All of them.
     All,
 }
 
-/// What becomes of events that do not fit on the counters at once.
+/// The treatment of events that do not fit on the counters at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Multiplex {
-    /// With enough runs each of them counts some, exactly; otherwise they take turns within each run.
+    /// With enough runs, each run counts some of them exactly; otherwise they rotate within each run.
     #[default]
     Auto,
-    /// They take turns within each run.
+    /// They rotate within each run.
     Always,
     /// They are refused where there are not enough runs.
     Never,
@@ -208,14 +209,14 @@ pub enum Multiplex {
 pub struct PlanLine {
     /// The event.
     pub event: Event,
-    /// What was decided for it.
+    /// The outcome of planning for it.
     pub outcome: Outcome,
-    /// The rungs above the chosen one that could have counted it, each with why it is not used.
+    /// The sources before the chosen one that could have counted it, each with the reason why it is not used.
     pub skipped: Vec<Skipped>,
 }
 
 impl PlanLine {
-    /// The way chosen, if any.
+    /// The chosen candidate, if any.
     pub fn candidate(&self) -> Option<&Candidate> {
         match &self.outcome {
             Outcome::Counted { candidate, .. } => self.event.candidates.get(*candidate),
@@ -223,9 +224,9 @@ impl PlanLine {
         }
     }
 
-    /// The modes that it covers; `None` where modes mean nothing (time, memory).
+    /// The modes that it covers; `None` where modes do not apply (time, memory).
     ///
-    /// For an event that is not counted these are the modes that were wanted.
+    /// For an event that is not counted these are the requested modes.
     pub fn effective_modes(&self) -> Option<Modes> {
         match &self.outcome {
             Outcome::Counted { filter, .. } => {
@@ -256,7 +257,7 @@ fn letters(modes: Option<Modes>, modifiers: Modifiers) -> String {
     letters
 }
 
-/// How an event will be counted.
+/// The outcome of planning for an event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     /// By one of its candidates.
@@ -268,22 +269,22 @@ pub enum Outcome {
         /// Whether guests must be excluded explicitly (Apple on Linux).
         exclude_guest: bool,
     },
-    /// Not at all; the state says why.
+    /// The event is not counted; the state has the reason.
     NotCounted(Count),
 }
 
-/// A rung that is not used for an event.
+/// A source that is not used for an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Skipped {
-    /// The rung.
+    /// The source.
     pub rung: Rung,
-    /// Why not.
+    /// The reason.
     pub reason: String,
-    /// What the source said when it was asked to open the event; `None` when it was not asked.
+    /// The source's refusal to open the event; `None` when the source was not asked.
     pub refusal: Option<RefusalKind>,
 }
 
-/// What is counted at the same time.
+/// The events that are counted at the same time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pass {
     /// How the command is started for it.
@@ -298,7 +299,7 @@ impl Pass {
         self.slots.iter().filter(|slot| slot.rung == rung).cloned().collect()
     }
 
-    /// The rungs that take part, best first.
+    /// The sources that take part, best first.
     pub fn rungs(&self) -> Vec<Rung> {
         let mut rungs: Vec<Rung> = self.slots.iter().map(|slot| slot.rung).collect();
         rungs.sort_unstable();
@@ -336,20 +337,20 @@ pub struct Slot {
     pub exclusive: bool,
     /// The counter that the matching found for it; `None` where the source decides.
     pub counter: Option<CounterId>,
-    /// The events that it takes turns with others in, from 0: while one turn counts, those of other turns do not. `None`:
-    /// it counts all the time.
+    /// The rotation group, from 0: while one group counts, the events of others do not. `None`: the event
+    /// counts all the time.
     pub turn: Option<u32>,
-    /// The slot of the same pass that counts the same: it is opened, and this one is not, but has its values.
+    /// The slot of the same pass that counts the same. That slot is opened, and this one takes its values.
     pub twin_of: Option<SlotId>,
 }
 
 impl Slot {
-    /// The slot that is opened for it: its own, or its twin's.
+    /// The slot that is opened for this one: itself, or its twin.
     pub fn opened_as(&self) -> SlotId {
         self.twin_of.unwrap_or(self.id)
     }
 
-    /// Numbers the turns anew, also those of its seats.
+    /// Renumbers the rotation groups, also those of its counter assignments.
     pub fn renumber_turns(&mut self, new: impl Fn(u32) -> Option<u32>) {
         self.turn = self.turn.and_then(&new);
         for part in &mut self.parts {

@@ -26,7 +26,7 @@ pub struct KernelPmu {
 }
 
 impl KernelPmu {
-    /// Whether the device counts what CPU cores do, for tasks: a core PMU.
+    /// Whether the device is a core PMU: it counts for tasks what CPU cores do.
     ///
     /// x86 names them `cpu`, `cpu_core`, `cpu_atom`, `cpu_lowpower`; Arm gives them a `cpus` file;
     /// RISC-V's is `cpu`; an uncore device has a `cpumask` instead.
@@ -42,7 +42,7 @@ impl KernelPmu {
 pub struct PmuEvent {
     /// The terms, as in `event=0x3c,umask=0x01`.
     pub terms: String,
-    /// What one count stands for; 1 unless a `.scale` file says otherwise.
+    /// The value of one count; 1 unless a `.scale` file specifies another.
     pub scale: Option<f64>,
     /// The unit after scaling (`Joules`), from the `.unit` file.
     pub unit: Option<String>,
@@ -80,7 +80,7 @@ impl Family {
     }
 }
 
-/// Which word of `perf_event_attr` a field lies in.
+/// The word of `perf_event_attr` that contains a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConfigWord {
     /// `config`.
@@ -112,7 +112,7 @@ impl ConfigWords {
     }
 }
 
-/// Where a field lies: a word and bit ranges, filled from the low range up.
+/// The location of a field: a word and bit ranges, filled from the low range up.
 ///
 /// # Source
 ///
@@ -121,7 +121,7 @@ impl ConfigWords {
 pub struct FormatField {
     /// The word.
     pub word: ConfigWord,
-    /// Inclusive bit ranges, as they stand in the file: the first range takes the value's low bits.
+    /// Inclusive bit ranges, in the order of the file: the first range takes the value's low bits.
     pub ranges: Vec<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! Random order: a small generator with a seed, so that an order can be repeated.
+//! Random orders from a small generator with a seed, so that an order can be repeated.
 
 /// Pseudorandom numbers, the same for the same seed on every machine. Not for secrets.
 ///
@@ -12,7 +12,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The sequence that belongs to `seed`. Any seed will do, zero too.
+    /// The sequence of `seed`. Any seed is valid, also zero.
     pub fn seeded(seed: u64) -> Random {
         Random { state: seed }
     }
@@ -31,7 +31,8 @@ impl Random {
         ((u128::from(self.word()) * limit as u128) >> 64) as usize
     }
 
-    /// `0..n` in random order, every order with the same probability (to within that of [`below`](Self::below)).
+    /// `0..n` in random order, every order with the same probability (to within that of
+    /// [`below`](Self::below)).
     ///
     /// # Source
     ///
@@ -52,7 +53,8 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_published_generator() {
-        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random numbers/Splitmix64".
+        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random
+        // numbers/Splitmix64".
         let mut random = Random::seeded(1_234_567);
         assert_eq!(random.word(), 6_457_827_717_110_365_317);
         assert_eq!(random.word(), 3_203_168_211_198_807_973);

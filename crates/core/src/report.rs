@@ -1,4 +1,4 @@
-//! What a session brings home: raw readings with everything needed to judge them.
+//! The result of a session: raw readings with everything needed to judge them.
 
 use crate::exec::{CommandSpec, CpuBaseline, ExitStatus, Layout, Reading, Target};
 use crate::plan::{Plan, SlotId};
@@ -6,15 +6,15 @@ use crate::plan::{Plan, SlotId};
 /// The outcome of a session: nothing in it is scaled or summarised.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// What was run, if a command was.
+    /// The command that was run, if any.
     pub command: Option<CommandSpec>,
-    /// What was counted.
+    /// The target that was counted.
     pub target: Option<Target>,
-    /// The plan as it was in the end, after every replan.
+    /// The final plan, after every replan.
     pub plan: Plan,
     /// Every execution, in order, without warm-ups.
     pub runs: Vec<Run>,
-    /// Every step of recovery that was taken.
+    /// Every fallback that was taken.
     pub steps: Vec<Step>,
     /// The signal that ended the session early, if one did.
     pub interrupted: Option<i32>,
@@ -29,72 +29,72 @@ pub struct Run {
     pub index: u32,
     /// How the command was run.
     pub launch: LaunchKind,
-    /// How its addresses were laid out; `None` when nobody made sure of it.
+    /// The address space layout of the command; `None` when it is unknown.
     pub layout: Option<Layout>,
-    /// Which processor the command was told that it has; `None`: the one that there is.
+    /// The CPU baseline presented to the command; `None`: the real processor.
     pub cpu_baseline: Option<CpuBaseline>,
-    /// Which pass was counted.
+    /// The pass that was counted.
     pub pass: usize,
-    /// How it ended; `None` when nobody could tell.
+    /// The exit status; `None` when it is unknown.
     pub exit: Option<ExitStatus>,
     /// Why the run does not enter the statistics, if so.
     pub dropped_because: Option<String>,
     /// From start to end, in ns.
     pub wall_ns: u64,
-    /// What was read at the end.
+    /// The reading at the end.
     pub reading: Reading,
-    /// Where the events of the pass took turns: every turn that one of them had, in order of time. They
-    /// neither overlap nor leave gaps. Empty where all events counted all the time.
+    /// The slices of a pass whose events rotated: every period in which a rotation group was selected, in
+    /// order of time. They neither overlap nor leave gaps. Empty where all events counted all the time.
     pub slices: Vec<Slice>,
 }
 
-/// A part of a run in which one turn was selected.
+/// A part of a run in which one rotation group was selected.
 ///
 /// # Source
 ///
 /// [`Counting::select`](crate::exec::Counting::select).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slice {
-    /// The turn, as in [`Slot::turn`](crate::Slot::turn).
+    /// The rotation group, as in [`Slot::turn`](crate::Slot::turn).
     pub turn: u32,
-    /// How long it was, in ns.
+    /// Its duration, in ns.
     pub wall_ns: u64,
-    /// What was counted in it: by the slots of this turn, and by those without a turn of the same source. A slot
-    /// that could not be read is missing.
+    /// The counts of the slots of this group, and of those of the same source without a group. A slot that
+    /// could not be read is missing.
     pub counts: Vec<SliceCount>,
 }
 
 impl Slice {
-    /// What a slot counted; `None` when it was not its turn, or could not be read.
+    /// The count of a slot; `None` when its group was not selected, or when it could not be read.
     pub fn count(&self, slot: SlotId) -> Option<&SliceCount> {
         self.counts.iter().find(|count| count.slot == slot)
     }
 }
 
-/// What one slot counted in a [`Slice`], over all threads, CPUs and parts.
+/// The count of one slot in a [`Slice`], over all threads, CPUs and parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SliceCount {
     /// The event.
     pub slot: SlotId,
     /// The raw value.
     pub raw: u64,
-    /// How long the event was wanted, in ns: the sum over threads and CPUs; the parts of a hybrid are wanted at the
-    /// same time, which counts once.
+    /// How long the event was enabled, in ns: the sum over threads and CPUs. The parts of a hybrid are
+    /// enabled at the same time, which counts once.
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns: the sum over threads, CPUs and parts.
     pub time_running_ns: u64,
 }
 
-/// How a command was run.
+/// The way in which a command was run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum LaunchKind {
-    /// On the CPU, as it is.
+    /// On the CPU, natively.
     #[default]
     Native,
     /// Under the software PMU.
     Translated,
-    /// Not at all: a workload of a simulated machine.
+    /// Without executing a program: a workload of a simulated machine.
     Simulated,
 }
 
@@ -109,13 +109,13 @@ impl LaunchKind {
     }
 }
 
-/// A step of recovery: what was refused and what was done about it.
+/// A fallback: the refusal and the reaction to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The event concerned, by name; `None` when it is the whole session.
+    /// The event concerned, by name; `None` for the whole session.
     pub event: Option<String>,
-    /// What was refused.
+    /// The request that was refused.
     pub refused: String,
-    /// What was done.
+    /// The reaction to the refusal.
     pub done: String,
 }

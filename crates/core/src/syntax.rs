@@ -8,11 +8,13 @@
 //! term   = name [ "=" ( number | name | "'" text "'" ) ]
 //! ```
 //!
-//! Behind `pmu::` stands libpfm4's grammar: there `e`, `i`, `t`, `c=N` are edge, inversion, any thread and counter mask.
+//! After `pmu::`, libpfm4's grammar applies: there `e`, `i`, `t`, `c=N` are edge, inversion, any thread and
+//! counter mask.
 //!
 //! # Source
 //!
-//! `perf-list(1)`; `perf-stat(1)`, option `-e`; `libpfm(3)`, "EVENT STRINGS"; `libpfm_intel_skl(3)`, "MODIFIERS".
+//! `perf-list(1)`; `perf-stat(1)`, option `-e`; `libpfm(3)`, "EVENT STRINGS"; `libpfm_intel_skl(3)`,
+//! "MODIFIERS".
 
 use crate::error::{Error, ErrorKind, Recovery, Result};
 use crate::modes::{Modes, ModifierError, Modifiers};
@@ -25,13 +27,13 @@ pub const MAX_LIST_BYTES: usize = 64 * 1024;
 pub struct EventRequest {
     /// The event's name as typed, without modifiers and pin.
     pub text: String,
-    /// What it is to be called instead: the term `name=`.
+    /// The display name that replaces it: the term `name=`.
     pub label: Option<String>,
-    /// How it was named.
+    /// The selector.
     pub selector: Selector,
-    /// What its name is refined by: `inv`, `cmask=2`, `ldlat=32`.
+    /// The attributes of its name: `inv`, `cmask=2`, `ldlat=32`.
     pub attributes: Vec<Term>,
-    /// Its modifiers, those of its group included.
+    /// Its modifiers, including those of its group.
     pub modifiers: Modifiers,
     /// Number of its `{group}` in the list, from 0.
     pub group: Option<u32>,
@@ -40,7 +42,7 @@ pub struct EventRequest {
 }
 
 impl EventRequest {
-    /// An event by exactly this name, with nothing that refines it.
+    /// An event of exactly this name, without attributes.
     pub fn named(name: &str) -> EventRequest {
         EventRequest {
             text: name.to_owned(),
@@ -54,7 +56,7 @@ impl EventRequest {
     }
 }
 
-/// How an event was named.
+/// The notation of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selector {
     /// By a name.
@@ -144,14 +146,14 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput`, naming what is wrong.
+/// `ErrorKind::InvalidInput`, naming the error in the text.
 pub fn parse_event(text: &str) -> Result<EventRequest> {
     let (body, pin) = split_pin(text)?;
     let Named { selector, name, label, attributes, modifiers } = match body.find('/') {
         Some(slash) => parse_pmu(body, slash)?,
         None => parse_plain(body)?,
     };
-    // Between quotes may be blanks.
+    // Quoted text may contain blanks.
     let is_shown = |c: char| !c.is_control() && (!c.is_whitespace() || name.contains('\''));
     if name.is_empty() || !name.chars().all(is_shown) {
         return Err(invalid(format!("'{}' is no event name", shown(text)), "`cyclometer list` shows names"));
@@ -171,7 +173,7 @@ struct Named {
 fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
     match text.rsplit_once('@') {
         None => Ok((text, None)),
-        // Between slashes is a name that has it.
+        // A slash after the `@` means that the `@` belongs to a name between slashes.
         Some((_, behind)) if behind.contains('/') => Ok((text, None)),
         Some((body, counter)) => match counter.parse::<u8>() {
             Ok(counter) if counter < 64 => Ok((body, Some(counter))),
@@ -202,7 +204,7 @@ fn parse_pmu(body: &str, slash: usize) -> Result<Named> {
 /// The terms between slashes.
 #[derive(Default)]
 struct Terms {
-    /// Those that say what is counted.
+    /// The terms that select the event.
     of_pmu: Vec<Term>,
     /// The value of `name=`.
     label: Option<String>,
@@ -217,17 +219,15 @@ impl Terms {
         Ok(terms)
     }
 
-    /// # Source
-    ///
     /// `perf-record(1)`, option `-e`, on `name`, `period`, `percore` and terms of sampling; Linux
-    /// `tools/perf/util/parse-events.c`, `config_term_avail`: what `perf stat` refuses.
+    /// `tools/perf/util/parse-events.c`, `config_term_avail`: the terms that `perf stat` refuses.
     fn add(&mut self, term: &str, body: &str) -> Result<()> {
         let (name, value) = term.split_once('=').map_or((term, None), |(name, value)| (name, Some(value)));
         match (name, value) {
             ("name", Some(value)) => self.label = Some(label(value, body)?),
-            // Of a metric of perf's: nothing that is counted.
+            // A term of perf's metrics, which does not affect counting.
             ("metric-id", Some(_)) => {}
-            // Of samples, and of rows for each core: neither changes a sum.
+            // Terms of sampling and of per-core output, which do not change a sum.
             ("period", Some(_)) => drop(parse_term(term, body)?),
             ("percore", None) => {}
             (name, _) if OF_SAMPLING.contains(&name) => {
@@ -242,7 +242,7 @@ impl Terms {
     }
 }
 
-/// Terms of perf's that say how samples are taken.
+/// Terms of perf's that control sampling.
 const OF_SAMPLING: [&str; 14] = [
     "freq",
     "time",
@@ -260,7 +260,7 @@ const OF_SAMPLING: [&str; 14] = [
     "ratio-to-prev",
 ];
 
-/// A name that the user gives, in single quotes where it has signs of the grammar.
+/// A name given by the user, in single quotes if it contains characters of the grammar.
 fn label(value: &str, body: &str) -> Result<String> {
     let quoted = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
     let label = quoted.unwrap_or(value);
@@ -271,7 +271,7 @@ fn label(value: &str, body: &str) -> Result<String> {
     Ok(label.to_owned())
 }
 
-/// Splits at commas that are not between single quotes.
+/// Splits at commas outside single quotes.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     text.split(|c| {
@@ -305,7 +305,7 @@ fn parse_plain(body: &str) -> Result<Named> {
         Some((pmu, rest)) => (&body[..pmu.len() + 2], rest),
         None => ("", body),
     };
-    // A breakpoint has an address and a length behind its colons.
+    // A breakpoint has an address and a length after its colons.
     let pieces: Vec<&str> = if rest.starts_with("mem:") { vec![rest] } else { rest.split(':').collect() };
     let mut named = Named {
         selector: Selector::Raw(0),
@@ -322,14 +322,14 @@ fn parse_plain(body: &str) -> Result<Named> {
     Ok(named)
 }
 
-/// Where a piece behind a colon stands.
+/// The context of a part after a colon.
 struct Place<'a> {
     libpfm: bool,
     last: bool,
     body: &'a str,
 }
 
-/// A piece behind a colon: an attribute, modifiers, or a unit mask, which is part of the name.
+/// Handles one part after a colon: an attribute, modifiers, or a unit mask, which belongs to the name.
 fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
     if let (true, Some((mode, counted))) = (place.libpfm, mode(piece)) {
         let modes =
@@ -351,7 +351,7 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
     }
     match Modifiers::parse(piece) {
         Ok(more) if !piece.is_empty() => named.modifiers = more.with(named.modifiers),
-        // No modifier has an underscore, a digit or a capital but for a few: this belongs to the name.
+        // Modifiers contain no underscores and no digits, and few capitals: this part belongs to the name.
         _ if piece.contains(|c: char| c == '_' || c.is_ascii_digit() || c.is_ascii_uppercase())
             || !place.last =>
         {
@@ -363,7 +363,7 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
     Ok(())
 }
 
-/// libpfm4's way to count in a mode or not: `u=1`, `k=0`, `h=1`.
+/// Parses libpfm4's notation for including or excluding a mode: `u=1`, `k=0`, `h=1`.
 fn mode(piece: &str) -> Option<(char, bool)> {
     let (letter, value) = piece.split_once('=')?;
     let counted = match value {
@@ -374,7 +374,7 @@ fn mode(piece: &str) -> Option<(char, bool)> {
     ["u", "k", "h"].contains(&letter).then(|| (letter.chars().next().unwrap_or('u'), counted))
 }
 
-/// The term that a piece behind a colon means, if it is one.
+/// The term for a part after a colon, if it is one.
 fn attribute(piece: &str, libpfm: bool) -> Option<String> {
     const WORDS: [&str; 5] = ["inv", "edge", "any", "eq", "intx"];
     let long = |letter: &str| match letter {
@@ -416,7 +416,7 @@ fn repeated(what: &str, text: &str) -> Error {
     invalid(format!("'{what}' is repeated in '{}'", shown(text)), "write it once")
 }
 
-/// Reads a decimal number, or a hexadecimal one behind `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 pub fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -425,7 +425,7 @@ pub fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// Splits at commas that are inside neither braces nor slashes.
+/// Splits at commas outside braces and slashes.
 fn split_outside(list: &str) -> Result<Vec<&str>> {
     let (mut parts, mut start, mut depth, mut in_terms) = (Vec::new(), 0usize, 0u32, false);
     let mut is_quoted = false;
@@ -451,7 +451,7 @@ fn split_outside(list: &str) -> Result<Vec<&str>> {
     Ok(parts)
 }
 
-/// What a message may show of an input: control characters escaped, at most 80 characters.
+/// The form of an input in messages: control characters escaped, at most 80 characters.
 fn shown(text: &str) -> String {
     let mut out: String = text.chars().take(80).flat_map(char::escape_debug).collect();
     if text.chars().nth(80).is_some() {
@@ -518,7 +518,7 @@ mod tests {
         let event = one("UOPS_ISSUED.ANY:cmask=0x2:inv:edge:uk");
         assert_eq!(event.attributes, [term("cmask", Some(2)), term("inv", None), term("edge", None)]);
         assert_eq!(event.modifiers.modes, Some(Modes::USER_KERNEL));
-        // Without a PMU before it, e is perf's: alone on the PMU.
+        // Without a PMU before it, e is perf's modifier: alone on the PMU.
         let event = one("cycles:e");
         assert!(event.modifiers.exclusive && event.attributes.is_empty());
         assert_eq!(one("skl::L2_RQSTS:MISS:e").attributes, [term("edge", None)]);

@@ -1,4 +1,5 @@
-//! The memory that `cyclometer stat -m` shares with what it runs: which events to count, and what was counted.
+//! The memory that `cyclometer stat -m` shares with the program that it runs: the events to count, and their
+//! counts.
 //!
 //! Version 1, words of 64 bits in the byte order of the machine:
 //!
@@ -16,33 +17,35 @@
 //! | 64 … | 64 counters of 8 words: who counts (1 perf, 2 the software PMU), type, config, config1, config2, flags, whether the program may read it by an instruction, 0; for the software PMU config is the number of the event |
 //! | 1024 … | 65536 rows of 336 words, then 8 MiB of names |
 //!
-//! A row is written by one thread at a time, and belongs to a thread of a process and a name: an odd word 0 says that it is being written;
-//! process, thread (0: several, one after the other), place and length of the name, begun, ended, ends that nothing
-//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork,
-//! calls that the counts are of, outermost regions with marks inside that do not match; from word 16 on for each counter:
-//! value, time enabled, time running (ns), calls without a value, and why (an error number of the operating
-//! system, or a [`Loss`]). Counts are those of outermost regions of the name; calls are all.
+//! A row belongs to a thread of a process and a name, and only one thread at a time writes to it. An odd word
+//! 0 means that it is being written. The next words are: process, thread (0: several, one after the other),
+//! offset and length of the name, begun, ended, ends without a begin, time in ns, threads, ends in another
+//! order than the begins, regions from before a fork, calls that the counts cover, outermost regions with
+//! unmatched marks inside. From word 16 on, each counter has: value, time enabled, time running (ns), calls
+//! without a value, and the reason (an error number of the operating system, or a [`Loss`]). Counts are those
+//! of outermost regions of the name; calls are all.
 
 use std::io;
 
 use crate::memory::{self, Memory, Own};
 
-/// The variable of the environment that says where the memory is.
+/// The environment variable with the location of the memory.
 pub const VARIABLE: &str = "CYCLOMETER_MARKERS";
 
 /// The version of the format.
 pub const VERSION: u64 = 1;
 
-/// The most events.
+/// The largest number of events.
 pub const MOST_COUNTERS: usize = 64;
 
-/// The most pairs of a thread and a name at a time.
+/// The largest number of pairs of a thread and a name at a time.
 pub const ROWS: usize = 1 << 16;
 
-/// The longest name, in bytes; others are cut.
+/// The greatest length of a name, in bytes; longer ones are cut.
 pub const LONGEST_LABEL: usize = 4096;
 
-/// The most bytes that all names have, each up to a multiple of 8; names are as often there as programs and processes.
+/// The most bytes of all names, each rounded up to a multiple of 8. Each program and process stores its own
+/// copies of names.
 pub const LABEL_BYTES: usize = 8 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CYCLOMRK");
@@ -96,21 +99,21 @@ mod row {
     pub(super) const LABEL_LEN: usize = 4;
 }
 
-/// Who counts an event.
+/// The counter of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counts {
     /// `perf_event_open(2)`.
     Perf {
-        /// Which PMU.
+        /// The PMU.
         pmu_type: u32,
-        /// What it shall count: `config`, `config1`, `config2`.
+        /// The event: `config`, `config1`, `config2`.
         config: [u64; 3],
         /// The bits of `perf_event_attr`.
         flags: u64,
-        /// Whether it may be read by an instruction where the kernel says so: not where cores differ.
+        /// Whether it may be read by an instruction where the kernel permits it; false where cores differ.
         user_reads: bool,
     },
-    /// The software PMU that runs the program, by its number of the event.
+    /// The software PMU that runs the program, with its number of the event.
     Software(u64),
 }
 
@@ -137,28 +140,28 @@ impl Counts {
     }
 }
 
-/// Why a region has no value of an event, where it is no error of the operating system.
+/// The reason why a region has no value of an event, where it is no error of the operating system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Loss {
     /// It could not be read, or went backwards.
     Unread = 5001,
-    /// The software PMU does not run this process, or not any more.
+    /// The software PMU does not run this process, or stopped running it.
     NotTranslated = 5002,
-    /// The software PMU has no such count of a thread.
+    /// The software PMU does not count this event for single threads.
     NotOfThreads = 5003,
-    /// What marking adds to it is not known: it was disturbed when that was measured, is more than what was counted, or another
-    /// language ended the region, or marked its first one inside.
+    /// The bias of marking is unknown. It was disturbed during its measurement, or exceeds the count; or
+    /// another language ended the region, or made its first mark inside.
     BiasUnknown = 5004,
 }
 
 impl Loss {
-    /// The word that stands for it.
+    /// The word that encodes it.
     pub fn code(self) -> u64 {
         self as u64
     }
 
-    /// What a word stands for; `None` where that is an error number.
+    /// The loss that a word encodes; `None` where the word is an error number.
     pub fn of_code(code: u64) -> Option<Loss> {
         let all = [Loss::Unread, Loss::NotTranslated, Loss::NotOfThreads, Loss::BiasUnknown];
         all.into_iter().find(|loss| loss.code() == code)
@@ -170,24 +173,24 @@ impl Loss {
 pub struct Sum {
     /// The raw value.
     pub value: u64,
-    /// How long the event was wanted, in ns.
+    /// How long the event was enabled, in ns.
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
-    /// How many regions have no value.
+    /// Number of regions without a value.
     pub lost: u64,
-    /// Why the last of them has none: an error number, or a [`Loss`].
+    /// The reason for the last of them: an error number, or a [`Loss`].
     pub reason: u64,
 }
 
 impl Sum {
-    /// No value, for this reason.
+    /// A missing value, with this reason.
     pub(crate) fn lost(reason: u64) -> Sum {
         Sum { lost: 1, reason, ..Sum::default() }
     }
 }
 
-/// What the regions of one name counted in one thread, or in several of a process one after the other.
+/// The counts of the regions of one name in one thread, or in several of a process one after the other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Row {
     /// The process.
@@ -196,31 +199,31 @@ pub struct Row {
     pub tid: u32,
     /// The name.
     pub label: String,
-    /// How many regions began.
+    /// Number of regions that began.
     pub begun: u64,
-    /// How many of them ended.
+    /// Number of them that ended.
     pub ended: u64,
-    /// Ends that nothing had begun.
+    /// Ends without a begin.
     pub unmatched: u64,
-    /// How long outermost regions took, in ns.
+    /// Duration of outermost regions, in ns.
     pub time_ns: u64,
-    /// How many threads it is of.
+    /// Number of threads of the row.
     pub threads: u64,
-    /// How many ended while a region went on that had begun in them.
+    /// Number of regions that ended before a region that began inside them.
     pub crossed: u64,
-    /// How many began before a fork and ended in the child, where nothing is known of them.
+    /// Number of regions that began before a fork and ended in the child, where their counts are unknown.
     pub forked: u64,
-    /// How many calls the counts are of: those of outermost regions that ended, with the calls within.
+    /// Number of calls that the counts cover: outermost regions that ended, with the calls inside.
     pub counted: u64,
-    /// How many outermost regions that ended had marks inside that do not match.
+    /// Number of ended outermost regions with unmatched marks inside.
     pub disordered: u64,
-    /// The process ended while it was noting an end here.
+    /// Whether the process ended while it was recording an end here.
     pub is_torn: bool,
     /// One for each counter.
     pub sums: Vec<Sum>,
 }
 
-/// The memory, as its maker has it.
+/// The memory, as seen by the process that created it.
 #[derive(Debug)]
 pub struct Board {
     own: Own,
@@ -228,11 +231,11 @@ pub struct Board {
 }
 
 impl Board {
-    /// Makes one without counters.
+    /// Creates the memory without counters.
     ///
     /// # Errors
     ///
-    /// The operating system's; `Unsupported` where there is no way to share memory.
+    /// The operating system's; `Unsupported` where memory cannot be shared.
     pub fn make() -> io::Result<Board> {
         let (own, memory) = Own::make(LEN)?;
         memory.store(WORD * head::VERSION, VERSION);
@@ -240,13 +243,13 @@ impl Board {
         Ok(Board { own, memory })
     }
 
-    /// What a program's environment must have, as `NAME=VALUE`. It is found as long as this lives.
+    /// The variable for a program's environment, as `NAME=VALUE`. It is valid for the lifetime of this board.
     pub fn variable(&self) -> String {
         format!("{VARIABLE}={}", self.own.place())
     }
 
-    /// Adds a counter, and hands back its number; `None` where there are too many. Programs that have attached do not
-    /// see it any more.
+    /// Adds a counter and returns its number; `None` where the board has no room. Programs that have already
+    /// attached do not see it.
     pub fn add_counter(&self, counter: Counts) -> Option<usize> {
         let number = self.counters();
         if number >= MOST_COUNTERS {
@@ -258,32 +261,32 @@ impl Board {
         Some(number)
     }
 
-    /// How many counters there are.
+    /// Number of counters.
     pub fn counters(&self) -> usize {
         counters(&self.memory)
     }
 
-    /// How many processes have attached.
+    /// Number of processes that have attached.
     pub fn attached(&self) -> u64 {
         self.memory.load(WORD * head::ATTACHED)
     }
 
-    /// The version of a program's library that did not attach, as it is not ours.
+    /// The version of a program's library that did not attach because its version is not ours.
     pub fn other_version(&self) -> Option<u64> {
         Some(self.memory.load(WORD * head::OTHER_VERSION)).filter(|version| *version != 0)
     }
 
-    /// Begins and ends that could not be noted.
+    /// Begins and ends that could not be recorded.
     pub fn dropped(&self) -> u64 {
         self.memory.load(WORD * head::DROPPED)
     }
 
-    /// Whether more than [`ROWS`] rows were asked for.
+    /// Whether more than [`ROWS`] rows were requested.
     pub fn is_out_of_rows(&self) -> bool {
         self.memory.load(WORD * head::ROWS) > ROWS as u64
     }
 
-    /// Whether names had more than [`LABEL_BYTES`].
+    /// Whether names needed more than [`LABEL_BYTES`].
     pub fn is_out_of_names(&self) -> bool {
         self.memory.load(WORD * head::LABELS) > LABEL_BYTES as u64
     }
@@ -293,7 +296,7 @@ impl Board {
         self.memory.load(WORD * head::CUT)
     }
 
-    /// What was counted, in the order in which names came first.
+    /// The counts, in the order in which names first appeared.
     pub fn rows(&self) -> Vec<Row> {
         let taken = usize::try_from(self.memory.load(WORD * head::ROWS)).unwrap_or(ROWS).min(ROWS);
         (0..taken).filter_map(|row| self.row(row)).collect()
@@ -306,7 +309,7 @@ impl Board {
                 std::array::from_fn(|i| word(ROW_HEAD + ROW_COUNTER * counter + i));
             Sum { value, time_enabled_ns, time_running_ns, lost, reason }
         };
-        // Who was killed before it had given the row a name has counted nothing there.
+        // A process that was killed before it gave the row a name has counted nothing in it.
         let label =
             self.label(word(row::LABEL_AT), word(row::LABEL_LEN)).filter(|label| !label.is_empty())?;
         Some(Row {
@@ -346,11 +349,11 @@ fn row_at(row: usize) -> usize {
     ROWS_AT + row * ROW_BYTES
 }
 
-/// The memory, as a program has it that was run.
+/// The memory, as seen by a program under the tool.
 #[derive(Debug)]
 pub(crate) struct Attached {
     memory: Memory,
-    /// The counters, as they are once the program runs.
+    /// The counters, which are fixed once the program runs.
     pub(crate) counters: Vec<Counts>,
 }
 
@@ -362,8 +365,8 @@ pub(crate) struct LabelAt {
 }
 
 impl Attached {
-    /// Attaches to the memory at a place, as [`Board::variable`] names it; `None` where it is none, or one of another version,
-    /// which is written down there.
+    /// Attaches to the memory at a place that [`Board::variable`] names. `None` where no memory is there, or
+    /// memory of another version, in which our version is then recorded.
     pub(crate) fn open(place: &str) -> Option<Attached> {
         let memory = memory::open(place, LEN).or_else(|_| memory::open(place, WORD * 4)).ok()?;
         if memory.load(WORD * head::MAGIC) != MAGIC {
@@ -384,12 +387,12 @@ impl Attached {
         Some(attached)
     }
 
-    /// Counts a begin or an end that cannot be noted.
+    /// Counts a begin or an end that cannot be recorded.
     pub(crate) fn drop_one(&self) {
         self.memory.fetch_add(WORD * head::DROPPED, 1);
     }
 
-    /// Puts a name on the board; `None` where there is no room.
+    /// Stores a name on the board; `None` where there is no room.
     pub(crate) fn put_label(&self, label: &str) -> Option<LabelAt> {
         let cut = &label[..label.floor_boundary(LONGEST_LABEL)];
         if cut.len() < label.len() {
@@ -404,12 +407,12 @@ impl Attached {
         Some(LabelAt { at, len: cut.len() })
     }
 
-    /// Whether half of the rows are taken: then those of threads that have ended are used again.
+    /// Whether half of the rows are in use; rows of threads that have ended are then reused.
     pub(crate) fn is_crowded(&self) -> bool {
         self.memory.load(WORD * head::ROWS) >= ROWS as u64 / 2
     }
 
-    /// Takes a row for a thread of this process; `None` where there is none.
+    /// Allocates a row for a thread of this process; `None` where none is free.
     pub(crate) fn take_row(&self, pid: u32, tid: u32, label: LabelAt) -> Option<usize> {
         let row =
             usize::try_from(self.memory.fetch_add(WORD * head::ROWS, 1)).ok().filter(|row| *row < ROWS)?;
@@ -424,19 +427,19 @@ impl Attached {
         Some(row)
     }
 
-    /// Takes the row of a thread that has ended.
+    /// Reuses the row of a thread that has ended.
     pub(crate) fn take_over(&self, row: usize) {
         self.memory.store(row_at(row) + WORD * row::TID, 0);
         self.add(row, Word::Threads, 1);
     }
 
-    /// Adds to a word of a row that is this thread's.
+    /// Adds to a word of a row that belongs to this thread.
     pub(crate) fn add(&self, row: usize, word: Word, add: u64) {
         self.add_at(row_at(row) + WORD * word as usize, add);
     }
 
-    /// Notes the end of an outermost region, which so many calls were, and adds what it counted. Who is killed meanwhile leaves
-    /// the row marked as being written.
+    /// Records the end of an outermost region of `calls` calls, and adds its counts. A process that is killed
+    /// meanwhile leaves the row marked as being written.
     pub(crate) fn add_sums(&self, row: usize, calls: u64, time_ns: u64, sums: &[Sum]) {
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
         self.add(row, Word::Ended, 1);
@@ -453,7 +456,7 @@ impl Attached {
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
     }
 
-    /// Only one thread writes there.
+    /// Adds to a word that only this thread writes.
     fn add_at(&self, at: usize, add: u64) {
         if add > 0 {
             self.memory.store(at, self.memory.load(at).saturating_add(add));
@@ -461,7 +464,7 @@ impl Attached {
     }
 }
 
-/// Where a text may be cut.
+/// Finds a position at which a text may be cut.
 trait Boundary {
     fn floor_boundary(&self, most: usize) -> usize;
 }

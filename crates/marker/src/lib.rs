@@ -10,16 +10,17 @@
 //! # assert_eq!(solve(), 499_500);
 //! ```
 //!
-//! A program that is not run by `cyclometer stat -m` loses a call, a load and a branch at each end of a region. One that is
-//! counts each region with the events that were asked for there, thread by thread, into memory that it shares with
-//! the tool: what has been counted is known however the program ends.
+//! Without `cyclometer stat -m`, each end of a region costs a program a call, a load and a branch. With it,
+//! each region is counted with the requested events, thread by thread. The counts go to memory shared with
+//! the tool, so that they are known however the program ends.
 //!
-//! Regions nest, and those of one name may be nested in one another: the inner ones are calls, and their counts are part of the
-//! outermost. Ends that nothing began, and regions that never end, are told by name.
+//! Regions nest, also regions of one name: the inner ones are calls, and their counts are part of the
+//! outermost. Ends without a begin, and regions that never end, are reported by name.
 //!
-//! Marks are not for handlers of signals: they may allocate memory, which waits for ever in a handler that interrupted an allocation.
+//! Signal handlers must not use marks. Marks may allocate memory, which deadlocks in a handler that
+//! interrupted an allocation.
 //!
-//! This crate knows no events and needs nothing but `libc`. The format of the shared memory is [`board`].
+//! This crate knows no events and depends on `libc` alone. The format of the shared memory is [`board`].
 #![forbid(unsafe_code)]
 
 pub mod board;
@@ -42,7 +43,7 @@ use std::marker::PhantomData;
 use session::{Session, is_detached};
 use thread::Edge;
 
-/// Begins a region of this thread. Does nothing where no tool listens.
+/// Begins a region of this thread. Does nothing where no tool is attached.
 #[inline(never)]
 pub fn begin(label: &str) {
     if is_detached() {
@@ -51,7 +52,7 @@ pub fn begin(label: &str) {
     mark(Edge::Begin, label, &EMPTY);
 }
 
-/// Ends the last region of this name that this thread began. Does nothing where no tool listens.
+/// Ends the last region of this name that this thread began. Does nothing where no tool is attached.
 #[inline(never)]
 pub fn end(label: &str) {
     if is_detached() {
@@ -62,7 +63,7 @@ pub fn end(label: &str) {
 
 /// A region of this thread, from now until it is dropped.
 ///
-/// It cannot be sent to another thread: the counters belong to this one.
+/// It cannot be sent to another thread, because its counters belong to this one.
 #[must_use = "a region ends when it is dropped: bind it to a name"]
 #[derive(Debug)]
 pub struct Region<'a> {
@@ -70,7 +71,7 @@ pub struct Region<'a> {
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// Begins a region that ends when what is handed back is dropped, also when its work panics.
+/// Begins a region that ends when the returned guard is dropped, also when its work panics.
 pub fn region(label: &str) -> Region<'_> {
     begin(label);
     Region { label, of_this_thread: PhantomData }
@@ -82,17 +83,17 @@ impl Drop for Region<'_> {
     }
 }
 
-/// Whether a tool listens: regions are counted.
+/// Whether a tool is attached, so that regions are counted.
 pub fn is_attached() -> bool {
     Session::find().is_some()
 }
 
-/// The same two functions for other languages, whose names have to be read first, and which are called in other ways.
+/// The same two functions for other languages. Their names have to be read first, and their calls differ.
 pub mod foreign {
     use super::{Edge, Empty, is_detached, mark};
 
-    /// Begins a region. `label` is called only where a tool listens; `empty` marks regions by the way of
-    /// that language, which tells what that adds to every region.
+    /// Begins a region. `label` is called only where a tool is attached; `empty` marks empty regions in the
+    /// calling language, which shows the bias that its marks add to every region.
     #[inline]
     pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
@@ -100,7 +101,7 @@ pub mod foreign {
         }
     }
 
-    /// Ends a region; as [`begin`].
+    /// Ends a region; see [`begin`].
     #[inline]
     pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
@@ -120,7 +121,7 @@ pub mod foreign {
 
 /// The name of a region.
 trait Label {
-    /// Hands the name over. What it takes to read it is no part of any region.
+    /// Passes the name to `work`. The work of reading it belongs to no region.
     fn with(self, work: &mut dyn FnMut(&str));
 }
 
@@ -130,8 +131,8 @@ impl Label for &str {
     }
 }
 
-/// One end of a region. What is executed up to the first read of counters and from the second on must be the same every time: it
-/// is what an empty region has.
+/// One end of a region. The code executed up to the first read of counters, and from the second one on, must
+/// be the same every time: it is the bias that an empty region measures.
 #[inline(never)]
 fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
     if let Some(session) = Session::find() {
@@ -139,16 +140,17 @@ fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
     }
 }
 
-/// Empty regions, marked as a program does it: what they count is what marking adds to others. They have the name `""`.
+/// Empty regions, marked as a program does it: their counts are the bias that marking adds to others. They
+/// have the name `""`.
 #[derive(Clone, Copy, Debug)]
 pub struct Empty {
-    /// Marks one.
+    /// Marks one region.
     pub flat: fn(),
-    /// Marks one in another one.
+    /// Marks one region inside another one.
     pub nested: fn(),
 }
 
-/// Those of Rust.
+/// The empty regions of Rust.
 static EMPTY: Empty = Empty { flat, nested };
 
 fn flat() {

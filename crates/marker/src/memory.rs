@@ -1,4 +1,4 @@
-//! Memory that a tool and the programs that it runs share.
+//! Memory that a tool shares with the programs that it runs.
 
 use std::fs::File;
 use std::io;
@@ -10,20 +10,20 @@ use cyclometer_sys::shared::{self, SharedMemory};
 
 pub(crate) use cyclometer_sys::shared::SharedMemory as Memory;
 
-/// Memory that was made here, and is found by its place as long as this lives.
+/// Memory that this process created. Its place is valid for the lifetime of this value.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// Its descriptor is a part of the place.
+    /// Keeps the descriptor open, which is a part of the place.
     _file: File,
     place: String,
 }
 
 impl Own {
-    /// Makes memory of `len` zero bytes, of which only those take room that are written.
+    /// Creates memory of `len` zero bytes; only pages that are written take up memory.
     pub(crate) fn make(len: usize) -> io::Result<(Own, Memory)> {
         let file = File::from(shared::memory_file("cyclometer-markers")?);
         shared::set_len(file.as_fd(), len as u64)?;
-        // Who could shorten it would take the memory away from all others.
+        // A process that could shorten it would take the memory away from all others.
         shared::seal_size(file.as_fd())?;
         let memory = SharedMemory::map(file.as_fd(), 0, len)?;
         let identity = FileIdentity::of(&file)?;
@@ -31,7 +31,8 @@ impl Own {
         Ok((Own { _file: file, place }, memory))
     }
 
-    /// Where programs find it, whatever descriptors they have: a path, and the file's identity behind it.
+    /// The place at which programs find it, whatever descriptors they have: a path, followed by the file's
+    /// identity.
     ///
     /// # Source
     ///
@@ -41,15 +42,16 @@ impl Own {
     }
 }
 
-/// Between the path and the identity.
+/// Separates the path from the identity.
 const SEPARATOR: char = '#';
 
-/// Maps memory that another process made, by its place: [`Own::place`].
+/// Maps memory that another process created, by its place: [`Own::place`].
 ///
 /// # Errors
 ///
-/// The operating system's; `NotFound` where the path names another file: in a container, or in another PID namespace, it is
-/// that of an unrelated process. `InvalidInput` where it is no such place, or the file is too short.
+/// The operating system's; `NotFound` where the path names another file. In a container, or in another PID
+/// namespace, it is the file of an unrelated process. `InvalidInput` where the place is invalid, or the file
+/// is too short.
 pub(crate) fn open(place: &str, len: usize) -> io::Result<Memory> {
     let (path, identity) = place.rsplit_once(SEPARATOR).ok_or(io::ErrorKind::InvalidInput)?;
     let file = identity::open_same(Path::new(path), identity.parse()?)?;

@@ -1,12 +1,12 @@
-//! Where there is no memory to share with a tool.
+//! Systems without memory that can be shared with a tool.
 
 use std::io;
 
-/// There is none.
+/// Never exists.
 #[derive(Debug)]
 pub(crate) enum Memory {}
 
-/// There is none.
+/// Never exists.
 #[derive(Debug)]
 pub(crate) enum Own {}
 

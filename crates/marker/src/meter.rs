@@ -1,4 +1,4 @@
-//! The counters of one thread: of the kernel, and of the software PMU that runs the program.
+//! The counters of one thread: those of the kernel, and those of the software PMU that runs the program.
 
 use cyclometer_sys::fork::Birth;
 use cyclometer_sys::marks;
@@ -9,12 +9,12 @@ use crate::board::{Counts, Loss, Sum};
 
 pub(crate) use cyclometer_sys::marks::has_more_rights_than_its_user;
 
-/// The process and the thread that this is.
+/// The ids of the current process and thread.
 pub(crate) fn here() -> (u32, u32) {
     (std::process::id(), marks::thread_id())
 }
 
-/// A moment in the life of this process.
+/// Identifies this process, as opposed to its forked children.
 #[derive(Debug)]
 pub(crate) struct Process(Birth);
 
@@ -23,41 +23,41 @@ impl Process {
         Process(Birth::now())
     }
 
-    /// Whether this is that process still, and no child of it.
+    /// Whether the current process is that process, and not a forked child.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 }
 
-/// The counters that a tool asked for, open in this thread.
+/// The requested counters, open in this thread.
 #[derive(Debug)]
 pub(crate) struct Meter {
     native: Vec<(usize, Native)>,
-    /// The numbers of events of the software PMU, and which counters they are.
+    /// For each event of the software PMU, the index of its counter and its number.
     software: Vec<(usize, u64)>,
-    /// Counters of the software PMU have no values, for this reason.
+    /// The reason why the software PMU's counters have no values, if so.
     untold: Option<Loss>,
-    /// What the software PMU is asked, and what it answers.
+    /// The buffer for requests to the software PMU and its answers.
     words: Vec<u64>,
     counters: usize,
 }
 
-/// An event of the kernel, or why there is none.
+/// An event of the kernel, or the error number of opening it.
 type Native = Result<Open, u64>;
 
 #[derive(Debug)]
 struct Open {
-    // Unmapped before the event is closed.
+    // The first field, so that the page is unmapped before the event is closed.
     page: Option<Mapping>,
     event: Event,
 }
 
-/// The number of an error for which there is none: `EIO`.
+/// The error number for errors without one: `EIO`.
 const EIO: i32 = 5;
 
 impl Meter {
-    /// Opens them.
+    /// Opens the counters.
     pub(crate) fn open(counters: &[Counts]) -> Meter {
         let mut meter = Meter {
             native: Vec::new(),
@@ -79,19 +79,20 @@ impl Meter {
         meter
     }
 
-    /// Whether what a read itself executes is counted exactly, and can be taken off.
+    /// Whether the cost of a read is counted exactly, so that it can be subtracted.
     pub(crate) fn is_exact(&self) -> bool {
         !self.software.is_empty() && self.untold.is_none()
     }
 
-    /// Reads all counters into `out`: those of the software PMU last, so that what reads the others is not counted.
+    /// Reads all counters into `out`. Those of the software PMU come last, so that reading the others is not
+    /// counted.
     #[inline(never)]
     pub(crate) fn read_for_begin(&mut self, out: &mut [Sum]) {
         self.read_native(out);
         self.read_software(out);
     }
 
-    /// The same the other way round.
+    /// Reads all counters in the reverse order.
     #[inline(never)]
     pub(crate) fn read_for_end(&mut self, out: &mut [Sum]) {
         self.read_software(out);
@@ -131,12 +132,12 @@ impl Meter {
         }
     }
 
-    /// How many counters there are.
+    /// Number of counters.
     pub(crate) fn len(&self) -> usize {
         self.counters
     }
 
-    /// Which of the counters are the software PMU's.
+    /// The indices of the software PMU's counters.
     pub(crate) fn software(&self) -> impl Iterator<Item = usize> {
         self.software.iter().map(|(counter, _)| *counter)
     }

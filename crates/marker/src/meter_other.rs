@@ -1,4 +1,4 @@
-//! Where there are no counters to read.
+//! Systems without counters to read.
 
 use crate::board::{Counts, Sum};
 

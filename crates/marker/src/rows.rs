@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::board::{Attached, LabelAt};
 
-/// What is known of them.
+/// The known names and rows.
 #[derive(Debug, Default)]
 pub(crate) struct Rows(Mutex<Known>);
 
@@ -14,11 +14,11 @@ struct Known {
     labels: HashMap<Box<str>, LabelAt>,
     /// Rows of threads of a process that have ended.
     free: HashMap<LabelAt, Vec<usize>>,
-    /// That process.
+    /// The process of these threads.
     pid: u32,
 }
 
-/// How often to try for what another thread holds. In a forked child nobody may be left to let it go.
+/// How often to try to lock data. In a forked child, the thread that holds the lock may not exist.
 pub(crate) const ATTEMPTS: usize = 10_000;
 
 impl Rows {
@@ -33,7 +33,7 @@ impl Rows {
         None
     }
 
-    /// A row for a thread and a name; `None` where there is no room for another.
+    /// A row for a thread and a name; `None` where no row is free.
     pub(crate) fn take(
         &self,
         board: &Attached,
@@ -62,11 +62,11 @@ impl Rows {
         Some((at, board.take_row(pid, tid, at)?))
     }
 
-    /// A thread has ended: others may go on with its rows.
+    /// Releases the rows of a thread that has ended, so that other threads can reuse them.
     pub(crate) fn give_back(&self, pid: u32, rows: impl Iterator<Item = (LabelAt, usize)>) {
         let Some(mut known) = self.lock() else { return };
         if known.pid != pid {
-            // Those of a parent are not a child's.
+            // A child must not reuse rows of its parent.
             known.free.clear();
             known.pid = pid;
         }

@@ -1,4 +1,4 @@
-//! Whether a tool listens to this process, and what its threads share.
+//! Whether a tool is attached to this process, and what its threads share.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
@@ -7,25 +7,25 @@ use crate::board::{Attached, VARIABLE};
 use crate::meter;
 use crate::rows::{ATTEMPTS, Rows};
 
-/// Nobody has looked yet.
+/// The environment has not been checked yet.
 const UNKNOWN: u8 = 0;
-/// No tool listens.
+/// No tool is attached.
 const DETACHED: u8 = 1;
-/// A tool listens.
+/// A tool is attached.
 const ATTACHED: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 static SESSION: OnceLock<Session> = OnceLock::new();
 
-/// What the threads of this process share.
+/// Data shared by the threads of this process.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) board: Attached,
     pub(crate) rows: Rows,
 }
 
-/// Whether no tool listens, as far as anybody has looked.
+/// Whether no tool is attached, as far as the environment has been checked.
 #[inline]
 pub(crate) fn is_detached() -> bool {
     STATE.load(Ordering::Relaxed) == DETACHED
@@ -43,13 +43,14 @@ fn attach() -> Option<&'static Session> {
     if let Some(session) = SESSION.get() {
         return Some(session);
     }
-    // Who decides the environment must not decide what a program with more rights writes to.
+    // A user who sets the environment must not choose the memory that a program with more rights writes to.
     let place = std::env::var(VARIABLE).ok().filter(|_| !meter::has_more_rights_than_its_user())?;
     let board = Attached::open(&place)?;
     keep(board)
 }
 
-/// Held by the thread that makes the session. In a child that was forked meanwhile it is never let go: nobody waits for it.
+/// Held by the thread that creates the session. In a child that was forked meanwhile it is never released, so
+/// no thread waits for it indefinitely.
 static MAKING: Mutex<()> = Mutex::new(());
 
 fn keep(board: Attached) -> Option<&'static Session> {
@@ -64,7 +65,7 @@ fn keep(board: Attached) -> Option<&'static Session> {
 }
 
 impl Session {
-    /// That of this process; `None` where no tool listens.
+    /// The session of this process; `None` where no tool is attached.
     pub(crate) fn find() -> Option<&'static Session> {
         if STATE.load(Ordering::Relaxed) == UNKNOWN {
             look();

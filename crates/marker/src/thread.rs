@@ -9,7 +9,7 @@ use crate::meter::{self, Meter, Process};
 use crate::session::Session;
 use crate::{Empty, Label};
 
-/// Which end of a region.
+/// The two ends of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edge {
     Begin,
@@ -20,20 +20,22 @@ thread_local! {
     static HERE: RefCell<Option<Thread>> = const { RefCell::new(None) };
 }
 
-/// What became of an end of a region.
+/// The result of recording an end of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Noted,
-    /// This thread, or the child that it has become, has no counters yet.
+    /// This thread, or the child process that it became, has no open counters yet.
     NotReady,
-    /// It came while another one was being noted, as in the handler of a signal, or when the thread has ended.
+    /// The mark came while another one was being recorded, as in a signal handler, or after the thread had
+    /// ended.
     Impossible,
 }
 
-/// Notes one end of a region of this thread.
+/// Records one end of a region of this thread.
 pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, empty: &'static Empty) {
     let mut label = Some(label);
-    // One way for all: what comes behind the last read of counters is the same for the first region of a thread.
+    // A single path: the code after the last read of counters must be the same for the first region of a
+    // thread.
     loop {
         match noted(session, edge, &mut label, empty) {
             Outcome::Noted => return,
@@ -66,18 +68,18 @@ fn noted(
     noted.unwrap_or(Outcome::Impossible)
 }
 
-/// Opens the counters of this thread, if that is to be done, and finds out what a region of this language has that is empty.
+/// Opens the counters of this thread if necessary, and measures an empty region of this language.
 #[cold]
 #[inline(never)]
 fn set_up(session: &'static Session, empty: &'static Empty) {
     let is_exact = with_thread(session, |thread| {
         thread.open.iter_mut().for_each(|frame| frame.is_spoilt = true);
-        // Known from now on, so that measured marks come the same way as others.
+        // Registered before the measurement, so that measured marks take the same path as others.
         thread.languages.push(Language { empty, bias: None });
         thread.meter.is_exact()
     });
-    // The first one has code that was not executed before, which is no matter to what is counted. Others are for handlers
-    // of signals that came in between.
+    // The first measurement includes code that was never executed before, so the second one is used. The
+    // others are spare ones, in case a signal handler disturbs a measurement.
     let mut bias =
         if is_exact == Some(true) { (0..4).filter_map(|_| measure(session, empty)).nth(1) } else { None };
     let _ = with_thread(session, |thread| {
@@ -86,7 +88,7 @@ fn set_up(session: &'static Session, empty: &'static Empty) {
     });
 }
 
-/// Does something with this thread, whose counters are opened if they are not; `None` where that is impossible.
+/// Calls `work` with this thread, whose counters are opened if necessary; `None` where that is impossible.
 fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
     let done = HERE.try_with(|here| {
         let mut here = here.try_borrow_mut().ok()?;
@@ -99,15 +101,15 @@ fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut Thread) -> T
     done.ok().flatten()
 }
 
-/// What a region counted without what marking added to it; `None` where that was not what it was measured to be.
+/// The count of a region without the bias of marking; `None` where the bias is greater than the count.
 fn without(value: u64, bias: u64) -> Option<u64> {
     (value.saturating_add(PASSING) >= bias).then_some(value.saturating_sub(bias))
 }
 
-/// What remains of a mark: events of the program that pass the name. A region that is measured has them, too.
+/// Tolerance: events of the program that are counted for passing the name. A measured region has them, too.
 const PASSING: u64 = 4;
 
-/// What marks of a language add; `None` where something else marked meanwhile.
+/// The bias of a language's marks; `None` where another mark disturbed the measurement.
 fn measure(session: &'static Session, empty: &Empty) -> Option<Bias> {
     let flat = calibrate(session, empty.flat, 2)?;
     let nested = calibrate(session, empty.nested, 4)?;
@@ -125,35 +127,35 @@ fn calibrate(session: &'static Session, empty: fn(), marks: u32) -> Option<Calib
     (found.marks == marks && !found.is_disturbed).then_some(found)
 }
 
-/// What is found out of empty regions.
+/// The measurement of empty regions.
 #[derive(Debug, Default)]
 struct Calibration {
-    /// What the outermost one counted.
+    /// The counts of the outermost region.
     outermost: Vec<u64>,
-    /// What lies between the reads of two marks of which the second is a begin.
+    /// The counts between the reads of two marks of which the second is a begin.
     inner_begin: Vec<u64>,
-    /// How many ends of regions there were.
+    /// Number of marks.
     marks: u32,
-    /// Others came, as in the handler of a signal.
+    /// Whether other marks came meanwhile, as in a signal handler.
     is_disturbed: bool,
 }
 
-/// What marking regions adds to what the software PMU counts.
+/// The bias that marking regions adds to the counts of the software PMU.
 #[derive(Debug)]
 struct Bias {
-    /// To a region.
+    /// Added to a region itself.
     region: Vec<u64>,
-    /// A begin to the regions around it, beyond what lies between its two reads.
+    /// Added by a begin to the surrounding regions, beyond the counts between its two reads.
     begin: Vec<u64>,
-    /// An end to these.
+    /// Added by an end to the surrounding regions.
     end: Vec<u64>,
 }
 
-/// What a language of this thread adds.
+/// A language of this thread, with its bias.
 #[derive(Debug)]
 struct Language {
     empty: &'static Empty,
-    /// `None`: that could not be found out, or is nobody's matter.
+    /// `None`: unknown, or not needed.
     bias: Option<Bias>,
 }
 
@@ -164,24 +166,24 @@ struct Thread {
     ids: (u32, u32),
     meter: Meter,
     languages: Vec<Language>,
-    /// The one that marks now.
+    /// The language of the current mark.
     language: usize,
-    /// While it is found out what that adds.
+    /// Present while the bias of that language is measured.
     calibration: Option<Calibration>,
     names: HashMap<Box<str>, usize>,
     labels: Vec<Labelled>,
     open: Vec<Frame>,
-    /// Values when this call came.
+    /// Values at the start of this call.
     entry: Vec<Sum>,
-    /// Values when the last call came.
+    /// Values at the start of the last call.
     last_entry: Vec<Sum>,
-    /// Values when the last call was about to return.
+    /// Values at the end of the last call.
     exit: Vec<Sum>,
-    /// What `exit` means for the next call.
+    /// The meaning of `exit` for the next call.
     pending: Pending,
-    /// What marks have counted that are inside of regions.
+    /// The counts of marks inside regions.
     own: Vec<u64>,
-    /// How many marks did not match.
+    /// Number of unmatched marks.
     disorder: u64,
 }
 
@@ -190,21 +192,21 @@ struct Thread {
 struct Labelled {
     name: Box<str>,
     at: Option<(LabelAt, usize)>,
-    /// How many regions of that name are open.
+    /// Number of open regions of that name.
     depth: usize,
-    /// How many began since none was open.
+    /// Number of regions that began since none was open.
     calls: u64,
 }
 
 impl Labelled {
-    /// A region has ended; if it was the outermost, how many calls it was with those within.
+    /// Ends a region. If it was the outermost, returns the number of calls, including those inside.
     fn leave(&mut self) -> Option<u64> {
         self.depth = self.depth.saturating_sub(1);
         (self.depth == 0).then(|| std::mem::take(&mut self.calls))
     }
 }
 
-/// A region that is open.
+/// An open region.
 #[derive(Debug)]
 struct Frame {
     label: usize,
@@ -212,25 +214,25 @@ struct Frame {
     own: Vec<u64>,
     /// The language that began it.
     language: usize,
-    /// How many marks had not matched.
+    /// Number of unmatched marks when it began.
     disorder: u64,
-    /// There was something inside that is not known.
+    /// Whether the region contains marks of unknown bias.
     is_spoilt: bool,
     began: Instant,
-    /// It began in the process that this one was forked from.
+    /// Whether it began in the parent process, before a fork.
     inherited: bool,
 }
 
-/// What a call has left to do, as nothing must come behind its last read.
+/// The work that a call leaves to the next one, because no code may follow its last read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Pending {
     /// The innermost region begins with `exit`.
     begins: bool,
-    /// What lies between `last_entry` and `exit` is no part of any region.
+    /// The counts between `last_entry` and `exit` belong to no region.
     own: bool,
 }
 
-/// What a child has of the thread that it was forked from.
+/// The data that a forked child inherits from its thread.
 #[derive(Debug, Default)]
 struct Inherited {
     names: HashMap<Box<str>, usize>,
@@ -262,7 +264,7 @@ impl Thread {
         }
     }
 
-    /// What a child goes on with: names, and regions of which it has no counts.
+    /// The data for a forked child: names, and regions of which it has no counts.
     fn into_child(mut self) -> Inherited {
         let mut labels = std::mem::take(&mut self.labels);
         labels.iter_mut().for_each(|label| (label.at, label.depth, label.calls) = (None, 0, 0));
@@ -271,7 +273,8 @@ impl Thread {
         Inherited { names: std::mem::take(&mut self.names), labels, open }
     }
 
-    /// Whether the marks of a language were measured, or are now. That one marks from here on.
+    /// Whether the marks of a language were measured, or are being measured. If so, it becomes the current
+    /// language.
     #[inline(always)]
     fn speaks(&mut self, empty: &'static Empty) -> bool {
         let place = self.languages.iter().position(|language| std::ptr::eq(language.empty, empty));
@@ -279,7 +282,7 @@ impl Thread {
         place.is_some()
     }
 
-    /// What becomes of a mark in a language that was not measured.
+    /// Handles a mark in a language that was not measured.
     #[cold]
     #[inline(never)]
     fn refuse_or_set_up(&mut self) -> Outcome {
@@ -288,7 +291,7 @@ impl Thread {
         Outcome::Impossible
     }
 
-    /// Both ends come the same way up to the first read and from the last one on.
+    /// Both ends execute the same code up to the first read and from the last one on.
     #[inline(always)]
     fn mark(&mut self, session: &'static Session, edge: Edge, label: &mut Option<impl Label>) {
         let was_open = !self.open.is_empty();
@@ -301,7 +304,7 @@ impl Thread {
         }
     }
 
-    /// All that a call does between its reads.
+    /// The work of a call between its reads.
     #[inline(never)]
     fn between(&mut self, session: &Session, edge: Edge, label: &mut Option<impl Label>, was_open: bool) {
         self.settle();
@@ -324,7 +327,7 @@ impl Thread {
         }
     }
 
-    /// Whether a mark comes while others are measured, as in the handler of a signal.
+    /// Whether a mark interrupts the measurement of others, as in a signal handler.
     fn is_foreign(&mut self, label: &str) -> bool {
         let Some(calibration) = &mut self.calibration else { return false };
         calibration.is_disturbed |= !label.is_empty();
@@ -335,13 +338,13 @@ impl Thread {
         let Some(calibration) = &mut self.calibration else { return };
         calibration.marks += 1;
         if calibration.marks == 2 {
-            // With two in one another this is the second begin.
+            // With nested regions, the second mark is the inner begin.
             let reads = self.exit.iter().zip(&self.entry);
             calibration.inner_begin = reads.map(|(from, to)| to.value.saturating_sub(from.value)).collect();
         }
     }
 
-    /// Takes what a mark adds off the regions around it.
+    /// Subtracts the bias of a mark from the regions around it.
     fn take_off(&mut self, of: fn(&Bias) -> &[u64]) {
         if self.calibration.is_some() {
             return;
@@ -352,7 +355,7 @@ impl Thread {
         }
     }
 
-    /// Does what the last call could not do behind its last read.
+    /// Does the work that the last call could not do after its last read.
     fn settle(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         if pending.own && self.meter.is_exact() {
@@ -412,7 +415,7 @@ impl Thread {
         let outermost = self.labels[frame.label].leave();
         let counted = self.counted(&frame);
         if let Some(calibration) = &mut self.calibration {
-            // The outermost ends last.
+            // The outermost region ends last, so its counts remain.
             calibration.outermost = counted.iter().map(|sum| sum.value).collect();
             return;
         }
@@ -426,7 +429,7 @@ impl Thread {
         }
     }
 
-    /// What a region has counted that ends.
+    /// The counts of a region that ends.
     fn counted(&self, frame: &Frame) -> Vec<Sum> {
         let counted = frame.starts.iter().zip(&self.entry).map(|(start, end)| between(*start, *end));
         let mut counted: Vec<Sum> = counted.collect();
@@ -442,7 +445,7 @@ impl Thread {
         counted
     }
 
-    /// What marking has added to a region; `None` where nobody knows.
+    /// The bias of marking in a region; `None` where it is unknown.
     fn bias_of(&self, frame: &Frame, counter: usize) -> Option<u64> {
         let own = self.own.get(counter)?.checked_sub(*frame.own.get(counter)?)?;
         if self.calibration.is_some() {
@@ -455,7 +458,7 @@ impl Thread {
         own.checked_add(*bias.region.get(counter)?)
     }
 
-    /// The number of a name.
+    /// The index of a name.
     fn label(&mut self, label: &str) -> usize {
         let label = if label.is_empty() && self.calibration.is_none() { UNNAMED } else { label };
         if let Some(known) = self.names.get(label) {
@@ -477,7 +480,7 @@ impl Thread {
         }
     }
 
-    /// The row of a name, which is taken where there is none.
+    /// The row of a name, which is allocated if necessary.
     fn row(&mut self, session: &Session, label: usize) -> Option<(LabelAt, usize)> {
         if self.labels[label].at.is_none() {
             let name = &self.labels[label].name;
@@ -495,10 +498,10 @@ impl Drop for Thread {
     }
 }
 
-/// What regions are called that have an empty name.
+/// The label of regions with an empty name.
 const UNNAMED: &str = "(no name)";
 
-/// What was counted from one value to another.
+/// The counts between two values.
 fn between(start: Sum, end: Sum) -> Sum {
     if start.lost > 0 || end.lost > 0 {
         return Sum::lost(start.reason.max(end.reason));

@@ -16,11 +16,12 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A region that was begun, as a name for it that may go to other threads, be stopped twice or be forgotten.
+/// A region in explicit begin and stop calls. It may be moved to other threads, be stopped twice or be
+/// forgotten.
 ///
-/// The region stays with the thread that began it, and only there can it be read and stopped; elsewhere these are errors. It
-/// ends when this is dropped in its thread, and with its thread at the latest. A [`Region`] is a few instructions cheaper and
-/// makes the same mistakes impossible.
+/// The region belongs to the thread that began it. Only that thread can read and stop it; other threads get
+/// errors. It ends when this value is dropped in its thread, and at the latest with its thread. A [`Region`]
+/// is a few instructions cheaper and makes the same mistakes impossible.
 ///
 /// ```
 /// fn sends(region: cyclometer_monitor::BegunRegion) {
@@ -40,7 +41,7 @@ impl BegunRegion {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let thread = std::thread::current().id();
         let begun = BegunRegion { number, label: label.into(), thread, stopped: false };
-        // Nothing is kept while the thread ends; the monitor counts such a region as missed.
+        // The list is gone while the thread ends; the monitor counts such a region as missed.
         let _ = OPEN.try_with(|open| {
             open.borrow_mut().reserve(1);
             let region = monitor.region(label);
@@ -54,17 +55,17 @@ impl BegunRegion {
         &self.label
     }
 
-    /// Whether it was not stopped yet.
+    /// Whether it has not been stopped yet.
     pub fn is_open(&self) -> bool {
         !self.stopped
     }
 
-    /// Ends the region and says what it counted, this once.
+    /// Ends the region and returns its counts, once.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` where it was stopped before, where this is another thread (the region goes on), and where
-    /// its thread has ended.
+    /// `ErrorKind::InvalidInput` where the region was stopped before, where this is another thread (the
+    /// region stays open), and where its thread has ended.
     pub fn stop(&mut self) -> Result<Measured> {
         self.check()?;
         let region = take(self.number).ok_or_else(|| self.vanished())?;
@@ -72,7 +73,8 @@ impl BegunRegion {
         Ok(region.stop())
     }
 
-    /// What the regions of this label have counted so far, in all threads: those that ended, and this one up to now.
+    /// The counts of all regions of this label so far, in all threads: those that ended, and this one up to
+    /// now.
     ///
     /// # Errors
     ///
@@ -114,7 +116,7 @@ impl Drop for BegunRegion {
     }
 }
 
-/// The open region of a number, which is then no longer kept.
+/// Removes the open region with a number and returns it.
 fn take(number: u64) -> Option<Region> {
     let remove = |open: &RefCell<Vec<(u64, Region)>>| {
         let mut open = open.borrow_mut();

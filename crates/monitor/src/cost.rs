@@ -1,4 +1,4 @@
-//! What measuring costs, and what it adds to the counts: measured when a monitor is built.
+//! The cost of measuring, and the bias that it adds to the counts. Both are measured when a monitor is built.
 
 use std::time::Instant;
 
@@ -10,44 +10,44 @@ use crate::opening::opened_as;
 use crate::thread::{ThreadState, lock};
 use crate::totals::Sum;
 
-/// What a monitor's reads cost on the thread that built it.
+/// The cost of a monitor's reads on the thread that built it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cost {
     /// Reading all counters once, in ns.
     pub read_ns: Quantiles,
     /// Beginning and ending a region, in ns.
     pub region_ns: Quantiles,
-    /// What regions count that is not of the program, one for each event.
+    /// The bias of regions, one for each event.
     pub biases: Vec<Bias>,
 }
 
-/// What measuring itself adds to an event, in raw counts.
+/// The bias that measuring adds to an event, in raw counts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bias {
     /// The event, as the monitor names it.
     pub event: String,
     /// How it is read; `None` where it is not counted.
     pub way: Option<ReadWay>,
-    /// What a region counts that has nothing in it; `None` where nothing was counted.
+    /// The count of an empty region; `None` where nothing was counted.
     pub empty: Option<Quantiles>,
-    /// What a region counts for each region within it, beside what that one counts itself; `None` where nothing was
+    /// The counts that a nested region adds to the surrounding one, beyond its own; `None` where nothing was
     /// counted.
     pub nested: Option<Quantiles>,
 }
 
-/// The middle and the ends of repeated measurements.
+/// The median and the extremes of repeated measurements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Quantiles {
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// Ninety-nine of a hundred are not greater.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
 impl Quantiles {
-    /// Of any number of values; `None` of none.
+    /// The quantiles of any number of values; `None` if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Quantiles> {
         values.sort_by(f64::total_cmp);
         let at =
@@ -56,27 +56,29 @@ impl Quantiles {
         Some(Quantiles { min, median: at(0.5)?, p99: at(0.99)? })
     }
 
-    /// How far one measurement may be from the median: to the greater of the two ends.
+    /// The greatest distance of a measurement from the median, up or down.
     pub fn spread(&self) -> f64 {
         (self.p99 - self.median).max(self.median - self.min)
     }
 }
 
-/// How often each thing is measured. The numbers are fixed, so that a program that the software PMU counts executes the same in every run.
+/// Number of repetitions. The numbers are fixed, so that a program counted by the software PMU executes the
+/// same instructions in every run.
 #[derive(Clone, Copy)]
 struct Repeats {
-    /// Before the measurement, so that caches and predictors know the code.
+    /// Repetitions before the measurement, which load caches and train predictors.
     warm_up: usize,
     measured: usize,
-    /// Calls that are timed as one, as reading the clock takes as long as some of them.
+    /// Calls that are timed together, because reading the clock takes as long as some of them.
     batch: u32,
 }
 
 impl Repeats {
-    /// Enough that 1 in 100 is more than one.
+    /// Enough for a 99th percentile: 1 in 100 is more than one.
     const MANY: Repeats = Repeats { warm_up: 50, measured: 300, batch: 8 };
 
-    /// For the software PMU: a read stops the thread, which takes far longer than a clock, and adds the same to its counts each time.
+    /// For the software PMU. A read stops the thread, which takes far longer than a clock, and adds the same
+    /// to its counts each time.
     const FEW: Repeats = Repeats { warm_up: 1, measured: 2, batch: 1 };
 
     fn of(plan: &Plan) -> Repeats {
@@ -136,7 +138,7 @@ fn timed(repeats: Repeats, mut what: impl FnMut()) -> Quantiles {
     Quantiles::of(times).unwrap_or(Quantiles { min: 0.0, median: 0.0, p99: 0.0 })
 }
 
-/// The biases of every event: of a nested region what is left when an empty one's is taken off.
+/// The biases of every event. The bias of a nested region is the rest after subtracting that of an empty one.
 fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
     let totals = lock(&state.totals);
     let of_slot = |slot: SlotId, rows: &[Vec<Sum>]| {

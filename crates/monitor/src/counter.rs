@@ -1,10 +1,10 @@
-//! One counter, to be read by itself.
+//! One counter, which can be read individually.
 
 use std::fmt;
 
 use crate::thread::Here;
 
-/// An event's counters in the thread that asked for them.
+/// An event's counters in the thread that requested them.
 ///
 /// Not `Send`: a counter belongs to a thread.
 pub struct Counter {
@@ -25,9 +25,11 @@ impl Counter {
         (!places.is_empty()).then_some(Counter { here, places })
     }
 
-    /// The raw count since the thread opened its counters: the cheapest read, for differences.
+    /// The raw count since the thread opened its counters: the cheapest read, for differences. It does not
+    /// show whether the event shared its counter meanwhile, and no bias is subtracted; a
+    /// [`Region`](crate::Region) does both.
     ///
-    /// Nothing tells whether the event shared its counter meanwhile, and nothing is taken off; a [`Region`](crate::Region) knows
+    /// `None` where the value is lost, as in a forked child.
     /// both. `None` where the value is lost, as in a forked child.
     #[inline]
     pub fn read(&self) -> Option<u64> {

@@ -1,35 +1,35 @@
-//! What was tried to count each event, and what was done when it did not work.
+//! The attempts to count each event, and the fallback for each that failed.
 
 use std::fmt;
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{ErrorKind, Recovery};
 
-/// One step on the way to the counters.
+/// One step of the search for a working source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LadderStep {
-    /// The event, as it was asked for; `None` where it is about all of them.
+    /// The event, as requested; `None` where the step concerns all of them.
     pub event: Option<String>,
-    /// What was tried (`perf`, `read in user space`).
+    /// The attempt (`perf`, `read in user space`).
     pub tried: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: StepOutcome,
-    /// What was done then; empty where nothing had to be.
+    /// The fallback; empty where none was necessary.
     pub done: String,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StepOutcome {
     /// It works.
     Works,
-    /// It does not.
+    /// It does not work.
     Refused {
-        /// What kind of refusal, as of errors.
+        /// The kind of refusal, as for errors.
         kind: ErrorKind,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
-        /// The strategy for this kind.
+        /// The usual recovery of this kind.
         recovery: Recovery,
     },
 }
@@ -41,7 +41,7 @@ impl LadderStep {
         LadderStep { event, tried, outcome: StepOutcome::Works, done: String::new() }
     }
 
-    /// A step that did not, with the usual strategy of its kind.
+    /// A step that failed, with the usual recovery of its kind.
     pub fn refused(
         event: Option<&str>,
         tried: impl Into<String>,
@@ -75,7 +75,7 @@ impl fmt::Display for LadderStep {
     }
 }
 
-/// The kind of error that a refusal is.
+/// The kind of error that corresponds to a refusal.
 pub(crate) fn kind_of(refusal: RefusalKind) -> ErrorKind {
     match refusal {
         RefusalKind::NotSupported | RefusalKind::Invalid => ErrorKind::EventUnsupported,

@@ -1,10 +1,11 @@
-//! Counts regions of the program that this is part of: opens a plan's counters in each thread, reads them where regions begin
-//! and end, adds up, and knows what reading costs.
+//! Counts regions of the program that contains this library. It opens a plan's counters in each thread, reads
+//! them where regions begin and end, adds up, and measures the cost of reading.
 //!
-//! Counters run from the first region of a thread on, and are never stopped: a region is the difference of two reads, so
-//! that regions nest and cost two reads each. Sources say what they read, and [`settle`](cyclometer_stats::settle) what it is
-//! worth. What a source refuses while a monitor is built is answered by `plan`'s data, as in a session; each answer is a step
-//! of the [`LadderStep`]s. What it refuses a thread later is told in that thread's counts.
+//! Counters run from the first region of a thread on, and are never stopped. A region is the difference of
+//! two reads, so that regions nest and cost two reads each. Sources report what they read, and
+//! [`settle`](cyclometer_stats::settle) judges it. A source's refusal while a monitor is built is answered by
+//! `plan`, as in a session; each answer is one of the [`LadderStep`]s. A later refusal in a thread is
+//! reported in that thread's counts.
 #![forbid(unsafe_code)]
 
 mod begun;

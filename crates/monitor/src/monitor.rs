@@ -1,4 +1,4 @@
-//! Monitors: what is counted in a program, over all of its threads.
+//! Monitors: counting within a program, over all of its threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,43 +20,44 @@ use crate::sampling::{Sampler, Samples, Sampling, Subject};
 use crate::thread::{Ended, ThreadState, adopt, here, lock, prune};
 use crate::totals::{LabelTotals, Sum, ThreadTotals};
 
-/// Makes the sources of a thread: counters are bound to threads, and so are their sources.
+/// Creates the sources of a thread: counters belong to threads, and so do their sources.
 pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
 
-/// What a monitor is built from.
+/// The parts from which a monitor is built.
 #[derive(Clone)]
 pub struct Setup {
-    /// What is counted.
+    /// The plan.
     pub plan: Plan,
     /// The machine, for replans.
     pub machine: Machine,
-    /// What is counted by the counters that each thread opens.
+    /// The target of the counters that each thread opens.
     pub target: Target,
-    /// The scope that this is, for the values.
+    /// The scope of that target, for the values.
     pub scope: Scope,
-    /// Makes the sources.
+    /// Creates the sources.
     pub sources: SourceMaker,
     /// Whether cost and bias are measured.
     pub calibrate: bool,
-    /// Steps that were taken before.
+    /// The fallbacks that were taken before.
     pub steps: Vec<LadderStep>,
-    /// What a thread samples all the time, and of what; `None`: nothing.
+    /// The sampling of a background thread and its target; `None`: no sampling.
     pub sampling: Option<(Sampling, Target)>,
-    /// How long a region may last that is counted by registers which the kernel writes to as well; `None`: for ever.
+    /// The longest duration of a region that is counted by registers which the kernel writes to as well;
+    /// `None`: unlimited.
     pub longest_window: Option<Duration>,
 }
 
 /// Counts regions of a program.
 ///
-/// It is `Send` and `Sync`: threads share it, and each opens its own counters at its first region. It never changes: another
-/// configuration is another monitor. The thread that drops it closes its counters then; each other thread when it ends, or begins to
-/// measure for another monitor.
+/// It is `Send` and `Sync`: threads share it, and each opens its own counters at its first region. It never
+/// changes; another configuration needs another monitor. The thread that drops it closes its counters at
+/// once. Each other thread closes them when it ends, or when it begins to measure for another monitor.
 #[derive(Clone)]
 pub struct Monitor {
     shared: Arc<Shared>,
 }
 
-/// What threads share.
+/// Data shared by threads.
 pub(crate) struct Shared {
     pub(crate) id: u64,
     plan: Plan,
@@ -71,7 +72,7 @@ pub(crate) struct Shared {
     /// Regions that could not be measured, by label.
     missed: Mutex<BTreeMap<String, u64>>,
     longest_window: Option<Duration>,
-    /// The sampling thread has the registers.
+    /// Whether the sampling thread uses the registers.
     samples_registers: bool,
     sampler: Option<Sampler>,
 }
@@ -81,7 +82,7 @@ struct Thread {
     totals: Arc<Mutex<ThreadTotals>>,
 }
 
-/// How many threads are told apart; of more, those that have ended are added up.
+/// Number of threads that are reported individually. Beyond it, threads that have ended are added up.
 const TOLD_APART: usize = 256;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -94,11 +95,13 @@ impl fmt::Debug for Monitor {
 }
 
 impl Monitor {
-    /// Opens the counters in the calling thread, which settles how each event is counted, and measures what reading costs.
+    /// Opens the counters in the calling thread, which settles how each event is counted, and measures the
+    /// cost of reading.
     ///
     /// # Errors
     ///
-    /// What no plan can answer: `ErrorKind::NoSuchTarget`, `ErrorKind::HardwareLimit` for a `{group}` that does not fit.
+    /// Errors without a possible replan: `ErrorKind::NoSuchTarget`, `ErrorKind::HardwareLimit` for a
+    /// `{group}` that does not fit.
     pub fn open(setup: Setup) -> Result<Monitor> {
         let Setup { plan, machine, target, scope, sources, calibrate, mut steps, sampling, longest_window } =
             setup;
@@ -112,7 +115,7 @@ impl Monitor {
         let samples_registers =
             sampling.is_some() && slots(&plan).iter().any(|slot| is_of_registers(slot.rung));
         if samples_registers {
-            // Given back first: what is in use is not opened again.
+            // The counters are closed first, because counters in use cannot be opened again.
             drop(state);
             let opened = means.open_without_registers(&plan, SAMPLED);
             state = ThreadState::new(&plan, opened, longest_window);
@@ -147,18 +150,19 @@ impl Monitor {
 
     /// Begins a region in the calling thread; it ends when it is dropped.
     ///
-    /// Never fails: where nothing can be counted the values say so and why. After the first one of a label in a thread it
-    /// allocates nothing, and where all counters are read in user space it makes no system call.
+    /// Never fails: where no event can be counted, the values have the reason. After the first region of a
+    /// label in a thread it allocates no memory. Where all counters are read in user space, it makes no
+    /// system call.
     pub fn region(&self, label: &str) -> Region {
         Region::begin(&self.shared, label)
     }
 
-    /// Begins a region that may be named from anywhere, for languages that cannot bind a guard to a scope.
+    /// Begins a region that any code can refer to, for languages that cannot bind a guard to a scope.
     pub fn begin(&self, label: &str) -> BegunRegion {
         BegunRegion::begin(self, label)
     }
 
-    /// Counts a piece of work as a region.
+    /// Calls a function and counts it as a region.
     pub fn measure<T>(&self, label: &str, work: impl FnOnce() -> T) -> T {
         let region = self.region(label);
         let result = work();
@@ -166,8 +170,8 @@ impl Monitor {
         result
     }
 
-    /// The counter of an event in the calling thread, to be read by itself; `None` where the event is not counted here, which
-    /// [`Monitor::read`] explains.
+    /// The counter of an event in the calling thread, for individual reads. `None` where the event is not
+    /// counted; [`Monitor::read`] has the reason.
     pub fn counter(&self, event: &str) -> Option<Counter> {
         let is_it =
             |line: &cyclometer_core::plan::PlanLine| line.event.name == event || line.label() == event;
@@ -175,7 +179,7 @@ impl Monitor {
         Counter::of(here(&self.shared)?, opened_as(&self.shared.plan, SlotId(i)))
     }
 
-    /// What was counted since the calling thread opened its counters, which is now where it had none.
+    /// The counts since the calling thread opened its counters. It opens them now if it had none.
     pub fn read(&self) -> Measured {
         let Some(here) = here(&self.shared) else { return self.shared.unmeasured() };
         let Ok(mut state) = here.try_borrow_mut() else { return self.shared.unmeasured() };
@@ -188,28 +192,29 @@ impl Monitor {
         Measured { label: String::new(), thread: None, calls: 0, values }
     }
 
-    /// Every label with what its regions counted in all threads, in the order of their first ends.
+    /// The counts of every label's regions in all threads, in the order of their first ends.
     pub fn regions(&self) -> Vec<Measured> {
         self.shared.labels().iter().map(|label| self.shared.total(label)).collect()
     }
 
-    /// Every label in every thread.
+    /// The counts of every label in every thread.
     pub fn regions_by_thread(&self) -> Vec<Measured> {
         self.shared.by_thread()
     }
 
-    /// What the regions of a label counted in all threads; `None` where none has begun.
+    /// The counts of a label's regions in all threads; `None` where none has begun.
     pub fn total(&self, label: &str) -> Option<Measured> {
         self.shared.labels().iter().any(|known| known == label).then(|| self.shared.total(label))
     }
 
-    /// How many regions could not be measured at all, by label: those that began while their thread ended, or within the
-    /// start of another, as in a signal handler.
+    /// Number of regions that could not be measured at all, by label. They began while their thread ended, or
+    /// during the start of another region, as in a signal handler.
     pub fn missed(&self) -> Vec<(String, u64)> {
         lock(&self.shared.missed).iter().map(|(label, times)| (label.clone(), *times)).collect()
     }
 
-    /// Forgets what regions have counted so far, in all threads. Regions that are open go on, and count as a whole.
+    /// Discards the counts of regions so far, in all threads. Open regions continue, and are counted as a
+    /// whole.
     pub fn reset(&self) {
         for thread in &*lock(&self.shared.threads) {
             lock(&thread.totals).labels.iter_mut().for_each(LabelTotals::clear);
@@ -221,7 +226,7 @@ impl Monitor {
         }
     }
 
-    /// Forgets what the regions of one label have counted so far, in all threads.
+    /// Discards the counts of one label's regions so far, in all threads.
     pub fn reset_label(&self, label: &str) {
         for thread in &*lock(&self.shared.threads) {
             lock(&thread.totals)
@@ -233,33 +238,34 @@ impl Monitor {
         lock(&self.shared.missed).remove(label);
     }
 
-    /// How many regions are open, in all threads.
+    /// Number of open regions, in all threads.
     pub fn open_regions(&self) -> u64 {
         lock(&self.shared.threads).iter().map(|thread| lock(&thread.totals).open).sum()
     }
 
-    /// Each step on the way to the counters: what was tried, whether it works, and what was done where it does not.
+    /// Each step of the search for counters: the attempt, whether it works, and the fallback where it does
+    /// not.
     pub fn ladder(&self) -> &[LadderStep] {
         &self.shared.steps
     }
 
-    /// What reading costs, and what it adds to the counts; `None` where it was not to be measured.
+    /// The cost of reading, and the bias that it adds to the counts; `None` where it was not measured.
     pub fn cost(&self) -> Option<&Cost> {
         self.shared.cost.as_ref()
     }
 
-    /// What was sampled since the last call; nothing where no sampling was asked for, and in a forked child, which has no
-    /// sampling thread.
+    /// The samples since the last call. They are empty where no sampling was requested, and in a forked
+    /// child, which has no sampling thread.
     pub fn samples(&self) -> Samples {
         self.shared.sampler.as_ref().map(Sampler::take).unwrap_or_default()
     }
 
-    /// How each event is counted.
+    /// The plan, which has the source of each event.
     pub fn plan(&self) -> &Plan {
         &self.shared.plan
     }
 
-    /// What is counted.
+    /// The scope of the counts.
     pub fn scope(&self) -> Scope {
         self.shared.scope
     }
@@ -271,14 +277,15 @@ impl Monitor {
 }
 
 impl Drop for Shared {
-    /// Closes the counters of the thread that drops the monitor; each other thread's are closed when it measures again, or ends.
+    /// Closes the counters of the thread that drops the monitor. Each other thread closes its own when it
+    /// measures again, or ends.
     fn drop(&mut self) {
         prune();
     }
 }
 
 impl Shared {
-    /// The counters of a thread that has none.
+    /// Opens the counters of a thread that has none.
     pub(crate) fn open_here(&self) -> ThreadState {
         let sources = (self.sources)();
         let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
@@ -305,7 +312,7 @@ impl Shared {
         *lock(&self.missed).entry(label.to_owned()).or_default() += 1;
     }
 
-    /// Values where nothing could be measured.
+    /// Values where no measurement was possible.
     pub(crate) fn unmeasured(&self) -> Measured {
         let values = self.without_bias().values(&[]);
         Measured { label: String::new(), thread: None, calls: 0, values }
@@ -347,14 +354,14 @@ impl Shared {
         self.total_of(label, &self.totals(|_| None))
     }
 
-    /// The same with a region of that label that is open in one thread, as if it had ended.
+    /// The same, including an open region of that label in one thread, as if it had ended.
     pub(crate) fn total_with(&self, own: &Arc<Mutex<ThreadTotals>>, label: usize, open: &Ended) -> Measured {
         let name = lock(own).labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
         let is_own = |thread: &Thread| Arc::ptr_eq(&thread.totals, own).then_some((label, open));
         self.total_of(&name, &self.totals(is_own))
     }
 
-    /// What each thread has counted, with the open region of those that have one.
+    /// The counts of each thread, including the open region of those that have one.
     fn totals<'a>(&self, open: impl Fn(&Thread) -> Option<(usize, &'a Ended)>) -> Vec<(u32, ThreadTotals)> {
         let with_open = |thread: &Thread| {
             let mut totals = lock(&thread.totals).clone();
@@ -394,13 +401,14 @@ impl Shared {
     }
 }
 
-/// What a thread added up for a label; `None` where it has had none of its regions.
+/// The sums of a thread for a label; `None` where the thread has had none of its regions.
 fn share<'a>(thread: u32, totals: &'a ThreadTotals, label: &str) -> Option<Share<'a>> {
     let own = totals.labels.iter().find(|own| *own.label == *label && own.calls > 0)?;
     Some(Share { thread: Some(thread), totals, sums: &own.sums, calls: own.calls, inner: own.inner })
 }
 
-/// Adds up threads that have ended and had the same counters, so that a program may start any number of them.
+/// Adds up threads that have ended and had the same counters. Memory then stays bounded however many threads
+/// a program starts.
 fn add_up_ended(threads: &mut Vec<Thread>) {
     let mut kept: Vec<Thread> = Vec::new();
     let mut ended: Option<Thread> = None;
@@ -420,7 +428,7 @@ fn add_up_ended(threads: &mut Vec<Thread>) {
     threads.append(&mut kept);
 }
 
-/// Adds what one thread counted to another's; false where they have different counters.
+/// Adds the counts of one thread to another's; false where they have different counters.
 fn add(sum: &Thread, thread: &Thread) -> bool {
     let (mut sum, more) = (lock(&sum.totals), lock(&thread.totals));
     if sum.counters != more.counters || sum.refused != more.refused {
@@ -445,7 +453,7 @@ fn add(sum: &Thread, thread: &Thread) -> bool {
     true
 }
 
-/// The sources that the plan does not use, as steps.
+/// Adds a step for each source that the plan does not use.
 fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
     for line in &plan.lines {
         for skipped in &line.skipped {
@@ -463,7 +471,7 @@ fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
     }
 }
 
-/// What is used for each event in the end, and how it is read.
+/// Adds a step for the source of each event, and one for how it is read.
 fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
     for (i, line) in plan.lines.iter().enumerate() {
         let Some(candidate) = line.candidate() else { continue };
@@ -483,10 +491,10 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
     }
 }
 
-/// Why regions do not count what a thread samples by registers.
+/// The reason why regions do not count events that the sampling thread counts by registers.
 const SAMPLED: &str = "it is sampled, and registers that we program count for one at a time";
 
-/// Events that are sampled, and are not counted in regions.
+/// Steps for events that are sampled, and are not counted in regions.
 fn sampled_only(plan: &Plan) -> Vec<LadderStep> {
     let of_registers = slots(plan).into_iter().filter(|slot| is_of_registers(slot.rung));
     let step = |slot: cyclometer_core::Slot| {
@@ -497,7 +505,7 @@ fn sampled_only(plan: &Plan) -> Vec<LadderStep> {
     of_registers.map(step).collect()
 }
 
-/// What is tried to read a counter.
+/// The attempt to read a counter without a system call.
 const READ: &str = "read in user space";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Opens a plan's counters: once with replans until the plan is settled, and then in each thread as it is.
+//! Opens a plan's counters: once with replans until the plan is settled, and then in each thread unchanged.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::ladder::{LadderStep, kind_of};
 #[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) sources: Vec<Box<dyn Counting>>,
-    /// What was refused, each with the reason.
+    /// The refused events, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
 }
 
-/// What is opened, where, by whom.
+/// The sources, their target, and the machine for replans.
 #[derive(Clone, Copy)]
 pub(crate) struct Means<'a> {
     pub(crate) sources: &'a [Box<dyn Source>],
@@ -28,11 +28,11 @@ pub(crate) struct Means<'a> {
 }
 
 impl Means<'_> {
-    /// Opens the plan, and changes it until nothing is refused any more.
+    /// Opens the plan, and replans until no event is refused any more.
     ///
     /// # Errors
     ///
-    /// What no plan can answer: a target that does not exist, a `{group}` that does not fit.
+    /// Errors without a possible replan: a target that does not exist, a `{group}` that does not fit.
     pub(crate) fn settle(&self, mut plan: Plan, steps: &mut Vec<LadderStep>) -> Result<(Plan, Opened)> {
         let mut pauses = 0;
         loop {
@@ -64,12 +64,13 @@ impl Means<'_> {
         })
     }
 
-    /// Opens a settled plan; what is refused is left out, and told.
+    /// Opens a settled plan. Refused events are omitted and reported.
     pub(crate) fn open_settled(&self, plan: &Plan) -> Opened {
         self.open_what_can_be(slots(plan), Vec::new())
     }
 
-    /// The same without the registers, which somebody else of ours has open, for this reason.
+    /// The same without the register events, because the registers are already in use by this program;
+    /// `reason` says so.
     pub(crate) fn open_without_registers(&self, plan: &Plan, reason: &str) -> Opened {
         let (of_registers, wanted): (Vec<Slot>, Vec<Slot>) =
             slots(plan).into_iter().partition(|slot| is_of_registers(slot.rung));
@@ -118,7 +119,7 @@ impl Means<'_> {
     }
 }
 
-/// The rungs of slots, in the order in which their sources are opened.
+/// The sources of slots, in the order in which they are opened.
 pub(crate) fn rungs(slots: &[Slot]) -> Vec<Rung> {
     let mut rungs: Vec<Rung> = slots.iter().map(|slot| slot.rung).collect();
     rungs.sort_unstable();
@@ -126,7 +127,8 @@ pub(crate) fn rungs(slots: &[Slot]) -> Vec<Rung> {
     rungs
 }
 
-/// Whether an event is counted by registers that are programmed by us: of those nobody can have a second set.
+/// Whether an event is counted by registers that the tool programs itself. Only one set of them can be open
+/// at a time.
 pub(crate) fn is_of_registers(rung: Rung) -> bool {
     matches!(rung, Rung::Msr | Rung::Sysreg | Rung::Sim)
 }
@@ -141,7 +143,7 @@ fn none(rung: Rung) -> Refusal {
     Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
 }
 
-/// Sleeps as the strategy for busy counters says; false when it was done often enough.
+/// Sleeps as the recovery for busy counters specifies; false after the last attempt.
 fn pause(pauses: &mut u32) -> bool {
     let Recovery::RetryAfter { delay_ms, attempts } = ErrorKind::CounterBusy.strategy() else { return false };
     if *pauses >= attempts {
@@ -152,8 +154,8 @@ fn pause(pauses: &mut u32) -> bool {
     true
 }
 
-/// Everything that is counted, all of it at once: turns are for runs, and the kernel shares counters among events of a thread
-/// by itself.
+/// Everything that is counted, all of it at once. Rotation groups are for runs; here the kernel shares
+/// counters among the events of a thread.
 pub(crate) fn slots(plan: &Plan) -> Vec<Slot> {
     let counted = |slot: &&Slot| {
         let line = plan.lines.get(slot.id.0);
@@ -169,7 +171,7 @@ pub(crate) fn slots(plan: &Plan) -> Vec<Slot> {
     slots
 }
 
-/// The slot whose counters an event has: its own, or those of one that counts the same.
+/// The slot whose counters an event uses: its own, or that of its twin.
 pub(crate) fn opened_as(plan: &Plan, id: SlotId) -> SlotId {
     let of_it = |slot: &&Slot| slot.id == id;
     plan.passes.iter().flat_map(|pass| &pass.slots).find(of_it).map_or(id, Slot::opened_as)

@@ -6,11 +6,12 @@ use crate::monitor::Shared;
 use crate::report::Measured;
 use crate::thread::{Frame, Here};
 
-/// A part of a program that is being counted, in the thread that began it: from when it is made until it is dropped or
-/// stopped.
+/// A part of a program that is being counted, in the thread that began it. It lasts from its creation until
+/// it is dropped or stopped.
 ///
-/// It is not `Send`: a counter belongs to a thread. Regions nest, and an outer one has what inner ones count. Stopping twice
-/// or reading after the end cannot be written down: [`Region::stop`] takes the region.
+/// It is not `Send`, because a counter belongs to a thread. Regions nest, and an outer one includes the
+/// counts of inner ones. The type system excludes stopping twice or reading after the end: [`Region::stop`]
+/// consumes the region.
 ///
 /// ```compile_fail
 /// fn sends(region: cyclometer_monitor::Region) {
@@ -33,7 +34,8 @@ impl Region {
     pub(crate) fn begin(shared: &Arc<Shared>, label: &str) -> Region {
         let open = crate::thread::here(shared).and_then(|here| {
             let frame = {
-                // Only a region that begins inside of another's start, as in a signal handler, finds it borrowed.
+                // Only a region that begins during the start of another, as in a signal handler, finds the
+                // state borrowed.
                 let mut state = here.try_borrow_mut().ok()?;
                 let label = state.label(label);
                 state.begin(label)
@@ -46,7 +48,7 @@ impl Region {
         Region { shared: Arc::clone(shared), open }
     }
 
-    /// Ends the region and says what it counted, this once.
+    /// Ends the region and returns its counts.
     ///
     /// The counts are added to those of its label, too.
     pub fn stop(mut self) -> Measured {
@@ -60,7 +62,8 @@ impl Region {
         self.shared.measured_once(&totals, frame.label, &sums, inner)
     }
 
-    /// What the regions of this label have counted so far, in all threads: those that ended, and this one up to now.
+    /// The counts of all regions of this label so far, in all threads: those that ended, and this one up to
+    /// now.
     pub fn so_far(&self) -> Measured {
         let Some((here, frame)) = &self.open else { return self.shared.unmeasured() };
         let Ok(mut state) = here.try_borrow_mut() else { return self.shared.unmeasured() };

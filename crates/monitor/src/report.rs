@@ -1,4 +1,4 @@
-//! What was counted, as values that say what they are.
+//! Counts with their provenance, scope and modes.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use crate::cost::{Bias, Cost};
 use crate::opening::opened_as;
 use crate::totals::{Counter, Sum, ThreadTotals};
 
-/// What was counted in regions of one label.
+/// The counts of the regions of one label.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
-    /// The label; empty for what is no region.
+    /// The label; empty for counts that belong to no region.
     pub label: String,
-    /// The thread; `None` where those of several were added up.
+    /// The thread; `None` for the sum of several.
     pub thread: Option<ThreadName>,
-    /// How many regions have ended.
+    /// Number of regions that have ended.
     pub calls: u64,
-    /// One for each event, in the order asked for.
+    /// One value for each event, in the order asked for.
     pub values: Vec<Value>,
 }
 
 impl Measured {
-    /// The value of an event, by the name that it was asked for with, or by that with its modes.
+    /// The value of an event, by its requested name or by the name with its modes.
     pub fn get(&self, event: &str) -> Option<&Value> {
         self.values.iter().find(|value| value.event == event || value.name == event)
     }
 
-    /// One event divided by another (instructions and cycles: IPC); `None` where either has no number, or the divisor is
-    /// zero.
+    /// The quotient of two events (instructions and cycles: IPC). `None` where either has no number, or the
+    /// divisor is zero.
     pub fn ratio(&self, event: &str, by: &str) -> Option<f64> {
         let (event, by) = (self.get(event)?.number()?, self.get(by)?.number()?);
         (by != 0.0).then(|| event / by)
@@ -52,9 +52,9 @@ impl fmt::Display for Measured {
 /// A thread that measured.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadName {
-    /// Numbers the threads by the order of their first regions, from 1.
+    /// The thread's number in the order of their first regions, from 1.
     pub number: u32,
-    /// The name it was given, if any.
+    /// The thread's name, if it has one.
     pub name: Option<String>,
 }
 
@@ -67,36 +67,36 @@ impl fmt::Display for ThreadName {
     }
 }
 
-/// What one event counted.
+/// The value of one event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Value {
     /// The name with the modes that were counted (`instructions:u`).
     pub name: String,
-    /// The name as it was asked for, without modifiers.
+    /// The requested name, without modifiers.
     pub event: String,
-    /// What was counted, or why nothing was; in raw counts, as they were read.
+    /// The count, or the reason why there is none; in raw counts, as they were read.
     pub count: Count,
-    /// The count less what measuring added; `None` where that is not known.
+    /// The count less the bias of measuring; `None` where the bias is unknown.
     pub net: Option<Net>,
-    /// What one raw count stands for, in the unit.
+    /// The value of one raw count, in the unit.
     pub scale: f64,
     /// Unit of the scaled value.
     pub unit: Unit,
-    /// Who counted; `None` when nobody did.
+    /// The provenance; `None` when nothing was counted.
     pub provenance: Option<Provenance>,
     /// The source; `None` when none counted.
     pub rung: Option<Rung>,
-    /// What the value covers.
+    /// The scope of the value.
     pub scope: Scope,
-    /// The modes that it covers; `None` where modes mean nothing.
+    /// The modes that it covers; `None` where modes do not apply.
     pub modes: Option<Modes>,
-    /// What a reader should know.
+    /// Remarks for readers of the value.
     pub notes: Vec<String>,
 }
 
 impl Value {
-    /// The best number there is, in the event's unit: net of what measuring added where that is known. `None` when nothing
-    /// was counted: that is not zero.
+    /// The best number available, in the event's unit: the net value where the bias is known. `None` when
+    /// nothing was counted, which differs from zero.
     pub fn number(&self) -> Option<f64> {
         match &self.net {
             Some(net) => Some(net.value * self.scale),
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// Why the count is not exact; `None` when it is.
+    /// The reason why the count is not exact; `None` when it is.
     pub fn reason(&self) -> Option<String> {
         self.count.reason()
     }
@@ -130,12 +130,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// A count less what measuring added to it, in raw counts.
+/// A count less the bias of measuring, in raw counts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Net {
-    /// The count less the median bias of all its regions; not below zero.
+    /// The count less the median bias of all its regions; at least zero.
     pub value: f64,
-    /// How far the truth may be from that, as far as the bias was uncertain: each region's spread, added up.
+    /// The uncertainty from the bias: the spread of each region, added up.
     pub half_width: f64,
 }
 
@@ -150,7 +150,7 @@ impl Net {
     }
 }
 
-/// What was added up in one thread.
+/// The sums of one thread.
 pub(crate) struct Share<'a> {
     pub(crate) thread: Option<u32>,
     pub(crate) totals: &'a ThreadTotals,
@@ -159,7 +159,7 @@ pub(crate) struct Share<'a> {
     pub(crate) inner: u64,
 }
 
-/// What is needed to judge sums.
+/// The data needed to judge sums.
 pub(crate) struct Judge<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) scope: Scope,

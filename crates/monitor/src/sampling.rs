@@ -15,13 +15,13 @@ use crate::opening::{Means, Opened, rungs, slots};
 use crate::thread::lock;
 use crate::windows::{self, ShortWindows, Windowed, may_be_short};
 
-/// The fastest rate, in Hz: at more, reading through the kernel would take most of a CPU.
+/// The highest rate, in Hz: at higher rates, reading through the kernel would take most of a CPU.
 const FASTEST_HZ: u32 = 10_000;
 
 /// The longest interval: an hour.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// How often and how much is sampled.
+/// The rate of sampling and the capacity for samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sampling {
     interval: Duration,
@@ -29,11 +29,11 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// So many samples a second, of which the latest `capacity` are kept.
+    /// Samples at this rate; the latest `capacity` samples are stored.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` for a rate that is not from 1 to 10000 Hz, or no room.
+    /// `ErrorKind::InvalidInput` for a rate that is not from 1 to 10000 Hz, or for an invalid capacity.
     pub fn at(rate_hz: u32, capacity: usize) -> Result<Sampling> {
         if !(1..=FASTEST_HZ).contains(&rate_hz) {
             return Err(refused(
@@ -44,11 +44,12 @@ impl Sampling {
         Sampling::every(Duration::from_secs(1) / rate_hz, capacity)
     }
 
-    /// A sample after each interval, of which the latest `capacity` are kept.
+    /// Samples at this interval; the latest `capacity` samples are stored.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` for an interval that is not from 100 µs to an hour, or no room.
+    /// `ErrorKind::InvalidInput` for an interval that is not from 100 µs to an hour, or for an invalid
+    /// capacity.
     pub fn every(interval: Duration, capacity: usize) -> Result<Sampling> {
         if interval < Duration::from_secs(1) / FASTEST_HZ || interval > LONGEST {
             return Err(refused(
@@ -66,7 +67,7 @@ impl Sampling {
     }
 }
 
-/// The most samples that are kept.
+/// The most samples that are stored.
 const MOST_SAMPLES: usize = 1 << 20;
 
 fn refused(message: String, hint: &str) -> Error {
@@ -76,48 +77,50 @@ fn refused(message: String, hint: &str) -> Error {
 /// One read of all counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// Its number, from 0; numbers of samples that were lost are missing.
+    /// The sample's number, from 0; numbers of lost samples are missing.
     pub number: u64,
-    /// When reading began, in ns since sampling began.
+    /// The time at which reading began, in ns since sampling began.
     pub at_ns: u64,
-    /// How long reading took, in ns: so far apart at most are the values of two counters, as of two CPUs.
+    /// How long reading took, in ns. It is the greatest time between the values of two counters, as of two
+    /// CPUs.
     pub skew_ns: u64,
-    /// How much later it was than it should have been, in ns.
+    /// The delay of the sample, in ns.
     pub late_ns: u64,
-    /// What each counter has counted since sampling began, in the order of [`Samples::counters`].
+    /// The count of each counter since sampling began, in the order of [`Samples::counters`].
     pub values: Vec<Raw>,
 }
 
-/// What was sampled since samples were fetched last.
+/// The samples since the last call.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Samples {
-    /// What the values of a sample are of.
+    /// The counters of the values of a sample.
     pub counters: Vec<CounterAt>,
     /// The samples, oldest first.
     pub rows: Vec<Sample>,
-    /// How many were lost since, as there was no room for them.
+    /// Number of samples lost since, because the buffer was full.
     pub lost: u64,
-    /// How many were never taken since, as the thread was not on a CPU when they were due.
+    /// Number of samples that were never taken since, because the thread was not on a CPU when they were due.
     pub missed: u64,
     /// Events that the sampling thread could not open, each with the reason.
     pub refused: Vec<(cyclometer_core::SlotId, String)>,
-    /// For each source that is sampled in short windows, as its counters do not stay as they were programmed: how that goes.
-    /// Empty where counters count all the time.
+    /// Statistics of each source that is sampled in short windows, because its counters do not stay as they
+    /// were programmed. Empty where counters count all the time.
     pub windows: Vec<ShortWindows>,
 }
 
-/// What an event has counted since sampling began.
+/// The count of an event since sampling began.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The best number there is, in raw counts.
+    /// The best value available, in raw counts.
     pub value: f64,
     /// Whether it was counted for a part of the time only, and scaled up to all of it.
     pub is_scaled: bool,
 }
 
 impl Samples {
-    /// What an event has counted since sampling began, sample by sample: over all of its counters, each scaled by its times where
-    /// it was shared or counted in windows. `None` where one of them was lost or never counted yet, or it has none.
+    /// The counts of an event since sampling began, sample by sample, over all of its counters. Each counter
+    /// is scaled by its times where it was shared or counted in windows. `None` where one of them was lost or
+    /// has never counted yet, or where the event has no counters.
     pub fn estimates(&self, slot: cyclometer_core::SlotId) -> Vec<Option<Estimate>> {
         let own: Vec<usize> = (0..self.counters.len()).filter(|i| self.counters[*i].slot == slot).collect();
         let sum = |row: &Sample| {
@@ -132,7 +135,8 @@ impl Samples {
         self.rows.iter().map(sum).collect()
     }
 
-    /// The raw values of an event over all samples: the sum over its counters; `None` where any of them was lost or it has none.
+    /// The raw values of an event over all samples: the sum over its counters. `None` where any of them was
+    /// lost, or where the event has no counters.
     pub fn series(&self, slot: cyclometer_core::SlotId) -> Vec<Option<u64>> {
         let own: Vec<usize> = (0..self.counters.len()).filter(|i| self.counters[*i].slot == slot).collect();
         let sum = |row: &Sample| {
@@ -155,17 +159,17 @@ fn estimate(raw: &Raw) -> Option<Estimate> {
     Some(Estimate { value: raw.value as f64 * factor, is_scaled })
 }
 
-/// What is sampled.
+/// The data that the sampling thread needs.
 pub(crate) struct Subject {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
     pub(crate) target: Target,
     pub(crate) sources: SourceMaker,
-    /// How long registers keep what is written to them, where somebody says.
+    /// The limit of the configuration on how long registers preserve what is written to them, if it is set.
     pub(crate) longest_window: Option<Duration>,
 }
 
-/// A running thread; dropping it ends it.
+/// A running sampling thread; dropping this value ends it.
 pub(crate) struct Sampler {
     shared: Arc<Ring>,
     thread: Option<JoinHandle<()>>,
@@ -196,11 +200,11 @@ impl fmt::Debug for Sampler {
 }
 
 impl Sampler {
-    /// Starts a thread.
+    /// Starts the sampling thread.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os` when there can be no thread.
+    /// `ErrorKind::Os` when no thread can be created.
     pub(crate) fn start(sampling: Sampling, subject: Subject) -> Result<Sampler> {
         let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: sampling.capacity };
         let shared = Arc::new(ring);
@@ -214,7 +218,7 @@ impl Sampler {
         Ok(Sampler { shared, thread: Some(thread), birth: Birth::now() })
     }
 
-    /// What was sampled since the last call.
+    /// The samples since the last call.
     pub(crate) fn take(&self) -> Samples {
         // A forked child has no sampling thread, and that of the parent may have held the lock.
         if !self.birth.is_here() {
@@ -234,7 +238,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // A forked child has the handle, and not the thread.
+        // A forked child has the handle, but not the thread.
         if !self.birth.is_here() {
             return;
         }
@@ -248,9 +252,9 @@ impl Drop for Sampler {
 
 /// How one source is sampled.
 enum Reader {
-    /// Its counters are open all the time; so many they are.
+    /// The counters are open all the time; the number is that of counters.
     Open(Box<dyn Counting>, usize),
-    /// They are open within windows.
+    /// The counters are open within windows only.
     Windows(Windowed),
 }
 
@@ -259,9 +263,9 @@ struct Sampled<'a> {
     source: &'a dyn Source,
     reader: Reader,
     slots: Vec<Slot>,
-    /// When its counters began, in the source's time.
+    /// The start of its counters, in the source's time.
     since: Instant,
-    /// The values of the last sample in which none was lost.
+    /// The values of the last sample in which no counter was lost.
     last: Vec<Raw>,
 }
 
@@ -280,7 +284,7 @@ impl Ring {
         }
     }
 
-    /// What was opened with its source, which is told what it reads.
+    /// A source with its open counters. The source reports the counters that it reads.
     fn sampled<'a>(
         &self,
         opened: Opened,
@@ -304,7 +308,7 @@ impl Ring {
         sampled
     }
 
-    /// Sleeps until the next sample is due; `None` when it is to stop.
+    /// Sleeps until the next sample is due; `None` when the thread is to stop.
     fn wait(&self, beat: &mut Beat) -> Option<(Instant, u64)> {
         let (due, missed) = beat.next(Instant::now());
         let mut state = lock(&self.state);
@@ -333,7 +337,8 @@ impl Ring {
 }
 
 impl Sampled<'_> {
-    /// Appends the values of all of its counters. Where the kernel took them away, they are counted in windows from now on.
+    /// Appends the values of all of its counters. If the kernel took them away, they are counted in windows
+    /// from now on.
     fn sample(&mut self, interval: Duration, subject: &Subject, out: &mut Vec<Raw>) {
         let first = out.len();
         match &mut self.reader {
@@ -361,10 +366,10 @@ impl Sampled<'_> {
     fn turn_to_windows(&mut self, interval: Duration, subject: &Subject) {
         let slots = std::mem::take(&mut self.slots);
         let (target, longest, since) = (&subject.target, subject.longest_window, self.since);
-        // What is longer than it may be is lost as well, so that sums go on from the last sample that was not.
+        // A value older than the limit is lost as well, so the sums continue from the last valid sample.
         let sums = std::mem::take(&mut self.last);
         let of = windows::Subject { source: self.source, slots, target, longest, interval, since };
-        // The open counters are given back before others are opened.
+        // The assignment closes the open counters before others are opened.
         self.reader = Reader::Windows(Windowed::new(of, sums));
     }
 
@@ -396,12 +401,13 @@ fn sample(sources: &mut [Sampled<'_>], beat: &Beat, due: Instant, subject: &Subj
 struct Beat {
     started: Instant,
     interval: Duration,
-    /// Of the next one.
+    /// The number of the next point.
     number: u64,
 }
 
 impl Beat {
-    /// The next point that is not past, and how many were passed over: who is late skips, and does not hurry.
+    /// The next point in the future, and the number of points that were skipped. A late thread skips points,
+    /// and does not catch up.
     fn next(&mut self, now: Instant) -> (Instant, u64) {
         let interval = self.interval.as_nanos().max(1);
         let passed = u64::try_from((now - self.started).as_nanos() / interval).unwrap_or(u64::MAX);

@@ -15,14 +15,14 @@ use crate::monitor::Shared;
 use crate::opening::Opened;
 use crate::totals::{Counter, Kind, LabelTotals, Sum, ThreadTotals};
 
-/// How many regions may be open at once in a thread before memory is allocated for more.
+/// Number of open regions of a thread for which memory is allocated in advance.
 const ROOM: usize = 16;
 
-/// What a region needs of its thread.
+/// The thread state that a region refers to.
 pub(crate) type Here = Rc<RefCell<ThreadState>>;
 
 thread_local! {
-    /// This thread's counters, one for each monitor that it has regions of.
+    /// The counters of this thread, one entry for each monitor that it has regions of.
     static THREADS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -32,7 +32,8 @@ struct Entry {
     here: Here,
 }
 
-/// The counters that this thread has open for a monitor; they are opened where there are none. `None` while the thread ends.
+/// The counters that this thread has open for a monitor. They are opened if necessary. `None` while the
+/// thread ends.
 pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
     THREADS
         .try_with(|threads| {
@@ -54,7 +55,7 @@ pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
         .flatten()
 }
 
-/// Closes counters of this thread whose monitors are gone: they would take counters from others.
+/// Closes counters of this thread whose monitors are gone, because they would take counters from others.
 pub(crate) fn prune() {
     let _ =
         THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| close_orphans(&mut threads)));
@@ -64,7 +65,7 @@ fn close_orphans(threads: &mut Vec<Entry>) {
     threads.retain(|entry| entry.alive.strong_count() > 0);
 }
 
-/// Makes the counters that were opened for building a monitor those of the calling thread.
+/// Assigns the counters that were opened for building a monitor to the calling thread.
 pub(crate) fn adopt(shared: &Arc<Shared>, state: ThreadState) -> Here {
     let here = Rc::new(RefCell::new(state));
     let entry = Entry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) };
@@ -81,29 +82,29 @@ pub(crate) struct ThreadState {
     kinds: Vec<Kind>,
     pub(crate) birth: Birth,
     labels: HashMap<Box<str>, usize>,
-    /// Values at the starts of open regions: one row of `counters` for each frame.
+    /// Values at the starts of open regions: one row of `counters` values for each frame.
     starts: Vec<Raw>,
-    /// How many regions had ended when each frame's began.
+    /// Number of regions that had ended when the region of each frame began.
     ended_before: Vec<u64>,
-    /// Frames that no region uses.
+    /// Unused frames.
     free: Vec<usize>,
-    /// Room for the values at an end.
+    /// Buffer for the values at an end.
     ends: Vec<Raw>,
     /// Values at the last reset.
     base: Vec<Raw>,
-    /// Regions that have ended in this thread.
+    /// Number of regions that have ended in this thread.
     ended: u64,
     pub(crate) totals: Arc<Mutex<ThreadTotals>>,
 }
 
-/// A region that is open.
+/// An open region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) label: usize,
     frame: usize,
 }
 
-/// What one region counted.
+/// The counts of one region.
 pub(crate) struct Ended {
     pub(crate) sums: Vec<Sum>,
     pub(crate) inner: u64,
@@ -153,7 +154,7 @@ impl ThreadState {
         }
     }
 
-    /// The number of a label, which is made where there is none.
+    /// The index of a label, which is added if necessary.
     pub(crate) fn label(&mut self, label: &str) -> usize {
         if let Some(known) = self.labels.get(label) {
             return *known;
@@ -167,7 +168,7 @@ impl ThreadState {
         number
     }
 
-    /// Begins a region: the counters are read last.
+    /// Begins a region; reading the counters is the last action.
     pub(crate) fn begin(&mut self, label: usize) -> Frame {
         let frame = self.free.pop().unwrap_or_else(|| self.more_room());
         lock(&self.totals).open += 1;
@@ -178,7 +179,8 @@ impl ThreadState {
         Frame { label, frame }
     }
 
-    /// Ends a region: the counters are read first. With `told` its own counts are handed back.
+    /// Ends a region; reading the counters is the first action. With `told`, the region's own counts are
+    /// returned.
     pub(crate) fn end(&mut self, frame: Frame, told: bool) -> Option<Ended> {
         self.read();
         if !self.birth.is_here() {
@@ -215,7 +217,7 @@ impl ThreadState {
         own.map(|sums| Ended { sums, inner })
     }
 
-    /// What an open region has counted up to now.
+    /// The counts of an open region up to now.
     pub(crate) fn so_far(&mut self, frame: Frame) -> Ended {
         self.read();
         if !self.birth.is_here() {
@@ -231,14 +233,14 @@ impl ThreadState {
         Ended { sums, inner: self.ended - self.ended_before[frame.frame] }
     }
 
-    /// What was counted since the counters were opened, or since the last reset.
+    /// The counts since the counters were opened, or since the last reset.
     pub(crate) fn since_opened(&mut self) -> Vec<Sum> {
         self.read();
         let reads = self.base.iter().zip(&self.ends).zip(&self.kinds);
         reads.map(|((base, end), kind)| Sum::between(*base, *end, *kind)).collect()
     }
 
-    /// Where an event's counters are: which source, and which of its counters.
+    /// The positions of an event's counters: the source, and the index among its counters.
     pub(crate) fn places(&self, slot: cyclometer_core::SlotId) -> Vec<(usize, usize)> {
         let totals = lock(&self.totals);
         let place = |(i, counter): (usize, &Counter)| {
@@ -248,7 +250,7 @@ impl ThreadState {
         totals.counters.iter().enumerate().filter_map(place).collect()
     }
 
-    /// The sum of the raw values at these places; `None` where one is lost.
+    /// The sum of the raw values at these positions; `None` where one is lost.
     pub(crate) fn value(&mut self, places: &[(usize, usize)]) -> Option<u64> {
         if !self.birth.is_here() {
             return None;
@@ -260,13 +262,13 @@ impl ThreadState {
         Some(sum)
     }
 
-    /// Lets [`ThreadState::since_opened`] begin at this moment.
+    /// Makes this moment the start of [`ThreadState::since_opened`].
     pub(crate) fn rebase(&mut self) {
         self.read();
         self.base.clone_from(&self.ends);
     }
 
-    /// Forgets every label.
+    /// Removes every label.
     pub(crate) fn forget_labels(&mut self) {
         self.labels.clear();
         lock(&self.totals).labels.clear();
@@ -282,7 +284,8 @@ impl ThreadState {
                 break;
             }
         }
-        // Of a source that failed all values are lost, and so that rows stay rows, those of the others too.
+        // If a source fails, all of its values are lost. Those of the others are lost too, so that all rows
+        // have the same length.
         self.ends.resize(self.counters, Raw::LOST);
     }
 
@@ -294,15 +297,15 @@ impl ThreadState {
     }
 }
 
-/// Why a region of before a fork has no counts after it.
+/// The reason why a region from before a fork has no counts after it.
 const FORKED: &str = "the process forked within the region: the counters stayed with the parent";
 
-/// Why a region has no counts of registers that the kernel writes to as well, or of energy.
+/// The reason why a long region has no counts of energy, or of registers that the kernel writes to as well.
 const TOO_LONG: &str =
     "the region lasted longer than its counters keep what they count (registers: max_monitor_duration_us)";
 
-/// How long a region may be of which a counter tells: registers that the kernel writes to keep their contents for so long, and
-/// counters of energy begin anew.
+/// The longest region that a counter can measure. Registers that the kernel writes to preserve their contents
+/// only for a while, and energy counters wrap.
 fn longest(plan: &Plan, slot: cyclometer_core::SlotId, window: Option<Duration>) -> Option<Duration> {
     let parts = plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|way| way.parts.as_slice());
     let pauses = parts.unwrap_or_default().iter().filter_map(|part| match part {
@@ -322,7 +325,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A panic in another thread does not spoil numbers: nothing panics while they are changed.
+/// Ignores poisoning: a panic in another thread cannot corrupt the numbers, because no code panics while it
+/// changes them.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

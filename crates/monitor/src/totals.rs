@@ -1,4 +1,4 @@
-//! What regions add up to.
+//! The sums of regions.
 
 use cyclometer_core::exec::{CounterAt, Raw};
 
@@ -8,29 +8,29 @@ pub(crate) struct Sum {
     pub(crate) value: u64,
     pub(crate) time_enabled_ns: u64,
     pub(crate) time_running_ns: u64,
-    /// How many regions have no value.
+    /// Number of regions without a value.
     pub(crate) lost: u64,
 }
 
-/// What kind of values a counter has.
+/// The kind of a counter's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kind {
-    /// A peak and no sum.
+    /// Whether the value is a peak and not a sum.
     pub(crate) is_peak: bool,
-    /// How long it may count at most, in ns.
+    /// The longest time that it may count, in ns.
     pub(crate) longest_ns: Option<u64>,
 }
 
 impl Sum {
-    /// One region without a value.
+    /// The sum of one region without a value.
     pub(crate) const LOST: Sum = Sum { value: 0, time_enabled_ns: 0, time_running_ns: 0, lost: 1 };
 
-    /// Whether it was counted for longer than the counter may.
+    /// Whether the counter counted for longer than it may.
     pub(crate) fn is_too_long(self, kind: Kind) -> bool {
         kind.longest_ns.is_some_and(|longest| self.time_enabled_ns > longest)
     }
 
-    /// What was counted from `start` to `end`.
+    /// The counts from `start` to `end`.
     pub(crate) fn between(start: Raw, end: Raw, Kind { is_peak, .. }: Kind) -> Sum {
         let lost = Sum::LOST;
         if start.is_lost || end.is_lost {
@@ -38,7 +38,7 @@ impl Sum {
         }
         let difference = || {
             Some(Sum {
-                // A peak is no sum: the last one is what there is to say.
+                // A peak is no sum: only the last value is meaningful.
                 value: if is_peak { end.value } else { end.value.checked_sub(start.value)? },
                 time_enabled_ns: end.time_enabled_ns.checked_sub(start.time_enabled_ns)?,
                 time_running_ns: end.time_running_ns.checked_sub(start.time_running_ns)?,
@@ -59,20 +59,20 @@ impl Sum {
     }
 }
 
-/// How often a region was measured, and what was counted in it.
+/// The number of a label's regions, and their counts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct LabelTotals {
     pub(crate) label: Box<str>,
-    /// How many regions have ended.
+    /// Number of regions that have ended.
     pub(crate) calls: u64,
-    /// How many regions ended within these.
+    /// Number of regions that ended inside these.
     pub(crate) inner: u64,
-    /// One for each counter.
+    /// One sum for each counter.
     pub(crate) sums: Vec<Sum>,
 }
 
 impl LabelTotals {
-    /// Forgets what was counted; the label stays.
+    /// Resets the counts; the label remains.
     pub(crate) fn clear(&mut self) {
         (self.calls, self.inner) = (0, 0);
         self.sums.fill(Sum::default());
@@ -83,22 +83,22 @@ impl LabelTotals {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Counter {
     pub(crate) counter: CounterAt,
-    /// Its value is a peak and no sum.
+    /// Whether its value is a peak and not a sum.
     pub(crate) is_peak: bool,
-    /// How long it may count at most, in ns.
+    /// The longest time that it may count, in ns.
     pub(crate) longest_ns: Option<u64>,
 }
 
-/// What a thread has counted.
+/// The counts of a thread.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct ThreadTotals {
     pub(crate) counters: Vec<Counter>,
     /// Events that were refused in this thread, each with the reason.
     pub(crate) refused: Vec<(cyclometer_core::SlotId, String)>,
     pub(crate) labels: Vec<LabelTotals>,
-    /// Regions that have begun and not ended.
+    /// Number of regions that have begun and not ended.
     pub(crate) open: u64,
-    /// Why some values were lost; the first reason that there was.
+    /// The first reason why values were lost.
     pub(crate) trouble: Option<String>,
 }
 

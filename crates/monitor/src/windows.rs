@@ -1,57 +1,59 @@
-//! Sampling counters that do not stay ours for long: in short windows, as long as the kernel leaves them.
+//! Sampling of counters that the kernel reprograms: they are counted in short windows, for as long as the
+//! kernel preserves them.
 //!
-//! Where the kernel writes its own values over the registers of counters, what is counted from one sample to the next is lost each time.
-//! What lasts is a window that is shorter than the kernel's patience. So at each sample the counters are opened, let count for a
-//! window, read, looked at, and given back; windows that were lost make the next ones shorter, and those that held longer. The
-//! sums are of a part of the time, and their times say of which.
+//! Where the kernel writes its own values to the registers of counters, the counts between two samples are
+//! always lost. Only a window shorter than the kernel's interval survives. At each sample, the counters are
+//! opened, count for a window, and are read, checked and closed. A lost window makes the next ones shorter,
+//! and windows that held make them longer. The sums cover a part of the time, and their times show which
+//! part.
 
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::Raw;
 use cyclometer_core::{Rung, Slot, Source, Target};
 
-/// The length to begin with where nobody says.
+/// The initial length where the configuration sets no limit.
 ///
 /// # Source
 ///
 /// On M3 and M4 values in PMCR0 were seen to last about 100 µs (`Trouble::RewriteControl` of the simulated chips).
 const USUAL: Duration = Duration::from_micros(100);
 
-/// Windows are never shorter: what stands around them would be most of what they count.
+/// The shortest window: in a shorter one, the code around it would make up most of the count.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// So many windows that hold one after the other make the next ones twice as long.
+/// Number of consecutive windows that must hold before the length is doubled.
 const IN_A_ROW: u32 = 16;
 
-/// How often a window is tried again for one sample.
+/// Number of attempts for one sample.
 const ATTEMPTS: u32 = 6;
 
-/// How counters were sampled that do not stay as they were programmed.
+/// Statistics of counters that were sampled in short windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShortWindows {
-    /// Which source it is of.
+    /// The source.
     pub rung: Rung,
-    /// How many windows were tried since sampling began.
+    /// Number of windows that were tried since sampling began.
     pub tried: u64,
-    /// How many of them held.
+    /// Number of windows that held.
     pub held: u64,
-    /// How long the next one will be, in ns.
+    /// The length of the next one, in ns.
     pub length_ns: u64,
 }
 
 impl ShortWindows {
-    /// The share of windows that held, 0 to 1; `None` before there was any.
+    /// The share of windows that held, 0 to 1; `None` before the first one.
     pub fn share(&self) -> Option<f64> {
         (self.tried > 0).then(|| self.held as f64 / self.tried as f64)
     }
 }
 
-/// Whether the kernel may write to the registers of this source's counters as well, whoever uses them.
+/// Whether the kernel may write to the registers of this source's counters, whatever process uses them.
 pub(crate) fn may_be_short(rung: Rung) -> bool {
     rung == Rung::Sysreg
 }
 
-/// How long windows are.
+/// The lengths of windows.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     now: Duration,
@@ -83,26 +85,27 @@ pub(crate) struct Windowed {
     slots: Vec<Slot>,
     target: Target,
     lengths: Lengths,
-    /// The point in the source's time at which sampling began: all the time since is enabled time.
+    /// The start of sampling, in the source's time. All the time since then is enabled time.
     since: Instant,
     sums: Vec<Raw>,
     tried: u64,
     held: u64,
 }
 
-/// Which counters, and for how long at most.
+/// The counters, and the greatest length of a window.
 pub(crate) struct Subject<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) slots: Vec<Slot>,
     pub(crate) target: &'a Target,
     pub(crate) longest: Option<Duration>,
     pub(crate) interval: Duration,
-    /// When sampling began, in the source's time.
+    /// The start of sampling, in the source's time.
     pub(crate) since: Instant,
 }
 
 impl Windowed {
-    /// Sums go on from these values. What was lost between them and now is time that passed without being counted.
+    /// The sums continue from these values. Counts that were lost between them and now are time that passed
+    /// without counting.
     pub(crate) fn new(of: Subject<'_>, sums: Vec<Raw>) -> Windowed {
         Windowed {
             rung: of.source.rung(),
@@ -116,13 +119,14 @@ impl Windowed {
         }
     }
 
-    /// What came of it so far.
+    /// The statistics so far.
     pub(crate) fn told(&self) -> ShortWindows {
         let length_ns = nanos(self.lengths.now);
         ShortWindows { rung: self.rung, tried: self.tried, held: self.held, length_ns }
     }
 
-    /// Appends the sums after one more window, which is tried again when it is lost; where none holds they are lost this time.
+    /// Appends the sums after one more window, which is tried again when it is lost. If no window holds, the
+    /// values of this sample are lost.
     pub(crate) fn sample(&mut self, source: &dyn Source, out: &mut Vec<Raw>) {
         let counted = (0..ATTEMPTS).find_map(|_| self.attempt(source));
         let enabled_ns = nanos(now_of(source).saturating_duration_since(self.since));
@@ -155,7 +159,7 @@ impl Windowed {
         counted
     }
 
-    /// What each counter counted in one window, and for how long; `None` where one of them did not stay ours.
+    /// The counts and times of each counter in one window; `None` where one of them was reprogrammed.
     fn window(&self, source: &dyn Source) -> Option<Vec<(u64, u64)>> {
         let mut counting = source.open(&self.slots, &self.target).ok()?;
         counting.start().ok()?;
@@ -172,12 +176,12 @@ impl Windowed {
     }
 }
 
-/// The time by which a source counts.
+/// The time on the clock by which a source counts.
 pub(crate) fn now_of(source: &dyn Source) -> Instant {
     source.clock().map_or_else(Instant::now, |clock| clock.now())
 }
 
-/// Lets it pass, without sleeping: another thread would be counted.
+/// Lets time pass without sleeping, because another thread would be counted during a sleep.
 fn pass(source: &dyn Source, time: Duration) {
     if let Some(clock) = source.clock() {
         return clock.pass(time);
