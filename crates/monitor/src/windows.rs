@@ -16,7 +16,8 @@ use cyclometer_core::{Rung, Slot, Source, Target};
 ///
 /// # Source
 ///
-/// On M3 and M4 values in PMCR0 were seen to last about 100 µs (`Trouble::RewriteControl` of the simulated chips).
+/// On M3 and M4, values in PMCR0 were observed to last about 100 µs (`Trouble::RewriteControl` of the
+/// simulated chips).
 const USUAL: Duration = Duration::from_micros(100);
 
 /// The shortest window: in a shorter one, the code around it would make up most of the count.

@@ -29,7 +29,7 @@ impl Affinity {
         if copied < 0 { Err(io::Error::last_os_error()) } else { Ok(Affinity { words }) }
     }
 
-    /// One CPU alone; none at all where its number is greater than any.
+    /// The set with one CPU; empty where the number is beyond the mask.
     pub fn only(cpu: u32) -> Affinity {
         let mut words = Box::new([0u64; WORDS]);
         if let Some(word) = words.get_mut(cpu as usize / 64) {
@@ -38,7 +38,7 @@ impl Affinity {
         Affinity { words }
     }
 
-    /// The set with one CPU more.
+    /// The set with one more CPU.
     #[must_use]
     pub fn with(mut self, cpu: u32) -> Affinity {
         if let Some(word) = self.words.get_mut(cpu as usize / 64) {
@@ -52,17 +52,17 @@ impl Affinity {
         self.words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
-    /// How many CPUs are in the set.
+    /// Number of CPUs in the set.
     pub fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Lets a thread run on these CPUs only.
+    /// Restricts a thread to these CPUs.
     ///
     /// # Errors
     ///

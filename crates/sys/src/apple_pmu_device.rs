@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! `kernel/apple-pmu/uapi/apple_pmu_el0.h`, against which the tests hold this file.
+//! `kernel/apple-pmu/uapi/apple_pmu_el0.h`, which the tests compare with this file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,10 +11,10 @@ use std::os::fd::AsRawFd;
 /// The device.
 pub const PATH: &str = "/dev/apple_pmu_el0";
 
-/// The version of the interface that this file is written for.
+/// The version of the interface that this file implements.
 pub const ABI: u32 = 1;
 
-/// What the chip has.
+/// The properties of the chip's PMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "apple_pmu_el0_info")]
@@ -29,7 +29,7 @@ pub struct Info {
     pub counter_bits: u32,
 }
 
-/// What every CPU is to count. Bit n of a mask is PMCn.
+/// The configuration of every CPU. Bit n of a mask is PMCn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "apple_pmu_el0_config")]
@@ -46,7 +46,7 @@ pub struct Config {
     pub pmesr: [u64; 2],
 }
 
-/// How many online CPUs are in which state.
+/// Numbers of online CPUs by state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "apple_pmu_el0_status")]
@@ -73,17 +73,17 @@ const fn request(direction: u32, number: u32, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | MAGIC << 8 | number
 }
 
-/// `_IOC_WRITE`: the kernel reads.
+/// `_IOC_WRITE`: the kernel reads our memory.
 const WRITE: u32 = 1;
-/// `_IOC_READ`: the kernel writes.
+/// `_IOC_READ`: the kernel writes to our memory.
 const READ: u32 = 2;
 
 const INFO: u32 = request(READ, 0, size_of::<Info>());
 const CONFIGURE: u32 = request(WRITE, 1, size_of::<Config>());
 const STATUS: u32 = request(READ, 2, size_of::<Status>());
 
-/// An open device: as long as it lives, every CPU's registers are open to user mode, of every process. When it is closed,
-/// by us or by the end of the process, the module writes back what it found.
+/// An open device. For its lifetime, every CPU's registers are open to user mode of every process. When it is
+/// closed, by us or by the end of the process, the module restores the former register values.
 #[derive(Debug)]
 pub struct Device(File);
 
@@ -98,7 +98,7 @@ impl Device {
         OpenOptions::new().read(true).write(true).open(PATH).map(Device)
     }
 
-    /// What the chip has.
+    /// Returns the properties of the chip's PMU.
     ///
     /// # Errors
     ///
@@ -110,18 +110,19 @@ impl Device {
         Ok(info)
     }
 
-    /// Stops and clears the counters of every CPU, and lets them count what is configured.
+    /// Stops and clears the counters of every CPU, and starts them with this configuration.
     ///
     /// # Errors
     ///
-    /// The module's: `EINVAL` for what the chip does not have, `EBUSY` when perf has begun to count.
+    /// The module's: `EINVAL` for a configuration that the chip does not support, `EBUSY` when perf has begun
+    /// to count.
     pub fn configure(&self, config: &Config) -> io::Result<()> {
         let config: *const Config = config;
         // SAFETY: the request reads as many bytes as its number says, which is the size of `Config`.
         answered(unsafe { libc::ioctl(self.0.as_raw_fd(), CONFIGURE as _, config) })
     }
 
-    /// How the CPUs are.
+    /// Returns the states of the CPUs.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ mod tests {
         );
     }
 
-    /// What a macro of the header stands for.
+    /// The definition of a macro of the header.
     fn defined(name: &str) -> &'static str {
         let line = HEADER.lines().find(|line| line.split_whitespace().nth(1) == Some(name)).unwrap();
         line.split_once(name).unwrap().1.trim()
@@ -234,7 +235,8 @@ mod tests {
 
     #[test]
     fn without_the_module_there_is_no_device() {
-        // With it, opening would open the registers to everybody, so that is left to who asks for it.
+        // With the module loaded, opening would open the registers to all processes, so a user has to request
+        // that test.
         if !std::path::Path::new(PATH).exists() {
             assert_eq!(Device::open().unwrap_err().raw_os_error(), Some(libc::ENOENT));
         }
@@ -243,7 +245,7 @@ mod tests {
     #[test]
     fn another_file_is_refused_and_not_misread() {
         let null = Device(OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
-        // An emulator of user mode does not know the requests at all.
+        // An emulator of user mode does not know the requests.
         let refused =
             |error: io::Error| [Some(libc::ENOTTY), Some(libc::ENOSYS)].contains(&error.raw_os_error());
         assert!(null.info().is_err_and(refused));

@@ -1,11 +1,11 @@
-//! The `CPUID` instruction, here and on a CPU of choice.
+//! The `CPUID` instruction, on the current CPU and on a chosen one.
 
 use std::arch::x86_64::__cpuid_count;
 
-/// Executes `CPUID` on whichever CPU the thread runs: EAX, EBX, ECX, EDX.
+/// Executes `CPUID` on the CPU that the thread is on: EAX, EBX, ECX, EDX.
 ///
-/// A leaf that the CPU does not have gives what the highest basic leaf gives (Intel) or zeros (AMD):
-/// compare with leaf 0 and leaf 0x8000_0000 first.
+/// A leaf that the CPU does not have returns the highest basic leaf (Intel) or zeros (AMD): compare with leaf
+/// 0 and leaf 0x8000_0000 first.
 ///
 /// # Source
 ///
@@ -19,8 +19,8 @@ pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
 
 /// Executes `CPUID` on CPU number `cpu`, in a short-lived thread that is bound to it.
 ///
-/// `None` when the CPU is offline, not permitted to this process, or threads cannot be bound here.
-/// The calling thread's own binding is not touched.
+/// `None` when the CPU is offline or not permitted to this process, or when the system cannot bind threads.
+/// The affinity of the calling thread is not changed.
 pub fn cpuid_on(cpu: u32, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
     let read = move || pin::bind_this_thread(cpu).then(|| cpuid(leaf, subleaf));
     std::thread::Builder::new().spawn(read).ok()?.join().ok()?

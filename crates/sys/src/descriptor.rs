@@ -1,12 +1,12 @@
-//! Descriptors that this process was started with.
+//! Descriptors that this process inherited.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A copy of a descriptor that whoever started this process has given it for writing.
+/// A copy of a descriptor that this process has inherited for writing.
 ///
-/// The copy shares the original's file offset. A descriptor that this process has opened itself is refused: those are
-/// closed at `exec`, inherited ones are not.
+/// The copy shares the original's file offset. Descriptors that this process opened itself are refused; they
+/// are recognised by being closed at `exec`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What kind of file system something is on, and which rights a file gives.
+//! The type of a file system, and the rights of files.
 
 use std::ffi::CString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Whether a folder is a control group, of version 1 or 2: whether it is on a file system of those.
+/// Whether a folder is a control group of version 1 or 2, by the type of its file system.
 ///
 /// # Errors
 ///
-/// The operating system's, when there is no such folder.
+/// The operating system's, when the folder does not exist.
 ///
 /// # Source
 ///
@@ -29,7 +29,7 @@ pub fn is_control_group(folder: &Path) -> io::Result<bool> {
     Ok(matches!(kind, 0x0027_e0eb | 0x6367_7270))
 }
 
-/// Whether a file gives capabilities to who executes it; not where that cannot be found out.
+/// Whether executing a file grants capabilities; false where this cannot be determined.
 ///
 /// # Source
 ///
@@ -40,7 +40,7 @@ pub fn has_capabilities(file: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Makes a folder that nobody but us may use, unless it is there.
+/// Creates a folder that only the current user may use, unless it exists.
 ///
 /// # Errors
 ///
@@ -52,11 +52,12 @@ pub fn make_private_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether something is a folder, no link to one, that belongs to us and that nobody else may use.
+/// Checks that a path is a folder (not a link to one) that belongs to the current user and that only this
+/// user may use.
 ///
 /// # Errors
 ///
-/// The operating system's; `PermissionDenied` where it is anything else.
+/// The operating system's; `PermissionDenied` in all other cases.
 pub fn check_private_folder(path: &Path) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let ours = found.is_dir() && found.uid() == crate::host::effective_uid();
@@ -68,22 +69,23 @@ fn not_private(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// Makes a file that nobody but us may use.
+/// Creates a file that only the current user may use.
 ///
 /// # Errors
 ///
-/// The operating system's: `AlreadyExists` where something is there, a link too.
+/// The operating system's: `AlreadyExists` where the path exists, also as a link.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Opens a file for reading that belongs to us and that nobody else may use.
+/// Opens a file for reading that belongs to the current user and that only this user may use.
 ///
 /// # Errors
 ///
-/// The operating system's: `ELOOP` for a link; `PermissionDenied` for what is no file or not ours alone.
+/// The operating system's: `ELOOP` for a link; `PermissionDenied` where it is no file, or where others may
+/// use it.
 pub fn open_private(path: &Path) -> io::Result<File> {
-    // A pipe in its place must not hold us up.
+    // A pipe at this path must not block us.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;

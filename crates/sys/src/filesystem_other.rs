@@ -1,9 +1,9 @@
-//! What kind of file system something is on: this system has no control groups.
+//! Types of file systems on systems without control groups.
 
 use std::io;
 use std::path::Path;
 
-/// Never.
+/// Always false.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Whether this is still the process that it was: a forked child has the memory of its parent, and not what belongs to it.
+//! Detection of forks: a forked child has the memory of its parent, but not the resources that belong to it.
 
 use std::io;
 use std::sync::OnceLock;
@@ -10,13 +10,13 @@ use super::fork_handler as word;
 #[path = "fork/wiped.rs"]
 mod word;
 
-/// Numbers processes along a line of forks, from 1.
+/// Counts the processes along a line of forks, from 1.
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
 /// The word that a fork sets to zero in the child.
 static WORD: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// A moment in the life of a process.
+/// Identifies the process in which it was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
     word: &'static AtomicU32,
@@ -24,7 +24,7 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// This moment.
+    /// The current process.
     pub fn now() -> Birth {
         let word = WORD.get_or_init(word::word);
         let process = match word.load(Ordering::Relaxed) {
@@ -34,21 +34,21 @@ impl Birth {
         Birth { word, process }
     }
 
-    /// Whether no fork lies between that moment and now: false in a child. No system call is made.
+    /// Whether the process has not forked since: false in a child. Makes no system call.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.word.load(Ordering::Relaxed) == self.process
     }
 }
 
-/// Runs `work` in a forked child; hands back its answer, or 255 where it panics.
+/// Runs `work` in a forked child and returns its answer, or 255 where it panics.
 ///
-/// For tests of what becomes of a program that forks.
+/// Used by tests of programs that fork.
 ///
 /// # Errors
 ///
-/// `Unsupported` where this process has, or may have, more than one thread: then a child could wait for ever for what another
-/// thread holds. Otherwise the operating system's.
+/// `Unsupported` where this process has, or may have, more than one thread: a child could deadlock on a lock
+/// that another thread holds. Otherwise the operating system's.
 pub fn in_child(work: impl FnOnce() -> u8) -> io::Result<u8> {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return Err(io::ErrorKind::Unsupported.into());
@@ -72,7 +72,7 @@ pub fn in_child(work: impl FnOnce() -> u8) -> io::Result<u8> {
     code.and_then(|code| u8::try_from(code).ok()).ok_or_else(|| io::ErrorKind::Interrupted.into())
 }
 
-/// Gives this process a number that its parent does not have.
+/// Assigns this process a number that its parent does not have.
 fn number(word: &AtomicU32) -> u32 {
     let new = LATEST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {

@@ -1,17 +1,17 @@
-//! What the operating system says about the host: kernel, user, CPUs, `sysctl` on macOS.
+//! Properties of the host: kernel, user, CPUs, `sysctl` on macOS.
 
 #[cfg(target_os = "macos")]
 pub use apple::{sysctl_integer, sysctl_string};
 #[cfg(unix)]
 pub use posix::{effective_uid, is_privileged, uname};
 
-/// Number of CPUs that this process may use, at least 1; for systems that list them nowhere.
+/// Number of CPUs that this process may use, at least 1; for systems without a list of CPUs.
 pub fn online_cpu_count() -> u32 {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get());
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The parts of `uname(2)` that identify a system; the host's name is left out.
+/// The parts of `uname(2)` that identify a system; the host's name is omitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uname {
     /// Operating system: `Linux`, `Darwin`.
@@ -27,7 +27,7 @@ mod posix {
     use super::Uname;
     use std::mem::MaybeUninit;
 
-    /// Asks the kernel who it is; `None` when it does not answer.
+    /// Queries the kernel's identity; `None` when the call fails.
     ///
     /// # Source
     ///
@@ -49,8 +49,8 @@ mod posix {
         unsafe { libc::geteuid() }
     }
 
-    /// Whether this process can do more than whoever started it: root, or set-id programs. Then nothing of the environment is to
-    /// be trusted.
+    /// Whether this process has more rights than the user who started it: root, or a set-id program. The
+    /// environment must not be trusted then.
     pub fn is_privileged() -> bool {
         // SAFETY: takes nothing, touches no memory and cannot fail.
         let real_user = unsafe { libc::getuid() };
@@ -71,10 +71,10 @@ mod posix {
 mod apple {
     use std::ffi::CString;
 
-    /// Longest value that is read, in bytes.
+    /// Greatest length of a value, in bytes.
     const LIMIT: usize = 4096;
 
-    /// The value of a `sysctl` that is a number of 4 or 8 bytes; 4-byte numbers are taken as unsigned.
+    /// The value of a `sysctl` that is a number of 4 or 8 bytes; 4-byte numbers are read as unsigned.
     ///
     /// # Source
     ///
@@ -88,7 +88,7 @@ mod apple {
         }
     }
 
-    /// The value of a `sysctl` that is text, up to its closing zero byte.
+    /// The value of a `sysctl` that is text, up to its terminating zero byte.
     ///
     /// # Source
     ///
@@ -99,7 +99,7 @@ mod apple {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// The raw bytes of a `sysctl`, at most 4096; `None` when there is none of that name.
+    /// The raw bytes of a `sysctl`, at most 4096; `None` when it does not exist.
     fn sysctl(name: &str) -> Option<Vec<u8>> {
         let name = CString::new(name).ok()?;
         let mut value = vec![0u8; LIMIT];

@@ -1,8 +1,9 @@
-//! Which file a descriptor or a path names, and opening that file alone.
+//! The identity of the file that a descriptor or a path names, and opening a file by its identity.
 //!
-//! A path such as `/proc/PID/fd/N` names whatever that process has open, as the mounted `/proc` numbers processes. Where `/proc` belongs
-//! to another PID namespace, that is a file of an unrelated process. So a file of another process is opened by
-//! [`open_same`], which compares its [`FileIdentity`] before it opens anything, or by [`descriptor_of`], which needs no path.
+//! A path such as `/proc/PID/fd/N` depends on how the mounted `/proc` numbers processes. Where `/proc`
+//! belongs to another PID namespace, it names a file of an unrelated process. A file of another process is
+//! therefore opened by [`open_same`], which compares its [`FileIdentity`] before it opens anything, or by
+//! [`descriptor_of`], which needs no path.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -14,7 +15,7 @@ use std::str::FromStr;
 
 use libc::c_long;
 
-/// What tells a file that is open from all other files of this system: its file system and its number there.
+/// The identity of an open file among all files of this system: its file system and its inode number.
 ///
 /// Its text form is `DEVICE:INODE`, both in decimal.
 ///
@@ -62,8 +63,8 @@ impl FromStr for FileIdentity {
     }
 }
 
-/// Opens the file at a path for reading and writing, if it is the one of this identity. Another file is not opened: a pipe's other
-/// end does not wake up, a device sees nothing, no time of it changes.
+/// Opens the file at a path for reading and writing, if it has this identity. Another file is never opened:
+/// the other end of a pipe does not wake up, a device is not accessed, and no timestamp changes.
 ///
 /// # Errors
 ///
@@ -75,7 +76,7 @@ impl FromStr for FileIdentity {
 pub fn open_same(path: &Path, identity: FileIdentity) -> io::Result<File> {
     let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     expect(&named, identity)?;
-    // `/proc/self` is this process in whatever namespace `/proc` belongs to, or nothing.
+    // `/proc/self` is this process in whichever namespace `/proc` belongs to, or does not exist.
     let again = format!("/proc/self/fd/{}", named.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(again)?;
     expect(&file, identity)?;
@@ -89,7 +90,7 @@ fn expect(file: &File, identity: FileIdentity) -> io::Result<()> {
     }
 }
 
-/// The file that a process has open at a descriptor, without a path to it.
+/// The file that a process has open at a descriptor, without using a path.
 ///
 /// # Errors
 ///
@@ -108,7 +109,7 @@ pub fn descriptor_of(pid: u32, descriptor: u64) -> io::Result<File> {
     Ok(File::from(file))
 }
 
-/// The descriptor that a call has made; both calls close it at exec.
+/// The descriptor that a call created; both calls create it closed at exec.
 fn owned(answer: c_long) -> io::Result<OwnedFd> {
     if answer < 0 {
         return Err(io::Error::last_os_error());
@@ -145,7 +146,7 @@ mod tests {
         open_same(&meant, identity).unwrap().write_all(b"c").unwrap();
         assert_eq!(std::fs::read(&meant).unwrap(), b"c");
         assert_eq!(open_same(&other, identity).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // A link that was turned meanwhile.
+        // A link whose target was replaced meanwhile.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&other, &link).unwrap();
         assert_eq!(open_same(&link, identity).unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -158,7 +159,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let other = FileIdentity { device: 0, inode: 0 };
         assert_eq!(open_same(&pipe, other).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // Had a writer been there, a reader would see its end; without one there is nothing to read yet.
+        // If a writer had opened the pipe, the reader would see its end; without one there is no data yet.
         let flags = libc::O_NONBLOCK;
         let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&pipe).unwrap();
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
@@ -174,7 +175,7 @@ mod tests {
         let pid = std::process::id();
         match descriptor_of(pid, file.as_raw_fd() as u64) {
             Ok(got) => assert_eq!(FileIdentity::of(&got).unwrap(), identity(&path)),
-            // A kernel or a sandbox without the call: what is tested then is that it says so.
+            // A kernel or a sandbox without the call: the test then checks the error.
             Err(error) => {
                 assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
             }

@@ -1,17 +1,18 @@
-//! File access with the rights of the one who called `sudo`.
+//! File access with the rights of the user who called `sudo`.
 
 use std::io;
 
 use libc::{gid_t, uid_t};
 
-/// Calls `open` with the file-system rights of the invoker when we are root through `sudo`, else as we are.
+/// Calls `open` with the file-system rights of the invoker when we are root through `sudo`; otherwise with
+/// our own.
 ///
-/// What is opened inside stays open; rights are back when this returns, on panic too.
+/// Files opened inside stay open. The rights are restored when this returns, also on panic.
 ///
 /// # Errors
 ///
-/// `InvalidInput` when sudo's variables are no ids, `PermissionDenied` when the ids cannot be taken on: `open`
-/// has not been called then.
+/// `InvalidInput` when sudo's variables are no ids, `PermissionDenied` when the ids cannot be set: `open` has
+/// not been called then.
 ///
 /// # Source
 ///
@@ -27,7 +28,7 @@ pub fn with_rights<T>(open: impl FnOnce() -> T) -> io::Result<T> {
     }
 }
 
-/// The ids of the one who called sudo; `None` when nobody did, or it was root.
+/// The ids of the user who called sudo; `None` without sudo, or when it was root.
 fn invoker() -> io::Result<Option<(uid_t, gid_t)>> {
     if crate::host::effective_uid() != 0 {
         return Ok(None);
@@ -45,7 +46,7 @@ fn id(variable: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// File-system ids that were taken on; dropping gives the former ones back.
+/// File-system ids that were set; dropping restores the former ones.
 struct Taken {
     uid: uid_t,
     gid: gid_t,
@@ -53,9 +54,10 @@ struct Taken {
 
 impl Taken {
     fn on(uid: uid_t, gid: gid_t) -> io::Result<Taken> {
-        // The group first: without fsuid 0 it could not be changed any more.
+        // The group comes first, because it cannot be changed any more without fsuid 0.
         let taken = Taken { gid: set_gid(gid), uid: set_uid(uid) };
-        // Setting an id to what it is tells whether the first call took effect.
+        // Setting an id to its current value returns that value, which shows whether the first call took
+        // effect.
         let both = set_uid(uid) == uid && set_gid(gid) == gid;
         if both { Ok(taken) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
+    /// Prints why a test is skipped, also to the file that `CYCLOMETER_SKIP_LOG` names.
     #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
     fn skip(why: &str) {
         eprintln!("skipped: {why}");
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_no_id_is_refused() {
-        // `PATH` is set and no number wherever tests run.
+        // `PATH` is set, and is no number, wherever tests run.
         assert_eq!(id("PATH").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(id("CYCLOMETER_NO_SUCH_VARIABLE").unwrap(), None);
     }

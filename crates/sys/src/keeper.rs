@@ -1,18 +1,19 @@
-//! A process that does a piece of work beside ours, and may outlive us.
+//! A daemon: a forked process that works beside ours, and may outlive it.
 //!
 //! # Why a fork without exec is sound here
 //!
-//! After `fork(2)` only the calling thread exists in the new process. Locks that other threads held stay locked
-//! there for ever; POSIX therefore allows only async-signal-safe functions. The C libraries of Linux (glibc, musl
-//! since 1.2.2) do more: they take the locks of `malloc` around the fork, so that memory can be allocated and freed
-//! in the new process. The work may therefore use everything that needs no lock but that one, and none of these:
+//! After `fork(2)` only the calling thread exists in the new process. Locks that other threads held stay
+//! locked there for ever; POSIX therefore allows only async-signal-safe functions. The C libraries of Linux
+//! (glibc, musl since 1.2.2) do more: they take the locks of `malloc` around the fork, so that memory can be
+//! allocated and freed in the new process. The work may therefore use all functions that need no lock but
+//! that one. It may not use:
 //!
-//! - `std::io::stdout` and what prints to it;
-//! - the environment (`std::env::var` and what asks for it, time zones, for example);
+//! - `std::io::stdout` and functions that print to it;
+//! - the environment (`std::env::var` and functions that read it, such as those for time zones);
 //! - locks, channels and statics behind locks that other threads of the maker may have held.
 //!
-//! A panic of the work runs the program's hook; the standard one writes to `stderr`, whose lock is held during the
-//! fork and is therefore free there.
+//! A panic of the work runs the program's hook. The standard hook writes to `stderr`, whose lock is held
+//! during the fork and is therefore free in the new process.
 //!
 //! # Source
 //!
@@ -30,7 +31,7 @@ use crate::affinity::Affinity;
 use crate::mask::{Masked, clear_mask};
 use crate::process::{self, Reap, Status};
 
-/// The name of a keeper's process, as long as one can be: 15 bytes.
+/// The name of the daemon's process, with the maximum length of 15 bytes.
 pub const NAME: &str = match COMM.to_str() {
     Ok(name) => name,
     Err(_) => unreachable!(),
@@ -38,8 +39,8 @@ pub const NAME: &str = match COMM.to_str() {
 
 const COMM: &CStr = c"cyclometer-keep";
 
-/// Our end of a keeper. Dropping it closes the socket, which is how the keeper learns that its maker has gone; it
-/// is nobody's child of ours, and neither killed nor waited for.
+/// Our end of a daemon. Dropping it closes the socket, which tells the daemon that its maker has gone. The
+/// daemon is not our child, and is neither killed nor waited for.
 #[derive(Debug)]
 pub struct Keeper {
     socket: UnixStream,
@@ -47,31 +48,36 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// The socket to it.
+    /// The socket to the daemon.
     pub fn socket(&self) -> &UnixStream {
         &self.socket
     }
 
-    /// Its process id; somebody else's when it has ended long ago.
+    /// The daemon's process id; another process may have it if the daemon ended long ago.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 }
 
-/// Forks a process that does `work` with its end of a stream socket, and then ends.
+/// Forks a process that runs `work` with its end of a stream socket, and then ends.
 ///
-/// It is in a process group of its own and no child of ours (made by a fork of a fork: whoever adopts orphans reaps
-/// it). It ignores the signals of terminals, of jobs and those to users (`SIGINT`, `SIGQUIT`, `SIGTERM`, `SIGHUP`,
-/// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGPIPE`, `SIGUSR1`, `SIGUSR2`), and `SIGXFSZ`, so that a file that may not be as
-/// long as it should is an error; it has the default for all others and blocks none. It has no descriptors but the socket, and `/dev/null` as 0, 1 and 2, so that nobody waits for its end of a
-/// pipe; its working directory is the root, so that it keeps no file system busy. It is called [`NAME`].
+/// The process has a process group of its own. It is not our child, because it is forked by a forked process;
+/// the process that adopts orphans reaps it.
 ///
-/// What `work` may not use: see the [module](self). What it captures is copied by the fork, except descriptors:
-/// those are closed there.
+/// It ignores the signals of terminals, of jobs and those to users (`SIGINT`, `SIGQUIT`, `SIGTERM`, `SIGHUP`,
+/// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGPIPE`, `SIGUSR1`, `SIGUSR2`). It also ignores `SIGXFSZ`, so that
+/// exceeding a limit on the size of files is an error. All other signals have their default disposition, and
+/// none is blocked.
+///
+/// Its only descriptors are the socket, and `/dev/null` as 0, 1 and 2, so that it keeps no pipe open. Its
+/// working directory is the root, so that it keeps no file system busy. Its name is [`NAME`].
+///
+/// The [module](self) lists functions that `work` may not use. The fork copies what `work` captures, except
+/// descriptors: those are closed in the new process.
 ///
 /// # Errors
 ///
-/// The operating system's, when no socket or process can be made.
+/// The operating system's, when no socket or process can be created.
 ///
 /// # Source
 ///
@@ -80,7 +86,8 @@ pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
     let (ours, theirs) = UnixStream::pair()?;
     let masked = Masked::all();
     let stderr = io::stderr().lock();
-    // SAFETY: the child makes another fork and ends; that one's limits are in the module's documentation.
+    // SAFETY: the child makes another fork and ends; the limits of that process are in the module's
+    // documentation.
     let between = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => fork_again(theirs, work),
@@ -96,9 +103,10 @@ pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
     })
 }
 
-/// Lets the calling thread run on one CPU only; not at all changed where that one is not allowed.
+/// Restricts the calling thread to one CPU; has no effect where that CPU is not allowed.
 ///
-/// A tracer that runs where its tracee does is there at once when it stops: no other CPU is to be woken up.
+/// A tracer on the CPU of its tracee runs as soon as the tracee stops, because no other CPU has to be woken
+/// up.
 ///
 /// # Source
 ///
@@ -107,13 +115,13 @@ pub fn run_on(cpu: u32) {
     let _ = Affinity::only(cpu).give(0);
 }
 
-/// Has memory that was allocated since the last time be in large pages, where there are any. For a keeper, which may call it as
-/// often as it likes.
+/// Requests large pages for memory that was allocated since the last call, where they exist. It is for
+/// daemons, which may call it often.
 pub fn enlarge_memory() {
     crate::memory::enlarge();
 }
 
-/// Waits until the keeper says its id.
+/// Waits until the daemon reports its id.
 fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
     let mut pid = [0; 4];
     socket.read_exact(&mut pid).map_err(|e| match e.kind() {
@@ -123,7 +131,7 @@ fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
     Ok(Keeper { socket, pid: u32::from_ne_bytes(pid) })
 }
 
-/// Makes the keeper and ends, so that the keeper has no parent any more; the status is an error number.
+/// Forks the daemon and ends, so that the daemon has no parent any more; the status is an error number.
 fn fork_again(socket: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
     // SAFETY: as in `fork`; there is only one thread here.
     match unsafe { libc::fork() } {
@@ -142,7 +150,7 @@ fn keep(socket: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
     process::leave(i32::from(done.is_err()))
 }
 
-/// Cuts the ties to the maker, and tells it the id.
+/// Separates the daemon from its maker, and reports the id.
 fn settle(socket: UnixStream) -> io::Result<UnixStream> {
     // SAFETY: takes numbers; a new process can always lead a group of its own.
     unsafe { libc::setpgid(0, 0) };
@@ -151,14 +159,14 @@ fn settle(socket: UnixStream) -> io::Result<UnixStream> {
     take_default_signals();
     clear_mask();
     crate::memory::keep();
-    // SAFETY: reads a literal C string. Where it fails, the folder stays.
+    // SAFETY: reads a literal C string. If the call fails, the folder remains.
     unsafe { libc::chdir(c"/".as_ptr()) };
     let mut socket = alone(socket)?;
     socket.write_all(&std::process::id().to_ne_bytes())?;
     Ok(socket)
 }
 
-/// The maker's handlers must not act here either.
+/// Resets dispositions, because the maker's handlers must not run in the daemon.
 fn take_default_signals() {
     for signal in process::all_signals() {
         let ignored = DEAF_TO.contains(&signal);
@@ -166,7 +174,7 @@ fn take_default_signals() {
     }
 }
 
-/// What must not end or stop a keeper.
+/// Signals that must not end or stop a daemon.
 const DEAF_TO: [c_int; 11] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -181,12 +189,12 @@ const DEAF_TO: [c_int; 11] = [
     libc::SIGXFSZ,
 ];
 
-/// Where the socket comes to lie.
+/// The descriptor number of the socket.
 const SOCKET: RawFd = 3;
 
-/// Closes every descriptor but the socket, and puts `/dev/null` in place of the standard ones.
+/// Closes every descriptor but the socket, and replaces the standard ones by `/dev/null`.
 ///
-/// Their owners in this process are copies of the maker's, which nobody drops: [`keep`] never returns.
+/// Their owners in this process are copies of the maker's, which are never dropped: [`keep`] never returns.
 fn alone(socket: UnixStream) -> io::Result<UnixStream> {
     let low = OwnedFd::from(socket);
     // SAFETY: replaces descriptor 3, whose owner, if it has one, is never used again.
@@ -196,7 +204,7 @@ fn alone(socket: UnixStream) -> io::Result<UnixStream> {
     std::mem::forget(low);
     close_from(SOCKET + 1);
     silence();
-    // SAFETY: just made, and nobody else's here.
+    // SAFETY: just made, and owned by nothing else in this process.
     Ok(unsafe { UnixStream::from_raw_fd(SOCKET) })
 }
 
@@ -222,7 +230,7 @@ fn close_from(first: RawFd) {
     }
 }
 
-/// The same before Linux 5.9, and where a sandbox does not know the call.
+/// The same before Linux 5.9, and in sandboxes without the call.
 fn close_each_from(first: RawFd) {
     for fd in open_descriptors().filter(|fd| *fd >= first) {
         // SAFETY: as in `close_from`; the folder that was read is closed already, or was never open.
@@ -230,7 +238,7 @@ fn close_each_from(first: RawFd) {
     }
 }
 
-/// As `/proc` has it; without it, every number that a descriptor may have.
+/// The list in `/proc`; without it, every number that a descriptor may have.
 fn open_descriptors() -> Box<dyn Iterator<Item = RawFd>> {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else {
         return Box::new(0..open_files_limit());
@@ -239,7 +247,7 @@ fn open_descriptors() -> Box<dyn Iterator<Item = RawFd>> {
     Box::new(names.collect::<Vec<_>>().into_iter())
 }
 
-/// One above the highest descriptor that there may be, unless the limit was lowered meanwhile.
+/// One above the highest possible descriptor, unless the limit was lowered meanwhile.
 fn open_files_limit() -> RawFd {
     let limit = process::open_files().map_or(1024, |limit| limit.rlim_cur);
     RawFd::try_from(limit).unwrap_or(1 << 20)
@@ -249,7 +257,7 @@ fn open_files_limit() -> RawFd {
 mod tests {
     use super::*;
 
-    /// What a keeper says before it ends.
+    /// The data that a daemon sends before it ends.
     fn said(work: impl FnOnce(UnixStream)) -> Vec<u8> {
         let keeper = fork(work).unwrap();
         let mut said = Vec::new();

@@ -1,7 +1,7 @@
-//! The raw edge: one safe function for each instruction, system call and device; owning types.
+//! The lowest layer: one safe function for each instruction, system call and device, and owning types.
 //!
-//! Policy lives elsewhere. Everything here either succeeds, or returns the error number of the
-//! operating system. Unsafe code is allowed in this crate, one operation a block, each with its reason.
+//! This crate contains no policy. Every function either succeeds, or returns the error number of the
+//! operating system. Unsafe code is allowed in this crate: one operation in each block, each with its reason.
 
 #[cfg(target_os = "linux")]
 pub mod affinity;

@@ -1,26 +1,26 @@
-//! What a program needs that marks its own regions for a tool that runs it.
+//! Functions for a program that marks its own regions for a tool that runs it.
 
 use std::io;
 
 use libc::{c_int, c_ulong};
 
-/// The operation of `prctl(2)` by which a program asks the software PMU that runs it for the counts of the calling thread: the
-/// letters `CYMC`. No kernel knows it; one that is asked says `EINVAL`.
+/// The operation of `prctl(2)` by which a program asks the software PMU that runs it for the counts of the
+/// calling thread: the letters `CYMC`. No kernel implements it; the kernel's answer is `EINVAL`.
 ///
-/// The arguments behind it are the address of 64-bit words and their number. In each word is the number of an event, and its
-/// count afterwards.
+/// The arguments after it are the address of 64-bit words and their number. Each word contains the number of
+/// an event, and its count afterwards.
 pub const ASK_COUNTS: c_int = 0x4359_4d43;
 
-/// The most words of one request.
+/// The largest number of words of one request.
 pub const MOST_WORDS: usize = 64;
 
-/// Asks the software PMU for counts of this thread, as they are at this call: each word is the number of an event before,
-/// and its count afterwards.
+/// Asks the software PMU for the current counts of this thread. Each word contains the number of an event
+/// before, and its count afterwards.
 ///
 /// # Errors
 ///
-/// `EINVAL` where no software PMU runs this program, or there are more words than [`MOST_WORDS`]; `ENODATA` where it does and
-/// cannot tell.
+/// `EINVAL` where no software PMU runs this program, or where the number of words exceeds [`MOST_WORDS`].
+/// `ENODATA` where a software PMU runs it but has no count.
 ///
 /// # Source
 ///
@@ -28,14 +28,15 @@ pub const MOST_WORDS: usize = 64;
 #[inline]
 pub fn ask_counts(words: &mut [u64]) -> io::Result<()> {
     let (start, len) = (words.as_mut_ptr() as c_ulong, words.len() as c_ulong);
-    // SAFETY: whoever answers writes to these words only; a kernel that does not know the operation writes nothing.
+    // SAFETY: the software PMU writes to these words only; a kernel that does not know the operation writes
+    // nothing.
     match unsafe { libc::prctl(ASK_COUNTS, start, len, 0 as c_ulong, 0 as c_ulong) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether the software PMU runs this program now.
+/// Whether the software PMU currently runs this program.
 #[inline(never)]
 pub fn is_counted_by_software() -> bool {
     ask_counts(&mut []).is_ok()
@@ -52,13 +53,13 @@ pub fn thread_id() -> u32 {
     u32::try_from(id).unwrap_or(0)
 }
 
-/// Whether the program runs with other rights than those of who started it, who decides its environment.
+/// Whether the program has other rights than the user who started it, and who controls its environment.
 ///
 /// # Source
 ///
 /// `getauxval(3)`, `AT_SECURE`.
 pub fn has_more_rights_than_its_user() -> bool {
-    // SAFETY: reads what the kernel told this process at its start.
+    // SAFETY: reads what the kernel passed to this process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 

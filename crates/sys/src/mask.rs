@@ -1,21 +1,21 @@
-//! Signals that are kept from the calling thread for a while.
+//! Signals that are blocked in the calling thread for a while.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use libc::c_int;
 
-/// Blocks signals in the calling thread as long as it lives; they pend.
+/// Blocks signals in the calling thread for its lifetime; they stay pending.
 ///
-/// A process that is forked meanwhile starts with the same mask and nothing that pends.
+/// A process that is forked meanwhile starts with the same mask and no pending signals.
 pub(crate) struct Masked {
     former: libc::sigset_t,
-    /// A mask belongs to a thread.
+    /// Not `Send`, because a mask belongs to a thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl Masked {
-    /// All that can be blocked.
+    /// Blocks all signals that can be blocked.
     pub(crate) fn all() -> Masked {
         let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: initialises the set.
@@ -24,7 +24,7 @@ impl Masked {
         Masked::these(&unsafe { all.assume_init() })
     }
 
-    /// Those of a set.
+    /// Blocks the signals of a set.
     pub(crate) fn these(signals: &libc::sigset_t) -> Masked {
         let mut former = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: reads one initialised set and writes another; it fails only for an unknown way of setting.
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Masked {
     }
 }
 
-/// Blocks nothing any more in the calling thread, for good.
+/// Unblocks all signals in the calling thread, permanently.
 pub(crate) fn clear_mask() {
     // SAFETY: reads an initialised set; a null old one is allowed.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &set_of(&[]), std::ptr::null_mut()) };
 }
 
-/// A set of signals that exist.
+/// A set of the existing signals among `signals`.
 pub(crate) fn set_of(signals: &[c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: initialises the set.

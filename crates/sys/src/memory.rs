@@ -1,14 +1,14 @@
-//! The allocator's habits.
+//! Settings of the allocator.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
 
-/// Up to where the allocator's memory was asked to be in large pages.
+/// The end of the allocator's memory up to which large pages were requested.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps memory that was freed for the next use, instead of giving it back and taking it again at each turn.
+/// Makes the allocator reuse freed memory, instead of returning it to the kernel and requesting it again.
 ///
 /// For a process with one thread.
 ///
@@ -20,8 +20,8 @@ pub(crate) fn keep() {
     for (what, value) in
         [(libc::M_TRIM_THRESHOLD, ENOUGH), (libc::M_MMAP_THRESHOLD, ENOUGH), (libc::M_TOP_PAD, 8 << 20)]
     {
-        // SAFETY: takes numbers, and a refusal changes nothing; one thread is the caller's promise, and a second one
-        // would only find the old habits.
+        // SAFETY: takes numbers, and a refusal changes nothing; one thread is the caller's promise, and a
+        // second one would only find the old settings.
         unsafe { libc::mallopt(what, value) };
     }
     ASKED.store(end(), Ordering::Relaxed);
@@ -29,17 +29,18 @@ pub(crate) fn keep() {
     enlarge();
 }
 
-/// Has the next allocations be in large pages, where one begins. What lies before is never touched, and takes no memory.
+/// Makes the next allocations start at a boundary of large pages. The gap before it is never touched, and
+/// takes no memory.
 fn begin_large() {
     const LARGE: usize = 2 << 20;
-    // More than is left over as a rule: it comes from what the allocator is given for it.
+    // More than the allocator usually has left, so that it extends its memory for it.
     const MUCH: usize = 1 << 18;
-    // What the allocator writes behind an allocation, which would make the page there a small one.
+    // Bytes that the allocator writes after an allocation, which would make the page there a small one.
     const BEHIND: usize = 64;
-    // What is not used is no reason for the compiler to leave it out.
+    // `black_box` prevents the compiler from omitting the unused allocation.
     // SAFETY: memory that nobody uses.
     let next = black_box(unsafe { libc::malloc(MUCH) });
-    // Before what comes now is touched: where a small page is, no large one comes.
+    // Called before the next memory is touched: where a small page exists, no large one is used.
     enlarge();
     // SAFETY: just allocated, or null.
     unsafe { libc::free(next) };
@@ -51,10 +52,11 @@ fn begin_large() {
     }
 }
 
-/// Has what the allocator was given since the last time be in large pages: a quarter of the time that small ones take to come,
-/// and fewer misses. What is there already stays as it is; where there are none, so does all. To be called often, and does
-/// hardly anything when nothing was given. [`keep`] comes first, which has the allocator take as much at a time as such a page
-/// needs.
+/// Requests large pages for memory that the allocator received since the last call. They take a quarter of
+/// the time of small pages to be provided, and cause fewer misses. Existing pages do not change, nor does
+/// anything on systems without large pages. It is cheap when there is no new memory, so it can be called
+/// often. [`keep`] must be called first; it makes the allocator request enough memory at a time for such
+/// pages.
 ///
 /// # Source
 ///
@@ -68,7 +70,7 @@ pub(crate) fn enlarge() {
     }
 }
 
-/// Where the allocator's memory ends that grows.
+/// The end of the allocator's heap.
 ///
 /// # Source
 ///

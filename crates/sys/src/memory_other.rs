@@ -1,7 +1,7 @@
-//! An allocator without habits that can be changed.
+//! Systems whose allocator has no such settings.
 
-/// Nothing to be done.
+/// Does nothing.
 pub(crate) fn keep() {}
 
-/// Nor here.
+/// Does nothing.
 pub(crate) fn enlarge() {}

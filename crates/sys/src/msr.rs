@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 /// The device of one CPU, open for reading and writing.
 ///
-/// The driver executes `rdmsr` and `wrmsr` on that CPU, wherever the caller runs.
+/// The driver executes `rdmsr` and `wrmsr` on that CPU, on whichever CPU the caller runs.
 #[derive(Debug)]
 pub struct MsrDevice(File);
 
@@ -59,7 +59,7 @@ impl MsrDevice {
     }
 }
 
-/// A register is read and written as a whole.
+/// Fails unless a register was read or written as a whole.
 fn whole(length: usize) -> io::Result<()> {
     if length == 8 { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
@@ -68,7 +68,7 @@ fn whole(length: usize) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A file stands for a device: offsets and values are the same.
+    /// A file in place of a device, with the same offsets and values.
     fn file() -> MsrDevice {
         MsrDevice(tempfile::tempfile().unwrap())
     }

@@ -13,11 +13,11 @@ use crate::ring::{Format, Read};
 
 /// Bits of [`Attr::flags`], in the order of the kernel's bit fields (little-endian machines).
 pub mod flags {
-    /// Off until enabled.
+    /// Disabled until it is enabled.
     pub const DISABLED: u64 = 1 << 0;
     /// New threads and children are counted too.
     pub const INHERIT: u64 = 1 << 1;
-    /// On the PMU always, or in error.
+    /// Always on the PMU, or in error.
     pub const PINNED: u64 = 1 << 2;
     /// Alone on the PMU.
     pub const EXCLUSIVE: u64 = 1 << 3;
@@ -53,7 +53,7 @@ const READ_TIMES: u64 = 1 << 0 | 1 << 1;
 /// Linux `kernel/events/core.c`, `perf_event_set_clock`.
 pub const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
 
-/// `PERF_FORMAT_GROUP`: of a leader the values of all members.
+/// `PERF_FORMAT_GROUP`: reading a leader returns the values of all members.
 const READ_GROUP: u64 = 1 << 3;
 
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -63,25 +63,25 @@ const FLAG_PID_CGROUP: c_ulong = 1 << 2;
 
 /// `perf_event_attr` up to version 8 of its layout.
 ///
-/// The kernel reads as many bytes as `size` says; [`Attr::new`] and [`open`] keep it right.
+/// The kernel reads `size` bytes; [`Attr::new`] and [`open`] keep `size` correct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "perf_event_attr")]
 pub struct Attr {
-    /// Which PMU.
+    /// The PMU.
     #[doc(alias = "type")]
     pub pmu_type: u32,
     size: u32,
-    /// What it shall count.
+    /// The event.
     pub config: u64,
-    /// Events between samples; 0 only counts.
+    /// Events between samples; 0 counts without sampling.
     pub sample_period: u64,
-    /// What a sample holds.
+    /// The fields of a sample.
     pub sample_type: u64,
     read_format: u64,
     /// Bits of [`flags`].
     pub flags: u64,
-    /// When to wake readers of samples.
+    /// Number of samples after which readers are woken.
     pub wakeup_events: u32,
     /// Kind of breakpoint.
     pub bp_type: u32,
@@ -89,7 +89,7 @@ pub struct Attr {
     pub config1: u64,
     /// Third config word.
     pub config2: u64,
-    /// Which branches to record.
+    /// The branches to record.
     pub branch_sample_type: u64,
     /// User registers in a sample.
     pub sample_regs_user: u64,
@@ -99,7 +99,7 @@ pub struct Attr {
     pub clockid: i32,
     /// Registers at the interrupt in a sample.
     pub sample_regs_intr: u64,
-    /// When to wake readers of trace data.
+    /// Amount of trace data after which readers are woken.
     pub aux_watermark: u32,
     /// Longest call chain.
     pub sample_max_stack: u16,
@@ -107,7 +107,7 @@ pub struct Attr {
     /// Bytes of trace data in a sample.
     pub aux_sample_size: u32,
     reserved_3: u32,
-    /// What a `SIGTRAP` carries.
+    /// The data that a `SIGTRAP` carries.
     pub sig_data: u64,
     /// Fourth config word.
     pub config3: u64,
@@ -117,7 +117,7 @@ pub struct Attr {
 const SIZE_VERSION_5: u32 = 112;
 
 impl Attr {
-    /// An event that only counts and is off.
+    /// An event that counts without sampling, and is disabled.
     pub fn new(pmu_type: u32, config: u64) -> Attr {
         Attr {
             pmu_type,
@@ -129,7 +129,7 @@ impl Attr {
         }
     }
 
-    /// The same event, interrupting after each so many events, with samples and readings of this format.
+    /// The same event, sampled after every `period_events` events, with samples and readings of this format.
     #[must_use]
     pub fn sampling(self, period_events: u64, format: Format) -> Attr {
         Attr { sample_period: period_events, sample_type: format.sample_type(), ..self }.reading(format)
@@ -141,8 +141,8 @@ impl Attr {
         Attr { read_format: format.read_format(), ..self }
     }
 
-    /// Of a leader: it is read with all of its members, by [`Event::read_group`] and by nothing else. Not together with
-    /// [`flags::INHERIT`], which kernels before 6.12 refuse.
+    /// For a leader: it is read with all of its members, by [`Event::read_group`] only. It cannot be combined
+    /// with [`flags::INHERIT`], which kernels before 6.12 refuse.
     ///
     /// # Source
     ///
@@ -153,7 +153,7 @@ impl Attr {
         self
     }
 
-    /// The same attributes with the shortest size that holds them: old kernels know short ones only.
+    /// The same attributes with the smallest sufficient size, because old kernels know small sizes only.
     fn sized(mut self) -> Attr {
         let beyond_version_5 = self.aux_sample_size != 0 || self.sig_data != 0 || self.config3 != 0;
         self.size = if beyond_version_5 { size_of::<Attr>() as u32 } else { SIZE_VERSION_5 };
@@ -161,14 +161,14 @@ impl Attr {
     }
 }
 
-/// Whom an event counts.
+/// The tasks or CPUs that an event counts.
 #[derive(Clone, Copy, Debug)]
 pub enum Whom<'a> {
     /// The calling thread.
     ThisThread,
     /// A thread, by its id; a process's first thread has the process's id.
     Task(u32),
-    /// Everybody on a CPU.
+    /// All tasks on a CPU.
     Everyone,
     /// The processes of a control group on a CPU; its folder, open.
     Cgroup(BorrowedFd<'a>),
@@ -178,7 +178,7 @@ pub enum Whom<'a> {
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
-/// What an event has counted.
+/// The counts of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Values {
     /// The raw value.
@@ -189,7 +189,7 @@ pub struct Values {
     pub time_running_ns: u64,
 }
 
-/// What the events of a group have counted.
+/// The counts of the events of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupValues<'a> {
     /// How long the leader was enabled, in ns.
@@ -201,12 +201,12 @@ pub struct GroupValues<'a> {
 }
 
 impl GroupValues<'_> {
-    /// How many words of room a read of so many events needs.
+    /// Number of words that a read of this many events needs.
     pub const fn words(events: usize) -> usize {
         3 + events
     }
 
-    /// The values of one of them, the leader being number 0.
+    /// The values of one event; the leader is number 0.
     pub fn of(&self, member: usize) -> Option<Values> {
         let (time_enabled_ns, time_running_ns) = (self.time_enabled_ns, self.time_running_ns);
         Some(Values { value: *self.values.get(member)?, time_enabled_ns, time_running_ns })
@@ -216,7 +216,7 @@ impl GroupValues<'_> {
 /// Whether a control reaches one event or its whole group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// This event; of a leader also what hangs on it, as members run only with their leader.
+    /// This event; for a leader also its members, as members run only with their leader.
     Event,
     /// Every event of the group.
     Group,
@@ -286,7 +286,7 @@ impl Event {
         self.control(IOC_DISABLE, reach)
     }
 
-    /// Sets the value to zero; the times go on.
+    /// Sets the value to zero; the times continue.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Event {
         }
     }
 
-    /// The number by which samples and group reads name it.
+    /// The id of the event in samples and group reads.
     ///
     /// # Errors
     ///
@@ -344,16 +344,16 @@ impl Event {
     }
 }
 
-/// Most values of a reading, of a group with all that can be told of each: no PMU has as many counters.
+/// The largest number of words in a reading of a group with all fields: no PMU has as many counters.
 const MOST_WORDS: usize = 3 + 3 * 256;
 
 impl Event {
-    /// Reads what the event, or its whole group, has counted, in the format that it was opened with by [`Attr::reading`] or
-    /// [`Attr::sampling`]; `None` when a pinned event has lost its counter.
+    /// Reads the counts of the event, or of its whole group. The format is the one of [`Attr::reading`] or
+    /// [`Attr::sampling`] when it was opened. `None` when a pinned event has lost its counter.
     ///
     /// # Errors
     ///
-    /// The operating system's; `InvalidData` where the format is another one.
+    /// The operating system's; `InvalidData` where the format differs.
     pub fn read_as(&self, format: Format) -> io::Result<Option<Read>> {
         let mut bytes = [0u8; 8 * MOST_WORDS];
         match self.read_into(&mut bytes)? {
@@ -365,12 +365,13 @@ impl Event {
         }
     }
 
-    /// Reads a leader that was opened with [`Attr::read_as_group`], and its members, as of one moment and by one system call;
-    /// `None` when a pinned group has lost its counters. `room` has [`GroupValues::words`] at least. Allocates nothing.
+    /// Reads a leader that was opened with [`Attr::read_as_group`], and its members, at one moment and by one
+    /// system call. `None` when a pinned group has lost its counters. `room` has at least
+    /// [`GroupValues::words`] words. Allocates no memory.
     ///
     /// # Errors
     ///
-    /// The operating system's; [`io::ErrorKind::UnexpectedEof`] where it is no such leader.
+    /// The operating system's; [`io::ErrorKind::UnexpectedEof`] where the event is no such leader.
     pub fn read_group<'a>(&self, room: &'a mut [u64]) -> io::Result<Option<GroupValues<'a>>> {
         let got = self.read_into(room)?;
         if got == 0 {
@@ -385,7 +386,7 @@ impl Event {
         }
     }
 
-    /// How many bytes a `read(2)` gives.
+    /// Reads into `room` with `read(2)`, and returns the number of bytes.
     fn read_into<T: Plain>(&self, room: &mut [T]) -> io::Result<usize> {
         let bytes = size_of_val(room);
         loop {
@@ -402,7 +403,7 @@ impl Event {
     }
 }
 
-/// What may hold any bytes.
+/// Types that are valid for any bytes.
 trait Plain {}
 impl Plain for u8 {}
 impl Plain for u64 {}
@@ -497,7 +498,8 @@ pub(crate) mod tests {
         assert_eq!(faults.read().unwrap().unwrap().value, 0);
     }
 
-    /// Makes at least `pages` page faults: the memory is new, and each page is touched by itself. Tells where.
+    /// Causes at least `pages` page faults by touching each page of new memory, and returns the address
+    /// range.
     pub(crate) fn touch_pages(pages: usize) -> Range<u64> {
         let length = pages * 4096;
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -1,27 +1,28 @@
-//! One instruction for each register and direction.
+//! Access functions with one instruction for each register and direction.
 
 use std::arch::asm;
 
 use super::Encoding;
 use super::guard::mark;
 
-/// What came of an access.
+/// The result of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
-    /// What was read; 0 of a write, and of a refused read.
+    /// The value read; 0 for a write or a refused read.
     pub(super) value: u64,
-    /// The CPU refused the instruction, and [`super::guard`] skipped it.
+    /// Whether the CPU refused the instruction, and [`super::guard`] skipped it.
     pub(super) refused: bool,
 }
 
 /// Reads a register by its assembler name.
 ///
-/// Register x9 tells the handler of SIGILL that the instruction is ours; x10 is how the handler says that it skipped it.
+/// Register x9 tells the handler of SIGILL that the instruction is ours. The handler sets x10 to report that
+/// it skipped the instruction.
 macro_rules! mrs {
     ($name:literal) => {{
         let (mut value, mut refused) = (0u64, 0u64);
-        // SAFETY: the instruction writes one general register. Where it is undefined the kernel sends SIGILL to this
-        // thread, which the handler of `guard` takes by x9 and skips: callers hold a `Guard`.
+        // SAFETY: the instruction writes one general register. Where it is undefined the kernel sends SIGILL
+        // to this thread, which the handler of `guard` recognises by x9 and skips: callers hold a `Guard`.
         unsafe {
             asm!(
                 concat!("mrs {value}, ", $name),
@@ -53,13 +54,13 @@ macro_rules! msr {
     }};
 }
 
-/// The list, and the two functions that know nothing else.
+/// Defines the list of registers, and the two functions for exactly these registers.
 macro_rules! registers {
     ($([$op0:literal, $op1:literal, $crn:literal, $crm:literal, $op2:literal] $name:literal,)*) => {
-        /// Every register that can be accessed.
+        /// All accessible registers.
         pub(super) const REGISTERS: &[Encoding] = &[$([$op0, $op1, $crn, $crm, $op2]),*];
 
-        /// Reads a register; `None`: it is not on the list.
+        /// Reads a register; `None` where it is not on the list.
         pub(super) fn read(register: Encoding) -> Option<Answer> {
             match register {
                 $([$op0, $op1, $crn, $crm, $op2] => Some(mrs!($name)),)*
@@ -67,7 +68,7 @@ macro_rules! registers {
             }
         }
 
-        /// Writes a register; `None`: it is not on the list.
+        /// Writes a register; `None` where it is not on the list.
         pub(super) fn write(register: Encoding, value: u64) -> Option<Answer> {
             match register {
                 $([$op0, $op1, $crn, $crm, $op2] => Some(msr!($name, value)),)*
@@ -105,7 +106,7 @@ registers! {
     [3, 2, 15, 10, 0] "S3_2_C15_C10_0",
 }
 
-/// Instruction synchronisation barrier: what was written to system registers acts from here on.
+/// Instruction synchronisation barrier: values written to system registers take effect from here on.
 pub(super) fn barrier() {
     // SAFETY: the instruction touches neither memory nor registers.
     unsafe { asm!("isb", options(nostack, preserves_flags)) };
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_access_that_is_allowed_gives_the_value_and_is_not_refused() {
-        // FPCR and the virtual counter, which user mode may always use.
+        // FPCR and the virtual counter are always accessible to user mode.
         let before = mrs!("S3_3_C4_C4_0");
         assert!(!before.refused);
         let rounding = before.value ^ 1 << 22;

@@ -1,8 +1,8 @@
-//! An interrupted thread's registers, as Linux hands them to a handler.
+//! The registers of an interrupted thread, as Linux passes them to a handler.
 
 use libc::{c_void, ucontext_t};
 
-/// The registers of the thread that a signal interrupted; what is written to them is there when it goes on.
+/// The registers of the thread that a signal interrupted. Changes take effect when the thread continues.
 pub(super) struct Interrupted<'a>(&'a mut ucontext_t);
 
 impl Interrupted<'_> {

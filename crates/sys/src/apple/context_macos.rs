@@ -1,4 +1,4 @@
-//! An interrupted thread's registers, as macOS hands them to a handler.
+//! The registers of an interrupted thread, as macOS passes them to a handler.
 //!
 //! # Source
 //!
@@ -39,7 +39,7 @@ const _: () = assert!(offset_of!(Context, machine) == 48);
 const _: () = assert!(offset_of!(MachineContext, x) == 16);
 const _: () = assert!(offset_of!(MachineContext, pc) == 272);
 
-/// The registers of the thread that a signal interrupted; what is written to them is there when it goes on.
+/// The registers of the thread that a signal interrupted. Changes take effect when the thread continues.
 pub(super) struct Interrupted<'a>(&'a mut MachineContext);
 
 impl Interrupted<'_> {

@@ -1,8 +1,8 @@
-//! Takes the SIGILL of an access that the CPU refuses, and passes every other one on.
+//! Handles the SIGILL of an access that the CPU refuses, and passes every other SIGILL on.
 //!
-//! No state is kept for an access: the thread's own registers say that the instruction is ours (x9 holds [`mark`]), and the
-//! handler's answer is written to the thread's own registers (x10). So accesses of several threads do not meet, and there is
-//! nothing to lock in a handler.
+//! No state is stored for an access. The thread's own registers show that the instruction is ours (x9 holds
+//! [`mark`]), and the handler writes its answer to the thread's own registers (x10). Accesses of several
+//! threads are therefore independent, and the handler needs no lock.
 
 #[cfg(target_os = "linux")]
 #[path = "context_linux.rs"]
@@ -18,35 +18,35 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Its address is what x9 holds during an access.
+/// The static whose address x9 holds during an access.
 static MARK: u8 = 0;
 
-/// What x9 holds during an access: an address of this process that nothing else has a use for.
+/// The value of x9 during an access: an address of this process without any other use.
 pub(super) fn mark() -> u64 {
     (&raw const MARK).addr() as u64
 }
 
-/// Handler and flags of the disposition that was in force before ours, for the handler.
+/// Handler and flags of the disposition before ours, for the handler.
 static FORMER_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static FORMER_FLAGS: AtomicI32 = AtomicI32::new(0);
 
-/// Who has the handler installed.
+/// The state of the handler's installation.
 static INSTALLED: Mutex<Installed> = Mutex::new(Installed { guards: 0, former: None, buried: false });
 
 struct Installed {
     guards: usize,
-    /// In force before ours.
+    /// The disposition before ours.
     former: Option<libc::sigaction>,
-    /// Somebody installed a handler over ours, and may call ours from it: it stays where it is.
+    /// Whether another handler was installed over ours. It may call ours, so ours must stay installed.
     buried: bool,
 }
 
-/// As long as one lives, SIGILL of our accesses is taken. The last one puts the former disposition back.
+/// Handles SIGILL of our accesses for its lifetime. The last guard restores the former disposition.
 #[derive(Debug)]
 pub(super) struct Guard(());
 
 impl Guard {
-    /// Installs the handler, if it is not.
+    /// Installs the handler if necessary.
     ///
     /// # Errors
     ///
@@ -71,8 +71,9 @@ impl Drop for Guard {
     }
 }
 
-/// As long as it lives, SIGILL reaches the calling thread: where it is blocked, a refused access ends the process, whatever
-/// handler there is. Threads of programs that leave signals to one thread often have all of them blocked.
+/// Unblocks SIGILL in the calling thread for its lifetime. Where SIGILL is blocked, a refused access ends the
+/// process, whatever handler is installed. Programs that handle signals in one thread often block all of them
+/// in the others.
 pub(super) struct Unblocked {
     before: libc::sigset_t,
 }
@@ -84,7 +85,7 @@ impl std::fmt::Debug for Unblocked {
 }
 
 impl Unblocked {
-    /// Lets SIGILL through to the calling thread.
+    /// Unblocks SIGILL in the calling thread.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Unblocked {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: makes an empty set of live memory of that size.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: adds a signal that there is to the set.
+        // SAFETY: adds an existing signal to the set.
         unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGILL) };
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: both point to sets; the first is read, the second written.
@@ -114,7 +115,7 @@ impl Drop for Unblocked {
             let mut set = self.before;
             // SAFETY: makes an empty set of live memory of that size: other signals may have changed since.
             unsafe { libc::sigemptyset(&raw mut set) };
-            // SAFETY: adds a signal that there is to the set.
+            // SAFETY: adds an existing signal to the set.
             unsafe { libc::sigaddset(&raw mut set, libc::SIGILL) };
             // SAFETY: reads a valid set; a null old one is allowed.
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
@@ -147,7 +148,8 @@ impl Installed {
         } else if let Some(former) = self.former.take()
             && set(&former).is_err()
         {
-            // It was in force before, so the system takes it; if not, ours stays, and passes on what is not ours.
+            // It was in force before, so the system accepts it. If not, ours remains, and passes on other
+            // signals.
             self.former = Some(former);
         }
     }
@@ -208,7 +210,7 @@ fn instruction_at(pc: u64) -> u32 {
     unsafe { place.read_unaligned() }
 }
 
-/// Does what would have happened without us.
+/// Does what would have happened without our handler.
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let former = FORMER_HANDLER.load(Ordering::SeqCst);
     if former == libc::SIG_DFL || former == libc::SIG_IGN {
@@ -230,7 +232,7 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Held by tests that use the one disposition of the process.
+/// Held by tests that change the process-wide disposition.
 #[cfg(test)]
 pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
@@ -240,7 +242,7 @@ mod tests {
     use crate::apple::{PMCR0, access};
     use std::arch::asm;
 
-    /// How often the handler that stood before ours was called.
+    /// Number of calls of the handler that was installed before ours.
     static CALLED: AtomicUsize = AtomicUsize::new(0);
 
     extern "C" fn skipping(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
@@ -276,7 +278,7 @@ mod tests {
         {
             let _outer = Guard::install().unwrap();
             let inner = Guard::install().unwrap();
-            // On Apple's core with open registers nothing is refused, and nothing is called.
+            // On an Apple core with open registers no access is refused, and the handler is not called.
             let read = access::read(PMCR0).unwrap();
             assert!(read.refused || read.value != 0);
             assert_eq!(CALLED.load(Ordering::SeqCst), 0);

@@ -1,8 +1,8 @@
 //! The registers of Apple's PMU, used from user mode by `MRS` and `MSR`.
 //!
-//! A kernel opens them by a bit of PMCR0, for each CPU by itself, and may close them again at any time. So nobody executes
-//! an access without an [`AppleRegisters`], which is made on Apple's cores only, and an access that the CPU refuses is an
-//! answer ([`Denied::Closed`]), not the end of the process.
+//! A kernel opens them by a bit of PMCR0, for each CPU separately, and may close them again at any time. An
+//! access therefore needs an [`AppleRegisters`], which exists on Apple's cores only. An access that the CPU
+//! refuses returns [`Denied::Closed`]; it does not end the process.
 //!
 //! # Source
 //!
@@ -34,27 +34,28 @@ pub const PMCR0: Encoding = [3, 1, 15, 0, 0];
 /// The registers that can be accessed: PMCR0 to PMCR4, PMESR0, PMESR1, PMSR, PMC0 to PMC9.
 pub const REGISTERS: &[Encoding] = access::REGISTERS;
 
-/// Proof that the registers of Apple's PMU may be tried from this thread: the CPU is one of Apple's, SIGILL of an access is
-/// caught, and a first access succeeded.
+/// Proof that the registers of Apple's PMU can be used from this thread: the CPU is one of Apple's, SIGILL of
+/// an access is caught, and a first access succeeded.
 ///
-/// On Linux the thread is bound to the CPU as long as this lives, unless somebody else binds it elsewhere. macOS has no such
-/// binding: there an access is one of whatever CPU the thread is on, and [`AppleRegisters::cpu_now`] tells moves.
+/// On Linux the thread is bound to the CPU for the lifetime of this value, unless other code binds it to
+/// another one. macOS has no such binding: an access is executed by the CPU that the thread is on, and
+/// [`AppleRegisters::cpu_now`] shows moves.
 #[derive(Debug)]
 pub struct AppleRegisters {
     place: Place,
     _unblocked: Unblocked,
     _guard: Guard,
-    /// It belongs to the thread that is bound.
+    /// Not `Send`, because it belongs to the thread that is bound.
     _thread: PhantomData<*const ()>,
 }
 
 impl AppleRegisters {
-    /// Tries the registers on a CPU, or with `None` on the CPU where the thread is: one read of PMCR0. On any core but
-    /// Apple's nothing is executed.
+    /// Tries the registers on a CPU, or with `None` on the CPU where the thread is: one read of PMCR0. On
+    /// cores that are not Apple's, no access is executed.
     ///
     /// # Errors
     ///
-    /// Why there is no access. On macOS a CPU by number is [`NoAccess::Unbindable`].
+    /// The reason why access is impossible. On macOS a CPU by number is [`NoAccess::Unbindable`].
     pub fn probe(cpu: Option<u32>) -> Result<AppleRegisters, NoAccess> {
         let place = Place::take(cpu)?;
         let guard = Guard::install().map_err(NoAccess::Handler)?;
@@ -66,18 +67,19 @@ impl AppleRegisters {
         }
     }
 
-    /// The CPU that the thread is bound to; `None` where the system binds none.
+    /// The CPU that the thread is bound to; `None` where the system has no binding.
     pub fn bound_to(&self) -> Option<u32> {
         self.place.bound_to()
     }
 
-    /// The CPU that the thread is on; the next moment it may be on another unless it is bound.
+    /// The CPU that the thread is on. Unless it is bound, it may be on another one at the next moment.
     pub fn cpu_now(&self) -> u32 {
         place::cpu_now()
     }
 
-    /// How often the CPU was taken from the thread, or given away by it; on macOS, which does not count that for a thread,
-    /// from any thread of the process. `None` when the system does not tell.
+    /// Number of times that the CPU was taken from the thread, or given up by it. macOS does not count this
+    /// for a thread; there it is the number for all threads of the process. `None` when the system does not
+    /// report it.
     ///
     /// # Source
     ///
@@ -93,7 +95,7 @@ impl AppleRegisters {
         u64::try_from(usage.ru_nvcsw.checked_add(usage.ru_nivcsw)?).ok()
     }
 
-    /// Reads a register of the CPU that the thread is on. Nothing keeps earlier instructions from being executed later: see
+    /// Reads a register of the CPU that the thread is on. Earlier instructions may be executed later; see
     /// [`AppleRegisters::barrier`].
     ///
     /// # Errors
@@ -104,7 +106,8 @@ impl AppleRegisters {
         if answer.refused { Err(Denied::Closed) } else { Ok(answer.value) }
     }
 
-    /// Writes a whole register of the CPU that the thread is on; it acts from the next [`AppleRegisters::barrier`] on.
+    /// Writes a whole register of the CPU that the thread is on. The value takes effect at the next
+    /// [`AppleRegisters::barrier`].
     ///
     /// # Errors
     ///
@@ -114,35 +117,35 @@ impl AppleRegisters {
         if answer.refused { Err(Denied::Closed) } else { Ok(()) }
     }
 
-    /// Waits for earlier instructions, and lets what was written to registers act.
+    /// Waits for earlier instructions, and lets values written to registers take effect.
     pub fn barrier(&self) {
         access::barrier();
     }
 }
 
-/// Lets a process that has one thread, and what it will start, run on one CPU only.
+/// Restricts a process with one thread, and its future children, to one CPU.
 ///
 /// # Errors
 ///
-/// The operating system's; `Unsupported` on macOS, which binds nothing to a CPU.
+/// The operating system's; `Unsupported` on macOS, which has no binding to CPUs.
 pub fn bind(process: u32, cpu: u32) -> io::Result<()> {
     place::bind(process, cpu)
 }
 
-/// Why the registers cannot be used.
+/// The reason why the registers cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoAccess {
-    /// The CPU is none of Apple's, or nothing tells which it is.
+    /// The CPU is not one of Apple's, or its vendor is unknown.
     NotApple {
-        /// What the system says about the CPU.
+        /// The system's description of the CPU.
         found: String,
     },
     /// The thread cannot be bound to the CPU.
     Unbindable {
         /// The CPU.
         cpu: u32,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// SIGILL cannot be caught.
@@ -164,12 +167,12 @@ impl fmt::Display for NoAccess {
 
 impl std::error::Error for NoAccess {}
 
-/// Why one register could not be accessed.
+/// The reason why one register could not be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
-    /// It is not among [`REGISTERS`]; nothing was executed.
+    /// It is not among [`REGISTERS`]; no instruction was executed.
     NotListed,
-    /// The CPU refused: user mode may not use the registers, or not any more.
+    /// The CPU refused: user mode may not use the registers, or may not use them any more.
     Closed,
 }
 
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!(counters, [0, 1, 2, 3, 4, 5, 6, 7, 9, 10]);
     }
 
-    // Where this runs is a machine of CI, or an emulator: no core of Apple, or one whose registers are closed.
+    // Tests run on CI machines or emulators: the core is not Apple's, or its registers are closed.
     #[test]
     fn a_probe_tells_why_there_is_no_access_and_the_process_lives_on() {
         let _alone = guard::ALONE.lock().unwrap();

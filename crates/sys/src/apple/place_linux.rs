@@ -12,10 +12,10 @@ use crate::affinity::Affinity;
 /// Linux `arch/arm64/include/asm/cputype.h`, `ARM_CPU_IMP_APPLE`.
 const APPLE: u64 = 0x61;
 
-/// Whose switches are counted: the calling thread's.
+/// The scope of the counted switches: the calling thread.
 pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_THREAD;
 
-/// The calling thread, bound to a core of Apple's; let free when dropped.
+/// The calling thread, bound to a core of Apple's; unbound when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     cpu: u32,
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Binds the calling thread to a CPU, by default the one that it is on, if that is one of Apple's.
+    /// Binds the calling thread to a CPU if that is one of Apple's; by default the CPU that it is on.
     pub(super) fn take(cpu: Option<u32>) -> Result<Place, NoAccess> {
         let cpu = cpu.unwrap_or_else(cpu_now);
         is_apple(cpu)?;
@@ -40,15 +40,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // If the CPUs from before are all offline by now the thread stays where it is.
+        // If all CPUs from before are offline by now, the thread remains bound.
         let _ = self.before.give(0);
     }
 }
 
-/// Binds a thread, and what it will start, to a CPU.
+/// Binds a thread and its future children to a CPU.
 pub(super) fn bind(tid: u32, cpu: u32) -> io::Result<()> {
     match tid {
-        // To the kernel 0 is the caller.
+        // The kernel takes 0 for the caller.
         0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         tid => Affinity::only(cpu).give(tid),
     }
@@ -58,11 +58,11 @@ pub(super) fn bind(tid: u32, cpu: u32) -> io::Result<()> {
 pub(super) fn cpu_now() -> u32 {
     // SAFETY: takes nothing and touches no memory.
     let cpu = unsafe { libc::sched_getcpu() };
-    // It fails only where the kernel has no such call; then no CPU has the number that is given.
+    // It fails only where the kernel has no such call; the fallback is a number that no CPU has.
     u32::try_from(cpu).unwrap_or(u32::MAX)
 }
 
-/// Whether the kernel says that a CPU is one of Apple's.
+/// Whether the kernel identifies a CPU as one of Apple's.
 ///
 /// # Source
 ///

@@ -1,19 +1,19 @@
-//! On macOS: every core of an arm64 Mac is one of Apple's, and no thread can be bound to one.
+//! On macOS: every core of an arm64 Mac is one of Apple's, and threads cannot be bound to cores.
 
 use std::io;
 
 use super::NoAccess;
 use crate::host::sysctl_integer;
 
-/// Whose switches are counted: those of all threads of the process, since macOS does not count them for one.
+/// The scope of the counted switches: all threads of the process, since macOS does not count them for one.
 pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_SELF;
 
-/// Wherever the thread is.
+/// The CPU that the thread happens to be on.
 #[derive(Debug)]
 pub(super) struct Place(());
 
 impl Place {
-    /// Takes the CPU as it comes; a CPU by number cannot be had.
+    /// Accepts the current CPU; a CPU by number is an error.
     pub(super) fn take(cpu: Option<u32>) -> Result<Place, NoAccess> {
         let unsupported = io::ErrorKind::Unsupported;
         match (cpu, sysctl_integer("hw.cpufamily")) {
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-/// Nothing can be bound.
+/// Fails, because macOS has no binding.
 pub(super) fn bind(_process: u32, _cpu: u32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -42,6 +42,6 @@ pub(super) fn cpu_now() -> u32 {
     let mut cpu = 0usize;
     // SAFETY: writes a number to a live integer.
     let error = unsafe { libc::pthread_cpu_number_np(&raw mut cpu) };
-    // No CPU has the number that stands for a failure.
+    // The fallback is a number that no CPU has.
     if error == 0 { u32::try_from(cpu).unwrap_or(u32::MAX) } else { u32::MAX }
 }

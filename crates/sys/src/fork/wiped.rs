@@ -1,10 +1,11 @@
-//! Linux: a page that the kernel wipes in every forked child, however it was forked.
+//! Linux: a page that the kernel wipes in every forked child, whichever system call forks it.
 
 use std::sync::atomic::AtomicU32;
 
 use super::super::fork_handler;
 
-/// The word in that page; on kernels before 4.14, which cannot wipe, one that a handler of the C library sets to zero.
+/// The word in that page. Kernels before 4.14 cannot wipe pages; there a handler of the C library sets the
+/// word to zero.
 ///
 /// # Source
 ///

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// What `getrusage(2)` tells, in ns and bytes.
+/// The values of `getrusage(2)`, in ns and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// CPU time in user mode, in ns.
@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// What was added since `before`. The peak resident set is no sum and stays as it is.
+    /// The usage since `before`. The peak resident set is no sum and is not changed.
     pub fn since(self, before: Usage) -> Usage {
         Usage {
             user_ns: self.user_ns.saturating_sub(before.user_ns),

@@ -1,6 +1,6 @@
-//! Starting a command by a plain fork of ourselves, where there is no helper.
+//! Starting a command by a plain fork of this process, where no helper exists.
 //!
-//! Peak resident set of such a command includes ours.
+//! The peak resident set of such a command includes ours.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -13,7 +13,7 @@ use super::image::{self, Image, Surroundings};
 use super::origin::{self, Origin};
 use super::{Strings, Traced, name_of};
 
-/// Makes the process; see `Launcher::spawn`.
+/// Creates the process; see `Launcher::spawn`.
 pub(super) fn spawn(
     strings: &Strings,
     streams: [RawFd; 3],
@@ -37,7 +37,7 @@ pub(super) fn spawn(
     }
 }
 
-/// Some variables and our environment, without those that they replace.
+/// The given variables and our environment, without those of ours that they replace.
 fn with_ours(variables: &[CString]) -> io::Result<Vec<CString>> {
     let joined = |(name, value): (OsString, OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)

@@ -1,8 +1,8 @@
 //! Pipes that a process of ours reads to their end.
 //!
-//! A command whose output is dropped by a pipe must never notice: its writes neither fail nor wait longer than a reader
-//! takes, whatever becomes of the program that started it. A process of its own therefore reads ([`keeper`]). It
-//! outlives its maker as long as somebody has one of the pipes open, and ends then.
+//! A command must never notice that its output is dropped by a pipe. Its writes neither fail nor wait longer
+//! than a reader takes, even if the program that started it ends. A daemon therefore reads the pipes
+//! ([`keeper`]). It outlives its maker as long as any process has one of the pipes open, and then ends.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,20 +12,20 @@ use std::os::unix::net::UnixStream;
 use super::helper::message::{self, HEADER_BYTES, MAX_FDS};
 use crate::keeper::{self, Keeper};
 
-/// Makes pipes of which everything is read and dropped.
+/// Creates pipes whose content is read and dropped.
 #[derive(Debug)]
 pub struct Drain {
     keeper: Keeper,
 }
 
-/// The answer to a pipe that is being read.
+/// The answer to a pipe that is accepted.
 const TAKEN: u8 = 1;
 
-/// How much is taken out of a pipe at a time, in bytes: as much as one has room for, as a rule.
+/// Number of bytes that are read from a pipe at a time: the usual capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
 
 impl Drain {
-    /// Starts the process that reads.
+    /// Starts the daemon.
     ///
     /// # Errors
     ///
@@ -34,15 +34,16 @@ impl Drain {
         Ok(Drain { keeper: keeper::fork(drain)? })
     }
 
-    /// The end of a new pipe that is written to. Reading goes on until nobody has this end any more.
+    /// The write end of a new pipe. Reading continues until no process has this end open any more.
     ///
     /// # Errors
     ///
-    /// The operating system's, where no pipe can be made; `EMFILE` where the process that reads has as many open as it may.
+    /// The operating system's, where no pipe can be created; `EMFILE` where the daemon has reached its limit
+    /// on open files.
     pub fn pipe(&self) -> io::Result<OwnedFd> {
         let (reader, writer) = io::pipe()?;
         let mut socket = self.keeper.socket();
-        // A message of the length that the protocol has; it says nothing.
+        // An empty message with the length of a header.
         message::send(socket.as_raw_fd(), &[0; HEADER_BYTES], &[reader.as_raw_fd()])?;
         let mut answer = [0];
         socket.read_exact(&mut answer)?;
@@ -53,7 +54,7 @@ impl Drain {
     }
 }
 
-/// What the process does: reads every pipe that it is given until each has ended and its maker has gone.
+/// The daemon's work: it reads every pipe that it receives, until each has ended and its maker has gone.
 fn drain(socket: UnixStream) {
     let _ = super::raise_open_files();
     let mut maker = Some(socket);
@@ -68,15 +69,15 @@ fn drain(socket: UnixStream) {
     }
 }
 
-/// What can be read.
+/// The descriptors that can be read.
 struct Ready {
-    /// For each pipe whether it can, its end included.
+    /// For each pipe, whether it can be read or has ended.
     pipes: Vec<bool>,
-    /// Whether the maker says something, or has gone.
+    /// Whether the maker has sent a message, or has gone.
     maker: bool,
 }
 
-/// Waits until something can be read.
+/// Waits until a descriptor can be read.
 fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
     let fds = pipes.iter().map(File::as_fd).chain(maker.map(UnixStream::as_fd));
     let slot = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -93,7 +94,7 @@ fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
     Ok(Ready { pipes: ready, maker: speaks })
 }
 
-/// Takes a pipe; `false` when the maker has gone.
+/// Accepts a pipe; `false` when the maker has gone.
 fn accept(mut maker: &UnixStream, pipes: &mut Vec<File>) -> bool {
     let mut header = [0; HEADER_BYTES];
     let Ok(Some(fds)) = message::receive(maker.as_raw_fd(), &mut header) else { return false };
@@ -106,9 +107,10 @@ fn accept(mut maker: &UnixStream, pipes: &mut Vec<File>) -> bool {
     maker.write_all(&[if is_there { TAKEN } else { 0 }]).is_ok()
 }
 
-/// Drops what is in a pipe that can be read; `false` when it has ended.
+/// Drops the data in a readable pipe; `false` when it has ended.
 fn drop_some(mut pipe: &File) -> bool {
-    // SAFETY: moves bytes from the pipe to the null device, which is standard output here, and touches no memory of ours.
+    // SAFETY: moves bytes from the pipe to the null device, which is standard output here, and touches no
+    // memory of ours.
     let moved = unsafe {
         libc::splice(
             pipe.as_raw_fd(),
@@ -122,7 +124,7 @@ fn drop_some(mut pipe: &File) -> bool {
     match (moved, io::Error::last_os_error().kind()) {
         (0, _) => false,
         (1.., _) | (_, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => true,
-        // Sandboxes may lack the call. The pipe can be read, so that this does not wait.
+        // Sandboxes may lack the call. The pipe is readable, so this read does not wait.
         _ => {
             let mut scrap = [0; AT_ONCE];
             !matches!(pipe.read(&mut scrap), Ok(0))
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// More than any pipe has room for.
+    /// More than the capacity of any pipe.
     const MUCH: usize = 4 << 20;
 
     fn write(pipe: OwnedFd, bytes: usize) -> File {

@@ -1,15 +1,15 @@
-//! Pipes that threads of ours read to their end: they end with this program.
+//! Pipes that threads of this program read to their end; they end with the program.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Makes pipes of which everything is read and dropped.
+/// Creates pipes whose content is read and dropped.
 #[derive(Debug)]
 pub struct Drain(());
 
 impl Drain {
-    /// Nothing to start: each pipe has a thread.
+    /// Starts nothing, because each pipe has a thread.
     ///
     /// # Errors
     ///
@@ -18,11 +18,12 @@ impl Drain {
         Ok(Drain(()))
     }
 
-    /// The end of a new pipe that is written to. Reading goes on until nobody has this end any more, or this program ends.
+    /// The write end of a new pipe. Reading continues until no process has this end open any more, or this
+    /// program ends.
     ///
     /// # Errors
     ///
-    /// The operating system's, where no pipe or no thread can be made.
+    /// The operating system's, where no pipe or thread can be created.
     pub fn pipe(&self) -> io::Result<OwnedFd> {
         let (reader, writer) = io::pipe()?;
         let mut reader = File::from(OwnedFd::from(reader));

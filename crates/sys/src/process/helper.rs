@@ -1,8 +1,8 @@
-//! The helper process: forked while the program is small, makes commands as siblings of itself.
+//! The helper process: forked while the program is small, it creates commands as siblings of itself.
 //!
-//! The protocol, over one stream socket: a [`Header`] with the descriptors (gate, then the streams that
-//! are replaced), then the strings, each with its NUL; the answer is a pid or a negative error number.
-//! The end of the stream ends the helper.
+//! The protocol uses one stream socket. A request is a [`Header`] with the descriptors (gate, then the
+//! streams that are replaced), followed by the strings, each with its NUL. The answer is a pid or a negative
+//! error number. The helper ends at the end of the stream.
 
 mod descriptors;
 pub(super) mod message;
@@ -25,7 +25,7 @@ use message::Header;
 pub(super) struct Helper {
     socket: OwnedFd,
     pid: u32,
-    /// Who forked it: after a fork of the program it is not ours to end.
+    /// The process that forked the helper. After a fork of the program, only that process may end it.
     owner: u32,
 }
 
@@ -44,12 +44,12 @@ impl Helper {
         }
     }
 
-    /// One that looks at this helper.
+    /// A witness that reads the signals of this helper.
     pub(super) fn witness(&self) -> Witness {
         Witness::of(self.pid)
     }
 
-    /// Makes a process; see `Launcher::spawn`. Negative streams are left as they are.
+    /// Creates a process; see `Launcher::spawn`. Negative streams are not replaced.
     pub(super) fn spawn(
         &self,
         strings: &Strings,
@@ -76,7 +76,7 @@ impl Helper {
         let replaced = streams.into_iter().filter(|fd| *fd >= 0);
         let fds: Vec<RawFd> = std::iter::once(gate).chain(replaced).collect();
         let request = [&header.to_bytes()[..], &payload].concat();
-        // One message wakes the helper once.
+        // A single message wakes the helper only once.
         let sent = message::send(self.socket.as_raw_fd(), &request, &fds)?;
         super::linux::send_quietly(&self.socket, request.get(sent..).unwrap_or_default())?;
         self.watch_for_answer();
@@ -92,8 +92,8 @@ impl Helper {
 }
 
 impl Helper {
-    /// Looks for the answer for a short while before anyone sleeps: it comes within microseconds, and waking a
-    /// sleeping CPU takes longer than that, above all in a virtual machine.
+    /// Polls for the answer for a short while before sleeping. The answer comes within microseconds, and
+    /// waking a sleeping CPU takes longer, especially in a virtual machine.
     fn watch_for_answer(&self) {
         let end = Instant::now() + WATCH;
         while Instant::now() < end && !message::is_there(self.socket.as_raw_fd()) {
@@ -102,13 +102,13 @@ impl Helper {
     }
 }
 
-/// How long to look for an answer at most.
+/// The longest time to poll for an answer.
 const WATCH: Duration = Duration::from_micros(200);
 
 impl Drop for Helper {
     fn drop(&mut self) {
         if self.owner == std::process::id() {
-            // It holds nothing that must be put away, and might be stopped: no need to ask it.
+            // The helper needs no cleanup and might be stopped, so it is killed without a request.
             let _ = wait::signal(self.pid, libc::SIGKILL);
             let _ = wait::reap(self.pid, Reap::Block);
         }

@@ -1,4 +1,4 @@
-//! No helper: this system cannot make a sibling process.
+//! No helper: this system cannot create a sibling process.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -7,7 +7,7 @@ use super::origin::Origin;
 use super::witness::Witness;
 use super::{Strings, Traced};
 
-/// Has no value.
+/// Never exists.
 #[derive(Debug)]
 pub(super) enum Helper {}
 

@@ -1,4 +1,4 @@
-//! What runs between fork and exec. Nothing here allocates: other threads may have held locks.
+//! The code between fork and exec. It allocates no memory, because other threads may have held locks.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,24 +12,24 @@ use super::origin::Origin;
 
 /// A command in the form that the kernel takes.
 ///
-/// All are arrays of C strings that end with a null pointer and live as long as the process.
+/// All fields are arrays of C strings that end with a null pointer and live as long as the process.
 #[derive(Clone, Copy)]
 pub(super) struct Image {
     pub(super) candidates: *const *const c_char,
     pub(super) argv: *const *const c_char,
-    /// The environment; null: as it is.
+    /// The environment; null for the inherited one.
     pub(super) environment: *const *const c_char,
 }
 
 /// The surroundings of a new process; all descriptors are above 2.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings {
-    /// What becomes 0, 1 and 2; -1 leaves it as it is.
+    /// The descriptors that become 0, 1 and 2; -1 for no change.
     pub(super) streams: [RawFd; 3],
-    /// A byte goes out if somebody will trace it: prepared. One byte comes in: go. What was used before exec goes
-    /// out, then an error number if exec failed.
+    /// The protocol of the gate: if the process will be traced, it sends a byte when it is prepared. It then
+    /// receives one byte: go. It sends its usage before exec, then an error number if exec failed.
     pub(super) gate: RawFd,
-    /// How to prepare it for a tracer.
+    /// The preparation for a tracer.
     pub(super) traced: Option<Traced>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn become_command(
         Ok(()) if !wait_for_go(gate) => leave(0),
         Ok(()) => {
             if traced.is_some() {
-                // Whoever traces it has begun; nobody else shall.
+                // The tracer has already begun; no other process may trace.
                 super::linux::allow_no_tracer();
             }
             report(gate, &Before::now().to_bytes());
@@ -62,30 +62,30 @@ pub(super) fn become_command(
     leave(127)
 }
 
-/// Prepares this process for a tracer; tells whether its layout is fixed.
+/// Prepares this process for a tracer; returns whether its layout is fixed.
 fn prepare(traced: Traced) -> u8 {
     super::linux::allow_any_tracer();
     u8::from(traced.fixed_layout && super::linux::fix_layout())
 }
 
-/// Waits until a process that somebody will trace is prepared; tells whether its layout is fixed. One that was
-/// killed before has none.
+/// Waits until a process that will be traced is prepared; returns whether its layout is fixed. The result is
+/// false for a process that was killed before.
 pub(super) fn read_prepared(gate: &OwnedFd) -> bool {
     matches!(read_to_end(gate, &mut [0]), Ok([1]))
 }
 
-/// Ends the process at once, without handlers or flushing.
+/// Ends the process at once, without running handlers or flushing.
 pub(crate) fn leave(status: c_int) -> ! {
     // SAFETY: ends the process; runs no handler and flushes nothing.
     unsafe { libc::_exit(status) }
 }
 
-/// The error number of the last call. Allocates nothing.
+/// The error number of the last call. Allocates no memory.
 pub(super) fn last_errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// A copy of `fd` above 2, closed at exec; `fd` itself if it is there already.
+/// A copy of `fd` above 2, closed at exec; `fd` itself if it is already above 2.
 pub(super) fn above_standard(fd: RawFd) -> Result<RawFd, c_int> {
     if !(0..=2).contains(&fd) {
         return Ok(fd);
@@ -119,9 +119,10 @@ fn wait_for_go(gate: RawFd) -> bool {
     }
 }
 
-/// Tries the candidates in the order of `execvp(3)`; gives the error number that says most.
+/// Tries the candidates in the order of `execvp(3)`; returns the most informative error number.
 ///
-/// Unlike `execvp(3)`, it does not hand a file without a known format (`ENOEXEC`) to a shell: that is an error.
+/// Unlike `execvp(3)`, it does not pass a file of unknown format (`ENOEXEC`) to a shell, but returns an
+/// error.
 fn execute(image: Image) -> c_int {
     let (mut denied, mut last, mut tried) = (false, libc::ENOENT, 0usize);
     loop {
@@ -154,18 +155,18 @@ fn execute(image: Image) -> c_int {
     }
 }
 
-/// What the process itself had used right before it executed its command: a part of what is accounted to it.
+/// The usage of the process right before it executed its command, which is a part of its accounting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Before([u64; 6]);
 
-/// Length of what is sent, in bytes.
+/// Length of the message, in bytes.
 const BEFORE_BYTES: usize = 48;
 
 impl Before {
-    /// Allocates nothing.
+    /// Reads the current usage. Allocates no memory.
     fn now() -> Before {
         let mut raw = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: writes one rusage; when it fails, the zeros stay and nothing is taken off.
+        // SAFETY: writes one rusage; when it fails, the zeros stay and nothing is subtracted.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, raw.as_mut_ptr()) };
         // SAFETY: all bytes are initialised, to zero or by the call, and any value is valid.
         let used = Usage::from_raw(unsafe { raw.assume_init_ref() });
@@ -197,7 +198,7 @@ impl Before {
         Before(words)
     }
 
-    /// As usage, without a peak: that one is no sum.
+    /// The usage without a peak, which is no sum.
     fn usage(self) -> Usage {
         let [user_ns, system_ns, minor_faults, major_faults, voluntary_switches, involuntary_switches] =
             self.0;
@@ -213,22 +214,22 @@ impl Before {
     }
 }
 
-/// Sends without raising a signal, which would end the process if nobody listens any more.
+/// Sends without raising a signal, which would end the process if the reader has gone.
 fn report(gate: RawFd, bytes: &[u8]) {
     // SAFETY: reads `bytes`.
     unsafe { libc::send(gate, bytes.as_ptr().cast(), bytes.len(), super::linux::QUIET) };
 }
 
-/// What [`become_command`] reported.
+/// The report of [`become_command`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Story {
-    /// What was used before exec; zero when it did not get that far.
+    /// The usage before exec; zero when the process did not reach exec.
     pub(super) before: Usage,
-    /// Why the command could not be executed.
+    /// The reason why the command could not be executed.
     pub(super) failure: Option<c_int>,
 }
 
-/// Reads what [`become_command`] reported; to be called after the process's end.
+/// Reads the report of [`become_command`]; call it after the process has ended.
 pub(super) fn read_story(gate: &OwnedFd) -> io::Result<Story> {
     let mut bytes = [0; BEFORE_BYTES + size_of::<c_int>()];
     let told = read_to_end(gate, &mut bytes)?;
@@ -249,7 +250,7 @@ fn read_to_end<'a>(gate: &OwnedFd, bytes: &'a mut [u8]) -> io::Result<&'a [u8]> 
             Ok(n) => done += n,
             Err(_) => match io::Error::last_os_error() {
                 e if e.kind() == io::ErrorKind::Interrupted => {}
-                // It was killed before it took the byte.
+                // The process was killed before it received the byte.
                 e if e.kind() == io::ErrorKind::ConnectionReset => break,
                 e => return Err(e),
             },

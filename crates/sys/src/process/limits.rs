@@ -3,13 +3,13 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Raises the soft limit on open files to the hard one; gives the new one.
+/// Raises the soft limit on open files to the hard one; returns the new one.
 ///
-/// Commands still get the limit that was there when the launcher was started.
+/// Commands still get the limit of the time when the launcher was started.
 ///
 /// # Errors
 ///
-/// The operating system's; nothing has changed then.
+/// The operating system's; no limit has changed then.
 ///
 /// # Source
 ///
@@ -24,10 +24,10 @@ pub fn raise_open_files() -> io::Result<u64> {
     }
 }
 
-/// Does some work of a process's first thread with at least so many bytes of stack: there if its limit allows them, else in a
-/// thread with a stack of its own, for which this one waits.
+/// Runs `work` with at least this many bytes of stack, on the first thread of a process. If the thread's
+/// limit is too low, the work runs in a thread with a stack of its own, for which this one waits.
 ///
-/// Where there is no memory for such a thread, the work is done in this one.
+/// Where no memory for such a thread is available, the work runs in this one.
 ///
 /// # Source
 ///
@@ -38,7 +38,7 @@ pub fn with_stack<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
 }
 
 fn in_thread<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
-    // Kept here, so that the work is not lost where no thread can be made.
+    // Stored here, so that the work is not lost where no thread can be created.
     let mut work = Some(work);
     let run = || work.take().map(|work| work());
     let done = std::thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn stack() -> io::Result<libc::rlimit> {
     limit(libc::RLIMIT_STACK as libc::c_int)
 }
 
-/// The type of a resource's number is the C library's own.
+/// The type of the resource number differs between C libraries.
 fn limit(resource: libc::c_int) -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: writes one rlimit.
@@ -80,12 +80,12 @@ mod tests {
 
     #[test]
     fn work_has_the_stack_that_it_was_promised() {
-        /// Takes a page of stack for each level.
+        /// Uses a page of stack for each level.
         fn deep(levels: usize) -> usize {
             let page = std::hint::black_box([1u8; 4096]);
             if levels == 0 { 0 } else { usize::from(page[levels % 4096]) + deep(levels - 1) }
         }
-        // A test's thread has 2 MiB.
+        // Threads of tests have 2 MiB.
         const LARGE: usize = 256 << 20;
         assert_eq!(in_thread(LARGE, || deep(10_000)), 10_000);
         let caller = std::thread::current().id();

@@ -1,4 +1,4 @@
-//! What Linux has and other systems lack: pidfds, `ppoll`, quiet sends, limits of others.
+//! Functions of Linux that other systems lack: pidfds, `ppoll`, quiet sends, limits of other processes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use libc::c_long;
 /// `ru_maxrss` is in kilobytes. Source: `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1024;
 
-/// Flags of a send that shall not raise `SIGPIPE`.
+/// Flags of a send that must not raise `SIGPIPE`.
 pub(super) const QUIET: libc::c_int = libc::MSG_NOSIGNAL;
 
-/// Whom to ask `getrusage(2)` about for the calling thread.
+/// The argument of `getrusage(2)` for the calling thread.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = Some(libc::RUSAGE_THREAD);
 
 /// `PIDFD_THREAD`, since Linux 6.9. Source: `include/uapi/linux/pidfd.h`.
@@ -25,7 +25,7 @@ const PIDFD_THREAD: c_long = libc::O_EXCL as c_long;
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// For a process.
+    /// A descriptor of a process.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl PidFd {
         PidFd::open(pid, 0)
     }
 
-    /// For a thread.
+    /// A descriptor of a thread.
     ///
     /// # Errors
     ///
@@ -63,12 +63,12 @@ impl AsFd for PidFd {
     }
 }
 
-/// Waits until one of at most four descriptors is readable, and gives its index; the first one wins.
-/// `None` when the time comes first.
+/// Waits until one of at most four descriptors is readable, and returns its index; the first one wins. `None`
+/// when the time is reached first.
 ///
 /// # Errors
 ///
-/// The operating system's. Signals that are handled elsewhere do not end the wait.
+/// The operating system's. Handled signals do not end the wait.
 pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Option<usize>> {
     let mut slots = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 4];
     for (slot, fd) in slots.iter_mut().zip(fds) {
@@ -89,7 +89,7 @@ pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Resu
     }
 }
 
-/// What is left until a moment; nothing when it is over.
+/// The time that remains until a moment; zero when it has passed.
 pub(crate) fn time_left(until: Instant) -> libc::timespec {
     let left = until.saturating_duration_since(Instant::now());
     // SAFETY: all zero is a valid timespec.
@@ -115,13 +115,13 @@ pub(super) fn send_quietly(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()>
     Ok(())
 }
 
-/// Nothing to do: each send says so.
+/// Does nothing, because each send has the flag.
 pub(super) fn never_raise_sigpipe(_socket: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets every process of the same user trace this one. Fails in silence where no rule asks for that. Allocates
-/// nothing.
+/// Lets every process of the same user trace this one. Fails silently where no rule requires it. Allocates no
+/// memory.
 ///
 /// # Source
 ///
@@ -131,16 +131,17 @@ pub(crate) fn allow_any_tracer() {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Undoes [`allow_any_tracer`]; who traces this process already goes on. Allocates nothing.
+/// Undoes [`allow_any_tracer`]; a tracer that is already attached continues. Allocates no memory.
 pub(super) fn allow_no_tracer() {
     let nobody: libc::c_ulong = 0;
     // SAFETY: takes a number.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, nobody) };
 }
 
-/// Makes this process the parent of every orphan among its descendants, whom init would adopt otherwise, until it ends.
+/// Makes this process the parent of every orphan among its descendants until it ends. Otherwise init would
+/// adopt them.
 ///
-/// It then sees, and has to reap, whatever its commands leave behind.
+/// The process then has to reap all processes that its commands leave behind.
 ///
 /// # Errors
 ///
@@ -161,8 +162,8 @@ pub fn adopt_orphans() -> io::Result<()> {
 /// Asks the personality without changing it. Source: `personality(2)`.
 const ONLY_ASK: libc::c_ulong = 0xffff_ffff;
 
-/// Has the kernel place what this process executes, and what that starts, without randomisation; tells whether it
-/// agreed. Allocates nothing.
+/// Disables address space randomisation for programs that this process executes, and for their children.
+/// Returns whether the kernel agreed. Allocates no memory.
 ///
 /// # Source
 ///
@@ -175,11 +176,11 @@ pub(super) fn fix_layout() -> bool {
     unsafe { libc::personality(wanted) >= 0 }
 }
 
-/// How many bytes of addresses another process may have mapped: the soft limit and the hard one; `u64::MAX` for none.
+/// The limits of another process on mapped addresses, in bytes: soft and hard; `u64::MAX` for none.
 ///
 /// # Errors
 ///
-/// The operating system's: it does not tell everybody.
+/// The operating system's, where this process has no permission.
 ///
 /// # Source
 ///
@@ -197,7 +198,7 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
     Ok([limit.rlim_cur, limit.rlim_max])
 }
 
-/// That `/proc/PID` is the process that this one knows by that id.
+/// Checks that `/proc/PID` is the process that has this id for the current process.
 ///
 /// # Errors
 ///
@@ -205,7 +206,8 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 ///
 /// # Source
 ///
-/// `proc(5)`, `/proc/pid/status`: `NSpid` (Linux 4.1) has the ids from the namespace of `/proc` to that of the process.
+/// `proc(5)`, `/proc/pid/status`: `NSpid` (Linux 4.1) has the ids from the namespace of `/proc` to that of
+/// the process.
 pub fn check_process_list() -> io::Result<()> {
     let refused = |text: &str| Err(io::Error::new(io::ErrorKind::Unsupported, text.to_owned()));
     match std::fs::read_to_string("/proc/self/status") {

@@ -1,9 +1,9 @@
 //! Commands as processes: a helper that starts them, pipes for their output, waiting, accounting, limits.
 //!
-//! The kernel carries the peak resident set of a process over `exec`: what a large program forks has
-//! its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
-//! is still small, and the helper makes the commands, with `CLONE_PARENT`, so that they are our own
-//! children and nobody else reaps them.
+//! The kernel preserves the peak resident set of a process over `exec`: a process forked by a large program
+//! has its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
+//! is still small, and the helper creates the commands. It uses `CLONE_PARENT`, so that they are our own
+//! children and no other process reaps them.
 //!
 //! # Source
 //!
@@ -68,7 +68,7 @@ pub use witness::Witness;
 use helper::Helper;
 use origin::{KeptChildren, Origin};
 
-/// Error numbers of the operating system, for those who must tell them apart.
+/// Error numbers of the operating system, for callers that distinguish them.
 pub mod errno {
     pub use libc::{
         E2BIG, EACCES, EBUSY, EINVAL, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENFILE, ENODEV, ENOENT, ENOEXEC,
@@ -76,22 +76,22 @@ pub mod errno {
     };
 }
 
-/// A signal that kills without appeal.
+/// Kills a process; it cannot be handled.
 pub const SIGKILL: i32 = libc::SIGKILL;
 
-/// Stops a process without appeal, until [`SIGCONT`].
+/// Stops a process until [`SIGCONT`]; it cannot be handled.
 pub const SIGSTOP: i32 = libc::SIGSTOP;
 
-/// Lets a stopped process go on.
+/// Continues a stopped process.
 pub const SIGCONT: i32 = libc::SIGCONT;
 
-/// What terminals send to the group in their foreground when someone presses Ctrl-C.
+/// The signal that terminals send to their foreground group on Ctrl-C.
 pub const SIGINT: i32 = libc::SIGINT;
 
-/// What they send when someone presses Ctrl-\.
+/// The signal that terminals send to their foreground group on Ctrl-\.
 pub const SIGQUIT: i32 = libc::SIGQUIT;
 
-/// What to start, byte for byte.
+/// The command to start, byte for byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The program; looked up in `PATH` when it has no slash.
@@ -104,21 +104,21 @@ pub struct Request<'a> {
     pub stdout: Option<BorrowedFd<'a>>,
     /// Its standard error; `None` for ours.
     pub stderr: Option<BorrowedFd<'a>>,
-    /// How to prepare it for a tracer; `None` when nobody will trace it.
+    /// The preparation for a tracer; `None` when the command will not be traced.
     pub traced: Option<Traced>,
 }
 
-/// A command that a process other than its parent will trace: it agrees to that (Yama asks for it) from before
-/// [`Launcher::spawn`] returns until it is released. Linux only; elsewhere nothing is done.
+/// A command that will be traced by a process other than its parent. It permits that (Yama requires it) from
+/// before [`Launcher::spawn`] returns until it is released. Has no effect on systems other than Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traced {
-    /// Whether to place its code, stack and heap where they are in every run (no randomisation), and those of what
-    /// it starts. Some sandboxes forbid that: [`Pending::layout_fixed`] tells.
+    /// Whether to place its code, stack and heap at the same addresses in every run (no randomisation), and
+    /// those of its children. Some sandboxes forbid that: see [`Pending::layout_fixed`].
     pub fixed_layout: bool,
 }
 
 impl Request<'_> {
-    /// The descriptors for 0, 1 and 2, with -1 for "leave as it is".
+    /// The descriptors for 0, 1 and 2, with -1 for no change.
     fn streams(&self) -> [RawFd; 3] {
         [self.stdin, self.stdout, self.stderr].map(|stream| stream.map_or(-1, |fd| fd.as_raw_fd()))
     }
@@ -126,11 +126,11 @@ impl Request<'_> {
 
 /// Starts commands.
 ///
-/// Commands get the environment, working directory, signal dispositions, signal mask, open-files limit
-/// and inheritable descriptors that this program had when the launcher was started (`SIGPIPE` is at
-/// its default, as Rust's runtime changes it before `main`).
+/// Commands get the environment, working directory, signal dispositions, signal mask, open-files limit and
+/// inheritable descriptors that this program had when the launcher was started. Only `SIGPIPE` has its
+/// default, as Rust's runtime changes it before `main`.
 ///
-/// Dropping it ends the helper and reaps it; commands go on.
+/// Dropping it ends the helper and reaps it; commands continue.
 #[derive(Debug)]
 pub struct Launcher {
     helper: Option<Helper>,
@@ -141,26 +141,26 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Forks the helper. Call it first thing in `main`, while the program is small.
+    /// Forks the helper. Call it first in `main`, while the program is small.
     ///
-    /// `SIGCHLD` is set to its default if it is ignored (the kernel would reap our commands), until the
-    /// last launcher is dropped.
+    /// If `SIGCHLD` is ignored, it is set to its default until the last launcher is dropped, because the
+    /// kernel would reap our commands otherwise.
     ///
     /// # Errors
     ///
-    /// The operating system's, when no socket or process can be made.
+    /// The operating system's, when no socket or process can be created.
     pub fn start() -> io::Result<Launcher> {
         let origin = Origin::record()?;
         let helper = Helper::start(&origin)?;
         Ok(Launcher { helper, origin, _children: KeptChildren::hold(), found: RefCell::default() })
     }
 
-    /// Who can tell whether a signal went to our whole process group.
+    /// A witness that can tell whether a signal was sent to our whole process group.
     pub fn witness(&self) -> Witness {
         self.helper.as_ref().map_or_else(Witness::default, Helper::witness)
     }
 
-    /// Makes a process that waits for [`Pending::release`] before it executes the command.
+    /// Creates a process that waits for [`Pending::release`] before it executes the command.
     ///
     /// # Errors
     ///
@@ -169,9 +169,9 @@ impl Launcher {
         self.spawn_padded(request, 0, &[])
     }
 
-    /// The same, with more in the environment: a variable [`PADDING`] of so many bytes, if it is not 0, which moves the
-    /// stack, so that what depends on addresses is not the same by chance in all runs; and others, as `NAME=VALUE`, which go before
-    /// those that there are.
+    /// The same with additional variables. If `padding` is not 0, a variable [`PADDING`] of this many bytes
+    /// moves the stack, so that effects of addresses differ between runs. Other variables, as `NAME=VALUE`,
+    /// precede the existing ones.
     ///
     /// # Errors
     ///
@@ -194,8 +194,9 @@ impl Launcher {
         Ok(Pending { pid, gate: Some(gate), layout_fixed })
     }
 
-    /// Where the program may be. The last answer is kept, as shells do: a program that appears in an earlier
-    /// folder of `PATH` meanwhile is not seen, one that disappears is looked for in the later ones.
+    /// The paths at which the program may be. The last answer is cached, as in shells. A program that appears
+    /// in an earlier folder of `PATH` meanwhile is not found; one that disappears is looked up in the later
+    /// ones.
     fn candidates(&self, program: &OsStr) -> io::Result<Vec<CString>> {
         let mut found = self.found.borrow_mut();
         if let Some((_, candidates)) = found.as_ref().filter(|(name, _)| name == program) {
@@ -214,7 +215,7 @@ impl Launcher {
     fn make(&self, strings: &Strings, request: &Request<'_>, gate: &UnixStream) -> io::Result<u32> {
         if let Some(helper) = &self.helper {
             match helper.spawn(strings, request.streams(), gate.as_raw_fd(), request.traced) {
-                // Emulators of Linux (qemu-user) lack CLONE_PARENT.
+                // User-mode emulators of Linux (qemu-user) lack CLONE_PARENT.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
                 answer => return answer,
             }
@@ -225,7 +226,7 @@ impl Launcher {
 
 /// A process that has not executed its command yet.
 ///
-/// Dropping it unreleased lets the process exit by itself; it must be reaped all the same.
+/// Dropping it unreleased makes the process exit by itself; it must be reaped nevertheless.
 #[derive(Debug)]
 pub struct Pending {
     pid: u32,
@@ -239,28 +240,28 @@ impl Pending {
         self.pid
     }
 
-    /// Whether the command's layout in memory will be the same in every run: asked for by [`Traced`], and granted.
-    /// A command that gains rights at exec (setuid) is placed at random all the same.
+    /// Whether the layout of the command in memory will be the same in every run: requested by [`Traced`],
+    /// and granted. A command that gains rights at exec (setuid) has a random layout nevertheless.
     pub fn layout_fixed(&self) -> bool {
         self.layout_fixed
     }
 
-    /// Lets it execute the command, and does not wait for that: waking up would take time off a CPU.
+    /// Lets it execute the command without waiting for that, because waking up would take CPU time.
     ///
-    /// A process that was killed meanwhile is no error: reaping it tells.
+    /// A process that was killed meanwhile is no error here; reaping it shows that.
     pub fn release(&mut self) {
         if let Some(gate) = &self.gate {
             let _ = linux::send_quietly(gate, &[1]);
         }
     }
 
-    /// What the process had used when it executed its command, to be taken off its accounts (without the peak
-    /// resident set, which is no sum); zero when it was never released. To be asked once, after the process was
-    /// reaped.
+    /// The usage of the process at the time when it executed its command, to be subtracted from its
+    /// accounting. The peak resident set is not included, as it is no sum. The usage is zero when the process
+    /// was never released. Call it once, after the process was reaped.
     ///
     /// # Errors
     ///
-    /// Why the command could not be executed: the operating system's from `execve(2)`.
+    /// The reason why the command could not be executed: the operating system's from `execve(2)`.
     pub fn used_before_exec(&mut self) -> io::Result<Usage> {
         let Some(gate) = self.gate.take() else { return Ok(Usage::default()) };
         let story = image::read_story(&gate)?;
@@ -276,7 +277,7 @@ impl Pending {
 struct Strings {
     candidates: Vec<CString>,
     argv: Vec<CString>,
-    /// Variables to add to the environment, in place of those of the same names.
+    /// Variables to add to the environment, replacing those of the same names.
     variables: Vec<CString>,
 }
 
@@ -301,7 +302,7 @@ fn argv(request: &Request<'_>) -> io::Result<Vec<CString>> {
     Ok(argv?)
 }
 
-/// The files that a program's name may mean, in order, as `execvp(3)` looks them up.
+/// The paths that a program's name may refer to, in order, as `execvp(3)` looks them up.
 fn candidates(program: &OsStr, path: &OsStr) -> Vec<Vec<u8>> {
     let name = program.as_bytes();
     if name.is_empty() || name.contains(&b'/') {
@@ -311,8 +312,8 @@ fn candidates(program: &OsStr, path: &OsStr) -> Vec<Vec<u8>> {
     folders.map(|folder| join(folder, name)).collect()
 }
 
-/// Leaves out what does not exist, so that no time of the command goes into looking; the last one stays, for
-/// the kernel to say what is wrong.
+/// Omits paths that do not exist, so that the command spends no time on them. The last path remains, so that
+/// the kernel reports the error.
 fn in_sight(mut candidates: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let last = candidates.pop();
     let exists = |path: &Vec<u8>| Path::new(OsStr::from_bytes(path)).exists();
@@ -372,7 +373,7 @@ mod tests {
                 launcher.helper = None;
             }
             for padding in [0u16, 1, 4000] {
-                // The other variables are there still.
+                // The other variables are still present.
                 let script = format!(
                     "[ ${{#CYCLOMETER_PADDING}} = {padding} ] && [ \"$PATH\" = '{path}' ] && [ $X = 7 ]"
                 );
@@ -400,7 +401,7 @@ mod tests {
             if !has_helper {
                 launcher.helper = None;
             }
-            // A shell would hide that there are two.
+            // A shell would hide duplicates.
             let script = "[ \"$(tr '\\0' '\\n' < /proc/$$/environ | grep '^PATH=')\" = PATH=/usr/bin:/bin ]";
             let args: Vec<OsString> = ["-c", script].iter().map(OsString::from).collect();
             let request = Request {
@@ -482,7 +483,7 @@ mod tests {
                     Err(e) => break e,
                 }
             };
-            // Where there is no helper, the system's own limit would come first.
+            // Without a helper, the system's own limit would be reached first.
             assert!(waiting.len() >= 64, "{refused}");
             for mut pending in waiting {
                 pending.release();
@@ -511,7 +512,7 @@ mod tests {
         }
     }
 
-    /// What a command says of its layout, and what we say.
+    /// The layout that a command reports of itself, and the one that we report.
     fn layout(launcher: &Launcher, traced: Option<Traced>) -> Option<(String, bool)> {
         let (mut output, theirs) = std::io::pipe().unwrap();
         let request = Request {
@@ -537,14 +538,14 @@ mod tests {
         for helper in [true, false] {
             let mut launcher = Launcher::start().unwrap();
             launcher.helper = launcher.helper.take().filter(|_| helper);
-            // Not on systems without /proc.
+            // Impossible on systems without /proc.
             let Some((ours, fixed)) = layout(&launcher, None) else { return };
             assert!(!fixed);
             let random = layout(&launcher, Some(Traced { fixed_layout: false })).unwrap();
             assert_eq!(random, (ours.clone(), false));
             let (theirs, fixed) = layout(&launcher, Some(Traced { fixed_layout: true })).unwrap();
             let bits = |text: &str| u32::from_str_radix(text, 16).unwrap();
-            // A sandbox may have refused; then nothing has changed.
+            // If a sandbox refused, the layout is unchanged.
             let expected = if fixed { bits(&ours) | 0x0004_0000 } else { bits(&ours) };
             assert_eq!(bits(&theirs), expected, "helper: {helper}");
         }

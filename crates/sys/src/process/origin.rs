@@ -1,4 +1,4 @@
-//! What a command must find as this program found it: signals and limits.
+//! The state that a command must inherit from this program: signals and limits.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 
-/// Signal numbers end here on Linux; what the system does not know is skipped.
+/// The last signal number on Linux; signals unknown to the system are skipped.
 const LAST_SIGNAL: c_int = 64;
 
 /// Every signal.
@@ -14,7 +14,7 @@ pub(crate) fn all_signals() -> impl Iterator<Item = c_int> {
     1..=LAST_SIGNAL
 }
 
-/// Dispositions, mask and limits as they were when the launcher was started.
+/// Dispositions, mask and limits at the time when the launcher was started.
 #[derive(Clone, Copy)]
 pub(super) struct Origin {
     /// Bit `n - 1`: signal `n` was ignored.
@@ -38,18 +38,18 @@ impl Origin {
     }
 
     fn ignores(&self, signal: c_int) -> bool {
-        // Rust's runtime ignores SIGPIPE before `main`: what was there before, nobody knows.
+        // Rust's runtime ignores SIGPIPE before `main`, so its former disposition is unknown.
         signal != libc::SIGPIPE && self.ignored & bit(signal) != 0
     }
 
-    /// Sets the dispositions of `signals` as they were. Allocates nothing.
+    /// Restores the dispositions of `signals`. Allocates no memory.
     pub(super) fn restore_signals(&self, signals: impl Iterator<Item = c_int>) {
         for signal in signals {
             set(signal, if self.ignores(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
         }
     }
 
-    /// Sets the signal mask and the limit as they were. Allocates nothing.
+    /// Restores the signal mask and the limit. Allocates no memory.
     pub(super) fn restore_mask_and_limit(&self) {
         // SAFETY: `mask` is an initialised set; a null old set is allowed.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) };
@@ -58,12 +58,12 @@ impl Origin {
     }
 }
 
-/// Keeps `SIGCHLD` at its default as long as one of these lives: while it is ignored the kernel reaps our children, and nobody learns how
-/// they ended.
+/// Keeps `SIGCHLD` at its default while one of these values exists. If it were ignored, the kernel would reap
+/// our children, and their exit statuses would be lost.
 #[derive(Debug)]
 pub(super) struct KeptChildren(());
 
-/// How many [`KeptChildren`] there are, and whether the signal was ignored before the first.
+/// Number of [`KeptChildren`], and whether the signal was ignored before the first.
 struct Kept {
     holders: usize,
     ignored_before: bool,
@@ -88,7 +88,7 @@ impl KeptChildren {
         KeptChildren(())
     }
 
-    /// Whether the signal would be ignored if none of these lived.
+    /// Whether the signal would be ignored without these values.
     fn are_ignored_without() -> bool {
         let kept = kept();
         kept.holders > 0 && kept.ignored_before
@@ -99,7 +99,7 @@ impl Drop for KeptChildren {
     fn drop(&mut self) {
         let mut kept = kept();
         kept.holders -= 1;
-        // A disposition that the program has chosen since stays.
+        // A disposition that the program has set since remains.
         if kept.holders == 0 && kept.ignored_before && is_default(libc::SIGCHLD) {
             set(libc::SIGCHLD, libc::SIG_IGN);
         }
@@ -118,7 +118,7 @@ fn is_default(signal: c_int) -> bool {
     disposition(signal) == Some(libc::SIG_DFL)
 }
 
-/// What a signal does; `None` for one that does not exist.
+/// The disposition of a signal; `None` for one that does not exist.
 fn disposition(signal: c_int) -> Option<libc::sighandler_t> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null new action changes nothing; the old one is written to `action`.
@@ -128,7 +128,7 @@ fn disposition(signal: c_int) -> Option<libc::sighandler_t> {
     (done == 0).then_some(action.sa_sigaction)
 }
 
-/// Sets a disposition without a handler; signals that cannot be set stay. Allocates nothing.
+/// Sets a disposition without a handler; signals that cannot be set are not changed. Allocates no memory.
 pub(crate) fn set(signal: c_int, disposition: libc::sighandler_t) {
     // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -137,7 +137,7 @@ pub(crate) fn set(signal: c_int, disposition: libc::sighandler_t) {
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
-/// Keeps signals from being delivered to the calling thread. Allocates nothing.
+/// Blocks signals in the calling thread. Allocates no memory.
 pub(super) fn block(signals: &[c_int]) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: initialises the set.
@@ -165,7 +165,8 @@ fn current_mask() -> io::Result<libc::sigset_t> {
 mod tests {
     use super::*;
 
-    /// One test: a disposition is the whole process's. It runs where that is the only thread.
+    /// A single test, because a disposition belongs to the whole process. It runs where that is the only
+    /// thread.
     #[test]
     fn children_are_kept_as_long_as_one_launcher_lives() {
         let said = crate::keeper::fork(|mut socket| {

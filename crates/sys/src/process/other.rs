@@ -1,4 +1,4 @@
-//! The place of `linux.rs` on other systems: no pidfd, `poll`, `SO_NOSIGPIPE`.
+//! The counterpart of `linux.rs` on other systems: no pidfd, `poll`, `SO_NOSIGPIPE`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,10 @@ use std::time::Instant;
 /// `ru_maxrss` is in bytes on macOS. Source: its `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1;
 
-/// There is no such flag: see [`never_raise_sigpipe`].
+/// This system has no such flag: see [`never_raise_sigpipe`].
 pub(super) const QUIET: libc::c_int = 0;
 
-/// Nobody: only processes are accounted for.
+/// `None`, because only processes are accounted for.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = None;
 
 /// A descriptor that becomes readable when a process ends; this system has none.
@@ -19,7 +19,7 @@ pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = None;
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// For a process.
+    /// A descriptor of a process.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl PidFd {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// For a thread.
+    /// A descriptor of a thread.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl AsFd for PidFd {
     }
 }
 
-/// Makes this process the parent of every orphan among its descendants; this system has no such thing.
+/// Makes this process the parent of every orphan among its descendants; this system does not support that.
 ///
 /// # Errors
 ///
@@ -53,12 +53,12 @@ pub fn adopt_orphans() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Waits until one of at most four descriptors is readable, and gives its index; the first one wins.
-/// `None` when the time comes first.
+/// Waits until one of at most four descriptors is readable, and returns its index; the first one wins. `None`
+/// when the time is reached first.
 ///
 /// # Errors
 ///
-/// The operating system's. Signals that are handled elsewhere do not end the wait.
+/// The operating system's. Handled signals do not end the wait.
 pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Option<usize>> {
     let mut slots = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 4];
     for (slot, fd) in slots.iter_mut().zip(fds) {
@@ -116,18 +116,18 @@ pub(super) fn never_raise_sigpipe(socket: &UnixStream) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Nothing to do: there is no tracer.
+/// Does nothing, because this system has no tracer.
 pub(super) fn allow_any_tracer() {}
 
-/// Nothing to do: there is no tracer.
+/// Does nothing, because this system has no tracer.
 pub(super) fn allow_no_tracer() {}
 
-/// Layouts stay as they are.
+/// Returns false, because layouts cannot be changed.
 pub(super) fn fix_layout() -> bool {
     false
 }
 
-/// That `/proc/PID` is the process that this one knows by that id.
+/// Checks that `/proc/PID` is the process that has this id for the current process.
 ///
 /// # Errors
 ///

@@ -5,16 +5,16 @@ use std::mem::MaybeUninit;
 
 use super::accounting::Usage;
 
-/// How a process ended, and what it used.
+/// The end of a process, and its usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// The exit status.
     pub status: Status,
     /// The accounting for it and the descendants that it waited for.
     pub usage: Usage,
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// It exited with this status, 0 to 255.
@@ -28,11 +28,11 @@ pub enum Status {
 pub enum Reap {
     /// Wait.
     Block,
-    /// Only look.
+    /// Check without waiting.
     Poll,
 }
 
-/// Takes the end of a child; `None` when it still runs and we only looked.
+/// Reaps a child; `None` when it still runs and `how` is [`Reap::Poll`].
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ fn decode(status: libc::c_int) -> Status {
     }
 }
 
-/// Sends a signal to a process; signal 0 only asks whether it exists.
+/// Sends a signal to a process; signal 0 only checks whether it exists.
 ///
 /// # Errors
 ///

@@ -1,36 +1,36 @@
-//! Whether a signal went to our whole process group.
+//! Detects whether a signal was sent to our whole process group.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to deliver a signal to one member of a group after another.
+/// The longest time that the kernel may take to deliver a signal to all members of a group.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How often to look meanwhile.
+/// The interval of checks meanwhile.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Looks at the helper, which is in our process group and lets the signals of terminals and shells pend: what
-/// pends there went to the whole group.
+/// Reads the pending signals of the helper, which is in our process group and lets the signals of terminals
+/// and shells pend. Signals that pend there were sent to the whole group.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
-    /// `/proc/PID/status` of the helper; it reads as an error when the helper has gone, even if its id is
-    /// somebody else's by then.
+    /// `/proc/PID/status` of the helper. Reading it fails when the helper has gone, even if another process
+    /// has its id by then.
     status: Option<Arc<File>>,
 }
 
 impl Witness {
-    /// One that looks at the helper with this id.
+    /// A witness for the helper with this id.
     pub(super) fn of(helper: u32) -> Witness {
         Witness { status: File::open(format!("/proc/{helper}/status")).ok().map(Arc::new) }
     }
 
-    /// Whether a signal that has just come to us went to our whole process group: to be asked at once. `None`
-    /// without a helper.
+    /// Whether a signal that we have just received was sent to our whole process group; call it at once.
+    /// `None` without a helper.
     ///
-    /// Takes up to 20 ms to say no. A signal that went to the group before still pends: a later one of the same
-    /// number counts as sent to the group as well.
+    /// A negative answer takes up to 20 ms. A signal that was sent to the group earlier still pends: a later
+    /// one of the same number counts as sent to the group as well.
     ///
     /// # Source
     ///
@@ -55,7 +55,7 @@ impl Witness {
     }
 }
 
-/// The signals that pend for a process or its thread.
+/// The pending signals of a process or its thread.
 fn pending(status: &[u8]) -> Option<u64> {
     let set = |name: &[u8]| {
         let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! Closing what the helper should not keep. Allocates nothing.
+//! Closes descriptors that the helper must not hold. Allocates no memory.
 
 use std::os::fd::RawFd;
 
@@ -6,7 +6,8 @@ use libc::c_long;
 
 /// Closes every descriptor that would be closed at exec, except `keep`.
 ///
-/// What is inherited over exec stays: commands inherit it from the helper, as they would from us.
+/// Descriptors that are inherited over exec stay open: commands inherit them from the helper, as they would
+/// from us.
 pub(super) fn close_private(keep: RawFd) {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: opens a folder by a literal C string.
@@ -24,7 +25,7 @@ pub(super) fn close_private(keep: RawFd) {
     unsafe { libc::close(folder) };
 }
 
-/// Room for directory entries, aligned as the kernel writes them.
+/// Buffer for directory entries, aligned as the kernel writes them.
 #[repr(align(8))]
 struct Entries([u8; 2048]);
 

@@ -1,24 +1,24 @@
-//! The messages between us and the helper, or a drain. The receiving side allocates nothing.
+//! The messages between us and the helper or a drain. The receiving side allocates no memory.
 
 use std::io;
 use std::os::fd::RawFd;
 
 use crate::process::{Strings, Traced};
 
-/// What comes before the strings of a request.
+/// The fixed part of a request, before the strings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     /// Length of all strings with their NULs, in bytes.
     pub(super) bytes: u32,
-    /// How many of the strings are paths to try.
+    /// Number of strings that are paths to try.
     pub(super) candidates: u32,
-    /// How many are arguments, the program's name included.
+    /// Number of arguments, including the program's name.
     pub(super) args: u32,
-    /// How many are variables that are added to the environment.
+    /// Number of variables that are added to the environment.
     pub(super) variables: u32,
-    /// Bit `n`: a descriptor for stream `n` comes along.
+    /// Bit `n`: a descriptor for stream `n` is attached.
     pub(super) streams: u32,
-    /// Bit 0: somebody will trace it; bit 1: in a fixed layout.
+    /// Bit 0: the process will be traced; bit 1: in a fixed layout.
     pub(super) traced: u32,
 }
 
@@ -49,7 +49,7 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// How to prepare the process for a tracer.
+    /// The preparation of the process for a tracer.
     pub(super) fn traced(self) -> Option<Traced> {
         (self.traced & 1 != 0).then_some(Traced { fixed_layout: self.traced & 2 != 0 })
     }
@@ -75,11 +75,12 @@ impl Header {
     }
 }
 
-/// Room for the control message, aligned as its header must be.
+/// Buffer for the control message, aligned as its header must be.
 #[repr(align(8))]
 struct Control([u8; 64]);
 
-/// Sends `bytes` with descriptors, at most [`MAX_FDS`], and tells how many bytes went; never raises `SIGPIPE`.
+/// Sends `bytes` with at most [`MAX_FDS`] descriptors, and returns the number of bytes sent; never raises
+/// `SIGPIPE`.
 pub(in crate::process) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
     let fds = fds.get(..MAX_FDS).unwrap_or(fds);
     let mut control = Control([0; 64]);
@@ -90,7 +91,8 @@ pub(in crate::process) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io
         // SAFETY: `message` points to `part` and `control`, which live; sending only reads them.
         let sent = unsafe { libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) };
         match (usize::try_from(sent), io::Error::last_os_error()) {
-            // The descriptors went with the first byte; a header is far below what the kernel would split.
+            // The descriptors are sent with the first byte; the kernel does not split a header, which is
+            // small.
             (Ok(sent), _) if sent >= bytes.len().min(HEADER_BYTES) => return Ok(sent),
             (Ok(_), _) => return Err(io::ErrorKind::WriteZero.into()),
             (Err(_), e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -99,7 +101,7 @@ pub(in crate::process) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io
     }
 }
 
-/// Receives a header with its descriptors; `None` at the end of the stream. Allocates nothing.
+/// Receives a header with its descriptors; `None` at the end of the stream. Allocates no memory.
 pub(in crate::process) fn receive(
     socket: RawFd,
     bytes: &mut [u8; HEADER_BYTES],
@@ -171,7 +173,7 @@ fn take_descriptors(message: &libc::msghdr) -> [RawFd; MAX_FDS] {
     fds
 }
 
-/// Whether something can be received, the end of the stream and errors included.
+/// Whether data can be received, including the end of the stream and errors.
 pub(super) fn is_there(socket: RawFd) -> bool {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -180,7 +182,7 @@ pub(super) fn is_there(socket: RawFd) -> bool {
     got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
-/// Fills `bytes`; `false` when the stream ends before. Allocates nothing.
+/// Fills `bytes`; `false` when the stream ends before. Allocates no memory.
 pub(super) fn receive_exactly(socket: RawFd, bytes: &mut [u8]) -> io::Result<bool> {
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {

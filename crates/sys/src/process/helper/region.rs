@@ -1,7 +1,7 @@
-//! Memory straight from the kernel, for the helper, which must not use the allocator.
+//! Memory directly from the kernel, for the helper, which must not use the allocator.
 //!
-//! A command's process shares the helper's memory until it executes (`CLONE_VM`), which spares the copy. Its
-//! stack, pointers and strings lie in a [`Region`], which is used again when the process has left it.
+//! The process of a command shares the helper's memory until it executes (`CLONE_VM`), which avoids copying.
+//! Its stack, pointers and strings are in a [`Region`], which is reused when the process no longer uses it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,16 +11,16 @@ use super::message::Header;
 use crate::process::image::{Image, last_errno};
 use crate::process::name_of;
 
-/// Where the note lies, behind the word that the kernel clears.
+/// The offset of the note, after the word that the kernel clears.
 const NOTE_OFFSET: usize = 64;
 
-/// The word and the note; a multiple of 64, so that the stack is aligned.
+/// Size of the word and the note; a multiple of 64, so that the stack is aligned.
 const FRONT_BYTES: usize = 256;
 
 /// Stack of a process between clone and exec: a few small frames.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// What a process needs before it executes: a word, a note, the stack, the pointers of an
+/// The memory that a process needs before it executes: a word, a note, the stack, the pointers of an
 /// [`Image`], the strings.
 #[derive(Debug)]
 pub(super) struct Region {
@@ -29,14 +29,14 @@ pub(super) struct Region {
     header: Header,
 }
 
-/// Bytes of a region for a request.
+/// Size of a region for a request, in bytes.
 fn needed(header: Header) -> usize {
     let table = table_length(header) * size_of::<*const c_char>();
     FRONT_BYTES + STACK_BYTES + table + header.bytes as usize
 }
 
 impl Region {
-    /// Maps room for a request.
+    /// Maps memory for a request.
     pub(super) fn for_request(header: Header) -> Result<Region, c_int> {
         let length = needed(header).next_multiple_of(64 * 1024);
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -48,7 +48,7 @@ impl Region {
         Ok(Region { start, length, header })
     }
 
-    /// Takes another request, if there is room.
+    /// Prepares the region for another request; false where the request does not fit.
     pub(super) fn take(&mut self, header: Header) -> bool {
         let fits = needed(header) <= self.length;
         if fits {
@@ -57,13 +57,13 @@ impl Region {
         fits
     }
 
-    /// The word that is not zero as long as a process uses the region.
+    /// The word that is not zero while a process uses the region.
     pub(super) fn word(&self) -> &AtomicU32 {
         // SAFETY: the mapping is aligned to a page and longer than a word, and lives as long as `self`.
         unsafe { AtomicU32::from_ptr(self.start.cast()) }
     }
 
-    /// Leaves a note for the process that is going to use the region; gives its place.
+    /// Stores a note for the process that is going to use the region; returns its address.
     pub(super) fn leave_note<T: Copy>(&mut self, note: T) -> *mut libc::c_void {
         const { assert!(size_of::<T>() <= FRONT_BYTES - NOTE_OFFSET && align_of::<T>() <= 64) };
         // SAFETY: the mapping is longer than the front.
@@ -73,20 +73,20 @@ impl Region {
         place
     }
 
-    /// Whether no process uses it.
+    /// Whether no process uses the region.
     pub(super) fn is_idle(&self) -> bool {
         // ATOMICS: the kernel stores zero when the process has left this memory, and wakes through the same
         // memory barrier that ends its use (`mm_release`, `CLONE_CHILD_CLEARTID`); acquire pairs with it.
         self.word().load(Ordering::Acquire) == 0
     }
 
-    /// The end of the stack, from where it grows down; aligned to 64 bytes.
+    /// The end of the stack, from which it grows down; aligned to 64 bytes.
     pub(super) fn stack_top(&self) -> *mut libc::c_void {
         // SAFETY: the mapping is longer than the word and the stack.
         unsafe { self.start.add(FRONT_BYTES + STACK_BYTES) }
     }
 
-    /// The room for the strings.
+    /// The buffer for the strings.
     pub(super) fn strings(&mut self) -> &mut [u8] {
         let table = self.table();
         // SAFETY: the mapping goes on behind the table, for `header.bytes`.
@@ -95,7 +95,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(strings, self.header.bytes as usize) }
     }
 
-    /// Points the table at the strings; `None` when they are not as many as the header says.
+    /// Fills the table with pointers to the strings; `None` when their number differs from the header's.
     pub(super) fn image(&mut self) -> Option<Image> {
         let header = self.header;
         let table = self.table();
@@ -107,7 +107,7 @@ impl Region {
             if string.last() != Some(&0) || found >= all {
                 return None;
             }
-            // A null pointer stands behind each of the arrays.
+            // Each array is followed by a null pointer.
             let place = found + usize::from(found >= candidates) + usize::from(found >= arguments);
             put(table, place, string.as_ptr().cast());
             found += 1;
@@ -124,7 +124,7 @@ impl Region {
         Some(Image { candidates, argv: argv.cast_const(), environment })
     }
 
-    /// Completes the array of variables, the new ones of which are there, by our own of other names.
+    /// Completes the array of variables, which already has the new ones, with our own of other names.
     fn environment(&mut self) -> *const *const c_char {
         let (table, header) = (self.table(), self.header);
         let start = header.candidates as usize + header.args as usize + 2;
@@ -154,7 +154,7 @@ impl Region {
     }
 }
 
-/// Writes entry `place` of a table that has more entries than that.
+/// Writes entry `place` of a table with more entries than that.
 fn put(table: *mut *const c_char, place: usize, string: *const c_char) {
     // SAFETY: the caller keeps `place` below the table's length.
     let entry = unsafe { table.add(place) };
@@ -180,8 +180,8 @@ impl Drop for Region {
     }
 }
 
-/// Entries of the table: two arrays, each with a null pointer behind it; and the whole environment where there is
-/// something to add to it.
+/// Number of entries of the table: two arrays, each with a null pointer after it. If variables are added, the
+/// whole environment follows.
 fn table_length(header: Header) -> usize {
     let environment = match header.variables {
         0 => 0,
@@ -191,7 +191,7 @@ fn table_length(header: Header) -> usize {
 }
 
 unsafe extern "C" {
-    /// The environment of this process: C strings, and a null pointer behind them.
+    /// The environment of this process: C strings, and a null pointer after them.
     ///
     /// # Source
     ///
@@ -199,7 +199,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// The variables that this process was given. The helper never changes them.
+/// The variables of this process. The helper never changes them.
 fn own_environment() -> impl Iterator<Item = *const c_char> {
     // SAFETY: a word that the C library has set before `main`, and nobody writes in the helper.
     let mut next = unsafe { environ };
@@ -219,10 +219,10 @@ fn own_environment() -> impl Iterator<Item = *const c_char> {
     })
 }
 
-/// How many processes may be waiting to execute at the same time.
+/// Number of processes that may be waiting to execute at the same time.
 const POOL: usize = 64;
 
-/// The regions, in use or kept for the next request.
+/// The regions, in use or available for the next request.
 #[derive(Debug)]
 pub(super) struct Pool([Option<Region>; POOL]);
 
@@ -231,7 +231,7 @@ impl Pool {
         Pool([const { None }; POOL])
     }
 
-    /// A region with room for a request that no process uses.
+    /// An idle region that is large enough for a request.
     pub(super) fn region(&mut self, header: Header) -> Result<&mut Region, c_int> {
         let idle = |slot: &&mut Option<Region>| slot.as_ref().is_none_or(Region::is_idle);
         let slot = self.0.iter_mut().find(idle).ok_or(libc::ENOBUFS)?;

@@ -1,4 +1,5 @@
-//! What the helper does. Nothing here allocates: the program may have had other threads at the fork.
+//! The helper's work. This code allocates no memory, because the program may have had other threads at the
+//! fork.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
@@ -11,12 +12,13 @@ use super::{descriptors, message};
 use crate::process::image::{self, Image, Surroundings, above_standard, last_errno, leave};
 use crate::process::origin::{self, Origin};
 
-/// What terminals and shells send to end a whole job. The helper must not end before us (the end of the socket
-/// tells it when to go): it lets them pend, where a [`Witness`](crate::process::Witness) sees them. Nothing that
-/// it starts inherits what pends.
+/// Signals that terminals and shells send to end a whole job. The helper must not end before us; it ends when
+/// the socket ends. It lets these signals pend, where a [`Witness`](crate::process::Witness) sees them.
+/// Processes that it starts do not inherit pending signals.
 const PENDING: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// What stops a whole job: the helper must not stop before us. And what a closed socket raises.
+/// Signals that stop a whole job, because the helper must not stop before us; and the signal that a closed
+/// socket raises.
 const DEAF_TO: [c_int; 4] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGPIPE];
 
 /// Serves requests until the socket ends.
@@ -37,7 +39,7 @@ pub(super) fn run(socket: RawFd, origin: &Origin) -> ! {
     leave(0)
 }
 
-/// A pid or a negative error number; `None` at the end of the stream.
+/// Serves one request and returns a pid or a negative error number; `None` at the end of the stream.
 fn serve_one(socket: RawFd, origin: &Origin, pool: &mut Pool) -> Option<c_int> {
     let mut bytes = [0; HEADER_BYTES];
     let mut fds = message::receive(socket, &mut bytes).ok()??;
@@ -46,7 +48,7 @@ fn serve_one(socket: RawFd, origin: &Origin, pool: &mut Pool) -> Option<c_int> {
     for fd in fds {
         close(fd);
     }
-    // Without the strings the stream is out of step: better gone than wrong.
+    // Without the strings the stream is out of step, so the helper ends.
     match answer {
         Ok(pid) => Some(pid),
         Err(Fault::Refused(errno)) => Some(-errno),
@@ -86,7 +88,7 @@ fn make(
     clone_sibling(newborn, region).map_err(Fault::Refused)
 }
 
-/// Reads over the strings of a request that cannot be served, so that the next one is understood.
+/// Skips the strings of a request that cannot be served, so that the next one is understood.
 fn skip_strings(socket: RawFd, header: Header, errno: c_int) -> Fault {
     let mut left = header.bytes as usize;
     let mut scrap = [0; 4096];
@@ -112,22 +114,23 @@ fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Surroundings> {
     (gate >= 0).then_some(Surroundings { streams, gate, traced: header.traced() })
 }
 
-/// What a new process must know; it lies in the region, as the helper goes on meanwhile.
+/// The data for a new process. They are in the region, because the helper continues meanwhile.
 #[derive(Clone, Copy)]
 struct Newborn {
     socket: RawFd,
     image: Image,
     surroundings: Surroundings,
-    /// Of the helper, which keeps it to its end.
+    /// The helper's origin, which it preserves to its end.
     origin: *const Origin,
 }
 
-/// Makes a process that shares our memory until it executes, on a stack of its own.
+/// Creates a process that shares our memory until it executes, on a stack of its own.
 ///
-/// What they both write is `errno` and nothing else. As long as one process at a time has not executed yet, its
-/// error numbers are exact: the helper waits for its next message, and that call fails only with the helper's
-/// end. Of several that fail at the same moment, one may report the number of another; so may a process that fails
-/// while the helper fails to make the next one. Whether a command was executed is certain all the same.
+/// Both processes write only one common variable: `errno`. As long as only one process at a time has not
+/// executed yet, its error numbers are exact: the helper waits for its next message, and that call fails only
+/// with the helper's end. If several fail at the same moment, one may report the number of another; so may a
+/// process that fails while the helper fails to create the next one. Whether a command was executed is
+/// certain nevertheless.
 fn clone_sibling(newborn: Newborn, region: &mut Region) -> Result<c_int, c_int> {
     let flags = libc::CLONE_PARENT | libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
     let note = region.leave_note(newborn);
