@@ -55,9 +55,10 @@ pub struct Status {
     pub granted: u32,
     /// EL0 may not: perf was counting when the CPU came online.
     pub refused: u32,
-    /// Of those granted, perf has begun to count: counts cannot be trusted.
+    /// Granted CPUs on which perf has begun to count: counts cannot be trusted.
     pub perf: u32,
-    /// Of those granted, PMCR0, PMCR1, PMESR0 or PMESR1 are not as configured; 0 before a configuration.
+    /// Granted CPUs whose PMCR0, PMCR1, PMESR0 or PMESR1 differ from the configuration; 0 before a
+    /// configuration.
     pub changed: u32,
 }
 
@@ -92,8 +93,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The module's: `ENOENT` (not loaded), `EACCES`, `EPERM` (root alone, and CAP_SYS_RAWIO, and no lockdown), `EUSERS`
-    /// (another descriptor is open), `EBUSY` (perf is counting), `ENODEV` (the machine restarts).
+    /// The module's: `ENOENT` (not loaded), `EACCES`, `EPERM` (root alone, and CAP_SYS_RAWIO, and no
+    /// lockdown), `EUSERS` (another descriptor is open), `EBUSY` (perf is counting), `ENODEV` (the machine
+    /// restarts).
     pub fn open() -> io::Result<Device> {
         OpenOptions::new().read(true).write(true).open(PATH).map(Device)
     }
@@ -105,7 +107,8 @@ impl Device {
     /// The operating system's.
     pub fn info(&self) -> io::Result<Info> {
         let mut info = Info::default();
-        // SAFETY: the request writes as many bytes as its number says, which is the size of `Info`; any bits are valid.
+        // SAFETY: the request writes as many bytes as its number says, which is the size of `Info`; any bits
+        // are valid.
         answered(unsafe { libc::ioctl(self.0.as_raw_fd(), INFO as _, &raw mut info) })?;
         Ok(info)
     }
@@ -129,7 +132,8 @@ impl Device {
     /// The operating system's.
     pub fn status(&self) -> io::Result<Status> {
         let mut status = Status::default();
-        // SAFETY: the request writes as many bytes as its number says, which is the size of `Status`; any bits are valid.
+        // SAFETY: the request writes as many bytes as its number says, which is the size of `Status`; any
+        // bits are valid.
         answered(unsafe { libc::ioctl(self.0.as_raw_fd(), STATUS as _, &raw mut status) })?;
         Ok(status)
     }

@@ -10,7 +10,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 ///
 /// # Errors
 ///
-/// `NotFound` for a number that was not inherited, `PermissionDenied` for a descriptor that is open for reading only.
+/// `NotFound` for a number that was not inherited, `PermissionDenied` for a descriptor that is open for
+/// reading only.
 ///
 /// # Source
 ///

@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn a_forked_child_is_another_process() {
         let birth = Birth::now();
-        // SAFETY: the child only reads and writes words of its own memory, and leaves without running handlers.
+        // SAFETY: the child only reads and writes words of its own memory, and leaves without running
+        // handlers.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let other = !birth.is_here() && Birth::now().is_here() && Birth::now().process != birth.process;

@@ -94,8 +94,8 @@ fn expect(file: &File, identity: FileIdentity) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The operating system's: `EBADF` where it has none, `EPERM` where it may not be traced, `ENOSYS` before Linux 5.6,
-/// `EINVAL` where `pid` is not the first thread of a process.
+/// The operating system's: `EBADF` where it has none, `EPERM` where it may not be traced, `ENOSYS` before
+/// Linux 5.6, `EINVAL` where `pid` is not the first thread of a process.
 ///
 /// # Source
 ///

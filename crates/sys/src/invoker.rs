@@ -17,7 +17,8 @@ use libc::{gid_t, uid_t};
 /// # Source
 ///
 /// `setfsuid(2)`, `setfsgid(2)`: ids of the calling thread only; leaving fsuid 0 also takes the file-related
-/// capabilities (`capabilities(7)`, "Effect of user ID changes on capabilities"). `sudo(8)`: `SUDO_UID`, `SUDO_GID`.
+/// capabilities (`capabilities(7)`, "Effect of user ID changes on capabilities"). `sudo(8)`: `SUDO_UID`,
+/// `SUDO_GID`.
 pub fn with_rights<T>(open: impl FnOnce() -> T) -> io::Result<T> {
     match invoker()? {
         Some((uid, gid)) => {

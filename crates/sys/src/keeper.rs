@@ -17,7 +17,8 @@
 //!
 //! # Source
 //!
-//! `fork(2)`, `signal-safety(7)`; glibc `posix/fork.c` (`__malloc_fork_lock_parent`); musl `src/process/fork.c`.
+//! `fork(2)`, `signal-safety(7)`; glibc `posix/fork.c` (`__malloc_fork_lock_parent`); musl
+//! `src/process/fork.c`.
 
 use std::ffi::CStr;
 use std::io::{self, Read, Write};

@@ -15,8 +15,9 @@ impl MsrDevice {
     ///
     /// # Errors
     ///
-    /// The operating system's: `ENOENT` without the driver or the CPU, `EACCES` without the right to the file, `EPERM`
-    /// without `CAP_SYS_RAWIO`, `ENXIO` for a CPU that is offline, `EIO` for one without such registers.
+    /// The operating system's: `ENOENT` without the driver or the CPU, `EACCES` without the right to the
+    /// file, `EPERM` without `CAP_SYS_RAWIO`, `ENXIO` for a CPU that is offline, `EIO` for one without such
+    /// registers.
     ///
     /// # Source
     ///
@@ -47,8 +48,8 @@ impl MsrDevice {
     ///
     /// # Errors
     ///
-    /// The operating system's: `EIO` where the CPU faults, `EPERM` where the kernel is locked down or its parameter
-    /// `msr.allow_writes` is off.
+    /// The operating system's: `EIO` where the CPU faults, `EPERM` where the kernel is locked down or its
+    /// parameter `msr.allow_writes` is off.
     ///
     /// # Source
     ///

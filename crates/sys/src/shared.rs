@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use libc::off_t;
 
-/// A part of a file that is mapped for reading and writing, shared with whoever else maps it.
+/// A part of a file that is mapped for reading and writing, shared with other processes that map it.
 ///
-/// Others may change any byte at any time: nothing here trusts what it reads, and no reference into the mapping is
-/// ever handed out. Every access is made of atomic ones, of 8 bytes where that is possible, so that a race gives
-/// an old or a new value and nothing else.
+/// Other processes may change any byte at any time. The values read are therefore not trusted, and no
+/// reference into the mapping is ever returned. Every access consists of atomic ones, of 8 bytes where
+/// possible, so that a race yields an old or a new value.
 ///
-/// Pages that nobody has written take no memory, nor any of what the system reserves.
+/// Pages that were never written take no memory and no reserved memory of the system.
 ///
-/// Who shortens the file takes the memory away, and an access raises `SIGBUS`: [`seal_size`] forbids that for files
-/// made by [`memory_file`].
+/// A process that shortens the file removes the memory, and an access then raises `SIGBUS`. [`seal_size`]
+/// prevents that for files created by [`memory_file`].
 ///
 /// # Source
 ///
@@ -32,7 +32,7 @@ unsafe impl Send for SharedMemory {}
 // SAFETY: every access is atomic, and no references are handed out.
 unsafe impl Sync for SharedMemory {}
 
-/// Bytes of the words that are accessed at once.
+/// Size of the words that are accessed atomically, in bytes.
 const WORD: usize = size_of::<u64>();
 
 impl SharedMemory {
@@ -50,7 +50,7 @@ impl SharedMemory {
         let offset = off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at a place that the kernel chooses: of no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses: of no memory of ours.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd.as_raw_fd(), offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -58,7 +58,7 @@ impl SharedMemory {
         Ok(SharedMemory { start: start.cast(), len })
     }
 
-    /// How long it is, in bytes; never zero.
+    /// The length in bytes; never zero.
     #[allow(clippy::len_without_is_empty, reason = "a mapping is never empty")]
     pub fn len(&self) -> usize {
         self.len
@@ -68,7 +68,7 @@ impl SharedMemory {
     ///
     /// # Panics
     ///
-    /// When they do not fit in, as an index out of the bounds of a slice.
+    /// If they exceed the mapping, as for an index out of the bounds of a slice.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         let (head, words) = bytes.split_at(bytes.len().min(self.unaligned(offset)));
@@ -98,18 +98,18 @@ impl SharedMemory {
         self.read_bytes(middle + size_of_val(words), tail);
     }
 
-    /// Stores a word at once, after everything that this thread has written here before.
+    /// Stores a word atomically, after all earlier writes of this thread to this memory.
     ///
     /// # Panics
     ///
-    /// When it does not fit in, or `offset` is not a multiple of 8.
+    /// If it exceeds the mapping, or `offset` is not a multiple of 8.
     pub fn store(&self, offset: usize, word: u64) {
         self.check_word(offset);
         // ATOMICS: pairs with the loads of other processes, which see what was written before it.
         self.word(offset).store(word, Ordering::Release);
     }
 
-    /// Loads a word at once, before everything that this thread reads here afterwards.
+    /// Loads a word atomically, before all later reads of this thread from this memory.
     ///
     /// # Panics
     ///
@@ -120,14 +120,14 @@ impl SharedMemory {
         self.word(offset).load(Ordering::Acquire)
     }
 
-    /// Adds to a word at once, and hands back what it was; it wraps around.
+    /// Adds to a word atomically, and returns its former value; it wraps around.
     ///
     /// # Panics
     ///
     /// As [`SharedMemory::store`].
     pub fn fetch_add(&self, offset: usize, add: u64) -> u64 {
         self.check_word(offset);
-        // ATOMICS: pairs with the same of other processes: each gets another number.
+        // ATOMICS: pairs with the same operation of other processes: each gets another number.
         self.word(offset).fetch_add(add, Ordering::AcqRel)
     }
 
@@ -146,8 +146,8 @@ impl SharedMemory {
         }
     }
 
-    /// Has the kernel provide the pages of a long range at once: otherwise the first write to each would interrupt us. Where it
-    /// cannot (before Linux 5.14), the writes do.
+    /// Makes the kernel provide the pages of a long range at once; otherwise the first write to each page
+    /// would cause a fault. Before Linux 5.14 this is not possible, and the writes provide the pages.
     ///
     /// # Source
     ///
@@ -160,7 +160,7 @@ impl SharedMemory {
         }
         let (first, end) = (offset / PAGE * PAGE, (offset + len).min(self.len));
         let start = self.start.wrapping_add(first);
-        // SAFETY: the range is in the mapping, which stays as it is: its pages only come to be there.
+        // SAFETY: the range is in the mapping, whose content does not change: its pages are only provided.
         unsafe { libc::madvise(start.cast(), end - first, MADV_POPULATE_WRITE) };
     }
 
@@ -174,7 +174,7 @@ impl SharedMemory {
         self.check(offset, WORD);
     }
 
-    /// Bytes from `offset` to the next word; the mapping itself begins with one.
+    /// Number of bytes from `offset` to the next word; the mapping itself begins with one.
     fn unaligned(&self, offset: usize) -> usize {
         offset.wrapping_neg() % WORD
     }
@@ -191,16 +191,17 @@ impl SharedMemory {
         }
     }
 
-    /// A word that the caller has checked to lie inside, at a multiple of its size.
+    /// A word that the caller has checked to be inside, at a multiple of its size.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(WORD) && offset + WORD <= self.len);
         // SAFETY: the callers have checked that the word lies in the mapping.
         let place = unsafe { self.start.add(offset) };
-        // SAFETY: aligned, as the mapping is to a page; it lives as long as `self`, and we access it atomically only.
+        // SAFETY: aligned, as the mapping is to a page; it lives as long as `self`, and we access it
+        // atomically only.
         unsafe { AtomicU64::from_ptr(place.cast()) }
     }
 
-    /// A byte that the caller has checked to lie inside.
+    /// A byte that the caller has checked to be inside.
     fn byte(&self, offset: usize) -> &AtomicU8 {
         debug_assert!(offset < self.len);
         // SAFETY: the callers have checked that the byte lies in the mapping.
@@ -217,8 +218,8 @@ impl Drop for SharedMemory {
     }
 }
 
-/// An empty file that lives in memory and disappears with its last descriptor and mapping; closed at exec. Its name
-/// is seen in `/proc` only.
+/// Creates an empty file in memory, which disappears with its last descriptor and mapping; closed at exec.
+/// Its name is visible only in `/proc`.
 ///
 /// # Errors
 ///
@@ -238,13 +239,14 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes a file `len` bytes long; what is added is zero and takes no memory yet. A lower limit on the size of files is raised
-/// for the call, as far as it may be: memory is no file that a user wants to limit.
+/// Sets the length of a file to `len` bytes; added bytes are zero and take no memory yet. A lower limit on
+/// the size of files is raised for the call as far as permitted, because users do not mean such memory by the
+/// limit.
 ///
 /// # Errors
 ///
-/// `FileTooLarge`, with a text that names the limit, where that is too low and may not be raised; the operating system's: `EPERM`
-/// for a sealed file.
+/// `FileTooLarge`, with a text that names the limit, where it is too low and may not be raised; the operating
+/// system's: `EPERM` for a sealed file.
 ///
 /// # Source
 ///
@@ -256,12 +258,12 @@ pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
     done(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })
 }
 
-/// A limit on the size of files that was raised, and is put back when this is dropped.
+/// A limit on the size of files that was raised, and is restored when this is dropped.
 struct FileSizeLimit(libc::rlimit);
 
 impl FileSizeLimit {
-    /// Lets this process make files of `len` bytes; `None` where it may already. Beyond the limit the kernel would not only refuse, but
-    /// send a signal that ends the process.
+    /// Permits this process files of `len` bytes; `None` where they are already permitted. Beyond the limit
+    /// the kernel would not only refuse, but send a signal that ends the process.
     fn allow(len: u64) -> io::Result<Option<FileSizeLimit>> {
         let before = FileSizeLimit::current()?;
         if before.rlim_cur >= len {
@@ -300,11 +302,11 @@ impl Drop for FileSizeLimit {
     }
 }
 
-/// Makes a range of a file zero, and gives back the memory that it took.
+/// Sets a range of a file to zero, and releases its memory.
 ///
 /// # Errors
 ///
-/// The operating system's: `EOPNOTSUPP` where the file system cannot.
+/// The operating system's: `EOPNOTSUPP` where the file system does not support it.
 ///
 /// # Source
 ///
@@ -318,7 +320,7 @@ pub fn clear(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     done(unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset, len) })
 }
 
-/// Fixes the length of a file made by [`memory_file`], for ever and for everybody.
+/// Fixes the length of a file created by [`memory_file`], permanently and for all processes.
 ///
 /// # Errors
 ///
@@ -333,7 +335,7 @@ pub fn seal_size(fd: BorrowedFd<'_>) -> io::Result<()> {
     done(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })
 }
 
-/// In bytes.
+/// The length of a file in bytes.
 fn file_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut raw = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: writes one `stat`.

@@ -1,4 +1,4 @@
-//! Signals to us: a watch that turns them into something to poll.
+//! Signals to this process: a watch that turns them into a descriptor to poll.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -16,15 +16,15 @@ use libc::__error as errno_location;
 /// The signals that a [`Watch`] catches.
 const WATCHED: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// Where the handler writes; -1 without a watch.
+/// The descriptor to which the handler writes; -1 without a watch.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-/// How many handlers are running.
+/// Number of handlers that are running.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Catches SIGINT, SIGQUIT, SIGTERM and SIGHUP as long as it lives.
+/// Catches SIGINT, SIGQUIT, SIGTERM and SIGHUP for its lifetime.
 ///
-/// A signal that was ignored stays ignored (`nohup`, background jobs). There can be one watch at a time.
+/// A signal that was ignored stays ignored (`nohup`, background jobs). Only one watch can exist at a time.
 #[derive(Debug)]
 pub struct Watch {
     pipe: UnixStream,
@@ -41,11 +41,11 @@ impl std::fmt::Debug for Former {
 }
 
 impl Watch {
-    /// Starts to catch the signals.
+    /// Begins to catch the signals.
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` when there is a watch already; the operating system's.
+    /// `ResourceBusy` when a watch exists already; the operating system's.
     pub fn install() -> io::Result<Watch> {
         let (pipe, writer) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -59,7 +59,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The number of the next signal that came, if any.
+    /// The number of the next signal that arrived, if any.
     pub fn take(&self) -> Option<i32> {
         let mut byte = [0];
         match (&self.pipe).read(&mut byte) {
@@ -69,7 +69,7 @@ impl Watch {
     }
 }
 
-/// Readable when a signal has come.
+/// Readable when a signal has arrived.
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
@@ -93,10 +93,10 @@ impl Drop for Watch {
     }
 }
 
-/// Ignores SIGXFSZ as long as it lives: a write beyond the limit of a file's size then fails with `EFBIG`, and does not
-/// end the process.
+/// Ignores SIGXFSZ for its lifetime. A write beyond the limit on the size of files then fails with `EFBIG`
+/// and does not end the process.
 ///
-/// Programs that are started meanwhile inherit that.
+/// Programs that are started meanwhile inherit this disposition.
 ///
 /// # Source
 ///
@@ -107,7 +107,7 @@ pub struct FileSizeSignalIgnored {
 }
 
 impl FileSizeSignalIgnored {
-    /// Begins to ignore it.
+    /// Begins to ignore the signal.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Drop for FileSizeSignalIgnored {
     }
 }
 
-/// Installs the handler; gives the former disposition, or `None` when the signal stays ignored.
+/// Installs the handler; returns the former disposition, or `None` when the signal stays ignored.
 fn catch(signal: c_int) -> io::Result<Option<libc::sigaction>> {
     let former = disposition(signal)?;
     if former.sa_sigaction == libc::SIG_IGN {
@@ -163,10 +163,10 @@ extern "C" fn on_signal(signal: c_int) {
         let number = signal as u8;
         // SAFETY: takes nothing and cannot fail.
         let errno = unsafe { errno_location() };
-        // SAFETY: points to the error number of this thread, which whoever was interrupted may yet read.
+        // SAFETY: points to the error number of this thread, which the interrupted code may yet read.
         let former = unsafe { errno.read() };
-        // SAFETY: reads one byte; the descriptor is open until no handler runs. A full or closed pipe
-        // loses the byte, of which more are there already.
+        // SAFETY: reads one byte; the descriptor is open until no handler runs. A full or closed pipe loses
+        // the byte, of which more are there already.
         unsafe { libc::send(pipe, (&raw const number).cast(), 1, 0) };
         // SAFETY: as above.
         unsafe { errno.write(former) };
@@ -180,10 +180,10 @@ mod tests {
     use crate::process::{poll_readable, signal};
     use std::time::{Duration, Instant};
 
-    // One test: a watch is for the whole process.
+    // A single test, because a watch belongs to the whole process.
     #[test]
     fn a_watch_catches_signals_and_restores_what_was_there() {
-        // `nohup` has it ignored, and a signal that is ignored stays ignored.
+        // Under `nohup` the signal is ignored, and a signal that is ignored stays ignored.
         let found = disposition(libc::SIGHUP).unwrap();
         crate::process::set_disposition(libc::SIGHUP, libc::SIG_DFL);
         let before = disposition(libc::SIGHUP).unwrap().sa_sigaction;

@@ -1,15 +1,15 @@
-//! What a stream holds.
+//! The number of bytes that a stream holds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::c_int;
 
-/// How many bytes can be read from a pipe, a socket or a terminal right now.
+/// The number of bytes that can currently be read from a pipe, a socket or a terminal.
 ///
 /// # Errors
 ///
-/// The operating system's: `ENOTTY` for what is none of these.
+/// The operating system's: `ENOTTY` for other files.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! A program whose standard input is closed. One test, as it closes it for the whole process.
+//! A program whose standard input is closed. A single test, because it closes it for the whole process.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -7,9 +7,9 @@ use cyclometer_sys::process::{Launcher, Reap, Request, Status, reap};
 
 #[test]
 fn a_closed_stream_stays_closed_for_the_command_and_disturbs_nothing() {
-    // SAFETY: nobody in this process uses standard input; it is closed here, once.
+    // SAFETY: no code in this process uses standard input; it is closed here, once.
     drop(unsafe { OwnedFd::from_raw_fd(0) });
-    // The helper's socket and each command's gate now come to lie at 0.
+    // The helper's socket and each command's gate now get the descriptor number 0.
     let launcher = Launcher::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("output");

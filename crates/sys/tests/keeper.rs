@@ -1,4 +1,4 @@
-//! The keeper process, and the bell that wakes it.
+//! The daemon process, and the bell that wakes it.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,7 +15,7 @@ use cyclometer_sys::process::{Launcher, Reap, Request, SIGKILL, Status, Traced, 
 use cyclometer_sys::signals::Watch;
 use cyclometer_sys::trace::{self, Bell, Change, Options};
 
-/// Longest time that something may take which takes none.
+/// An upper bound for operations that take almost no time.
 const LATE: Duration = Duration::from_secs(20);
 
 fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
@@ -38,7 +38,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Says what comes in until the other end closes.
+/// Sends back all data until the other end closes.
 fn echo(mut socket: UnixStream) {
     let mut byte = [0];
     while socket.read_exact(&mut byte).is_ok() {
@@ -71,7 +71,7 @@ fn a_keeper_ends_when_its_maker_closes_the_socket() {
     until("the keeper lives on", || is_gone(pid));
 }
 
-/// Whether a process has ended; whoever adopted it may take its time to reap it.
+/// Whether a process has ended; the process that adopted it may reap it late.
 fn is_gone(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.is_empty() || stat.contains(") Z ")
@@ -117,7 +117,7 @@ fn signals_of_terminals_and_users_reach_neither_the_keeper_nor_our_watch_through
         u64::from_str_radix(text, 16).unwrap()
     };
     assert_eq!(set("SigBlk:"), 0);
-    // The C library keeps two real-time signals to itself, and lets nobody change what they do.
+    // The C library reserves two real-time signals, and does not permit changing their dispositions.
     let others = !(0b11 << 31);
     assert_eq!(set("SigCgt:") & others, 0);
     let ignored = deaf_to.into_iter().map(|number| 1u64 << (number - 1)).sum();
@@ -190,7 +190,7 @@ fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
 #[test]
 fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
     if trace::permitted().is_err() {
-        // The tests of tracing say so.
+        // The tests of tracing report it.
         return;
     }
     let launcher = Launcher::start().unwrap();
@@ -208,7 +208,7 @@ fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
             trace::resume(pid, 0).unwrap();
             write!(socket, " {change:?}").unwrap();
         }
-        // Until the tracer has seen the end, the parent does not.
+        // The parent sees the end only after the tracer.
         write!(socket, " {:?}", trace::wait_for(pid)).unwrap();
     });
     let mut seized = [0; 6];
@@ -221,7 +221,7 @@ fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
     assert!(pending.used_before_exec().unwrap().minor_faults > 0);
 }
 
-/// A child that ends at once, after a spin.
+/// Forks a child that ends after a spin.
 fn fork_one(spin: u32) -> u32 {
     // SAFETY: the child ends at once.
     let pid = unsafe { libc::fork() };
@@ -233,7 +233,8 @@ fn fork_one(spin: u32) -> u32 {
     u32::try_from(pid).unwrap()
 }
 
-/// Answers each byte: an even one at once, an odd one when a child has ended. Says how many children ended.
+/// Answers each byte: an even one at once, an odd one when a child has ended. Returns the number of children
+/// that ended.
 fn answer(socket: &UnixStream) -> io::Result<u32> {
     let bell = Bell::new(socket)?;
     let mut ended = 0;
@@ -271,7 +272,7 @@ fn no_change_and_no_message_is_slept_through() {
     let mut socket = keeper.socket();
     let mut answer = [0];
     for round in 0..1500u32 {
-        // Each time at another moment of the keeper's way to sleep.
+        // Each round interrupts the daemon at another moment of its way into the wait.
         (0..round % 97 * 20).for_each(|_| std::hint::spin_loop());
         let byte = (round % 200) as u8;
         socket.write_all(&[byte]).unwrap();
@@ -305,7 +306,8 @@ fn a_bell_gives_back_what_it_changed() {
         let before = (flags(), caught());
         let bell = Bell::new(&socket).unwrap();
         let while_it_lives = (flags(), caught());
-        // What the timer and the socket send ends the process once the bell is gone, if anything still comes.
+        // If a signal of the timer or the socket still arrives after the bell is dropped, it ends the
+        // process.
         assert_eq!(bell.wait(Some(Duration::from_millis(5))).unwrap(), None);
         // SAFETY: sends a signal to this process, which has a handler for it.
         unsafe { libc::raise(libc::SIGIO) };

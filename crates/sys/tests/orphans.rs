@@ -1,4 +1,4 @@
-//! Orphans that come to us; a test of its own process, because that cannot be undone.
+//! Orphans that this process adopts. The test has a process of its own, because adoption cannot be undone.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 

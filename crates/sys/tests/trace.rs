@@ -15,12 +15,12 @@ use cyclometer_sys::trace::{
     signal_info, signal_mask, step, wait_for, write_memory,
 };
 
-/// A process of ours that is traced; killed and reaped when it is dropped.
+/// A traced child process; killed and reaped when it is dropped.
 struct Tracee(u32);
 
 impl Tracee {
-    /// Forks a process that does `work` after it was seized. The work must not allocate: other tests' threads may
-    /// have held locks.
+    /// Forks a process that does `work` after it was seized. The work must not allocate, because threads of
+    /// other tests may have held locks.
     fn seized(options: Options, work: impl FnOnce()) -> Tracee {
         let (gate, theirs) = UnixStream::pair().unwrap();
         // SAFETY: the child calls only functions that are safe after fork, and never returns.
@@ -37,7 +37,7 @@ impl Tracee {
         tracee
     }
 
-    /// One that was interrupted in its work, which does not end.
+    /// A tracee that was interrupted in its work, which does not end.
     fn stopped(work: impl FnOnce()) -> Tracee {
         let (mut begun, theirs) = UnixStream::pair().unwrap();
         let tracee = Tracee::seized(Options::default(), || {
@@ -63,7 +63,7 @@ impl Drop for Tracee {
     }
 }
 
-/// Whether this machine lets nobody trace; says so then, also in the file that `CYCLOMETER_SKIP_LOG` names.
+/// Whether this machine forbids tracing; prints that, also to the file that `CYCLOMETER_SKIP_LOG` names.
 #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 fn cannot_trace() -> bool {
     // SAFETY: the child calls only functions that are safe after fork, and never returns.
@@ -86,7 +86,7 @@ fn errno<T: std::fmt::Debug>(answer: std::io::Result<T>) -> i32 {
     answer.unwrap_err().raw_os_error().unwrap()
 }
 
-/// Counts in `rcx`, for ever.
+/// Increments `rcx` for ever.
 fn count() {
     // SAFETY: changes a register and the flags.
     unsafe { asm!("2: inc rcx", "jmp 2b", inout("rcx") 0u64 => _, options(nomem, nostack)) };
@@ -269,7 +269,7 @@ fn the_address_of_a_fault_can_be_read_and_replaced() {
     assert_eq!(tracee.next(), Change::Killed(libc::SIGSEGV));
 }
 
-/// A new process that exits with 3, made with these flags of `clone(2)`.
+/// Creates a process that exits with 3, with these flags of `clone(2)`.
 fn clone(flags: i32) {
     // SAFETY: no new stack or memory: as a fork.
     if unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) } == 0 {
@@ -381,7 +381,7 @@ fn a_detached_process_gets_the_signal_that_goes_with_it() {
     assert_eq!(tracee.next(), Change::Killed(libc::SIGTERM));
 }
 
-/// What a keeper says about a test that must have a process of its own.
+/// Runs a test that must have a process of its own in a daemon, and returns the data that it sends.
 fn alone(work: impl FnOnce(&mut UnixStream)) -> Vec<u8> {
     let keeper = keeper::fork(|mut socket| work(&mut socket)).unwrap();
     keeper.socket().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -436,7 +436,7 @@ fn the_end_of_a_tracer_kills_those_that_are_to_die_with_it() {
     assert_eq!(wait_for(tracee).unwrap(), Change::Killed(SIGKILL));
 }
 
-/// Agrees to be traced, where Yama asks for that.
+/// Permits being traced, where Yama requires it.
 fn trace_me() {
     // SAFETY: takes a number.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
@@ -501,7 +501,8 @@ fn tracing_is_tried_where_ends_of_children_are_ignored() {
     assert_eq!(String::from_utf8(said).unwrap(), "Ok(())");
 }
 
-/// Has a filter do `action` at each system call with this number, of this process and those that it forks.
+/// Installs a filter that does `action` at each system call with this number, of this process and its
+/// children.
 fn forbid(call: libc::c_long, action: u32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let filter = [

@@ -83,8 +83,8 @@ macro_rules! registers {
 
 // # Source
 //
-// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`; Linux `arch/arm64/include/asm/apple_m1_pmu.h`. PMC8 is C9: C8 is
-// skipped.
+// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`; Linux `arch/arm64/include/asm/apple_m1_pmu.h`. PMC8 is
+// C9: C8 is skipped.
 registers! {
     [3, 1, 15, 0, 0] "S3_1_C15_C0_0",
     [3, 1, 15, 1, 0] "S3_1_C15_C1_0",

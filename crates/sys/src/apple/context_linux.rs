@@ -8,10 +8,12 @@ pub(super) struct Interrupted<'a>(&'a mut ucontext_t);
 impl Interrupted<'_> {
     /// # Safety
     ///
-    /// `context` is what the system passed to a handler with SA_SIGINFO, and the handler has not returned yet.
+    /// `context` is what the system passed to a handler with SA_SIGINFO, and the handler has not returned
+    /// yet.
     pub(super) unsafe fn new<'a>(context: *mut c_void) -> Interrupted<'a> {
         let context = context.cast::<ucontext_t>();
-        // SAFETY: the caller promises that it is a live context, which nobody else uses before the handler returns.
+        // SAFETY: the caller promises that it is a live context, which nobody else uses before the handler
+        // returns.
         Interrupted(unsafe { &mut *context })
     }
 

@@ -2,8 +2,9 @@
 //!
 //! # Source
 //!
-//! xnu `bsd/sys/_types/_ucontext.h`, `bsd/arm/_mcontext.h` (`_STRUCT_MCONTEXT64`), `osfmk/mach/arm/_structs.h`
-//! (`_STRUCT_ARM_EXCEPTION_STATE64`, `_STRUCT_ARM_THREAD_STATE64` without pointer authentication).
+//! xnu `bsd/sys/_types/_ucontext.h`, `bsd/arm/_mcontext.h` (`_STRUCT_MCONTEXT64`),
+//! `osfmk/mach/arm/_structs.h` (`_STRUCT_ARM_EXCEPTION_STATE64`, `_STRUCT_ARM_THREAD_STATE64` without pointer
+//! authentication).
 
 use std::mem::offset_of;
 
@@ -45,12 +46,15 @@ pub(super) struct Interrupted<'a>(&'a mut MachineContext);
 impl Interrupted<'_> {
     /// # Safety
     ///
-    /// `context` is what the system passed to a handler with SA_SIGINFO, and the handler has not returned yet.
+    /// `context` is what the system passed to a handler with SA_SIGINFO, and the handler has not returned
+    /// yet.
     pub(super) unsafe fn new<'a>(context: *mut c_void) -> Interrupted<'a> {
         let context = context.cast::<Context>();
-        // SAFETY: the caller promises that it is a live context; the field is read where the layout above has it.
+        // SAFETY: the caller promises that it is a live context; the field is read where the layout above has
+        // it.
         let machine = unsafe { (*context).machine };
-        // SAFETY: the context points to a live machine context, which nobody else uses before the handler returns.
+        // SAFETY: the context points to a live machine context, which nobody else uses before the handler
+        // returns.
         Interrupted(unsafe { &mut *machine })
     }
 

@@ -175,8 +175,8 @@ fn disposition() -> io::Result<libc::sigaction> {
 }
 
 fn set(action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the action is one that was in force, or ours, whose handler has the signature that its flags promise and does
-    // only what `signal-safety(7)` allows; a null old action is allowed.
+    // SAFETY: the action is one that was in force, or ours, whose handler has the signature that its flags
+    // promise and does only what `signal-safety(7)` allows; a null old action is allowed.
     match unsafe { libc::sigaction(libc::SIGILL, action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -193,7 +193,8 @@ const fn is_access(instruction: u32) -> bool {
 }
 
 extern "C" fn on_illegal_instruction(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the system calls a handler with SA_SIGINFO with the context of the interrupted thread, valid during the call.
+    // SAFETY: the system calls a handler with SA_SIGINFO with the context of the interrupted thread, valid
+    // during the call.
     let mut thread = unsafe { context::Interrupted::new(context) };
     if thread.x(9) == mark() && is_access(instruction_at(thread.pc())) {
         thread.set_x(10, 1);
@@ -205,8 +206,8 @@ extern "C" fn on_illegal_instruction(signal: c_int, info: *mut siginfo_t, contex
 
 fn instruction_at(pc: u64) -> u32 {
     let place = std::ptr::with_exposed_provenance::<u32>(pc as usize);
-    // SAFETY: x9 is ours, so that the thread is at or shortly behind one of our accesses, in memory that was just executed
-    // and that systems map readable.
+    // SAFETY: x9 is ours, so that the thread is at or shortly behind one of our accesses, in memory that was
+    // just executed and that systems map readable.
     unsafe { place.read_unaligned() }
 }
 

@@ -33,7 +33,8 @@ impl Helper {
     /// Forks the helper.
     pub(super) fn start(origin: &Origin) -> io::Result<Option<Helper>> {
         let (ours, theirs) = UnixStream::pair()?;
-        // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
+        // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never
+        // returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => serve::run(theirs.as_raw_fd(), origin),

@@ -202,7 +202,8 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 ///
 /// # Errors
 ///
-/// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated processes.
+/// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated
+/// processes.
 ///
 /// # Source
 ///

@@ -1,22 +1,23 @@
-//! What of a ring is unread, and its records one by one.
+//! The unread part of a ring, and its records one by one.
 
 use std::ops::Range;
 
 use super::RingError;
 use super::record::HEADER;
 
-/// The unread bytes of a ring, as ranges of it; the second one is empty unless they go on at its start.
+/// The unread bytes of a ring, as ranges of it. The second range is empty unless the bytes continue at the
+/// ring's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent {
     /// The older bytes.
     pub older: Range<usize>,
-    /// What goes on at the start of the ring.
+    /// The bytes that continue at the start of the ring.
     pub newer: Range<usize>,
 }
 
 impl Extent {
-    /// What lies between how far was read and how far was written. Both only ever grow, and wrap at 64 bits; the ring's size in
-    /// bytes is not 0.
+    /// The bytes between the read position (`tail`) and the write position (`head`). Both only grow, and wrap
+    /// at 64 bits; the ring's size in bytes is not 0.
     ///
     /// # Errors
     ///
@@ -37,7 +38,8 @@ impl Extent {
     }
 }
 
-/// The records in some bytes, which may be in two pieces: a record may begin in one and end in the other.
+/// The records in some bytes, which may consist of two slices: a record may begin in one and end in the
+/// other.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     older: &'a [u8],
@@ -45,16 +47,16 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records of two pieces.
+    /// The records of two slices.
     pub fn new(older: &'a [u8], newer: &'a [u8]) -> Records<'a> {
         Records { older, newer }
     }
 
-    /// The next record with its header; `None` at the end. One in two pieces is put together in `joined`.
+    /// The next record with its header; `None` at the end. A record in two slices is joined in `joined`.
     ///
     /// # Errors
     ///
-    /// [`RingError::Size`] where it claims a size that is none. There is no next one then.
+    /// [`RingError::Size`] where it claims an invalid size. No record follows then.
     pub fn next<'s>(&mut self, joined: &'s mut Vec<u8>) -> Result<Option<&'s [u8]>, RingError>
     where
         'a: 's,

@@ -1,4 +1,4 @@
-//! Which fields records and readings have.
+//! The fields of records and readings.
 
 use std::error::Error;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::fmt;
 ///
 /// Linux `include/uapi/linux/perf_event.h`, `enum perf_event_sample_format`.
 pub mod sample_type {
-    /// Where the program was.
+    /// The address of the instruction.
     pub const IP: u64 = 1 << 0;
     /// Process and thread.
     pub const TID: u64 = 1 << 1;
-    /// When it was taken.
+    /// The time of the sample.
     pub const TIME: u64 = 1 << 2;
     /// The address that was accessed.
     pub const ADDR: u64 = 1 << 3;
-    /// What the event, or its group, has counted.
+    /// The counts of the event, or of its group.
     pub const READ: u64 = 1 << 4;
-    /// The event, behind other fields.
+    /// The event, after other fields.
     pub const ID: u64 = 1 << 6;
     /// The CPU.
     pub const CPU: u64 = 1 << 7;
@@ -48,21 +48,21 @@ pub mod read_format {
     pub const ID: u64 = 1 << 2;
     /// The values of the whole group.
     pub const GROUP: u64 = 1 << 3;
-    /// Samples for which there was no room; since Linux 6.0.
+    /// Samples that were lost because the buffer was full; since Linux 6.0.
     pub const LOST: u64 = 1 << 4;
 
     pub(crate) const KNOWN: u64 = TIME_ENABLED | TIME_RUNNING | ID | GROUP | LOST;
 }
 
-/// Which fields the samples and readings of an event have. Only fields that are understood can be asked for: behind others
-/// nobody would know where the next one begins.
+/// The fields of an event's samples and readings. Only known fields can be requested: after unknown ones, the
+/// position of the next field would be unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Format {
     sample: u64,
     read: u64,
 }
 
-/// Fields that are not understood here.
+/// Unknown fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownFields {
     /// Bits of the `sample_type`.
@@ -72,11 +72,11 @@ pub struct UnknownFields {
 }
 
 impl Format {
-    /// Samples of these bits of [`sample_type`], readings of these of [`read_format`].
+    /// Samples with these bits of [`sample_type`], readings with these of [`read_format`].
     ///
     /// # Errors
     ///
-    /// The bits that are none of those.
+    /// The unknown bits.
     pub fn new(sample: u64, read: u64) -> Result<Format, UnknownFields> {
         match (sample & !sample_type::KNOWN, read & !read_format::KNOWN) {
             (0, 0) => Ok(Format { sample, read }),

@@ -1,4 +1,4 @@
-//! The ring of an open event, mapped.
+//! The mapped ring of an open event.
 
 use std::io;
 use std::ops::Range;
@@ -10,40 +10,43 @@ use super::{Extent, Format, Record, Records, RingError};
 use crate::fork::Birth;
 use crate::perf::Event;
 
-/// Where in the first page the kernel tells how far it has written.
+/// The offset in the first page at which the kernel stores its write position.
 ///
 /// # Source
 ///
-/// Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`: `data_head` and `data_tail` begin at 1 KiB.
+/// Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`: `data_head` and `data_tail` begin
+/// at 1 KiB.
 const HEAD: usize = 1024;
-/// Where we tell how far was read.
+/// The offset at which we store our read position.
 const TAIL: usize = 1032;
 
 /// The ring that an event's samples are written to; unmapped when dropped.
 ///
-/// The kernel stops writing when it is full, and tells afterwards how much was lost. A forked child does not have it.
+/// The kernel stops writing when it is full, and later reports how many records were lost. A forked child
+/// does not have the ring.
 #[derive(Debug)]
 pub struct Ring {
     base: NonNull<u8>,
-    /// Bytes of a page, which is where the data begin.
+    /// Size of a page in bytes, which is the offset of the data.
     page: usize,
     /// Bytes of data, a power of two.
     size: usize,
     birth: Birth,
-    /// A record in two pieces, put together.
+    /// A record of two slices, joined.
     joined: Vec<u8>,
 }
 
-// SAFETY: memory that is nobody else's in this process, whatever thread looks at it; the kernel's part of it is atomic.
+// SAFETY: no other code in this process uses the memory, whatever thread accesses it; the kernel's part of it
+// is atomic.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps the ring of an event, with room for so many pages of data.
+    /// Maps the ring of an event, with this number of pages of data.
     ///
     /// # Errors
     ///
-    /// The operating system's: `EINVAL` where the number of pages is no power of two, or the event is inherited and bound to no
-    /// CPU; `EPERM` where more memory would be locked than is allowed.
+    /// The operating system's: `EINVAL` where the number of pages is no power of two, or the event is
+    /// inherited and bound to no CPU; `EPERM` where more memory would be locked than is allowed.
     ///
     /// # Source
     ///
@@ -71,23 +74,23 @@ impl Ring {
         }
     }
 
-    /// Hands over every record that is there, oldest first, and makes room for others.
+    /// Passes every record to `each`, oldest first, and releases its memory.
     ///
     /// # Errors
     ///
-    /// [`RingError`]; what is unread then is given up, as nobody knows where the next record begins.
+    /// [`RingError`]; the unread bytes are then discarded, because the start of the next record is unknown.
     pub fn drain(&mut self, format: Format, mut each: impl FnMut(Record)) -> Result<(), RingError> {
         if !self.birth.is_here() {
             return Err(RingError::Forked);
         }
-        // ATOMICS: pairs with the barrier before the kernel's store in `perf_output_put_handle`
-        // (Linux kernel/events/ring_buffer.c): records are complete before their end is told.
+        // ATOMICS: pairs with the barrier before the kernel's store in `perf_output_put_handle` (Linux
+        // kernel/events/ring_buffer.c): records are complete before their end is stored.
         let head = self.position(HEAD).load(Ordering::Acquire);
-        // ATOMICS: nobody but us writes it.
+        // ATOMICS: only this process writes it.
         let tail = self.position(TAIL).load(Ordering::Relaxed);
         let answer = self.each(tail, head, format, &mut each);
-        // ATOMICS: pairs with the kernel's load in `__perf_output_begin`, before it writes to what we gave back: our reads of it
-        // are over by then.
+        // ATOMICS: pairs with the kernel's load in `__perf_output_begin`, before it writes to the bytes that
+        // we released: our reads of them are over by then.
         self.position(TAIL).store(head, Ordering::Release);
         answer
     }
@@ -109,13 +112,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Bytes that the kernel has written, and leaves alone until they are given back.
+    /// Bytes that the kernel has written, and does not change until they are released.
     fn bytes(&self, range: Range<usize>) -> &[u8] {
         debug_assert!(range.end <= self.size);
         // SAFETY: within the mapping, as `Extent` keeps ranges within the data.
         let start = unsafe { self.base.as_ptr().add(self.page + range.start) };
-        // SAFETY: mapped as long as `self` lives, and not written to by anybody before the tail passes it, which only `drain`
-        // does, when no such slice is left.
+        // SAFETY: mapped as long as `self` lives, and not written to before the tail passes it, which only
+        // `drain` does, when no such slice is left.
         unsafe { std::slice::from_raw_parts(start, range.len()) }
     }
 
@@ -123,22 +126,23 @@ impl Ring {
     fn position(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: within the first page, which is mapped.
         let at = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: aligned, mapped as long as `self` lives; the kernel, too, accesses it by single loads and stores.
+        // SAFETY: aligned, mapped as long as `self` lives; the kernel, too, accesses it by single loads and
+        // stores.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // In a forked child the address is free, or somebody else's by now.
+        // In a forked child the address is free, or in use by another mapping.
         if self.birth.is_here() {
-            // SAFETY: our own mapping, to which nobody has a reference any more.
+            // SAFETY: our own mapping, to which no references exist any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.page + self.size) };
         }
     }
 }
 
-/// Bytes of a page of memory, as rings have them.
+/// Size of a page of memory in bytes, as rings use it.
 pub fn page_size() -> usize {
     // SAFETY: touches no memory of ours.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -157,7 +161,8 @@ mod tests {
     const SOFTWARE: u32 = 1;
     /// `PERF_COUNT_SW_TASK_CLOCK`.
     const TASK_CLOCK: u64 = 1;
-    /// `PERF_COUNT_SW_PAGE_FAULTS`: each is told when it happens, so that nothing here depends on time.
+    /// `PERF_COUNT_SW_PAGE_FAULTS`: each is reported when it happens, so that these tests do not depend on
+    /// time.
     const PAGE_FAULTS: u64 = 2;
 
     fn format(more: u64, read: u64) -> Format {
@@ -179,7 +184,7 @@ mod tests {
         eprintln!("skipped: perf_event_open: {why}");
     }
 
-    /// Page faults of this thread in user mode, off, and their ring.
+    /// Page faults of this thread in user mode, disabled, and their ring.
     fn page_faults(period: u64, pages: usize, format: Format) -> Option<(Event, Ring)> {
         match open(&attributes(PAGE_FAULTS, period, format), Whom::ThisThread, None, None) {
             Ok(event) => {
@@ -226,7 +231,8 @@ mod tests {
         assert!(drained(&mut ring, format).0.is_empty(), "records are handed over once");
     }
 
-    /// Linux `kernel/events/core.c`, `perf_swevent_event`: whoever asks for the period is told of every event.
+    /// Linux `kernel/events/core.c`, `perf_swevent_event`: an event whose period is requested is reported
+    /// each time.
     #[test]
     fn a_software_event_whose_period_is_asked_for_is_sampled_each_time() {
         let format = format(sample_type::PERIOD, 0);
@@ -264,7 +270,7 @@ mod tests {
         event.enable(Reach::Event).unwrap();
         touch_pages(500);
         let (samples, none) = drained(&mut ring, format);
-        // The loss is told with the first record that there is room for.
+        // The loss is reported with the first record for which there is room.
         touch_pages(2);
         event.disable(Reach::Event).unwrap();
         let (more, lost) = drained(&mut ring, format);

@@ -1,6 +1,6 @@
-//! Samples: the ring that the kernel writes records to, and what is in them.
+//! Samples: the ring that the kernel writes records to, and the content of records.
 //!
-//! Reading records is plain arithmetic on bytes, and the same everywhere; the mapped ring is Linux's.
+//! Parsing records is plain arithmetic on bytes on every system; the mapped ring is Linux's.
 
 mod extent;
 mod format;
@@ -21,27 +21,27 @@ pub use record::{Mode, Read, Record, Sample, Value, kind};
 #[cfg(target_os = "linux")]
 pub use waiting::{Woken, wait};
 
-/// Why what is in a ring cannot be read. None of this comes from a kernel that works; after each of it the rest is of no use,
-/// as nobody knows where the next record begins.
+/// The reason why the content of a ring cannot be read. A working kernel causes none of these errors. After
+/// one, the rest of the ring is useless, because the start of the next record is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingError {
     /// A forked child does not have its parent's ring.
     Forked,
     /// The kernel claims to have written more than the ring holds.
     Overrun {
-        /// Bytes that are said to be unread.
+        /// Number of bytes that are claimed to be unread.
         unread: u64,
-        /// Bytes that the ring holds.
+        /// Capacity of the ring in bytes.
         size: u64,
     },
-    /// A record claims a size that is none: below that of its header, no multiple of eight, or beyond the end.
+    /// A record claims an invalid size: below that of its header, no multiple of eight, or beyond the end.
     Size {
         /// The size that it claims, in bytes.
         size: usize,
-        /// Bytes that are there.
+        /// Number of bytes that remain.
         left: usize,
     },
-    /// The fields of a record do not fill it, or need more than it has.
+    /// The fields of a record do not fill it, or exceed it.
     Body {
         /// The kind of the record, as in [`kind`].
         kind: u32,

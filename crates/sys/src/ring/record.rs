@@ -1,9 +1,9 @@
-//! One record: its header, and the fields that its event was asked for.
+//! One record: its header, and the fields that were requested for its event.
 //!
 //! # Source
 //!
-//! Linux `include/uapi/linux/perf_event.h`, `enum perf_event_type`; `kernel/events/core.c`, `perf_output_sample` and
-//! `perf_output_read`, for the order of the fields.
+//! Linux `include/uapi/linux/perf_event.h`, `enum perf_event_type`; `kernel/events/core.c`,
+//! `perf_output_sample` and `perf_output_read`, for the order of the fields.
 
 use super::RingError;
 use super::format::{Format, read_format, sample_type};
@@ -11,17 +11,17 @@ use super::format::{Format, read_format, sample_type};
 /// Bytes of a header: kind, flags, size.
 pub(crate) const HEADER: usize = 8;
 
-/// Kinds of records, of those that are understood.
+/// Kinds of records that are parsed.
 ///
 /// # Source
 ///
 /// Linux `include/uapi/linux/perf_event.h`, `enum perf_event_type`.
 pub mod kind {
-    /// There was no room for some records.
+    /// The buffer had no room for some records.
     pub const LOST: u32 = 2;
-    /// The event is stopped until the next tick, as it interrupts too often.
+    /// The event is stopped until the next tick, because it interrupts too often.
     pub const THROTTLE: u32 = 5;
-    /// It goes on.
+    /// The event continues.
     pub const UNTHROTTLE: u32 = 6;
     /// A sample.
     pub const SAMPLE: u32 = 9;
@@ -29,14 +29,14 @@ pub mod kind {
     pub const LOST_SAMPLES: u32 = 13;
 }
 
-/// What a sample interrupted.
+/// The code that a sample interrupted.
 ///
 /// # Source
 ///
 /// Linux `include/uapi/linux/perf_event.h`, `PERF_RECORD_MISC_CPUMODE_MASK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     Unknown,
     /// The kernel.
     Kernel,
@@ -53,47 +53,47 @@ pub enum Mode {
 /// A record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// A counter has overflowed.
+    /// A counter overflowed.
     Sample(Sample),
-    /// There was no room for so many records since the one before.
+    /// The buffer had no room for this many records since the one before.
     Lost {
         /// The event.
         id: u64,
         /// Number of records.
         records: u64,
     },
-    /// The hardware had no room for so many samples.
+    /// The hardware had no room for this many samples.
     LostSamples {
         /// Number of samples.
         samples: u64,
     },
     /// The event does not count from here to the next [`Record::Unthrottled`].
     Throttled {
-        /// In ns of the event's clock.
+        /// Time in ns of the event's clock.
         time_ns: u64,
         /// The event.
         id: u64,
     },
     /// The event counts again.
     Unthrottled {
-        /// In ns of the event's clock.
+        /// Time in ns of the event's clock.
         time_ns: u64,
         /// The event.
         id: u64,
     },
-    /// Something else: programs that begin, fork, end, map files.
+    /// Another record: programs that begin, fork, end, map files.
     Other {
-        /// What.
+        /// The kind.
         kind: u32,
     },
 }
 
-/// A sample; `None` is a field that was not asked for.
+/// A sample; `None` for a field that was not requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// What was interrupted.
+    /// The code that was interrupted.
     pub mode: Mode,
-    /// The address is that of the instruction which caused it, not of a later one.
+    /// Whether the address is that of the instruction which caused the sample, and not of a later one.
     pub is_exact_ip: bool,
     /// Address of an instruction.
     pub ip: Option<u64>,
@@ -101,9 +101,9 @@ pub struct Sample {
     pub pid: Option<u32>,
     /// The thread; [`u32::MAX`] where it has ended.
     pub tid: Option<u32>,
-    /// In ns of the event's clock.
+    /// Time in ns of the event's clock.
     pub time_ns: Option<u64>,
-    /// The address that was accessed; 0 where the event does not know any.
+    /// The address that was accessed; 0 where it is unknown.
     pub addr: Option<u64>,
     /// The event.
     pub id: Option<u64>,
@@ -113,11 +113,11 @@ pub struct Sample {
     pub cpu: Option<u32>,
     /// Events since the sample before.
     pub period_events: Option<u64>,
-    /// What was counted.
+    /// The counts.
     pub read: Option<Read>,
 }
 
-/// What an event, or a group of them, has counted.
+/// The counts of an event, or of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Read {
     /// How long it was enabled, in ns.
@@ -135,16 +135,17 @@ pub struct Value {
     pub value: u64,
     /// The event.
     pub id: Option<u64>,
-    /// Samples for which there was no room.
+    /// Number of samples that were lost because the buffer was full.
     pub lost: Option<u64>,
 }
 
 impl Record {
-    /// Reads a whole record, its header included; all are read to their last byte but those of other kinds.
+    /// Parses a whole record, including its header. All records are parsed to their last byte, except those
+    /// of other kinds.
     ///
     /// # Errors
     ///
-    /// [`RingError::Size`] for what is no whole record, [`RingError::Body`] for fields that do not fit it.
+    /// [`RingError::Size`] for an incomplete record, [`RingError::Body`] for fields that do not fit it.
     pub fn parse(bytes: &[u8], format: Format) -> Result<Record, RingError> {
         let (size, mut fields) = (bytes.len(), Fields(bytes));
         let (kind, misc, claimed) = fields.header().ok_or(RingError::Size { size: 0, left: size })?;
@@ -156,14 +157,14 @@ impl Record {
 }
 
 impl Read {
-    /// Reads what `read(2)` gives for an event of this format; `None` where that does not fit.
+    /// Parses the result of `read(2)` for an event of this format; `None` where it does not fit.
     pub fn parse(bytes: &[u8], format: Format) -> Option<Read> {
         let mut fields = Fields(bytes);
         fields.read(format).filter(|_| fields.0.is_empty())
     }
 }
 
-/// The bytes that are still to be read.
+/// The bytes that remain to be parsed.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -185,18 +186,18 @@ impl Fields<'_> {
         Some((self.half()?, self.take().map(u16::from_ne_bytes)?, self.take().map(u16::from_ne_bytes)?))
     }
 
-    /// A word, if it was asked for; the outer `None` is its absence all the same.
+    /// A word, if it was requested; the outer `None` means that the bytes end before it.
     #[expect(clippy::option_option, reason = "not asked for, and not there, are two things")]
     fn word_if(&mut self, asked: bool) -> Option<Option<u64>> {
         if asked { self.word().map(Some) } else { Some(None) }
     }
 
-    /// Two halves, if they were asked for.
+    /// Two halves, if they were requested.
     fn halves_if(&mut self, asked: bool) -> Option<(Option<u32>, Option<u32>)> {
         if asked { Some((Some(self.half()?), Some(self.half()?))) } else { Some((None, None)) }
     }
 
-    /// Behind the fields of all but samples the kernel may add what identifies them.
+    /// The kernel may append identifying fields to all records except samples.
     fn body(&mut self, kind: u32, misc: u16, format: Format) -> Option<Record> {
         Some(match kind {
             kind::SAMPLE => Record::Sample(self.sample(misc, format).filter(|_| self.0.is_empty())?),
@@ -252,7 +253,7 @@ impl Fields<'_> {
         Some(Read { time_enabled_ns, time_running_ns, values })
     }
 
-    /// No more room is made than there are bytes, whatever the number claims.
+    /// The allocation is limited by the number of bytes, whatever number of values is claimed.
     fn values(&mut self, number: u64, format: Format) -> Option<Vec<Value>> {
         let number = usize::try_from(number).ok().filter(|number| *number <= self.0.len() / 8)?;
         let mut values = Vec::with_capacity(number);
@@ -311,7 +312,7 @@ mod tests {
         Format::new(sample_type::KNOWN, read_format::KNOWN).unwrap()
     }
 
-    /// What the kernel writes for all fields, in its order.
+    /// The words that the kernel writes for all fields, in its order.
     const SAMPLE: [u64; 18] =
         [70, 0x40_1000, 0, 9_000, 0xbeef, 71, 72, 0, 1_000, 2, 500, 400, 11, 70, 3, 12, 73, 0];
 

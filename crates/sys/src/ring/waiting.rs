@@ -7,24 +7,25 @@ use std::time::Instant;
 use crate::perf::Event;
 use crate::process::time_left;
 
-/// What became of an event that was waited for.
+/// The result of waiting for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Woken {
-    /// The kernel says that there are as many samples as were to be waited for.
+    /// Whether the kernel reports as many samples as were waited for.
     pub has_samples: bool,
-    /// Nobody is left whom it could sample. Such an event is not to be waited for again: it would not wait.
+    /// Whether all tasks that it samples have ended. Do not wait for such an event again: the wait would
+    /// return at once.
     pub has_ended: bool,
-    /// It is pinned and did not get or keep its counter; told from Linux 6.15 on, before which such an event looks as if it had no
-    /// samples. A wait for it would not wait.
+    /// Whether it is pinned and did not get or keep its counter. Linux reports this from 6.15 on; before,
+    /// such an event seems to have no samples. A wait for it would return at once.
     pub has_no_counter: bool,
 }
 
-/// Waits until one of these events has samples, has ended or has no counter; tells which, one for each. None of them is when the
-/// time comes first.
+/// Waits until one of these events has samples, has ended or has no counter. Returns one result for each
+/// event; none of them is set when the time is reached first.
 ///
 /// # Errors
 ///
-/// The operating system's. Signals that are handled elsewhere do not end the wait.
+/// The operating system's. Handled signals do not end the wait.
 ///
 /// # Source
 ///

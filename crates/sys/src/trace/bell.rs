@@ -13,11 +13,12 @@ use libc::c_int;
 use super::Change;
 use super::change::wait_for_any;
 
-/// Lets a program with one thread wait for a change of a tracee (or child) until a socket becomes readable or is closed.
+/// Lets a program with one thread wait for a change of a tracee (or child) until a socket becomes readable or
+/// is closed.
 ///
-/// It waits in `waitpid(2)` itself, so that a stop costs no signal and no second look. The socket tells of itself by `SIGIO`,
-/// whose handler ends the wait. Should it come when the wait is about to begin, a timer ends that too, so that nothing is
-/// lost by looking first:
+/// It waits in `waitpid(2)` itself, so that a stop costs no signal and no second system call. The socket
+/// raises `SIGIO`, whose handler ends the wait. If the signal arrives just before the wait begins, a timer
+/// ends the wait as well. No event is lost if the caller first reads the socket:
 ///
 /// ```no_run
 /// # use cyclometer_sys::trace::Bell;
@@ -30,9 +31,9 @@ use super::change::wait_for_any;
 /// # }
 /// ```
 ///
-/// As long as it lives, `SIGIO` and `SIGALRM` have handlers that interrupt system calls (`EINTR`), the timer of real time is
-/// its own, and `SIGCHLD` does not come for stops. The process must not ignore `SIGCHLD` or block the others, and have one bell
-/// at a time.
+/// For its lifetime, `SIGIO` and `SIGALRM` have handlers that interrupt system calls (`EINTR`). The timer of
+/// real time belongs to the bell, and `SIGCHLD` is not sent for stops. The process must not ignore `SIGCHLD`
+/// or block the others, and must have only one bell at a time.
 ///
 /// # Source
 ///
@@ -42,11 +43,11 @@ pub struct Bell<'a> {
     socket: BorrowedFd<'a>,
     former_flags: c_int,
     former: [(c_int, Former); 3],
-    /// How often the timer ends a wait; `None` where that is not known.
+    /// The interval at which the timer ends waits; `None` where it is unknown.
     ticks: Cell<Option<Duration>>,
 }
 
-/// What a signal did before.
+/// The former action of a signal.
 struct Former(libc::sigaction);
 
 impl std::fmt::Debug for Former {
@@ -55,13 +56,13 @@ impl std::fmt::Debug for Former {
     }
 }
 
-/// The socket has told of itself.
+/// Whether the socket has raised its signal.
 static RUNG: AtomicBool = AtomicBool::new(false);
 
-/// The timer has come.
+/// Whether the timer has expired.
 static TICKED: AtomicBool = AtomicBool::new(false);
 
-/// How often a wait is ended until it is heard that the socket has told of itself.
+/// The interval at which waits are ended until the socket's signal is noticed.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// Source: `include/uapi/asm-generic/fcntl.h`.
@@ -70,7 +71,7 @@ const F_SETOWN_EX: c_int = 15;
 /// Source: `include/uapi/asm-generic/fcntl.h`.
 const F_OWNER_TID: c_int = 0;
 
-/// Who gets the signals of a descriptor. Source: `include/uapi/asm-generic/fcntl.h`, `struct f_owner_ex`.
+/// The receiver of a descriptor's signals. Source: `include/uapi/asm-generic/fcntl.h`, `struct f_owner_ex`.
 #[repr(C)]
 struct Owner {
     kind: c_int,
@@ -78,9 +79,9 @@ struct Owner {
 }
 
 impl<'a> Bell<'a> {
-    /// Makes it for a socket.
+    /// Creates a bell for a socket.
     ///
-    /// What the socket had before that does not end a wait: look at it once first.
+    /// Data that the socket already had does not end a wait: read the socket once first.
     ///
     /// # Errors
     ///
@@ -101,18 +102,19 @@ impl<'a> Bell<'a> {
         Ok(bell)
     }
 
-    /// The next change of any child or tracee, which is waited for; `None` when the socket is to be looked at, or after `most`
-    /// or less. It may also come back for nothing.
+    /// Waits for the next change of any child or tracee. `None` when the socket should be read, or after at
+    /// most `most`. It may also return `None` without a reason.
     ///
-    /// It reaps whatever ends, as [`wait`](super::wait) does. Where there is neither child nor tracee, it waits all the same.
+    /// It reaps every process that ends, as [`wait`](super::wait) does. Without children and tracees it waits
+    /// nevertheless.
     ///
     /// # Errors
     ///
     /// The operating system's.
     pub fn wait(&self, most: Option<Duration>) -> io::Result<Option<(u32, Change)>> {
         self.tick(most.unwrap_or(Duration::ZERO));
-        // From here on the handler sets the timer, and nothing else does. What came while the last change was handled counts: who
-        // is always busy would never hear of it.
+        // From here on only the handler sets the timer. Signals that arrived while the last change was
+        // handled count as well: a tracer that is always busy would never notice them otherwise.
         if self.has_rung() | TICKED.swap(false, Ordering::SeqCst) {
             return Ok(None);
         }
@@ -130,7 +132,7 @@ impl<'a> Bell<'a> {
         }
     }
 
-    /// Whether the socket has told of itself since it was asked for the last time.
+    /// Whether the socket has raised its signal since the last call.
     fn has_rung(&self) -> bool {
         let rung = RUNG.swap(false, Ordering::SeqCst);
         if rung {
@@ -139,7 +141,7 @@ impl<'a> Bell<'a> {
         rung
     }
 
-    /// Has the timer end waits so often; never: zero.
+    /// Makes the timer end waits at this interval; zero disables it.
     fn tick(&self, every: Duration) {
         if self.ticks.replace(Some(every)) != Some(every) {
             set_timer(every);
@@ -158,13 +160,13 @@ impl Drop for Bell<'_> {
     }
 }
 
-/// Who waits hears of it, or is about to wait and is woken up by the timer.
+/// Interrupts the wait. If the wait is just about to begin, the timer ends it.
 extern "C" fn rung(_: c_int) {
     RUNG.store(true, Ordering::SeqCst);
     set_timer(AGAIN);
 }
 
-/// It has ended a system call, or comes before the next one.
+/// Has interrupted a system call, or arrives before the next one.
 extern "C" fn ticked(_: c_int) {
     TICKED.store(true, Ordering::SeqCst);
 }
@@ -173,7 +175,7 @@ fn handler(handler: extern "C" fn(c_int)) -> libc::sighandler_t {
     handler as libc::sighandler_t
 }
 
-/// Sets what a signal does; what it did before.
+/// Sets the action of a signal; returns the former one.
 fn act(signal: c_int, handler: libc::sighandler_t, flags: c_int) -> io::Result<Former> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     let place = action.as_mut_ptr();
@@ -182,14 +184,14 @@ fn act(signal: c_int, handler: libc::sighandler_t, flags: c_int) -> io::Result<F
     // SAFETY: as above.
     unsafe { (*place).sa_flags = flags };
     let mut former = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: reads an action, of which zero means no signal and no other flag, and writes another; the handlers store an atomic
-    // and set a timer, which may be done between any two instructions.
+    // SAFETY: reads an action, of which zero means no signal and no other flag, and writes another; the
+    // handlers store an atomic and set a timer, which may be done between any two instructions.
     known(unsafe { libc::sigaction(signal, place, former.as_mut_ptr()) })?;
     // SAFETY: zeroed, and written by the call.
     Ok(Former(unsafe { former.assume_init() }))
 }
 
-/// Has `SIGALRM` come so often; never: zero. It leaves `errno` alone, as it cannot fail.
+/// Sets the interval of `SIGALRM`; zero disables it. `errno` is preserved, as the call cannot fail.
 fn set_timer(every: Duration) {
     let time = libc::timeval { tv_sec: every.as_secs().cast_signed(), tv_usec: every.subsec_micros().into() };
     let timer = libc::itimerval { it_interval: time, it_value: time };
@@ -214,7 +216,7 @@ fn set_flags(socket: BorrowedFd<'_>, flags: c_int) -> io::Result<()> {
     known(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
 }
 
-/// Has the socket's signals sent to the calling thread.
+/// Directs the socket's signals to the calling thread.
 fn own(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     let owner = Owner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };

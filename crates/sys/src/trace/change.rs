@@ -1,24 +1,24 @@
-//! What happened to a tracee.
+//! Changes of a tracee's state.
 
 use std::io;
 
 use libc::c_int;
 
-/// A change of a tracee's state. All but the first two are stops: the tracee waits for an order.
+/// A change of a tracee's state. All but the first two are stops: the tracee waits for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// It exited with this status, 0 to 255.
     Exited(i32),
     /// This signal killed it.
     Killed(i32),
-    /// This signal is about to be delivered: [`resume`](super::resume) with it, or with 0 to swallow it.
-    /// `SIGTRAP` also comes from steps and breakpoints; [`signal_info`](super::signal_info) tells.
+    /// This signal is about to be delivered: [`resume`](super::resume) with it, or with 0 to suppress it.
+    /// `SIGTRAP` also comes from steps and breakpoints; see [`signal_info`](super::signal_info).
     Signal(i32),
     /// It stopped with its whole process, by this signal (`SIGSTOP`, `SIGTSTP`, `SIGTTIN`, `SIGTTOU`):
-    /// [`listen`](super::listen) leaves it so.
+    /// [`listen`](super::listen) keeps it stopped.
     Group(i32),
-    /// It stopped because [`interrupt`](super::interrupt) asked for it, because it was born traced, or because its
-    /// process was continued.
+    /// It stopped because of [`interrupt`](super::interrupt), because it was traced from its creation, or
+    /// because its process was continued.
     Interrupted,
     /// It called `fork(2)`; the child has the id in [`event_message`](super::event_message).
     Fork,
@@ -28,12 +28,12 @@ pub enum Change {
     VForkDone,
     /// It called `clone(2)` for a thread, or for a process that is neither of the above.
     Clone,
-    /// It executes a new program and is before that one's first instruction.
+    /// It executed a new program and is before that program's first instruction.
     Exec,
     /// It is about to end.
     Exiting,
-    /// Another stop: bits 8 to 15 are the event, 0 to 7 the signal; [`Options::SYSGOOD`](super::Options::SYSGOOD)
-    /// adds 0x80.
+    /// Another stop: bits 8 to 15 are the event, 0 to 7 the signal;
+    /// [`Options::SYSGOOD`](super::Options::SYSGOOD) adds 0x80.
     Other(i32),
 }
 
@@ -68,10 +68,10 @@ impl Change {
     }
 }
 
-/// The next change of any child or tracee, without waiting for it; `None` when nothing has changed, also when there
-/// is neither child nor tracee.
+/// The next change of any child or tracee, without waiting for it; `None` when none has changed, or when
+/// neither children nor tracees exist.
 ///
-/// It reaps whatever ends: a process that calls it has no children that somebody else waits for.
+/// It reaps every process that ends. The calling process must have no children for which other code waits.
 ///
 /// # Errors
 ///

@@ -14,7 +14,8 @@ use super::ptrace;
 ///
 /// # Source
 ///
-/// `ptrace(2)`, `PTRACE_PEEKDATA`: the system call, unlike the C library's function, stores the word at `data`.
+/// `ptrace(2)`, `PTRACE_PEEKDATA`: the system call, unlike the C library's function, stores the word at
+/// `data`.
 pub fn peek(tid: u32, address: u64) -> io::Result<u64> {
     let mut word = 0u64;
     let place = (&raw mut word) as c_long;
@@ -23,8 +24,8 @@ pub fn peek(tid: u32, address: u64) -> io::Result<u64> {
     Ok(word)
 }
 
-/// Replaces a word of a stopped tracee's memory, even where the tracee itself may not write: a private mapping gets
-/// its own copy of the page.
+/// Replaces a word of a stopped tracee's memory, even where the tracee itself may not write: a private
+/// mapping gets its own copy of the page.
 ///
 /// # Errors
 ///
@@ -38,7 +39,7 @@ pub fn poke(tid: u32, address: u64, word: u64) -> io::Result<()> {
     unsafe { ptrace(libc::PTRACE_POKEDATA.into(), tid, address as c_long, word as c_long) }
 }
 
-/// Reads a tracee's memory, running or stopped; gives how many bytes could be read before the first one that the
+/// Reads a tracee's memory, running or stopped; returns the number of bytes before the first one that the
 /// tracee itself may not read.
 ///
 /// # Errors
@@ -56,8 +57,8 @@ pub fn read_memory(tid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize
     transferred(unsafe { libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) })
 }
 
-/// Writes a tracee's memory, running or stopped; gives how many bytes could be written before the first one that
-/// the tracee itself may not write. [`poke`] writes there all the same.
+/// Writes a tracee's memory, running or stopped; returns the number of bytes before the first one that the
+/// tracee itself may not write. [`poke`] can write there nevertheless.
 ///
 /// # Errors
 ///

@@ -1,10 +1,11 @@
 //! Tracing processes: safe functions over `ptrace(2)`, waiting for tracees, their memory and signals.
 //!
-//! The kernel ties a tracee to the *thread* that seized it: all calls about one tracee come from that thread.
-//! Every function takes the id of a thread, which for the first thread of a process is the process's. What is no
-//! tracee of the calling thread, has gone, or is not stopped where it must be, gives `ESRCH`.
+//! The kernel ties a tracee to the *thread* that seized it: all calls about one tracee must come from that
+//! thread. Every function takes the id of a thread; the first thread of a process has the id of the process.
+//! The error is `ESRCH` for a thread that is not a tracee of the calling thread, has ended, or is not stopped
+//! as required.
 //!
-//! But for [`permitted`] and [`tracer_of`], nothing here allocates.
+//! Except [`permitted`] and [`tracer_of`], these functions allocate no memory.
 //!
 //! # Source
 //!
@@ -35,7 +36,7 @@ pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, sign
 /// `arch/x86/include/asm/user_64.h`, `struct user_regs_struct`.
 pub type Registers = libc::user_regs_struct;
 
-/// What a tracee shall stop for, beyond signals; a set, put together with `|`.
+/// The events at which a tracee stops, in addition to signals; a set, combined with `|`.
 ///
 /// # Source
 ///
@@ -48,9 +49,9 @@ impl Options {
     pub const FORK: Options = Options(libc::PTRACE_O_TRACEFORK as c_long);
     /// The same for `vfork(2)`: [`Change::VFork`].
     pub const VFORK: Options = Options(libc::PTRACE_O_TRACEVFORK as c_long);
-    /// The end of a `vfork(2)` for who called it: its child executed a program, or ended.
+    /// Stop the caller at the end of its `vfork(2)`: its child executed a program, or ended.
     pub const VFORK_DONE: Options = Options(libc::PTRACE_O_TRACEVFORKDONE as c_long);
-    /// The same for other ways of `clone(2)`, threads among them: [`Change::Clone`].
+    /// The same for other uses of `clone(2)`, including threads: [`Change::Clone`].
     pub const CLONE: Options = Options(libc::PTRACE_O_TRACECLONE as c_long);
     /// Stop in the new program at the end of `execve(2)`, before its first instruction: [`Change::Exec`].
     pub const EXEC: Options = Options(libc::PTRACE_O_TRACEEXEC as c_long);
@@ -58,7 +59,7 @@ impl Options {
     pub const EXIT: Options = Options(libc::PTRACE_O_TRACEEXIT as c_long);
     /// Kill the tracee when its tracer ends.
     pub const EXIT_KILL: Options = Options(libc::PTRACE_O_EXITKILL as c_long);
-    /// Tell stops at system calls from stops by `SIGTRAP`, by bit 7 of the signal's number.
+    /// Distinguish stops at system calls from stops by `SIGTRAP`, by bit 7 of the signal's number.
     pub const SYSGOOD: Options = Options(libc::PTRACE_O_TRACESYSGOOD as c_long);
 }
 
@@ -70,11 +71,12 @@ impl BitOr for Options {
     }
 }
 
-/// Begins to trace a thread, which does not stop for that.
+/// Begins to trace a thread without stopping it.
 ///
 /// # Errors
 ///
-/// The operating system's: `EPERM` without the right to (another user's, Yama, traced by somebody else already).
+/// The operating system's: `EPERM` without permission (another user's, Yama, traced by another process
+/// already).
 ///
 /// # Source
 ///
@@ -96,7 +98,7 @@ pub fn interrupt(tid: u32) -> io::Result<()> {
     order(libc::PTRACE_INTERRUPT.into(), tid, 0)
 }
 
-/// Lets a stopped tracee run on. `signal` is delivered to it when it stopped for one, 0 for none.
+/// Lets a stopped tracee continue. `signal` is delivered to it if it stopped for one, 0 for none.
 ///
 /// # Errors
 ///
@@ -111,7 +113,7 @@ pub fn resume(tid: u32, signal: i32) -> io::Result<()> {
 
 /// Lets a stopped tracee execute one instruction, with `signal` as for [`resume`].
 ///
-/// It stops behind that with `SIGTRAP`, or in the first instruction of the signal's handler.
+/// It then stops with `SIGTRAP`, or in the first instruction of the signal's handler.
 ///
 /// # Errors
 ///
@@ -124,7 +126,7 @@ pub fn step(tid: u32, signal: i32) -> io::Result<()> {
     order(libc::PTRACE_SINGLESTEP.into(), tid, signal.into())
 }
 
-/// Leaves a tracee in the stop of its group: it reports [`Change::Interrupted`] when somebody continues it.
+/// Keeps a tracee in the stop of its group: it reports [`Change::Interrupted`] when it is continued.
 ///
 /// # Errors
 ///
@@ -137,7 +139,7 @@ pub fn listen(tid: u32) -> io::Result<()> {
     order(libc::PTRACE_LISTEN.into(), tid, 0)
 }
 
-/// Ends the tracing of a stopped tracee and lets it run on, with `signal` as for [`resume`].
+/// Detaches a stopped tracee and lets it continue, with `signal` as for [`resume`].
 ///
 /// # Errors
 ///
@@ -185,15 +187,16 @@ pub fn set_registers(tid: u32, registers: &Registers) -> io::Result<()> {
     unsafe { ptrace(libc::PTRACE_SETREGS.into(), tid, 0, place) }
 }
 
-/// Replaces the instruction pointer of a stopped tracee, and nothing else: cheaper than [`set_registers`].
+/// Replaces only the instruction pointer of a stopped tracee, which is cheaper than [`set_registers`].
 ///
 /// # Errors
 ///
-/// The operating system's: `ESRCH`; `EIO` for what no user program may have.
+/// The operating system's: `ESRCH`; `EIO` for an address that no user program may have.
 ///
 /// # Source
 ///
-/// `ptrace(2)`, `PTRACE_POKEUSER`; `arch/x86/include/asm/user_64.h`, `struct user`, which starts with the registers.
+/// `ptrace(2)`, `PTRACE_POKEUSER`; `arch/x86/include/asm/user_64.h`, `struct user`, which starts with the
+/// registers.
 pub fn set_instruction_pointer(tid: u32, address: u64) -> io::Result<()> {
     let place = std::mem::offset_of!(Registers, rip) as c_long;
     // SAFETY: the kernel takes the word from the argument; nothing of our memory is read or written.
@@ -220,9 +223,9 @@ pub fn extended_state(tid: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the last event of a stopped tracee has to say: the id of the new thread ([`Change::Fork`],
-/// [`Change::VFork`], [`Change::Clone`]), the former id of the thread that called ([`Change::Exec`]), the status of
-/// the end as `wait(2)` gives it ([`Change::Exiting`]).
+/// The message of the last event of a stopped tracee. It is the id of the new thread ([`Change::Fork`],
+/// [`Change::VFork`], [`Change::Clone`]), the former id of the thread that called ([`Change::Exec`]), or the
+/// status of the end as `wait(2)` returns it ([`Change::Exiting`]).
 ///
 /// # Errors
 ///
@@ -239,8 +242,9 @@ pub fn event_message(tid: u32) -> io::Result<u64> {
     Ok(message)
 }
 
-/// Whether a tracee is stopped for an event. One that was told of another stop, and is killed there, goes on to that of
-/// its end by itself, and only this shows it: [`event_message`] speaks of that one then.
+/// Whether a tracee is stopped for an event. A tracee that is killed in a reported stop proceeds to the stop
+/// of its end without another report. Only this function shows that; [`event_message`] then belongs to that
+/// stop.
 ///
 /// # Errors
 ///
@@ -248,8 +252,8 @@ pub fn event_message(tid: u32) -> io::Result<u64> {
 ///
 /// # Source
 ///
-/// `ptrace(2)`, `PTRACE_GETSIGINFO`; Linux `kernel/signal.c`, `ptrace_do_notify`: the code is that of the event, above
-/// `SIGTRAP`.
+/// `ptrace(2)`, `PTRACE_GETSIGINFO`; Linux `kernel/signal.c`, `ptrace_do_notify`: the code is that of the
+/// event, above `SIGTRAP`.
 pub fn is_at(tid: u32, event: Change) -> io::Result<bool> {
     let code = signal_info(tid)?.code();
     Ok(code > 0xff && Change::decode(code << 8 | 0x7f) == event)
@@ -265,7 +269,8 @@ fn order(request: c_long, tid: u32, number: c_long) -> io::Result<()> {
 ///
 /// # Safety
 ///
-/// What `request` reads from or writes to our memory at `data` must be there and have the size it takes.
+/// The memory at `data` that `request` reads or writes must be valid and have the size that `request`
+/// requires.
 unsafe fn ptrace(request: c_long, tid: u32, address: c_long, data: c_long) -> io::Result<()> {
     let tid = c_long::from(crate::process::to_pid(tid)?);
     // SAFETY: promised by the caller; everything else is the tracee's.

@@ -1,4 +1,4 @@
-//! Whether the software PMU may make here the system calls that it needs: by making them.
+//! Checks whether the software PMU may make the system calls that it needs, by making them.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use super::Options;
 use crate::mask::Masked;
 use crate::process::{self, Reap, SIGKILL};
 
-/// Why the software PMU cannot trace a process here.
+/// The reason why the software PMU cannot trace a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forbidden {
     /// A system call was refused.
     Call {
-        /// Its name.
+        /// The name of the system call.
         name: &'static str,
-        /// The error number; `EPERM` where making the call is punished by death.
+        /// The error number; `EPERM` where the call kills the process.
         errno: i32,
     },
-    /// A process, of this id, traces what starts here: nobody else can.
+    /// This process and its children are already traced by another process.
     Traced {
-        /// Its id.
+        /// The id of that tracer.
         by: u32,
     },
 }
@@ -39,20 +39,23 @@ impl fmt::Display for Forbidden {
 
 impl std::error::Error for Forbidden {}
 
-/// Tries out whether one process may trace another as the software PMU does: a tracer that is neither parent nor
-/// ancestor of its tracee, which has agreed to be traced, reads and writes its memory, and makes memory of its own that can be sealed.
+/// Checks whether one process may trace another as the software PMU does. The tracer is neither parent nor
+/// ancestor of its tracee, which has permitted tracing. The tracer reads and writes the tracee's memory, and
+/// creates sealable memory of its own.
 ///
-/// Forks two processes, which are gone when it returns; it takes about a millisecond in a small program.
+/// Forks two processes, which have ended when it returns; it takes about a millisecond in a small program.
 ///
 /// # Errors
 ///
-/// The first system call that the kernel, a security module or a sandbox refuses, or the process that traces already.
+/// The first system call that the kernel, a security module or a sandbox refuses, or the process that already
+/// traces.
 ///
 /// # Source
 ///
-/// `ptrace(2)`, "Ptrace access mode checking" and `/proc/sys/kernel/yama/ptrace_scope`; `process_vm_readv(2)`; `memfd_create(2)`.
+/// `ptrace(2)`, "Ptrace access mode checking" and `/proc/sys/kernel/yama/ptrace_scope`;
+/// `process_vm_readv(2)`; `memfd_create(2)`.
 pub fn permitted() -> Result<(), Forbidden> {
-    // A signal to our group in this millisecond is ours alone: the two would run our handlers.
+    // Signals to our group are blocked meanwhile, because the two processes would run our handlers.
     let _masked = Masked::all();
     let (mut ready, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
     let tracee = Probe::fork(|| agree_and_wait(&theirs)).map_err(refused("fork"))?;
@@ -70,7 +73,7 @@ pub fn permitted() -> Result<(), Forbidden> {
     outcome(&read_log(heard).map_err(refused("read"))?)
 }
 
-/// The process that traces another one; `None` also where the kernel does not say.
+/// The tracer of a process; `None` also where the kernel does not report it.
 ///
 /// # Source
 ///
@@ -85,15 +88,16 @@ fn refused(name: &'static str) -> impl Fn(io::Error) -> Forbidden {
     move |error| Forbidden::Call { name, errno: error.raw_os_error().unwrap_or(libc::EPERM) }
 }
 
-/// The system calls that are tried; their index stands for them in the log.
+/// The system calls that are tried; the log contains their indices.
 const CALLS: [&str; 7] =
     ["ptrace", "wait4", "process_vm_readv", "process_vm_writev", "memfd_create", "ftruncate", "fcntl"];
 
-/// The last entry of a log where nothing was refused.
+/// The last entry of a log without refusals.
 const DONE: u8 = u8::MAX;
 
-/// The tracer's log over a socket: before each call its number and 0, after one that failed its number and the error number. The log
-/// of a tracer that a sandbox killed ends with the call that it died of.
+/// The tracer's log over a socket. It contains the number of each call and 0 before the call, and the number
+/// and the error after a call that failed. If a sandbox killed the tracer, its log ends with the call that
+/// caused it.
 struct Log<'a>(&'a UnixStream);
 
 impl Log<'_> {
@@ -113,7 +117,8 @@ impl Log<'_> {
     }
 }
 
-/// The log of a tracer that has ended. Other forks of this program may still hold its end of the socket, so nothing is waited for.
+/// Reads the log of a tracer that has ended, without waiting: other forks of this program may still hold its
+/// end of the socket.
 fn read_log(mut socket: UnixStream) -> io::Result<Vec<u8>> {
     socket.set_nonblocking(true)?;
     let mut bytes = Vec::new();
@@ -123,13 +128,13 @@ fn read_log(mut socket: UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The outcome by the last entry of a log.
+/// The outcome, by the last entry of a log.
 fn outcome(log: &[u8]) -> Result<(), Forbidden> {
     match log.as_chunks::<2>().0.last().copied() {
         Some([DONE, _]) => Ok(()),
         Some([number, errno]) => {
             let name = CALLS.get(usize::from(number)).copied().unwrap_or_default();
-            // Some sandboxes kill.
+            // Some sandboxes kill the process instead of returning an error.
             let errno = if errno == 0 { libc::EPERM } else { errno.into() };
             Err(Forbidden::Call { name, errno })
         }
@@ -137,7 +142,8 @@ fn outcome(log: &[u8]) -> Result<(), Forbidden> {
     }
 }
 
-/// Makes the calls of the software PMU: those about a tracee, then those of memory files. Allocates nothing.
+/// Makes the calls of the software PMU: those about a tracee, then those of memory files. Allocates no
+/// memory.
 fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
     let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
     log.call("ptrace", || super::seize(tid, births | Options::EXEC | Options::EXIT | Options::EXIT_KILL))?;
@@ -158,7 +164,7 @@ fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes memory that can be shared and whose size can be sealed. Allocates nothing.
+/// Creates memory that can be shared and whose size can be sealed. Allocates no memory.
 fn make_memory(log: &Log<'_>) -> io::Result<()> {
     // SAFETY: the name is a literal that ends in zero.
     let make = || unsafe { libc::memfd_create(c"cyclometer-probe".as_ptr(), libc::MFD_ALLOW_SEALING) };
@@ -171,12 +177,12 @@ fn make_memory(log: &Log<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What a system call returned, or its error.
+/// The result of a system call, or its error.
 fn checked(returned: c_int) -> io::Result<c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// Lets anybody trace this process, says so and waits to be killed. Allocates nothing.
+/// Permits every process to trace this one, reports that and waits to be killed. Allocates no memory.
 fn agree_and_wait(socket: &UnixStream) -> c_int {
     process::allow_any_tracer();
     // SAFETY: sends one byte of a literal.
@@ -191,10 +197,12 @@ fn agree_and_wait(socket: &UnixStream) -> c_int {
 struct Probe(u32);
 
 impl Probe {
-    /// `work` gives its exit status; it must not allocate: another thread may have held locks at the fork.
+    /// `work` returns its exit status. It must not allocate, because another thread may have held locks at
+    /// the fork.
     fn fork(work: impl FnOnce() -> c_int) -> io::Result<Probe> {
         let maker = std::process::id();
-        // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
+        // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never
+        // returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -202,14 +210,15 @@ impl Probe {
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGKILL as c_ulong) };
                 // SAFETY: takes nothing and cannot fail.
                 let orphaned = unsafe { libc::getppid() }.unsigned_abs() != maker;
-                // Who was killed before that sends no signal any more.
+                // If the parent was killed before, no signal will arrive.
                 process::leave(if orphaned { libc::ESRCH } else { work() })
             }
             pid => Ok(Probe(pid.unsigned_abs())),
         }
     }
 
-    /// Waits for its end. A process that ignores `SIGCHLD` is not told how its children end, but waits for it all the same.
+    /// Waits for the end. A process that ignores `SIGCHLD` gets no exit statuses of its children, but waits
+    /// nevertheless.
     fn wait(self) {
         let _ = process::reap(self.0, Reap::Block);
         std::mem::forget(self);

@@ -8,17 +8,17 @@ use libc::c_long;
 use super::ptrace;
 use crate::process::to_pid;
 
-/// What the kernel tells about a signal, as it lays it out.
+/// The kernel's information about a signal, in the kernel's layout.
 ///
 /// # Source
 ///
-/// `sigaction(2)`, `siginfo_t`; `include/uapi/asm-generic/siginfo.h`: number, error number and code of 4 bytes each;
-/// from byte 16 what depends on the code.
+/// `sigaction(2)`, `siginfo_t`; `include/uapi/asm-generic/siginfo.h`: number, error number and code of 4
+/// bytes each; from byte 16 fields that depend on the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct SignalInfo([u8; 128]);
 
-/// Where the fields that depend on the code begin, in bytes.
+/// The offset of the fields that depend on the code, in bytes.
 const FIELDS: usize = 16;
 
 impl SignalInfo {
@@ -27,36 +27,38 @@ impl SignalInfo {
         self.word(0)
     }
 
-    /// Why it was sent: positive from the kernel, 0 or negative from a process (`SI_USER`, `SI_TKILL`).
+    /// The origin of the signal: positive for the kernel, 0 or negative for a process (`SI_USER`,
+    /// `SI_TKILL`).
     pub fn code(&self) -> i32 {
         self.word(8)
     }
 
-    /// The address that a fault is about (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGTRAP` of the kernel); of no
-    /// meaning for other signals.
+    /// The address of a fault (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGTRAP` of the kernel); meaningless
+    /// for other signals.
     pub fn address(&self) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.0[FIELDS..FIELDS + 8]);
         u64::from_ne_bytes(bytes)
     }
 
-    /// Replaces the address that a fault is about.
+    /// Replaces the address of a fault.
     pub fn set_address(&mut self, address: u64) {
         self.0[FIELDS..FIELDS + 8].copy_from_slice(&address.to_ne_bytes());
     }
 
-    /// The process that sent it; `None` when it came from the kernel or a timer. 0 is a process that we cannot see.
+    /// The process that sent it; `None` when it came from the kernel or a timer. 0 is a process that is not
+    /// visible to us.
     pub fn sender(&self) -> Option<u32> {
         let by_process = matches!(self.code(), libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL);
         by_process.then(|| self.word(FIELDS).unsigned_abs())
     }
 
-    /// Whether another signal is of the same number and has come in the same way: from the same process or timer.
+    /// Whether another signal has the same number and origin: the same process or timer.
     ///
     /// # Source
     ///
-    /// Linux `include/uapi/asm-generic/siginfo.h`: a process's number and a timer's are at the same place; the kernel's signals
-    /// have zero there.
+    /// Linux `include/uapi/asm-generic/siginfo.h`: the ids of a process and of a timer have the same offset;
+    /// the kernel's signals have zero there.
     pub fn is_like(&self, other: &SignalInfo) -> bool {
         [0, 8, FIELDS].into_iter().all(|at| self.word(at) == other.word(at))
     }
@@ -78,12 +80,12 @@ impl fmt::Debug for SignalInfo {
     }
 }
 
-/// The signal that a tracee stopped for. In stops for events it is no real one: bits 8 to 15 of its code are the
-/// event.
+/// The signal that a tracee stopped for. In stops for events it is artificial: bits 8 to 15 of its code are
+/// the event.
 ///
 /// # Errors
 ///
-/// The operating system's: `ESRCH`; `EINVAL` in a stop that has none.
+/// The operating system's: `ESRCH`; `EINVAL` in a stop without a signal.
 ///
 /// # Source
 ///
@@ -96,7 +98,7 @@ pub fn signal_info(tid: u32) -> io::Result<SignalInfo> {
     Ok(info)
 }
 
-/// Replaces what the tracee will be told about the signal that it stopped for.
+/// Replaces the information that the tracee will get about the signal that it stopped for.
 ///
 /// # Errors
 ///

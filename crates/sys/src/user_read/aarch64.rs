@@ -8,23 +8,25 @@ use super::{Permit, Serialisation};
 macro_rules! mrs {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: the caller of the function around this promises that the register may be read; nothing else is written.
+        // SAFETY: the caller of the surrounding function promises that the register may be read; nothing else
+        // is written.
         unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value, options(nostack, preserves_flags)) };
         value
     }};
 }
 
-/// Reads a counter. It may be executed earlier or later than the instructions around it.
+/// Reads a counter. The instruction may be executed earlier or later than the instructions around it.
 ///
 /// # Safety
 ///
-/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment, on a machine with one
-/// core PMU: as long as it is, the kernel keeps PMUSERENR_EL0 set where this thread runs, and the number is a counter there.
+/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment, on a
+/// machine with one core PMU: as long as it is mapped, the kernel keeps PMUSERENR_EL0 set where this thread
+/// runs, and the number is a counter there.
 ///
 /// # Source
 ///
-/// Arm Architecture Reference Manual, PMEVCNTR<n>_EL0, PMCCNTR_EL0, PMUSERENR_EL0; Linux `drivers/perf/arm_pmuv3.c`,
-/// `armv8pmu_user_event_idx`: counter n is n, the cycle counter is 31.
+/// Arm Architecture Reference Manual, PMEVCNTR<n>_EL0, PMCCNTR_EL0, PMUSERENR_EL0; Linux
+/// `drivers/perf/arm_pmuv3.c`, `armv8pmu_user_event_idx`: counter n is n, the cycle counter is 31.
 pub(super) unsafe fn counter(permit: Permit) -> u64 {
     match permit.number() {
         0 => mrs!("pmevcntr0_el0"),
@@ -75,7 +77,7 @@ pub(super) fn time_stamp() -> u64 {
     value
 }
 
-/// Keeps instructions before this from being executed after it, and the other way round.
+/// Prevents earlier instructions from being executed after it, and later ones before it.
 ///
 /// # Source
 ///
@@ -86,7 +88,7 @@ pub fn serialise(how: Serialisation) {
         Serialisation::None => {}
         // SAFETY: a barrier; changes nothing.
         Serialisation::Light => unsafe { asm!("isb", options(nostack, preserves_flags)) },
-        // SAFETY: two barriers; they change nothing. There is nothing that waits for more.
+        // SAFETY: two barriers; they change nothing. No barrier waits for more.
         Serialisation::Memory | Serialisation::Full => unsafe {
             asm!("dsb sy", "isb", options(nostack, preserves_flags))
         },

@@ -1,4 +1,4 @@
-//! The page of an open event, mapped.
+//! The mapped page of an open event.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,8 +11,8 @@ use crate::perf::Event;
 
 /// The page that the kernel shares for an event of the calling thread; unmapped when dropped.
 ///
-/// It belongs to the thread that made it, as counters belong to CPUs and the page tells of the one that this thread is on. A
-/// forked child does not have it.
+/// It belongs to the thread that made it. Counters belong to CPUs, and the page describes the counter of the
+/// CPU that this thread is on. A forked child does not have the page.
 #[derive(Debug)]
 pub struct Mapping {
     page: NonNull<Page>,
@@ -20,15 +20,15 @@ pub struct Mapping {
     birth: Birth,
 }
 
-/// The CPU's own counters.
+/// The counters of the CPU.
 struct Cpu<'a>(&'a Mapping);
 
 impl Counters for Cpu<'_> {
     #[inline]
     fn counter(&self, permit: Permit) -> u64 {
         debug_assert!(self.0.birth.is_here());
-        // SAFETY: the permit was made by a kernel's page, which `Mapping` keeps mapped, for an event of this thread, as `Mapping`
-        // cannot be sent to another one.
+        // SAFETY: the permit was made by a kernel's page, which `Mapping` keeps mapped, for an event of this
+        // thread, as `Mapping` cannot be sent to another one.
         unsafe { instructions::counter(permit) }
     }
 
@@ -41,12 +41,13 @@ impl Counters for Cpu<'_> {
 impl Mapping {
     /// Maps the page of an event that counts the calling thread.
     ///
-    /// Whoever calls this makes sure that it is an event of the calling thread, and that all CPUs that it may run on have the
-    /// same counters; of other events the values are of no use.
+    /// The caller ensures that it is an event of the calling thread, and that all CPUs that the thread may
+    /// run on have the same counters. The values of other events are useless.
     ///
     /// # Errors
     ///
-    /// The operating system's: `EINVAL` for events that are inherited, `EPERM` where too much memory is locked.
+    /// The operating system's: `EINVAL` for events that are inherited, `EPERM` where too much memory is
+    /// locked.
     pub fn of(event: &Event) -> io::Result<Mapping> {
         let length = page_size();
         let fd = event.as_fd().as_raw_fd();
@@ -58,37 +59,39 @@ impl Mapping {
         }
         let page = NonNull::new(start.cast::<Page>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping { page, length, birth: Birth::now() };
-        // SAFETY: the mapping that was just made. The kernel does not pass it on to children by itself; this says so of ours, too.
+        // SAFETY: the mapping that was just made. The kernel does not pass it on to children anyway; the call
+        // makes sure of it.
         match unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) } {
             0 => Ok(mapping),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// What the kernel shares; `None` in a forked child, which does not have it.
+    /// The page of the kernel; `None` in a forked child, which does not have it.
     #[inline]
     pub fn page(&self) -> Option<&Page> {
         if !self.birth.is_here() {
             return None;
         }
-        // SAFETY: mapped and at least as long as a `Page` as long as `self` lives, in the process that mapped it; all that the
-        // kernel changes is atomic.
+        // SAFETY: mapped and at least as long as a `Page` as long as `self` lives, in the process that mapped
+        // it; all that the kernel changes is atomic.
         Some(unsafe { self.page.as_ref() })
     }
 
-    /// Reads the counter by an instruction; `None` where the kernel has to be asked.
+    /// Reads the counter by an instruction; `None` where a system call is needed.
     #[inline]
     pub fn read(&self) -> Option<PageValues> {
         self.page()?.read(&Cpu(self))
     }
 
-    /// Reads the counter by an instruction, and no times; `None` where the kernel has to be asked.
+    /// Reads only the counter by an instruction, without times; `None` where a system call is needed.
     #[inline]
     pub fn value(&self) -> Option<u64> {
         self.page()?.value(&Cpu(self))
     }
 
-    /// Reads the counters of several events of this thread as of one moment; false where the kernel has to be asked.
+    /// Reads the counters of several events of this thread at one moment; false where a system call is
+    /// needed.
     pub fn read_all<'a>(mappings: impl Iterator<Item = &'a Mapping> + Clone, out: &mut [PageValues]) -> bool {
         let Some(first) = mappings.clone().next() else { return true };
         let pages = mappings.clone().filter_map(Mapping::page);
@@ -98,9 +101,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // In a forked child the address is free, or somebody else's by now.
+        // In a forked child the address is free, or in use by another mapping.
         if self.birth.is_here() {
-            // SAFETY: our own mapping, to which nobody has a reference any more.
+            // SAFETY: our own mapping, to which no references exist any more.
             unsafe { libc::munmap(self.page.as_ptr().cast(), self.length) };
         }
     }
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
     use crate::perf::{Attr, Reach, Whom, flags, open};
 
-    /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: there without a PMU.
+    /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: available without a PMU.
     fn task_clock() -> Option<Event> {
         let mut attr = Attr::new(1, 1);
         attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
@@ -165,7 +168,7 @@ mod tests {
             // SAFETY: a new mapping where the page was, which the child does not have.
             let others = unsafe { libc::mmap(at, length, libc::PROT_READ, kind, -1, 0) };
             drop(mapping);
-            // SAFETY: reads one byte of the mapping, which must be there still: the child dies otherwise.
+            // SAFETY: reads one byte of the mapping, which must still exist: the child dies otherwise.
             let zero = unsafe { others.cast::<u8>().read_volatile() };
             let fine = none && others == at && zero == 0;
             // SAFETY: ends the child.

@@ -1,12 +1,13 @@
-//! Counters read in user space: the page that the kernel shares for an event, and the instructions behind it.
+//! Counters read in user space: the page that the kernel shares for an event, and the instructions for it.
 //!
-//! [`page`] is the protocol, as pure code for every architecture: it decides whether an instruction may be executed, and
-//! makes a [`Permit`] of that. The instructions are below, one function for each; only a page that the kernel
-//! mapped ([`Mapping`]) leads to them.
+//! [`page`] implements the protocol, as pure code for every architecture: it decides whether an instruction
+//! may be executed, and represents that by a [`Permit`]. Each instruction has one function below. Only a page
+//! that the kernel mapped ([`Mapping`]) leads to them.
 //!
 //! # Source
 //!
-//! Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`; `perf_event_open(2)`, section "MMAP layout".
+//! Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`; `perf_event_open(2)`, section
+//! "MMAP layout".
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -34,25 +35,25 @@ pub use instructions::serialise;
 pub use mapping::Mapping;
 pub use page::{Counters, Page, PageValues, Permit, read_together};
 
-/// How a read is kept from overlapping with what is executed before and after it.
+/// How a read is separated from the code before and after it.
 ///
-/// CPUs execute out of order: without serialisation, instructions around a read may be counted on its other side; that is a
-/// few dozen instructions. Ordered by what they cost, the cheapest first.
+/// CPUs execute out of order. Without serialisation, a few dozen instructions around a read may be counted on
+/// its other side. The variants are ordered by cost, the cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Serialisation {
-    /// Not at all.
+    /// No serialisation.
     #[default]
     None,
-    /// Waits until what came before has been executed: `lfence` on x86, `isb` on Arm, `fence` on RISC-V.
+    /// Waits until earlier instructions have been executed: `lfence` on x86, `isb` on Arm, `fence` on RISC-V.
     #[doc(alias = "lfence")]
     Light,
-    /// Also waits until loads and stores of before are done: `mfence` and `lfence` on x86, where `mfence` alone orders memory and
-    /// lets a read of a counter pass; `dsb` and `isb` on Arm, `fence` on RISC-V.
+    /// Also waits until earlier loads and stores are done: `mfence` and `lfence` on x86, `dsb` and `isb` on
+    /// Arm, `fence` on RISC-V. On x86, `mfence` alone orders memory and lets a read of a counter pass.
     #[doc(alias = "mfence")]
     Memory,
-    /// Also empties the pipeline: `cpuid` on x86, which costs microseconds in a virtual machine; `dsb` and `isb` on Arm, `fence` and
-    /// `fence.i` on RISC-V.
+    /// Also empties the pipeline: `cpuid` on x86, which costs microseconds in a virtual machine; `dsb` and
+    /// `isb` on Arm, `fence` and `fence.i` on RISC-V.
     #[doc(alias = "cpuid")]
     Full,
 }
@@ -72,7 +73,7 @@ impl Serialisation {
         }
     }
 
-    /// x86's instruction for it, which names it in configuration files as well, on every architecture.
+    /// The x86 instruction for it, which is also its name in configuration files on every architecture.
     pub fn instruction(self) -> Option<&'static str> {
         match self {
             Serialisation::None => None,
@@ -82,7 +83,7 @@ impl Serialisation {
         }
     }
 
-    /// The choice of a word or of x86's instruction.
+    /// The choice with this word or x86 instruction.
     pub fn named(name: &str) -> Option<Serialisation> {
         Self::ALL.into_iter().find(|how| how.word() == name || how.instruction() == Some(name))
     }

@@ -2,7 +2,7 @@
 
 use super::{Permit, Serialisation};
 
-/// No counter can be read here.
+/// Never called, because no counter can be read on this architecture.
 ///
 /// # Safety
 ///
@@ -11,7 +11,7 @@ pub(super) unsafe fn counter(_: Permit) -> u64 {
     unreachable!("no page of this architecture permits reads")
 }
 
-/// There is no time stamp.
+/// Returns 0, because no time stamp is available.
 pub(super) fn time_stamp() -> u64 {
     0
 }

@@ -1,8 +1,9 @@
-//! The protocol of the page: when a counter may be read, and what its value means.
+//! The protocol of the page: when a counter may be read, and the meaning of its value.
 //!
-//! The kernel counts a lock up before and after it writes to the page, so that a reader can tell whether it saw one state.
-//! What the page says about counters is true on the CPU and for the moment it is read: the kernel changes it when the thread
-//! leaves its CPU. So a value is good only if the lock is the same after the counter was read as before.
+//! The kernel increments a lock before and after it writes to the page, so that a reader can tell whether it
+//! saw one state. The page is valid only on the current CPU and for the current moment: the kernel changes it
+//! when the thread is descheduled. A value is therefore valid only if the lock is the same before and after
+//! the counter was read.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -11,21 +12,22 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 ///
 /// # Source
 ///
-/// Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`, bit fields behind `capabilities`.
+/// Linux `include/uapi/linux/perf_event.h`, `struct perf_event_mmap_page`, bit fields in `capabilities`.
 pub mod capabilities {
     /// Counters may be read by an instruction. `cap_user_rdpmc`.
     pub const READ: u64 = 1 << 2;
-    /// Times can be brought up to now by a time stamp. `cap_user_time`.
+    /// Times can be extrapolated to now by a time stamp. `cap_user_time`.
     pub const TIME: u64 = 1 << 3;
     /// The time stamp is narrow and wraps. `cap_user_time_short`.
     pub const SHORT_TIME: u64 = 1 << 5;
 }
 
-/// How often a read is begun again when the kernel changes the page meanwhile; then the kernel is asked itself. Each time the
-/// thread has lost its CPU or its counter, so that more than a few mean that something else is wrong.
+/// How often a read is repeated when the kernel changes the page meanwhile; then a system call is needed.
+/// Each time the thread has lost its CPU or its counter, so more than a few repetitions indicate another
+/// problem.
 const ATTEMPTS: usize = 100;
 
-/// What the kernel shares about one event.
+/// The page that the kernel shares for one event.
 #[derive(Debug, Default)]
 #[repr(C)]
 #[doc(alias = "perf_event_mmap_page")]
@@ -49,14 +51,14 @@ pub struct Page {
     time_mask: AtomicU64,
 }
 
-/// What a page says, in plain numbers: for pages that are no kernel's, such as those of tests.
+/// The content of a page in plain numbers, for pages that are not a kernel's, such as those of tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Content {
     /// Changes of the page, odd while it is being changed.
     pub lock: u32,
-    /// The counter, plus one; 0: none.
+    /// The counter's number plus one; 0 for no counter.
     pub index: u32,
-    /// What is added to the counter.
+    /// The number that is added to the counter.
     pub offset: i64,
     /// Time enabled when the page was written, in ns.
     pub time_enabled_ns: u64,
@@ -66,11 +68,11 @@ pub struct Content {
     pub capabilities: u64,
     /// Width of the counter in bits, 1 to 64.
     pub pmc_width: u16,
-    /// Nanoseconds are time stamps times this ...
+    /// The factor of time stamps for nanoseconds.
     pub time_mult: u32,
-    /// ... shifted right by this,
+    /// The right shift of that product.
     pub time_shift: u16,
-    /// plus this.
+    /// The number of nanoseconds to add to the result.
     pub time_offset_ns: u64,
     /// The time stamp when the page was written, where it is narrow.
     pub time_cycles: u64,
@@ -78,36 +80,37 @@ pub struct Content {
     pub time_mask: u64,
 }
 
-/// Reads counters and the time stamp: the CPU, or what stands for it. The compiler must not move either past a read of a page.
+/// Reads counters and the time stamp: the CPU, or its substitute. The compiler must not move either past a
+/// read of a page.
 pub trait Counters {
     /// The raw value of a counter.
     fn counter(&self, permit: Permit) -> u64;
 
-    /// The time stamp by which the page tells time.
+    /// The time stamp that the page's times refer to.
     fn time_stamp(&self) -> u64;
 }
 
-/// Proof that a page named a counter and said that it may be read by an instruction.
+/// Proof that a page named a counter and permitted reading it by an instruction.
 ///
-/// Only a page makes one, so that without having looked nobody reads a counter.
+/// Only a page creates one, so that no counter is read without checking the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Permit {
     index: NonZeroU32,
 }
 
 impl Permit {
-    /// The number that the instruction takes: what the page says, less one.
+    /// The number that the instruction takes: the page's index less one.
     ///
     /// # Source
     ///
-    /// On x86 the value of ECX, with the bit for fixed counters; on Arm the number of the event counter, or 31 for the cycle
-    /// counter; on RISC-V the distance to the register `cycle`, 0xC00.
+    /// On x86 the value of ECX, with the bit for fixed counters; on Arm the number of the event counter, or
+    /// 31 for the cycle counter; on RISC-V the distance to the register `cycle`, 0xC00.
     pub fn number(self) -> u32 {
         self.index.get() - 1
     }
 }
 
-/// What was read through a page.
+/// The values that were read through a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PageValues {
     /// The count since the event was opened.
@@ -128,7 +131,7 @@ impl Page {
         page
     }
 
-    /// Writes another content, lock and all.
+    /// Replaces the content, including the lock.
     pub fn set(&self, content: &Content) {
         self.index.store(content.index, Ordering::Relaxed);
         self.offset.store(content.offset.cast_unsigned(), Ordering::Relaxed);
@@ -144,27 +147,28 @@ impl Page {
         self.lock.store(content.lock, Ordering::Release);
     }
 
-    /// Whether the kernel allows reads by instruction, and tells time as well, at this moment.
+    /// Whether the kernel currently permits reads by an instruction, and provides the time.
     pub fn permits_reads(&self) -> bool {
         const BOTH: u64 = capabilities::READ | capabilities::TIME;
         self.capabilities.load(Ordering::Relaxed) & BOTH == BOTH
     }
 
-    /// Whether the event is on a counter at this moment.
+    /// Whether the event is currently on a counter.
     pub fn is_on_counter(&self) -> bool {
         self.index.load(Ordering::Relaxed) != 0
     }
 
-    /// Reads the counter and brings the times up to now.
+    /// Reads the counter and extrapolates the times to now.
     ///
-    /// `None` where only the kernel knows the value: reads are not allowed, the event is not on a counter, the page says
-    /// something that cannot be, or it changes all the time.
+    /// `None` where only the kernel knows the value: reads are not permitted, the event is not on a counter,
+    /// the page has invalid content, or it changes all the time.
     #[inline]
     pub fn read(&self, counters: &impl Counters) -> Option<PageValues> {
         self.unchanged(|| self.read_once(counters, self.clock(counters)?))
     }
 
-    /// Reads the counter only: the cheapest read. Nothing tells whether the event was on a counter all the time.
+    /// Reads the counter only, which is the cheapest read. The value does not show whether the event was on a
+    /// counter all the time.
     ///
     /// `None` as with [`Page::read`].
     #[inline]
@@ -172,7 +176,7 @@ impl Page {
         self.unchanged(|| self.counted(counters))
     }
 
-    /// What `read` finds while the page stays the same.
+    /// The result of `read` while the page is unchanged.
     #[inline]
     fn unchanged<T>(&self, read: impl Fn() -> Option<T>) -> Option<T> {
         let lock = self.locked();
@@ -192,18 +196,20 @@ impl Page {
         None
     }
 
-    /// The lock before a read; what is read after it is not older.
+    /// The lock before a read; later reads are not older.
     #[inline]
     fn locked(&self) -> u32 {
-        // ATOMICS: pairs with the kernel's barrier behind its first increment in `perf_event_update_userpage`. It writes on the
-        // CPU that this thread runs on, so that on x86 no instruction is needed.
+        // ATOMICS: pairs with the kernel's barrier behind its first increment in
+        // `perf_event_update_userpage`. It writes on the CPU that this thread runs on, so that on x86 no
+        // instruction is needed.
         self.lock.load(Ordering::Acquire)
     }
 
-    /// Whether the page is in the same state still, and was not being changed.
+    /// Whether the page is still in the same state, and was not being changed.
     #[inline]
     fn is_still(&self, lock: u32) -> bool {
-        // ATOMICS: pairs with the kernel's barrier in front of its second increment: what was read before is not newer.
+        // ATOMICS: pairs with the kernel's barrier in front of its second increment: what was read before is
+        // not newer.
         fence(Ordering::Acquire);
         lock & 1 == 0 && self.lock.load(Ordering::Relaxed) == lock
     }
@@ -238,7 +244,7 @@ impl Page {
         self.permits_reads().then_some(Permit { index })
     }
 
-    /// The time on the page's clock, in ns; with the page's offset it is the time since the page was written.
+    /// The time on the page's clock, in ns. With the page's offset it is the time since the page was written.
     #[inline]
     fn clock(&self, counters: &impl Counters) -> Option<u64> {
         let mut stamp = counters.time_stamp();
@@ -253,16 +259,18 @@ impl Page {
     }
 }
 
-/// A counter's value as the signed number that it is: counters are preset to minus what is left until they overflow.
+/// The counter's value as a signed number: counters are preset to minus the number of events until they
+/// overflow.
 #[inline]
 fn extended(raw: u64, unused_bits: u32) -> u64 {
     ((raw << unused_bits).cast_signed() >> unused_bits).cast_unsigned()
 }
 
-/// Reads several pages as one: all values are of one stay on the CPU, in which every event was on its counter, and their times
-/// are of one moment.
+/// Reads several pages as one. The thread was on one CPU without interruption, every event was on its
+/// counter, and the times are of one moment.
 ///
-/// `out` has room for one value a page. False where any of them cannot be read so; `out` then holds nothing of use.
+/// `out` has room for one value for each page. False where any of them cannot be read so; the content of
+/// `out` is then useless.
 pub fn read_together<'a, P>(pages: P, counters: &impl Counters, out: &mut [PageValues]) -> bool
 where
     P: Iterator<Item = &'a Page> + Clone,
@@ -272,7 +280,8 @@ where
         return false;
     }
     for _ in 0..ATTEMPTS {
-        // Before the time as well: a page that is written between the two tells times of after it, and the sum would be too low.
+        // Locked before the time is read. If a page is written between the two, its times are of after it,
+        // and the sum would be too low.
         for (page, out) in pages.clone().zip(out.iter_mut()) {
             out.lock = page.locked();
         }

@@ -1,4 +1,4 @@
-//! The protocol on pages of our own: every state that a kernel may leave behind.
+//! The protocol on pages of our own, in every state in which a kernel may leave them.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ fn content() -> Content {
     }
 }
 
-/// Counters that say what they are told, and let something happen while they are read.
+/// Counters with preset values, and a callback that runs while they are read.
 struct Fake<'a> {
     counter: u64,
     stamp: u64,
@@ -224,7 +224,7 @@ fn together(pages: &[Page], fake: &Fake<'_>) -> Option<Vec<u64>> {
 fn several_pages_are_read_as_of_one_stay_on_the_cpu() {
     let pages = [0, 1, 2].map(|i| Page::new(&Content { index: i + 1, ..content() }));
     assert_eq!(together(&pages, &Fake::new(1, 0)), Some(vec![1001, 1101, 1201]));
-    // The thread is moved after the first page was read: all of them are read again.
+    // The thread is moved after the first page was read, so all pages are read again.
     let moved = Content { lock: 8, offset: 2000, ..content() };
     let fake = Fake::new(1, 0).while_reading(|read| {
         if read == 2 {
@@ -235,7 +235,8 @@ fn several_pages_are_read_as_of_one_stay_on_the_cpu() {
     assert_eq!(fake.reads.get(), 6);
 }
 
-/// A thread that waits for its CPU behind the time stamp, at 400: the page says then what was enabled until it got it back, at 600.
+/// A thread is descheduled after the time stamp of 400. The page then has the enabled time up to 600, when
+/// the thread continued.
 #[test]
 fn times_of_before_a_page_was_written_are_not_added_to_those_of_after() {
     let pages = [1, 2].map(|index| Page::new(&Content { index, ..content() }));
@@ -256,7 +257,7 @@ fn times_of_before_a_page_was_written_are_not_added_to_those_of_after() {
     }
 }
 
-/// Time stamps of 400 and then of 700, with something between the two.
+/// Time stamps of 400 and then of 700, with a callback between the two.
 struct Late<'a> {
     stamps: Cell<u32>,
     behind_the_first: Box<dyn Fn() + 'a>,

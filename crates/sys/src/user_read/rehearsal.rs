@@ -1,5 +1,5 @@
-//! Reads with two words of memory in place of the CPU's counter and time stamp: what the protocol costs by itself, and how
-//! whatever is built on it behaves where there is no PMU.
+//! Reads with two words of memory in place of the CPU's counter and time stamp. They show the cost of the
+//! protocol itself, and how code that uses it behaves without a PMU.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,13 +49,13 @@ impl Rehearsal {
         Rehearsal { page: Page::new(&content), cpu: Words::default() }
     }
 
-    /// Counts so many events in so many ns.
+    /// Adds events and ns to the counter and the time stamp.
     pub fn count(&self, events: u64, ns: u64) {
         self.cpu.counter.fetch_add(events, Ordering::Relaxed);
         self.cpu.stamp.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// The page, to let it say something else.
+    /// The page, for changing its content.
     pub fn page(&self) -> &Page {
         &self.page
     }
@@ -72,12 +72,12 @@ impl Rehearsal {
         self.page.value(&self.cpu)
     }
 
-    /// Reads the value so many times; the sum.
+    /// Reads the value `times` times; returns the sum.
     pub fn values(&self, times: u32) -> u64 {
         (0..times).fold(0, |sum, _| sum.wrapping_add(self.value().unwrap_or_default()))
     }
 
-    /// Reads the value and the times so many times; the sum of the values.
+    /// Reads the value and the times `times` times; returns the sum of the values.
     pub fn reads(&self, times: u32) -> u64 {
         (0..times).fold(0, |sum, _| sum.wrapping_add(self.read().unwrap_or_default().value))
     }

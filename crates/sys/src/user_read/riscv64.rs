@@ -8,23 +8,24 @@ use super::{Permit, Serialisation};
 macro_rules! csrr {
     ($number:literal) => {{
         let value: u64;
-        // SAFETY: the caller of the function around this promises that the register may be read; nothing else is written.
+        // SAFETY: the caller of the surrounding function promises that the register may be read; nothing else
+        // is written.
         unsafe { asm!("csrr {}, {}", out(reg) value, const $number, options(nostack, preserves_flags)) };
         value
     }};
 }
 
-/// Reads a counter. It may be executed earlier or later than the instructions around it.
+/// Reads a counter. The instruction may be executed earlier or later than the instructions around it.
 ///
 /// # Safety
 ///
-/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long as it is, the
-/// kernel keeps the counter's bit in `scounteren` set, and the number is a counter there.
+/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long
+/// as it is, the kernel keeps the counter's bit in `scounteren` set, and the number is a counter there.
 ///
 /// # Source
 ///
-/// RISC-V Privileged Architecture, `scounteren`; Unprivileged Architecture, "Zicntr" and "Zihpm": registers 0xC00 to 0xC1F;
-/// Linux `drivers/perf/riscv_pmu.c`, `riscv_pmu_event_mapped`.
+/// RISC-V Privileged Architecture, `scounteren`; Unprivileged Architecture, "Zicntr" and "Zihpm": registers
+/// 0xC00 to 0xC1F; Linux `drivers/perf/riscv_pmu.c`, `riscv_pmu_event_mapped`.
 pub(super) unsafe fn counter(permit: Permit) -> u64 {
     match permit.number() {
         0 => csrr!(0xc00),
@@ -66,7 +67,7 @@ pub(super) unsafe fn counter(permit: Permit) -> u64 {
 ///
 /// # Source
 ///
-/// RISC-V Unprivileged Architecture, "Zicntr"; Linux leaves it readable for programs.
+/// RISC-V Unprivileged Architecture, "Zicntr"; Linux permits programs to read it.
 #[inline]
 pub(super) fn time_stamp() -> u64 {
     let value: u64;
@@ -75,7 +76,7 @@ pub(super) fn time_stamp() -> u64 {
     value
 }
 
-/// Keeps instructions before this from being executed after it, as far as the architecture has means for that.
+/// Prevents earlier instructions from being executed after it, as far as the architecture supports that.
 ///
 /// # Source
 ///
@@ -84,7 +85,8 @@ pub(super) fn time_stamp() -> u64 {
 pub fn serialise(how: Serialisation) {
     match how {
         Serialisation::None => {}
-        // SAFETY: a barrier of loads and stores; changes nothing. There is none of other instructions alone.
+        // SAFETY: a barrier of loads and stores; changes nothing. The architecture has no barrier of other
+        // instructions alone.
         Serialisation::Light | Serialisation::Memory => unsafe {
             asm!("fence", options(nostack, preserves_flags))
         },

@@ -5,12 +5,12 @@ use std::arch::x86_64::_rdtsc;
 
 use super::{Permit, Serialisation};
 
-/// Executes `rdpmc`. It may be executed earlier or later than the instructions around it.
+/// Executes `rdpmc`. The instruction may be executed earlier or later than the instructions around it.
 ///
 /// # Safety
 ///
-/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long as it is, the
-/// kernel keeps CR4.PCE set for this process, and the number is a counter of this CPU.
+/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long
+/// as it is, the kernel keeps CR4.PCE set for this process, and the number is a counter of this CPU.
 ///
 /// # Source
 ///
@@ -34,17 +34,17 @@ pub(super) unsafe fn counter(permit: Permit) -> u64 {
 /// Intel SDM volume 2B, RDTSC.
 #[inline]
 pub(super) fn time_stamp() -> u64 {
-    // SAFETY: part of every 64-bit x86; a process that had the kernel forbid it (`prctl(PR_SET_TSC)`) is killed by any
-    // clock of its C library, too.
+    // SAFETY: part of every 64-bit x86; a process that had the kernel forbid it (`prctl(PR_SET_TSC)`) is
+    // killed by any clock of its C library, too.
     unsafe { _rdtsc() }
 }
 
-/// Keeps instructions before this from being executed after it, and the other way round.
+/// Prevents earlier instructions from being executed after it, and later ones before it.
 ///
 /// # Source
 ///
-/// Intel SDM volume 2B, RDTSC: `mfence` and `lfence` before it, for a read after which everything before is visible; volume 3A,
-/// section "Serializing instructions". AMD APM volume 3, MFENCE, LFENCE.
+/// Intel SDM volume 2B, RDTSC: `mfence` and `lfence` before it, for a read after which everything before is
+/// visible; volume 3A, section "Serializing instructions". AMD APM volume 3, MFENCE, LFENCE.
 #[inline]
 pub fn serialise(how: Serialisation) {
     match how {
@@ -55,27 +55,28 @@ pub fn serialise(how: Serialisation) {
     }
 }
 
-/// Lets no later instruction begin before all earlier ones have been executed. Their stores may still be on their way.
+/// Lets no later instruction begin before all earlier ones have been executed. Their stores may not be
+/// visible yet.
 #[inline]
 fn light() {
     // SAFETY: part of every 64-bit x86; changes nothing.
     unsafe { asm!("lfence", options(nostack, preserves_flags)) };
 }
 
-/// Lets no later instruction begin before all earlier loads and stores are done, and then as [`light`]: `mfence` alone keeps
-/// loads and stores apart, and other instructions may pass it.
+/// Lets no later instruction begin before all earlier loads and stores are done, and then acts as [`light`].
+/// `mfence` alone orders loads and stores, and other instructions may pass it.
 #[inline]
 fn memory() {
     // SAFETY: part of every 64-bit x86; changes nothing.
     unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
 }
 
-/// Lets no later instruction be fetched before all earlier ones have been executed and their stores are done. It leaves a
-/// virtual machine.
+/// Lets no later instruction be fetched before all earlier ones have been executed and their stores are done.
+/// It causes an exit from a virtual machine.
 #[inline]
 fn full() {
-    // SAFETY: part of every 64-bit x86; leaf 0 exists everywhere. It changes eax, ebx, ecx and edx; rbx, which the compiler keeps for
-    // itself, is put back.
+    // SAFETY: part of every 64-bit x86; leaf 0 exists everywhere. It changes eax, ebx, ecx and edx; rbx,
+    // which the compiler uses itself, is restored.
     unsafe {
         asm!("mov r8, rbx", "cpuid", "mov rbx, r8", out("r8") _, inout("eax") 0 => _, out("ecx") _, out("edx") _,
              options(nostack, preserves_flags));
@@ -92,7 +93,8 @@ mod tests {
 
     /// The instructions of [`INSTRUCTIONS`] in a function up to its end.
     fn emitted(function: fn()) -> Vec<&'static str> {
-        // SAFETY: the code of this program can be read, and behind this function is more of it than 64 bytes.
+        // SAFETY: the code of this program can be read, and more than 64 bytes of it follow this function's
+        // start.
         let code = unsafe { std::slice::from_raw_parts(function as *const u8, 64) };
         let end = code.iter().position(|byte| *byte == RETURN).expect("the function is short");
         let at = |at: usize| INSTRUCTIONS.iter().find(|(_, bytes)| code[at..].starts_with(bytes));

@@ -132,9 +132,11 @@ impl Region {
         let mut place = start + added;
         // SAFETY: the table goes on behind the two first arrays, as there are variables.
         let first = unsafe { table.add(start) };
-        // SAFETY: so many entries were written there by `image`, and nobody writes to them while this slice lives.
+        // SAFETY: so many entries were written there by `image`, and nobody writes to them while this slice
+        // lives.
         let new = unsafe { std::slice::from_raw_parts(first.cast_const(), added) };
-        // SAFETY: `image` has seen the zero at the end of each, and they stay in the region while it is borrowed.
+        // SAFETY: `image` has seen the zero at the end of each, and they stay in the region while it is
+        // borrowed.
         let is_named = |new: &*const c_char, own| unsafe { name(*new) } == own;
         for variable in own_environment() {
             // SAFETY: a C string of our environment, which nobody changes in the helper.
