@@ -206,8 +206,8 @@ pub enum Waited {
 pub struct Signalled {
     /// The signal's number.
     pub signal: i32,
-    /// Whether the command received it as well. This is so when the signal went to our whole process group
-    /// (from the terminal, or by `kill` of the group) and the command is in it.
+    /// Whether the command received it as well. This is so when the command is in our process group, and the
+    /// signal went to the whole group (from the terminal, or by `kill`).
     pub reached_command: bool,
 }
 

@@ -73,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// The fewest runs in which every event of a core PMU is counted for the whole of a run; `None` where all
+    /// The fewest runs in which every event of a core PMU is counted for the whole of a run. `None` where all
     /// runs are translated, whatever their number.
     pub fn exact_runs(&self) -> Option<u32> {
         let needed = u32::try_from(self.sharing.sets.len().max(1)).unwrap_or(u32::MAX);

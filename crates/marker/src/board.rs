@@ -18,12 +18,14 @@
 //! | 1024 … | 65536 rows of 336 words, then 8 MiB of names |
 //!
 //! A row belongs to a thread of a process and a name, and only one thread at a time writes to it. An odd word
-//! 0 means that it is being written. The next words are: process, thread (0: several, one after the other),
-//! offset and length of the name, begun, ended, ends without a begin, time in ns, threads, ends in another
-//! order than the begins, regions from before a fork, calls that the counts cover, outermost regions with
-//! unmatched marks inside. From word 16 on, each counter has: value, time enabled, time running (ns), calls
-//! without a value, and the reason (an error number of the operating system, or a [`Loss`]). Counts are those
-//! of outermost regions of the name; calls are all.
+//! 0 means that it is being written. The next words identify the row: process, thread (0: several, one after
+//! the other), offset and length of the name. The counts of calls follow: begun, ended, ends without a begin,
+//! time in ns, threads. Then: ends in another order than the begins, regions from before a fork, calls that
+//! the counts cover, outermost regions with unmatched marks inside.
+//!
+//! Each counter has five words, from word 16 on: value, time enabled, time running (ns), calls without a
+//! value, and the reason. The reason is an error number of the operating system, or a [`Loss`]. Counts are
+//! those of outermost regions of the name; calls are all.
 
 use std::io;
 

@@ -92,8 +92,8 @@ pub fn is_attached() -> bool {
 pub mod foreign {
     use super::{Edge, Empty, is_detached, mark};
 
-    /// Begins a region. `label` is called only where a tool is attached; `empty` marks empty regions in the
-    /// calling language, which shows the bias that its marks add to every region.
+    /// Begins a region. `label` is called only where a tool is attached. `empty` marks empty regions in the
+    /// calling language, to measure the bias that its marks add to every region.
     #[inline]
     pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
@@ -131,8 +131,8 @@ impl Label for &str {
     }
 }
 
-/// One end of a region. The code executed up to the first read of counters, and from the second one on, must
-/// be the same every time: it is the bias that an empty region measures.
+/// One end of a region. The code up to the first read of counters, and from the second one on, must be the
+/// same every time, because an empty region measures its bias.
 #[inline(never)]
 fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
     if let Some(session) = Session::find() {

@@ -4,9 +4,9 @@
 //!
 //! After `fork(2)` only the calling thread exists in the new process. Locks that other threads held stay
 //! locked there for ever; POSIX therefore allows only async-signal-safe functions. The C libraries of Linux
-//! (glibc, musl since 1.2.2) do more: they take the locks of `malloc` around the fork, so that memory can be
-//! allocated and freed in the new process. The work may therefore use all functions that need no lock but
-//! that one. It may not use:
+//! (glibc, musl since 1.2.2) do more: they take the locks of `malloc` around the fork. Memory can therefore
+//! be allocated and freed in the new process. The work may use all functions that need no lock but that one.
+//! It may not use:
 //!
 //! - `std::io::stdout` and functions that print to it;
 //! - the environment (`std::env::var` and functions that read it, such as those for time zones);

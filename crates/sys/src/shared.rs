@@ -240,8 +240,7 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Sets the length of a file to `len` bytes; added bytes are zero and take no memory yet. A lower limit on
-/// the size of files is raised for the call as far as permitted, because users do not mean such memory by the
-/// limit.
+/// the size of files is raised for the call as far as permitted. Users do not mean such memory by that limit.
 ///
 /// # Errors
 ///

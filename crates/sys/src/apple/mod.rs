@@ -34,7 +34,7 @@ pub const PMCR0: Encoding = [3, 1, 15, 0, 0];
 /// The registers that can be accessed: PMCR0 to PMCR4, PMESR0, PMESR1, PMSR, PMC0 to PMC9.
 pub const REGISTERS: &[Encoding] = access::REGISTERS;
 
-/// Proof that the registers of Apple's PMU can be used from this thread: the CPU is one of Apple's, SIGILL of
+/// Proof that the registers of Apple's PMU can be used from this thread. The CPU is one of Apple's, SIGILL of
 /// an access is caught, and a first access succeeded.
 ///
 /// On Linux the thread is bound to the CPU for the lifetime of this value, unless other code binds it to

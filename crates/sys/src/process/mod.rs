@@ -1,7 +1,7 @@
 //! Commands as processes: a helper that starts them, pipes for their output, waiting, accounting, limits.
 //!
-//! The kernel preserves the peak resident set of a process over `exec`: a process forked by a large program
-//! has its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
+//! The kernel preserves the peak resident set of a process over `exec`. A process forked by a large program
+//! therefore has its maker's peak, not its own. [`Launcher::start`] forks a small *helper* while the program
 //! is still small, and the helper creates the commands. It uses `CLONE_PARENT`, so that they are our own
 //! children and no other process reaps them.
 //!

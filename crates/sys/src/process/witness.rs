@@ -29,8 +29,8 @@ impl Witness {
     /// Whether a signal that we have just received was sent to our whole process group; call it at once.
     /// `None` without a helper.
     ///
-    /// A negative answer takes up to 20 ms. A signal that was sent to the group earlier still pends: a later
-    /// one of the same number counts as sent to the group as well.
+    /// A negative answer takes up to 20 ms. A signal that was sent to the group earlier still pends. A later
+    /// one of the same number therefore counts as sent to the group as well.
     ///
     /// # Source
     ///

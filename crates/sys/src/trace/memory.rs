@@ -24,7 +24,7 @@ pub fn peek(tid: u32, address: u64) -> io::Result<u64> {
     Ok(word)
 }
 
-/// Replaces a word of a stopped tracee's memory, even where the tracee itself may not write: a private
+/// Replaces a word of a stopped tracee's memory, even where the tracee itself may not write. A private
 /// mapping gets its own copy of the page.
 ///
 /// # Errors

@@ -223,9 +223,9 @@ pub fn extended_state(tid: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The message of the last event of a stopped tracee. It is the id of the new thread ([`Change::Fork`],
-/// [`Change::VFork`], [`Change::Clone`]), the former id of the thread that called ([`Change::Exec`]), or the
-/// status of the end as `wait(2)` returns it ([`Change::Exiting`]).
+/// The message of the last event of a stopped tracee. For [`Change::Fork`], [`Change::VFork`] and
+/// [`Change::Clone`] it is the id of the new thread. For [`Change::Exec`] it is the former id of the thread
+/// that called. For [`Change::Exiting`] it is the exit status as `wait(2)` returns it.
 ///
 /// # Errors
 ///
@@ -243,8 +243,8 @@ pub fn event_message(tid: u32) -> io::Result<u64> {
 }
 
 /// Whether a tracee is stopped for an event. A tracee that is killed in a reported stop proceeds to the stop
-/// of its end without another report. Only this function shows that; [`event_message`] then belongs to that
-/// stop.
+/// of its end without another report. Only this function shows that; [`event_message`] then belongs to the
+/// stop of its end.
 ///
 /// # Errors
 ///

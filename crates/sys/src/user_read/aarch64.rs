@@ -20,7 +20,7 @@ macro_rules! mrs {
 /// # Safety
 ///
 /// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment, on a
-/// machine with one core PMU: as long as it is mapped, the kernel keeps PMUSERENR_EL0 set where this thread
+/// machine with one core PMU. As long as it is mapped, the kernel keeps PMUSERENR_EL0 set where this thread
 /// runs, and the number is a counter there.
 ///
 /// # Source

@@ -41,8 +41,8 @@ impl Counters for Cpu<'_> {
 impl Mapping {
     /// Maps the page of an event that counts the calling thread.
     ///
-    /// The caller ensures that it is an event of the calling thread, and that all CPUs that the thread may
-    /// run on have the same counters. The values of other events are useless.
+    /// The caller ensures that it is an event of the calling thread. All CPUs that the thread may run on must
+    /// have the same counters. The values of other events are useless.
     ///
     /// # Errors
     ///

@@ -160,7 +160,7 @@ impl Page {
 
     /// Reads the counter and extrapolates the times to now.
     ///
-    /// `None` where only the kernel knows the value: reads are not permitted, the event is not on a counter,
+    /// `None` where only the kernel knows the value. Reads are not permitted, the event is not on a counter,
     /// the page has invalid content, or it changes all the time.
     #[inline]
     pub fn read(&self, counters: &impl Counters) -> Option<PageValues> {

@@ -19,8 +19,9 @@ macro_rules! csrr {
 ///
 /// # Safety
 ///
-/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long
-/// as it is, the kernel keeps the counter's bit in `scounteren` set, and the number is a counter there.
+/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment. As long
+/// as it is mapped, the kernel keeps the counter's bit in `scounteren` set, and the number is a counter
+/// there.
 ///
 /// # Source
 ///

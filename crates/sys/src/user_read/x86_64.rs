@@ -9,8 +9,8 @@ use super::{Permit, Serialisation};
 ///
 /// # Safety
 ///
-/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment: as long
-/// as it is, the kernel keeps CR4.PCE set for this process, and the number is a counter of this CPU.
+/// The permit is of a page that the kernel shares for an event of this thread, mapped at this moment. As long
+/// as it is mapped, the kernel keeps CR4.PCE set for this process, and the number is a counter of this CPU.
 ///
 /// # Source
 ///

@@ -126,11 +126,11 @@ struct Newborn {
 
 /// Creates a process that shares our memory until it executes, on a stack of its own.
 ///
-/// Both processes write only one common variable: `errno`. As long as only one process at a time has not
-/// executed yet, its error numbers are exact: the helper waits for its next message, and that call fails only
-/// with the helper's end. If several fail at the same moment, one may report the number of another; so may a
-/// process that fails while the helper fails to create the next one. Whether a command was executed is
-/// certain nevertheless.
+/// The only variable that both processes write is `errno`. As long as only one process at a time has not
+/// executed yet, its error numbers are exact. The helper waits for its next message, and that call fails only
+/// with the helper's end. If several processes fail at the same moment, one may report the number of another.
+/// The same is possible if the helper fails to create the next process at that moment. Whether a command was
+/// executed is certain nevertheless.
 fn clone_sibling(newborn: Newborn, region: &mut Region) -> Result<c_int, c_int> {
     let flags = libc::CLONE_PARENT | libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
     let note = region.leave_note(newborn);
