@@ -219,6 +219,8 @@ impl Terms {
         Ok(terms)
     }
 
+    /// # Source
+    ///
     /// `perf-record(1)`, option `-e`, on `name`, `period`, `percore` and terms of sampling; Linux
     /// `tools/perf/util/parse-events.c`, `config_term_avail`: the terms that `perf stat` refuses.
     fn add(&mut self, term: &str, body: &str) -> Result<()> {
