@@ -1,4 +1,4 @@
-//! The registers of x86 CPUs through Linux's `msr` driver, and what restores them when we cannot.
+//! The registers of x86 CPUs through Linux's `msr` driver, and the restore daemon.
 //!
 //! - [`MsrBus`] reads and writes; what the system refuses it tells with its cause and cure (`faults`).
 //! - Before a CPU's registers are written, what restores them is given to a process that outlives us (`keeper`), and
@@ -28,7 +28,8 @@ pub use bus::MsrBus;
 pub use left::{left_registers, left_registers_in, restore_registers, restore_registers_in};
 pub use place::Place;
 
-/// The driver on this machine's registers; `cores` are its PMUs. Nothing is opened or written before something is counted.
+/// The driver for this machine's registers; `cores` are its PMUs. It opens and writes nothing before counting
+/// starts.
 pub fn source(cores: Vec<CorePmu>) -> Option<Box<dyn Source>> {
     let chips = Chips::new(cores.iter().map(|core| (core.cpus.clone(), core.chip)).collect());
     let bus = Rc::new(RefCell::new(MsrBus::new(chips)));
