@@ -31,8 +31,8 @@ pub(crate) enum Search {
     Nowhere,
 }
 
-/// Looks for a control group: by the path below a hierarchy's mount, with or without the slash that
-/// `/proc/PID/cgroup` prints before it, or by an absolute path that begins with a mount.
+/// Looks for a control group by the path below a hierarchy's mount, or by an absolute path that begins with a
+/// mount. The path may begin with a slash, as in `/proc/PID/cgroup`.
 pub(crate) fn search(path: &Path, hierarchy: Hierarchy) -> Search {
     let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
     search_in(&mounts, path, hierarchy, |folder| filesystem::is_control_group(folder).unwrap_or(false))

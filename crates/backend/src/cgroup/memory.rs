@@ -33,7 +33,8 @@ fn words(usage: Usage) -> String {
 ///
 /// # Source
 ///
-/// `cgroups(7)`, `/proc/pid/cgroup`: `hierarchy:controllers:path`; version 2 has hierarchy 0 and no controllers.
+/// `cgroups(7)`, `/proc/pid/cgroup`: `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no
+/// controllers.
 fn own_group(list: &str) -> Option<PathBuf> {
     let groups = || list.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let own = groups().find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"));

@@ -90,7 +90,7 @@ impl Launch for Launcher {
 }
 
 impl Launcher {
-    /// A child at its gate; `traced` says how it is prepared for a tracer, if there will be one.
+    /// A child at its gate; `traced` is its preparation for a tracer, if there will be one.
     pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<Native> {
         let streams = Streams::open(command, &self.sinks)?;
         let request = process::Request {

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 ///
 /// # Source
 ///
-/// `ptrace(2)`, "Death under ptrace": the tracer is told before the real parent.
+/// `ptrace(2)`, "Death under ptrace": the tracer is notified before the real parent.
 const TRACER_HEARS_IN: Duration = Duration::from_micros(50);
 
 /// A child of this process.

@@ -58,7 +58,7 @@ pub(super) struct Sinks {
 /// The null device.
 const NULL: &str = "/dev/null";
 
-/// A device that drops everything as [`NULL`] does, at the same cost, and that no program looks for.
+/// A device that discards everything as [`NULL`] does, at the same cost, but that programs do not check for.
 ///
 /// # Source
 ///

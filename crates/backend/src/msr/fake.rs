@@ -1,7 +1,7 @@
 //! Sockets that stand for devices, for tests of whole programs.
 //!
-//! A request has 13 bytes: 0 to read or 1 to write, the register's number, the value. An answer has 12: an error number,
-//! 0 without one, and the value. Numbers are little-endian.
+//! A request has 13 bytes: 0 to read or 1 to write, the register's number, the value. An answer has 12 bytes:
+//! an error number, 0 without one, and the value. Numbers are little-endian.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};

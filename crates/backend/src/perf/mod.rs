@@ -205,7 +205,8 @@ mod tests {
     use cyclometer_core::pmu::ConfigWords;
     use cyclometer_core::{Modes, Part, SlotId};
 
-    /// `PERF_COUNT_SW_TASK_CLOCK`, `PERF_COUNT_SW_PAGE_FAULTS`, `PERF_COUNT_SW_CPU_MIGRATIONS` of `PERF_TYPE_SOFTWARE`.
+    /// `PERF_COUNT_SW_TASK_CLOCK`, `PERF_COUNT_SW_PAGE_FAULTS`, `PERF_COUNT_SW_CPU_MIGRATIONS` of
+    /// `PERF_TYPE_SOFTWARE`.
     const EVENTS: [u64; 3] = [1, 2, 4];
 
     fn slots() -> Vec<Slot> {

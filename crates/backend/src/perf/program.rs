@@ -114,8 +114,8 @@ const ATTEMPTS: usize = 3;
 /// Opens the units on every thread of a process.
 ///
 /// A thread that starts meanwhile is counted by inheritance, or missed, and which of the two is unknown. Then
-/// all events are closed and opened again; after the last attempt, the cell says so. Opening such a thread as
-/// well could count it twice.
+/// all events are closed and opened again. After the last attempt, the events are marked as partial. Opening
+/// such a thread as well could count it twice.
 fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
     let unrelated = |error: std::io::Error| {
         let text = format!("the threads of process {pid} cannot be listed: {error}");

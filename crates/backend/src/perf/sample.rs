@@ -1,5 +1,5 @@
-//! Raw values of open events, read in the fastest way: by an instruction where the kernel shares a page, else
-//! by `read(2)`, a group at once.
+//! Raw values of open events, read in the fastest way. That is an instruction where the kernel shares a page,
+//! else `read(2)`, a group at once.
 
 use cyclometer_core::Target;
 use cyclometer_core::exec::{CounterAt, Raw, ReadWay};

@@ -71,7 +71,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// A fault of the bus; [`ErrorKind::ArchUnsupported`] where a register does not keep what is written to it.
+    /// A fault of the bus; [`ErrorKind::ArchUnsupported`] where a register does not keep its written value.
     pub(super) fn set_up(&mut self, bus: &mut dyn Bus) -> Result<()> {
         self.current().into_iter().try_for_each(|i| self.groups[i].set_up(bus, self.cpu))
     }

@@ -6,9 +6,9 @@ use cyclometer_core::pmu::Family;
 
 /// The counters of a CPU that count now, for perf, a watchdog, or any other user.
 ///
-/// Only registers are read. A counter that perf gives to a process which does not run at this moment is not
-/// among them, nor is one that is taken later. So a driver has to check that the registers keep the values
-/// that it wrote.
+/// Only registers are read. A counter of perf for a process that does not run at this moment is not among
+/// them, nor is one that is taken later. So a driver has to check that the registers keep the values that it
+/// wrote.
 ///
 /// On Apple's chips only the programmable counters are returned, as the kernel has the fixed ones enabled all
 /// the time. RISC-V's counters are behind the firmware, which does not report their use: the answer is empty.
@@ -115,7 +115,8 @@ impl Look<'_> {
 
     /// # Source
     ///
-    /// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`, PMCR0: the counters' enable bits are 0 to 7, 32 and 33.
+    /// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`, PMCR0: the counters' enable bits are 0 to 7, 32
+    /// and 33.
     fn apple(&mut self) -> Result<Vec<CounterId>, Fault> {
         let control = self.read(Register::Apple(apple::Register::Control))?.unwrap_or(0);
         let bit = |n: u8| if n < 8 { n } else { n + 24 };

@@ -12,8 +12,8 @@ use super::instructions::{Instructions, no_access};
 
 /// Access to Apple's registers on every CPU of this machine, as long as this or one of its buses lives.
 ///
-/// The module saves the registers before, and restores them when the last descriptor is closed: by this
-/// process, or by the kernel when this process is killed.
+/// The module saves the registers before, and restores them when the last descriptor is closed. The kernel
+/// closes it when this process is killed.
 #[derive(Clone, Debug)]
 pub struct SysregAccess {
     device: Arc<Device>,

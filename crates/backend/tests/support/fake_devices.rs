@@ -10,8 +10,8 @@
 //! Simulated time passes as real time does, from [`FakeDevices::start`] on. Interrupts and switches that
 //! happen meanwhile are not handled. The test accesses the machine by [`FakeDevices::with`].
 //!
-//! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_devices.rs"]`; it needs
-//! `cyclometer-arch`, `cyclometer-sim` and `tempfile`.
+//! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_devices.rs"]`; it
+//! needs `cyclometer-arch`, `cyclometer-sim` and `tempfile`.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part; a test may panic")]
 
 use std::fs;

@@ -29,8 +29,8 @@ impl Registers for Traced {
     }
 }
 
-/// The accesses at the beginning, at the first switch to a thread, and at the first interrupt; and the
-/// source's distance past its period at that time.
+/// The accesses at the beginning, at the first switch to a thread, and at the first interrupt, with the
+/// source's distance past its period there.
 fn traces(
     model: &'static Model,
     placed: &[Placed],

@@ -136,8 +136,8 @@ impl Overflows {
     ///
     /// # Errors
     ///
-    /// The kernel's refusal: an event that the PMU lacks, a PMU without interrupts, missing permission, too
-    /// little lockable memory; each with its remedy, where there is one.
+    /// The kernel's refusal, with its remedy where there is one: an event that the PMU lacks, a PMU without
+    /// interrupts, no permission, too little lockable memory.
     pub fn open(
         slot: &Slot,
         members: &[Slot],

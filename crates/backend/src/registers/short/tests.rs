@@ -215,8 +215,10 @@ fn without_trouble_every_window_is_valid_and_true() {
 }
 
 /// The share of windows of a length that no rewrite meets. Times between rewrites are spread evenly over half
-/// to one and a half of the period T. At a random moment, the time to the next one is longer than `w` with
-/// the probability 1 - w/T up to T/2, and (3/2 - w/T)² / 2 from there to 3T/2.
+/// to one and a half of the period T.
+///
+/// The time from a random moment to the next rewrite is longer than `w` with this probability: 1 - w/T up to
+/// T/2, and (3/2 - w/T)² / 2 from there to 3T/2.
 fn expected_share(w: f64) -> f64 {
     match w {
         w if w <= 0.5 => 1.0 - w,
