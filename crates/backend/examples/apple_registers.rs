@@ -1,8 +1,8 @@
 //! Counts a loop of known length with Apple's registers, from user mode, in short windows that are checked.
 //!
-//! Under Linux it takes the module of `kernel/apple-pmu` and root, under macOS a patched kernel; elsewhere it says so. What
-//! it prints is instructions and cycles of 100,000 rounds: on hardware as on an emulator, instructions are the same in every
-//! window.
+//! Linux needs the module of `kernel/apple-pmu` and root; macOS needs a patched kernel. Other systems get a
+//! message. The example prints instructions and cycles of 100,000 rounds. On hardware and on an emulator,
+//! every window counts the same instructions.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to who started it")]
 
 use std::num::NonZeroU32;
@@ -14,7 +14,8 @@ use cyclometer_backend::registers::{OnCpu, ShortCounts, ShortLimits, count_short
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes, Result};
 
-/// What is the same on M1 to M5 for the fixed counters: they need no event, and a count of short windows no width.
+/// The properties that M1 to M5 share for the fixed counters. Fixed counters need no event, and counts of
+/// short windows need no width.
 const CHIP: Chip = Chip {
     family: Family::Apple,
     pmu_version: 0,
@@ -65,7 +66,7 @@ fn count() -> Result<ShortCounts> {
     Ok(counted)
 }
 
-/// Rounds of a few instructions that no compiler takes away.
+/// Executes rounds of a few instructions that no compiler removes.
 fn work() {
     let mut sum = 0u64;
     for round in 0..ROUNDS {

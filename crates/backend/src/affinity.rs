@@ -1,19 +1,19 @@
-//! On which CPUs our thread runs.
+//! CPU affinity of the calling thread.
 
 use cyclometer_sys::affinity::Affinity;
 
-/// The calling thread on one CPU; it may run where it could before when this is dropped.
+/// The calling thread on one CPU; dropping this restores the previous affinity.
 pub(crate) struct OnCpu(Affinity);
 
 impl OnCpu {
-    /// `None` where the thread must not run there; `own` are the CPUs on which it may.
+    /// `None` where the kernel refuses that CPU; `own` is the affinity to restore.
     pub(crate) fn new(cpu: u32, own: &Affinity) -> Option<OnCpu> {
         Affinity::only(cpu).give(0).ok()?;
         Some(OnCpu(own.clone()))
     }
 }
 
-/// Does something on one CPU; the thread may run where it could before when that is done. `None` where it must not run there.
+/// Runs `work` on one CPU and then restores the affinity. `None` where the thread may not run on that CPU.
 pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Option<T> {
     let _bound = OnCpu::new(cpu, &Affinity::of(0).ok()?)?;
     Some(work())
@@ -21,7 +21,7 @@ pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Option<T> {
 
 impl Drop for OnCpu {
     fn drop(&mut self) {
-        // Where it could run before it can run again, unless an administrator changed that meanwhile.
+        // Restoring fails only when an administrator has changed the allowed CPUs meanwhile.
         let _ = self.0.give(0);
     }
 }

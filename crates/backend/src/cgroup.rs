@@ -1,4 +1,4 @@
-//! Where control groups are mounted.
+//! Mount points of control groups.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,30 +9,30 @@ use cyclometer_sys::filesystem;
 
 pub(crate) mod memory;
 
-/// Which of the kernel's hierarchies is meant.
+/// A hierarchy of control groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hierarchy {
-    /// The one that the `perf_event` controller is in: its own of version 1, or else the unified one.
+    /// The hierarchy of the `perf_event` controller: its own of version 1, or else the unified one.
     PerfEvent,
-    /// The one that the `memory` controller is in, in the same way.
+    /// The hierarchy of the `memory` controller, chosen in the same way.
     Memory,
     /// Version 2.
     Unified,
 }
 
-/// Where a control group is.
+/// The result of a search for a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Search {
-    /// In the hierarchy that is meant: its folder.
+    /// In the requested hierarchy: its folder.
     Found(PathBuf),
-    /// Only in another one: that one's options, which name its controllers.
+    /// Only in another hierarchy: the mount options of that one, which name its controllers.
     Elsewhere(String),
-    /// Nowhere.
+    /// In no hierarchy.
     Nowhere,
 }
 
-/// Looks for a control group: by the path below a hierarchy's mount, with or without the slash that
-/// `/proc/PID/cgroup` prints before it, or by an absolute path that begins with a mount.
+/// Looks for a control group by the path below a hierarchy's mount, or by an absolute path that begins with a
+/// mount. The path may begin with a slash, as in `/proc/PID/cgroup`.
 pub(crate) fn search(path: &Path, hierarchy: Hierarchy) -> Search {
     let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
     search_in(&mounts, path, hierarchy, |folder| filesystem::is_control_group(folder).unwrap_or(false))
@@ -90,7 +90,7 @@ impl<'a> Mount<'a> {
         PathBuf::from(OsString::from_vec(unescape(self.place)))
     }
 
-    /// What a path may mean in this hierarchy.
+    /// The folders that a path may name in this hierarchy.
     fn candidates(&self, path: &Path) -> Vec<PathBuf> {
         let mount = self.folder();
         let below: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -98,7 +98,7 @@ impl<'a> Mount<'a> {
         std::iter::once(mount.join(below)).chain(absolute).collect()
     }
 
-    /// What tells this hierarchy from others.
+    /// The controllers that tell this hierarchy from others.
     fn controllers(&self) -> String {
         let is_common =
             |option: &&str| !matches!(*option, "rw" | "ro" | "nosuid" | "nodev" | "noexec" | "relatime");

@@ -1,7 +1,7 @@
 //! The sources of counts, and the launcher of commands.
 //!
-//! A source opens what the plan says, or says why not ([`Refusal`](cyclometer_core::Refusal)). It never
-//! scales, guesses, retries with something else, or chooses: `session` does, by data.
+//! A source opens the events of the plan, or reports why it cannot ([`Refusal`](cyclometer_core::Refusal)). A
+//! source never scales, guesses, falls back or chooses: `session` does, by data.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

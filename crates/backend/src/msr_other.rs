@@ -4,17 +4,17 @@ use cyclometer_core::Source;
 
 use crate::registers::{Chips, CorePmu, LeftRegisters, Restoration};
 
-/// There is no such source.
+/// This system has no such source.
 pub fn source(_cores: Vec<CorePmu>) -> Option<Box<dyn Source>> {
     None
 }
 
-/// There are none.
+/// None.
 pub fn left_registers() -> Vec<LeftRegisters> {
     Vec::new()
 }
 
-/// There is nothing to restore.
+/// Restores nothing.
 pub fn restore_registers(_chips: &Chips) -> Vec<Restoration> {
     Vec::new()
 }

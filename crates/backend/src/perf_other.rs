@@ -1,4 +1,4 @@
-//! perf, where there is none.
+//! Systems without perf.
 
 use cyclometer_core::Slot;
 
@@ -9,7 +9,7 @@ pub fn thread_events(_slot: &Slot) -> Vec<ThreadEvent> {
     Vec::new()
 }
 
-/// What an error number means with which a program could not open such an event.
+/// The meaning of an error number with which a program could not open such an event.
 pub fn thread_refusal(errno: i32, pmu: &str) -> String {
     format!("the PMU {pmu}: {}", std::io::Error::from_raw_os_error(errno))
 }

@@ -1,31 +1,32 @@
-//! The software PMU, where there is none.
+//! Systems without the software PMU.
 
 use cyclometer_core::{CpuBaseline, Launch, Source};
 
 use crate::Launcher;
 use crate::soft_settings::SoftwareSettings;
 
-/// The software PMU, which nobody can have here.
+/// The software PMU, which does not exist here.
 #[derive(Debug)]
 pub enum Software {}
 
-/// The feature of a baseline that this machine's processor lacks: nothing is translated here.
+/// The feature of a baseline that this machine's processor lacks. Always `None`, as nothing is translated
+/// here.
 pub fn baseline_lacks(_wanted: CpuBaseline) -> Option<&'static str> {
     None
 }
 
-/// The software PMU; `None`: it is for Linux on x86-64.
+/// The software PMU; always `None`, as it requires Linux on x86-64.
 pub fn software(_settings: SoftwareSettings) -> Option<Software> {
     None
 }
 
-/// The software PMU that runs this process: none does here.
+/// The software PMU that runs this process; always `None` here.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the sources of Linux ask for it"))]
 pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
     None
 }
 
-/// The number by which a translated program asks for an event: nothing is translated here.
+/// The number by which a translated program requests an event. Always `None`, as nothing is translated here.
 pub fn event_number(_name: &str) -> Option<u64> {
     None
 }
@@ -36,7 +37,7 @@ impl Software {
         match *self {}
     }
 
-    /// Counts them.
+    /// Counts these commands.
     pub fn source(&self) -> Box<dyn Source> {
         match *self {}
     }

@@ -2,10 +2,10 @@
 
 use cyclometer_core::CpuBaseline;
 
-/// Which events of the software PMU are wanted.
+/// The requested events of the software PMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WantedEvents {
-    /// Each of them.
+    /// Every event.
     #[default]
     All,
     /// A bit for each number of an event ([`event_number`](crate::event_number)).
@@ -13,7 +13,7 @@ pub enum WantedEvents {
 }
 
 impl WantedEvents {
-    /// Those of some names. What is no event of the software PMU is none of them.
+    /// The events with these names. Names that are no events of the software PMU are ignored.
     pub fn only<'a>(names: impl IntoIterator<Item = &'a str>) -> WantedEvents {
         let bit = |number: u64| u32::try_from(number).ok().and_then(|number| 1u64.checked_shl(number));
         let numbers = names.into_iter().filter_map(crate::event_number);
@@ -23,7 +23,7 @@ impl WantedEvents {
             .map_or(WantedEvents::All, WantedEvents::Only)
     }
 
-    /// Whether the event with a number is.
+    /// Whether the event with this number is requested.
     pub fn contains(self, number: u64) -> bool {
         match self {
             WantedEvents::All => true,
@@ -33,19 +33,19 @@ impl WantedEvents {
     }
 }
 
-/// What may be chosen of it.
+/// Options of the software PMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SoftwareSettings {
-    /// Leaves the layout of addresses and the kernel's 16 random bytes (`AT_RANDOM`) as they are drawn; else both are
-    /// the same in every run, as far as that is permitted, so that counts repeat.
+    /// Leaves the layout of addresses and the kernel's 16 random bytes (`AT_RANDOM`) random. Otherwise both
+    /// are the same in every run, as far as permitted, so that counts repeat.
     pub random_layout: bool,
-    /// Which processor commands are told that they have; `None`: the one that there is.
+    /// The processor that commands are shown; `None`: the real one.
     pub cpu_baseline: Option<CpuBaseline>,
-    /// The events that are wanted; those that need more than executions to be counted (bytes that masks select) and are not among
-    /// them make the command faster, and are not known.
+    /// The requested events. Some events need more than executions to be counted, such as bytes that masks
+    /// select. Leaving these out makes the command faster; their counts are then unknown.
     pub wanted: WantedEvents,
-    /// Keeps hints of what is executed, and translations, in folders of the user, and uses those that are there: later runs of the
-    /// same code start faster. Counts do not depend on them.
+    /// Stores execution profiles and translations in folders of the user, and uses stored ones: later runs of
+    /// the same code start faster. Counts do not depend on them.
     pub hints: bool,
 }
 

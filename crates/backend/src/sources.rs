@@ -6,13 +6,13 @@ use cyclometer_sys::user_read::Serialisation;
 use crate::os::OsSource;
 use crate::perf::PerfSource;
 
-/// The sources that this build has, best first. Whether they work here is for detection to say.
+/// The sources of this build, best first. Detection finds out whether they work here.
 pub fn sources() -> Vec<Box<dyn Source>> {
     vec![Box::new(PerfSource::new()), Box::new(OsSource::new())]
 }
 
-/// The sources for regions of the calling thread: as [`sources`], with counters that are read in user space, serialised in this
-/// way, or are not, for this reason.
+/// The sources for regions of the calling thread: those of [`sources`], with counters that are read in user
+/// space, serialised in this way. With an `Err` they are not, for this reason.
 pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn Source>> {
     let perf = PerfSource::new().with_user_reads(user_reads).read_together();
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(perf)];

@@ -1,6 +1,6 @@
 //! Events of perf as words, for programs that count their own threads.
 
-/// An event as `perf_event_open(2)` takes it, for the thread that opens it.
+/// An event in the form of `perf_event_open(2)`, for the thread that opens it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadEvent {
     /// Index of the slot's part.
@@ -13,6 +13,6 @@ pub struct ThreadEvent {
     pub config: [u64; 3],
     /// The bit fields of `perf_event_attr`.
     pub flags: u64,
-    /// Whether the thread may read it by an instruction, where the kernel's page says so.
+    /// Whether the thread may read it by an instruction, where the kernel's page permits that.
     pub user_reads: bool,
 }

@@ -1,9 +1,9 @@
-//! The kernel's accounting, from the raw edge into the shared words.
+//! Converts the kernel's accounting to the shared type.
 
 use cyclometer_core::exec::Usage;
 use cyclometer_sys::process;
 
-/// The same figures in the words that everything shares.
+/// The same values in the shared type.
 pub(crate) fn shared(raw: process::Usage) -> Usage {
     Usage {
         user_ns: raw.user_ns,

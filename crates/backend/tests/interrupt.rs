@@ -1,4 +1,5 @@
-//! Signals to us. A watch is for the whole process: one test waits here, the others in processes of their own.
+//! Signals to this process. A watch is for the whole process: one test waits here, the others in processes of
+//! their own.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -38,7 +39,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
             signal(std::process::id(), number).unwrap();
         });
         let late = Some(Instant::now() + Duration::from_secs(30));
-        // What is only watched gets nothing from us, so that nothing is to be passed on.
+        // A target that is only observed gets nothing from this process, so nothing is to be passed on.
         let reached_command = waiter.pid() == 0;
         assert_eq!(
             waiter.wait(late).unwrap(),
@@ -65,7 +66,7 @@ fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
     let late = Some(Instant::now() + Duration::from_secs(30));
     let comes = |number| {
         signal(std::process::id(), number).unwrap();
-        // Another thread of this process may be the one that gets it.
+        // The kernel may deliver it to another thread of this process.
         assert_eq!(poll_readable(&[watch.as_fd()], late).unwrap(), Some(0));
     };
     for (number, exists_before) in [(2, true), (15, true), (2, false), (15, false)] {
@@ -95,7 +96,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Whether SIGINT was ignored before we began: then nothing that we start hears of it, as it should be.
+/// Whether SIGINT was ignored before this process began: then its children ignore it too, as they should.
 fn ignores_interrupts() -> bool {
     const SIGINT_BIT: u64 = 1 << 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -119,7 +120,7 @@ fn the_helper_ignores_what_the_terminal_sends(launcher: &Launcher) {
 /// Set in a process that waits for a signal: the command's program.
 const ROLE: &str = "CYCLOMETER_TEST_WAITS_FOR";
 
-/// What the process that waits prints before its answer.
+/// The waiting process prints this before its answer.
 const READY: &str = "ready";
 
 /// Not a test by itself: [`reached`] runs it in a process group of its own.
@@ -144,7 +145,7 @@ fn wait_for_a_signal() {
     println!("\n{READY}");
     let late = Some(Instant::now() + Duration::from_secs(20));
     let Waited::Interrupted(signalled) = child.wait(late).unwrap() else { panic!("no signal came") };
-    // Time for the command to get what it gets.
+    // Time for the command to receive its signal.
     let end = child.wait(Some(Instant::now() + Duration::from_millis(900))).unwrap();
     println!("reached {} ended {}", signalled.reached_command, matches!(end, Waited::Exited(_)));
 }
@@ -157,7 +158,7 @@ fn appears(file: &Path) {
     }
 }
 
-/// What a process says that waits for `program` and is sent `number`, alone or with its whole group.
+/// The answer of a process that waits for `program` and is sent `number`, alone or with its whole group.
 fn reached(program: &str, number: i32, to_group: bool) -> String {
     let mut waiter = Command::new(env::current_exe().unwrap())
         .args(["wait_for_a_signal", "--exact", "--nocapture"])

@@ -18,7 +18,7 @@ fn status(program: &str, args: &[&str]) -> ExitStatus {
     run(&Launcher::start().unwrap(), &command(program, args)).status.unwrap()
 }
 
-/// What a shell script with arguments prints.
+/// The output of a shell script with arguments.
 fn output(script: &str, args: Vec<OsString>) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out");

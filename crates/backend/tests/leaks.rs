@@ -1,4 +1,4 @@
-//! What is left behind: nothing. One test, as it counts what the whole process has.
+//! Nothing is left behind. One test, as it counts descriptors and children of the whole process.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -14,7 +14,7 @@ use cyclometer_core::{Launch, Source, Target};
 fn no_process_and_no_descriptor_is_left_behind() {
     let (files, processes) = (open_files(), children());
     let launcher = Launcher::start().unwrap();
-    // The null device is opened once, by the first command that wants it.
+    // The null device is opened once, by the first command that uses it.
     drop(launcher.prepare(&command("true", &[])).unwrap());
     let (with_launcher, with_helper) = (open_files(), children());
     assert_eq!(with_helper.len(), processes.len() + 1);

@@ -20,7 +20,7 @@ use cyclometer_sim::{Model, Settings, SimMachine, Workload};
 use cyclometer_sys::process::{SIGKILL, signal};
 use fake_devices::{EPERM, FakeDevices, VARIABLE};
 
-/// How long something may take that takes no time on a machine that is not busy.
+/// A generous timeout for operations that take no time on an idle machine.
 const LATE: Duration = Duration::from_secs(30);
 
 fn model() -> &'static Model {
@@ -31,7 +31,7 @@ fn chips(cpus: u32) -> Chips {
     Chips::new(vec![((0..cpus).collect::<CpuSet>(), model().chip)])
 }
 
-/// Two CPUs, a thread on each, and registers as perf leaves them.
+/// Two CPUs, a thread on each, and registers in the state in which perf leaves them.
 fn devices() -> FakeDevices {
     let mut machine = SimMachine::new(model(), Settings { cpus: 2, ..Settings::default() });
     for cpu in 0..2 {
@@ -60,7 +60,7 @@ fn held(devices: &FakeDevices) -> Vec<u64> {
     (0..2).flat_map(|cpu| names.map(|name| devices.register(cpu, name))).collect()
 }
 
-/// What restores a CPU, after all of it is kept, and branches are counted on counter 0.
+/// Keeps the restore steps of a CPU, starts counting branches on counter 0, and returns the steps.
 fn count(bus: &mut MsrBus, cpu: u32) -> Vec<Step> {
     let coded = Coded::new(EventCode { select: 0xc4, ..EventCode::default() });
     let placed = Placed { coded, counter: CounterId::General(0), modes: Modes::USER, period: None };
@@ -91,7 +91,7 @@ fn journals(devices: &FakeDevices) -> Vec<String> {
     names
 }
 
-/// Whoever counts may do so on another thread than the one that asked for it.
+/// A bus may be used on another thread than the one that made it.
 const _: fn() = || {
     fn may_move<T: Send>() {}
     may_move::<MsrBus>();
@@ -256,7 +256,8 @@ fn a_folder_that_others_may_write_to_is_no_place_for_journals() {
     assert!(error.to_string().contains("not ours alone"), "{error}");
 }
 
-/// The other process of the tests below: counts on both CPUs, says the id of its keeper, and waits to be killed.
+/// The other process of the tests below: counts on both CPUs, prints the id of its restore daemon, and waits
+/// to be killed.
 #[test]
 fn a_process_that_counts() {
     let Some(wait) = std::env::var_os("CYCLOMETER_TEST_COUNTS") else { return };
@@ -270,7 +271,7 @@ fn a_process_that_counts() {
     std::thread::sleep(LATE * 4);
 }
 
-/// That process, when it counts, and its keeper.
+/// That process, when it counts, and its restore daemon.
 fn counting(devices: &FakeDevices) -> (Child, u32) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_that_counts", "--nocapture", "--test-threads=1"])
@@ -333,7 +334,7 @@ fn what_is_left_when_the_keeper_dies_too_is_told_and_restored() {
     assert!(!devices.journals().exists());
 }
 
-/// A journal that a process left, changed.
+/// A modified journal that a dead process left.
 fn left_and_changed(devices: &FakeDevices, change: impl Fn(String) -> String) -> Place {
     let (child, keeper) = counting(devices);
     signal(keeper, SIGKILL).unwrap();

@@ -101,7 +101,7 @@ fn a_process_is_accounted_from_the_start_and_keeps_its_last_values() {
     counting.start().unwrap();
     let reading = until(counting.as_mut(), |reading| value(reading, 3) >= 20_000_000);
     let (wall, cpu) = (value(&reading, 0), value(&reading, 3));
-    // What came before the start is left out; the rest is known to a tick.
+    // Time before the start is left out; the rest is known to a tick.
     assert!(cpu <= wall + 20_000_000, "{reading:?}");
     child.signal(9);
     ended(child.as_mut());
@@ -200,7 +200,7 @@ fn cpus_have_times_and_nothing_else() {
     counting.stop().unwrap();
     let reading = read(counting.as_mut());
     let (wall, cpu) = (value(&reading, 0), value(&reading, 1));
-    // Times of CPUs come in ticks.
+    // CPU times come in ticks.
     assert!(wall >= 30_000_000 && cpu <= wall + 20_000_000, "{reading:?}");
     let refusal = open(&[OsMetric::WallTime, OsMetric::PageFaults], &target).err().unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));

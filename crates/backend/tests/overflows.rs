@@ -19,7 +19,8 @@ const CPU_CLOCK: u64 = 0;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;
 
-/// In ns: the kernel's clocks make none below 10 µs. Source: Linux `kernel/events/core.c`, `perf_swevent_hrtimer`.
+/// In ns: the kernel's clocks have a minimum of 10 µs. Source: Linux `kernel/events/core.c`,
+/// `perf_swevent_hrtimer`.
 const TICK_NS: u64 = 100_000;
 
 fn software(id: usize, config: u64) -> Slot {
@@ -31,7 +32,7 @@ fn every(period: u64) -> Sampling {
     Sampling::every(NonZeroU64::new(period).unwrap())
 }
 
-/// Opens, or says why that is not allowed here; any other refusal fails.
+/// Opens, or reports why that is not allowed here; any other refusal fails.
 fn permitted(opened: Result<Overflows, Refusal>) -> Option<Overflows> {
     match opened {
         Ok(overflows) => Some(overflows),
@@ -73,7 +74,8 @@ fn raw(overflows: &Overflows, id: usize) -> u64 {
     reading.cells.iter().filter(|cell| cell.slot == SlotId(id)).map(|cell| cell.raw).sum()
 }
 
-/// Fresh memory, touched in each page, of several large pages where the kernel makes such; kept, so that it stays fresh.
+/// Touches each page of fresh memory, which spans several large pages where the kernel makes them. The memory
+/// is kept, so that the next is fresh too.
 fn touch(kept: &mut Vec<Vec<u8>>) {
     let mut memory = vec![0u8; 4 << 20];
     for page in memory.chunks_mut(4096) {
@@ -82,7 +84,7 @@ fn touch(kept: &mut Vec<Vec<u8>>) {
     kept.push(memory);
 }
 
-/// Where the code of this process is.
+/// The address ranges of this process's code.
 fn code() -> Vec<std::ops::Range<u64>> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let executable =
@@ -94,7 +96,7 @@ fn code() -> Vec<std::ops::Range<u64>> {
     executable.filter_map(range).collect()
 }
 
-/// Of what happens to programs, and not to clocks, the kernel samples exactly each period.
+/// The kernel samples events of programs, unlike those of clocks, exactly once each period.
 #[test]
 fn there_are_as_many_samples_as_the_count_has_periods() {
     let how = Sampling { with_addresses: true, ..every(3) };
@@ -128,13 +130,13 @@ fn what_there_is_no_room_for_is_told_as_lost() {
     let mut kept = Vec::new();
     overflows.start().unwrap();
     let late = Instant::now() + Duration::from_secs(20);
-    // Larger pages make fewer faults.
+    // Larger pages cause fewer faults.
     while raw(&overflows, 0) < 500 {
         touch(&mut kept);
         assert!(Instant::now() < late);
     }
     let mut all = drained(&mut overflows);
-    // A loss is told with the first record that there is room for again.
+    // A loss is reported with the first record that fits again.
     touch(&mut kept);
     overflows.stop().unwrap();
     drain(&mut overflows, &mut all);
@@ -162,7 +164,7 @@ fn a_clock_samples_the_loop_that_runs() {
         overflows.stop().unwrap();
         drain(&mut overflows, &mut all);
         let cells = overflows.counts().unwrap().cells;
-        // A timer does not fire more often than its period has passed, the begun one included.
+        // A timer does not fire more often than its period has passed, including the one that has begun.
         let most = cells[0].time_running_ns / TICK_NS + 1;
         assert!(all.samples.len() as u64 <= most, "{} of {most}", all.samples.len());
         let code = code();
@@ -275,7 +277,7 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
     assert_eq!(elsewhere.kind, RefusalKind::NoSuchTarget);
 }
 
-/// A PMU that has no interrupts: the time stamp counter's, where the kernel has one.
+/// A PMU that has no interrupts: the one of the time stamp counter, where the kernel has it.
 #[test]
 fn a_pmu_without_interrupts_counts_and_does_not_sample() {
     let Ok(number) = fs::read_to_string("/sys/bus/event_source/devices/msr/type") else {

@@ -1,4 +1,4 @@
-//! The perf source on a stock kernel, without a PMU where there is none.
+//! The perf source on a stock kernel, with or without a hardware PMU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -29,7 +29,7 @@ fn open(slots: &[Slot], on: &Target) -> Result<Box<dyn Counting>, Refusal> {
     PerfSource::new().open(slots, on)
 }
 
-/// Opens, or says why that is not allowed here; any other refusal fails.
+/// Opens, or reports why that is not allowed here; any other refusal fails.
 fn permitted(slots: &[Slot], on: &Target) -> Option<Box<dyn Counting>> {
     match open(slots, on) {
         Ok(counting) => Some(counting),
@@ -45,7 +45,7 @@ fn permitted(slots: &[Slot], on: &Target) -> Option<Box<dyn Counting>> {
     }
 }
 
-/// The filter that an ordinary user may ask for where kernel mode is not allowed to him.
+/// The filter that an ordinary user may request where kernel mode is forbidden.
 fn filtered(mut slots: Vec<Slot>) -> Vec<Slot> {
     if matches!(open(&slots, &Target::ThisThread), Err(r) if r.kind == RefusalKind::NoPermission) {
         slots.iter_mut().for_each(|slot| slot.filter = Some(Modes::USER));
@@ -70,7 +70,7 @@ fn a_command_is_counted_from_exec_to_exit() {
     let (clock, faults) = (value(&reading, 0), value(&reading, 1));
     let usage = exit.usage.unwrap();
     let cpu = usage.user_ns + usage.system_ns;
-    // The rest is what execve itself did before it began anew.
+    // The rest is the work of execve itself before it reset the counts.
     assert!(clock > cpu / 2 && clock < exit.wall_ns, "{clock} {exit:?}");
     let accounted = usage.minor_faults + usage.major_faults;
     let fewest = if slots[0].filter.is_some() { 1 } else { accounted.saturating_sub(10) };
@@ -86,7 +86,7 @@ fn accounts_begin_at_exec_as_counters_do() {
     for _ in 0..20 {
         let mut child = launcher.prepare(&command("true", &[])).unwrap();
         let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
-        // It sleeps before it is released.
+        // The child sleeps before it is released.
         thread::sleep(Duration::from_millis(2));
         counting.start().unwrap();
         child.release().unwrap();
@@ -96,7 +96,7 @@ fn accounts_begin_at_exec_as_counters_do() {
         assert!(faults.abs_diff(usage.minor_faults + usage.major_faults) <= 2, "{faults} {usage:?}");
         fewest = fewest.min(usage.voluntary_switches.saturating_sub(switches));
     }
-    // The kernel accounts for the switch away at a process's end, which perf does not see any more.
+    // The kernel accounts for the switch away at a process's end, which perf does not count any more.
     assert!(fewest <= 1, "{fewest}");
 }
 
@@ -162,7 +162,7 @@ fn every_thread_of_a_process_has_its_cell() {
 /// Set in a process that starts threads all the time.
 const ROLE: &str = "CYCLOMETER_TEST_STARTS_THREADS";
 
-/// Not a test by itself: the next one runs it.
+/// Not a test by itself: the next test runs it.
 #[test]
 fn start_threads() {
     if std::env::var_os(ROLE).is_none() {
@@ -235,7 +235,7 @@ fn this_thread_is_counted_between_start_and_stop() {
     assert_eq!(value(&read(counting.as_mut()), 0), clock);
 }
 
-/// A clock that always counts, and one for each of two turns.
+/// A clock that always counts, and one for each of two rotation groups.
 fn clocks() -> Vec<Slot> {
     let clock = |id, turn| Slot { turn, ..software(id, TASK_CLOCK) };
     filtered(vec![clock(0, None), clock(1, Some(0)), clock(2, Some(1))])
@@ -273,7 +273,7 @@ fn only_the_selected_turn_counts() {
 #[test]
 fn turns_reach_the_children_that_a_command_has_and_those_that_it_makes() {
     let launcher = Launcher::start().unwrap();
-    // A child that lives through the change, and others that are made after it.
+    // A child that lives through the rotation, and others that are created after it.
     let spin = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
     let script = format!("({spin}) & for n in 1 2 3 4; do ({spin}); done; wait");
     let mut child = launcher.prepare(&command("sh", &["-c", &script])).unwrap();
@@ -303,7 +303,7 @@ fn a_turn_of_cpus_and_of_running_threads_can_be_selected() {
     }
 }
 
-/// The raw values of a slot, over all threads or CPUs; the calling thread makes time pass.
+/// The raw values of a slot, over all threads or CPUs; the calling thread spins to let time pass.
 fn total(reading: &Reading, slot: usize) -> u64 {
     spin(Duration::from_millis(1));
     reading.cells.iter().filter(|cell| cell.slot == SlotId(slot)).map(|cell| cell.raw).sum()

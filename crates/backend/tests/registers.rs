@@ -1,4 +1,4 @@
-//! The register driver on every simulated chip: what it counts is what happened, and it leaves nothing behind.
+//! The register driver on every simulated chip: counts equal the truth, and registers are restored.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -23,7 +23,7 @@ struct Bench {
     source: RegisterSource<SimBus>,
 }
 
-/// An event of a chip, on a counter, with what it counts.
+/// An event of a chip, on a counter, with the quantities that it counts.
 #[derive(Clone)]
 struct Counted {
     slot: Slot,
@@ -44,7 +44,7 @@ impl Bench {
         Bench { model, bus, source }
     }
 
-    /// Every register that keeps what it holds; counters and flags that go on by themselves are not among them.
+    /// Every register that keeps its value, without counters and flags that change by themselves.
     fn controls(&self) -> Vec<(PmuReg, u64)> {
         let all = PmuReg::all(&self.model.chip);
         let mut bus = self.bus.borrow_mut();
@@ -148,7 +148,7 @@ fn every_counter_of_every_chip_counts_what_happened_and_is_left_as_it_was() {
         assert_eq!(cells(counting.as_mut()), stopped, "{}: what has stopped counts no more", model.id);
         drop(counting);
         assert_eq!(bench.controls(), before, "{}", model.id);
-        // The truth goes on: what was counted is that of the first 7 ms.
+        // The true counts continue: the stopped counters have those of the first 7 ms.
         let bench = Bench::new(model);
         let mut counting = bench.open(&events);
         counting.start().unwrap();
@@ -297,7 +297,7 @@ fn an_event_without_a_counter_is_refused_by_name() {
     assert!(refusal.text.starts_with("e0 on skylake: "), "{}", refusal.text);
 }
 
-/// Simulated registers of which something says that their counts are good for nothing.
+/// Simulated registers that report a disturbance, so that their counts are invalid.
 struct Disturbed(SimBus);
 
 impl Registers for Disturbed {
@@ -368,7 +368,7 @@ fn a_share_whose_slots_were_taken_is_no_number() {
     bench.run("loop", 1);
     let whole = cells(counting.as_mut());
     assert!(whole.iter().all(|cell| cell.lost.is_none() && cell.raw > 0), "{whole:?}");
-    // Somebody takes the counter of slots, and that alone.
+    // Another user takes the slots counter, and only that.
     let control = PmuReg::all(&model.chip).into_iter().find(|one| one.to_string() == "IA32_FIXED_CTR_CTRL");
     bench.bus.borrow_mut().write(0, control.unwrap(), 0).unwrap();
     bench.pass(1);

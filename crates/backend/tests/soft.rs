@@ -23,7 +23,7 @@ fn slots(names: &[&str]) -> Vec<Slot> {
     names.iter().enumerate().map(slot).collect()
 }
 
-/// What the tests need; `None`, and a word why, where tracing is not permitted.
+/// The requirements of the tests; `None`, after reporting why, where tracing is not permitted.
 struct Here {
     launcher: Launcher,
     software: Software,
@@ -73,7 +73,7 @@ impl Started {
         (exit.status, reading)
     }
 
-    /// The process that traces it.
+    /// The process id of its tracer.
     fn keeper(&self) -> u32 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
@@ -175,13 +175,13 @@ fn what_cannot_be_followed_is_refused_before_it_exists() {
     assert!(error.contains("it executes a 32-bit program"), "{error}");
 }
 
-/// What was counted of an event, unless the keeper had no time to answer, as on a busy machine.
+/// The count of an event, unless the tracer had no time to answer, as on a busy machine.
 fn heard(reading: &Reading, slot: usize) -> Option<u64> {
     let silent = |lost: &String| lost.contains("said nothing");
     (!reading.cells[slot].lost.as_ref().is_some_and(silent)).then(|| value(reading, slot))
 }
 
-/// Whether something was counted.
+/// Whether an event was counted.
 fn counts(reading: &Reading) -> bool {
     heard(reading, 0).is_some_and(|count| count > 0)
 }
@@ -267,7 +267,7 @@ fn a_command_that_is_killed_ends_and_says_so() {
     started.child.signal(9);
     let (status, reading) = started.end();
     assert_eq!(status, Some(ExitStatus::Signal(9)));
-    // Its last counts may have been read before it was gone.
+    // Its last counts may have been read before it ended.
     assert!(reading.cells.iter().all(|cell| cell.lost.is_some() || cell.raw > 0), "{reading:?}");
 }
 
@@ -315,12 +315,12 @@ fn only_its_own_commands_and_events_are_opened() {
     let child = here.software.launcher(&here.launcher).prepare(&command("true", &[])).unwrap();
     let refused = refusal(&slots(&["instructions", "cycles"]), Target::Child(child.pid()));
     assert_eq!((refused.slot, refused.kind), (Some(SlotId(1)), RefusalKind::NotSupported));
-    // Another attempt on the same child is as good as the first.
+    // Another attempt on the same child succeeds like the first.
     drop(source.open(&slots(&EVENTS), &Target::Child(child.pid())).unwrap());
     assert!(source.open(&slots(&EVENTS), &Target::Child(child.pid())).is_ok());
 }
 
-/// Whether a process exists and is more than an entry that its parent has not taken note of.
+/// Whether a process exists and is no zombie.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, behind)| !behind.starts_with('Z'))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Hierarchy, mount_of};
 
-/// What a control group says of its memory.
+/// The memory limit of a control group, and the processes that it cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Usage {
     limit_bytes: u64,
@@ -13,8 +13,8 @@ struct Usage {
     killed: u64,
 }
 
-/// That the kernel has killed processes of this process's memory control group, or of one above, and its limit; `None` where it has
-/// not, or does not say.
+/// Reports that the kernel has killed processes of this process's memory control group, or of one above, with
+/// the limit. `None` where the kernel killed none, or does not report it.
 pub(crate) fn shortage() -> Option<String> {
     let mount = mount_of(&fs::read("/proc/self/mounts").ok()?, Hierarchy::Memory)?;
     let own = own_group(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
@@ -33,7 +33,8 @@ fn words(usage: Usage) -> String {
 ///
 /// # Source
 ///
-/// `cgroups(7)`, `/proc/pid/cgroup`: `hierarchy:controllers:path`; version 2 has hierarchy 0 and no controllers.
+/// `cgroups(7)`, `/proc/pid/cgroup`: `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no
+/// controllers.
 fn own_group(list: &str) -> Option<PathBuf> {
     let groups = || list.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let own = groups().find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"));

@@ -1,4 +1,4 @@
-//! A running process or thread that is not our child, or the whole system: only watched.
+//! A running process or thread that is not our child, or the whole system: it is only observed.
 
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use cyclometer_sys::signals::Watch;
 
 use super::vigil::{News, Vigil};
 
-/// How often to look whether it has ended, where the kernel does not tell.
+/// How often to check whether the target has ended, where the kernel does not report it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Something that runs already. Its end tells no status and no usage, as it is not our child.
+/// A target that runs already. It is not our child, so its end reports neither status nor usage.
 #[derive(Debug)]
 pub struct Attached {
     what: What,
     vigil: Vigil,
-    /// What is waited for when that has ended.
+    /// Targets to wait for after that one has ended.
     others: Vec<Attached>,
     since: Instant,
     ended: Option<Exit>,
@@ -56,7 +56,7 @@ impl Attached {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::NoSuchTarget` for the first that there is not, and where none is named.
+    /// `ErrorKind::NoSuchTarget` for the first process that does not exist, and for an empty list.
     pub fn processes(pids: &[u32]) -> Result<Attached> {
         Attached::to_all(pids, Attached::process)
     }
@@ -65,7 +65,7 @@ impl Attached {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::NoSuchTarget` for the first that there is not, and where none is named.
+    /// `ErrorKind::NoSuchTarget` for the first thread that does not exist, and for an empty list.
     pub fn threads(tids: &[u32]) -> Result<Attached> {
         Attached::to_all(tids, Attached::thread)
     }
@@ -78,7 +78,7 @@ impl Attached {
         Ok(Attached { others, ..first })
     }
 
-    /// The whole system, which never ends: waits end at their time, or by a signal.
+    /// The whole system, which never ends: waits end at their deadline, or by a signal.
     pub fn system() -> Attached {
         let vigil = Vigil { end: None, signals: None, look_every: None };
         Attached { what: What::System, vigil, others: Vec::new(), since: Instant::now(), ended: None }
@@ -103,7 +103,7 @@ impl Attached {
         Ok(Attached { what, vigil, others: Vec::new(), since: Instant::now(), ended: None })
     }
 
-    /// Goes on to another one that may still run.
+    /// Continues with another target that may still run.
     fn turn_to_another(&mut self) -> bool {
         let Some(Attached { what, vigil, .. }) = self.others.pop() else { return false };
         (self.what, self.vigil) = (what, vigil);
@@ -125,7 +125,7 @@ impl What {
             What::Thread(tid) => (tid, format!("/proc/{tid}/task/{tid}/stat")),
             What::System => return true,
         };
-        // Without a /proc of this PID namespace only signal 0 tells.
+        // Without a /proc of this PID namespace, only signal 0 shows whether the target exists.
         if process::check_process_list().is_err() {
             let sent = process::signal(id, 0);
             return sent.is_ok() || sent.is_err_and(|error| error.raw_os_error() == Some(errno::EPERM));
@@ -159,7 +159,7 @@ impl Child for Attached {
         }
     }
 
-    /// It runs already: only the time begins.
+    /// The target runs already, so only the clock starts.
     fn release(&mut self) -> Result<()> {
         self.since = Instant::now();
         Ok(())
@@ -178,7 +178,7 @@ impl Child for Attached {
                 News::Ended | News::Look if self.turn_to_another() => {}
                 News::Ended | News::Look => return Ok(self.exited()),
                 News::Time => return Ok(Waited::TimedOut),
-                // What we only watch gets no signal from us.
+                // A target that is only observed gets no signal from this process.
                 News::Signal(signal) => {
                     return Ok(Waited::Interrupted(Signalled { signal, reached_command: true }));
                 }
@@ -186,7 +186,7 @@ impl Child for Attached {
         }
     }
 
-    /// Does nothing: what we only watch is not ours to signal.
+    /// Does nothing: a target that is only observed gets no signals from this process.
     fn signal(&mut self, _signal: i32) {}
 }
 

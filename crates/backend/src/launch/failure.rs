@@ -1,4 +1,4 @@
-//! What the kernel says about a command that it does not execute, in words.
+//! Messages for the errors with which the kernel refuses to execute a command.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) fn shown(name: &OsStr) -> String {
     text
 }
 
-/// No process could be made for the command.
+/// The process for the command could not be created.
 pub(super) fn spawning(program: &OsStr, e: io::Error) -> Error {
     let message = format!("cannot make a process for '{}': {e}", shown(program));
     let kind = if e.kind() == io::ErrorKind::InvalidInput { ErrorKind::InvalidInput } else { ErrorKind::Os };
@@ -40,7 +40,7 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
             "check the path behind #! in its first line, or the loader that it was linked for".to_owned(),
         ),
         Some(errno::ENOENT) => not_found(program),
-        // So says a folder of PATH that may not be searched, or is none.
+        // The kernel returns this for a folder of PATH that may not be searched, or is no folder.
         Some(errno::EACCES | errno::ENOTDIR) if !has_slash(program) && !exists(program) => not_found(program),
         Some(errno::EACCES) if Path::new(program).is_dir() => (
             ErrorKind::CommandNotExecutable,
@@ -71,7 +71,7 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
     Error::new(kind, message).with_recovery(Recovery::fix(hint)).with_source(e)
 }
 
-/// Whether the program exists in sight, where it is or in a folder of `PATH`.
+/// Whether the program exists, at its path or in a folder of `PATH`.
 fn exists(program: &OsStr) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match has_slash(program) {

@@ -1,4 +1,4 @@
-//! Commands as children, and running processes that are only watched.
+//! Commands as children, and running processes that are only observed.
 
 mod attached;
 mod failure;
@@ -27,12 +27,12 @@ pub use ours::{StandardInput, standard_output_is_null};
 pub use pinned::Pinned;
 use streams::{Sinks, Streams};
 
-/// Starts commands as they are.
+/// Starts commands natively.
 ///
-/// A helper process makes them, so that the peak resident set of a command is its own and not ours:
-/// start the launcher first thing in `main`. Commands get the environment, the working directory, the
-/// signal dispositions, the limits and the inheritable descriptors of that moment, and their arguments
-/// byte for byte.
+/// A helper process creates them, so that the peak resident set of a command is its own and not ours. Start
+/// the launcher first in `main`. Commands get the environment, the working directory, the signal
+/// dispositions, the limits and the inheritable descriptors of that moment. Their arguments are passed byte
+/// for byte.
 #[derive(Debug)]
 pub struct Launcher {
     raw: process::Launcher,
@@ -40,7 +40,8 @@ pub struct Launcher {
     sinks: Sinks,
 }
 
-/// What comes to us, and who else gets it.
+/// The signals that come to this process, and the witness that shows whether the command's group got them
+/// too.
 #[derive(Clone, Debug)]
 struct Signals {
     watch: Arc<Watch>,
@@ -52,7 +53,7 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os` when no process can be made.
+    /// `ErrorKind::Os` when the process cannot be created.
     pub fn start() -> Result<Launcher> {
         match process::Launcher::start() {
             Ok(raw) => Ok(Launcher { raw, signals: None, sinks: Sinks::default() }),
@@ -89,7 +90,7 @@ impl Launch for Launcher {
 }
 
 impl Launcher {
-    /// A child at its gate; `traced` says how it is prepared for a tracer, if there will be one.
+    /// A child at its gate; `traced` is its preparation for a tracer, if there will be one.
     pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<Native> {
         let streams = Streams::open(command, &self.sinks)?;
         let request = process::Request {

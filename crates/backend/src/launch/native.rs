@@ -1,4 +1,4 @@
-//! A command that runs on the CPU as it is.
+//! A command that runs natively on the CPU.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,28 +12,28 @@ use super::vigil::{News, Vigil};
 use super::{Signals, failure};
 use crate::usage;
 
-/// How often to look whether a child has ended, where the kernel does not tell.
+/// How often to check whether a child has ended, where the kernel does not report it.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How often to look whether the tracer of a child that has ended has let us have it.
+/// How often to check whether the tracer of an ended child has reaped it, so that its parent can.
 ///
 /// # Source
 ///
-/// `ptrace(2)`, "Death under ptrace": the tracer is told before the real parent.
+/// `ptrace(2)`, "Death under ptrace": the tracer is notified before the real parent.
 const TRACER_HEARS_IN: Duration = Duration::from_micros(50);
 
-/// A child of ours.
+/// A child of this process.
 #[derive(Debug)]
 pub(crate) struct Native {
     pending: Pending,
     program: OsString,
     vigil: Vigil,
     witness: Witness,
-    /// A signal that came to us before the release, which the next wait tells.
+    /// A signal that came before the release, which the next wait reports.
     early: Option<i32>,
     released: Option<Instant>,
     exit: Option<Exit>,
-    /// It has ended, and its tracer has it still.
+    /// The child has ended, and its tracer has not released it yet.
     awaits_tracer: bool,
 }
 
@@ -54,15 +54,16 @@ impl Native {
         }
     }
 
-    /// Whether a signal that has just come to us has come to the command too: it went to our whole group, and
-    /// the command has not left that. Where that cannot be found out, a terminal is taken to have sent SIGINT or SIGQUIT.
+    /// Whether a signal that has just come to this process has come to the command too. It has if the signal
+    /// went to our whole process group, and the command is still in that group. Where that is unknown, SIGINT
+    /// and SIGQUIT are assumed to come from a terminal.
     fn has_got(&self, signal: i32) -> bool {
         let in_our_group = process::group_of(self.pid()).is_ok_and(|group| group == process::own_group());
         in_our_group && self.witness.saw(signal).unwrap_or(matches!(signal, SIGINT | SIGQUIT))
     }
 
-    /// What came to us before the command began may have come before it existed, so that only we have got it. At its gate
-    /// it cannot get a signal twice: the first one ends it.
+    /// Sends the command a signal that came before it began, as it may not have existed then. At its gate the
+    /// command cannot get a signal twice: the first one ends it.
     fn pass_on_early_signal(&mut self) {
         self.early = self.vigil.signals.as_ref().and_then(|watch| watch.take());
         if let Some(signal) = self.early {
@@ -83,7 +84,7 @@ impl Native {
         }
     }
 
-    /// The end is known, so that waiting for it would not wait.
+    /// The kernel has reported the end, so a wait for the end would return at once.
     fn await_tracer(&mut self) {
         self.awaits_tracer = true;
         self.vigil.end = None;
@@ -95,7 +96,7 @@ impl Native {
         Error::new(ErrorKind::Os, format!("cannot {verb} '{name}': {e}")).with_source(e)
     }
 
-    /// Kills and reaps what still exists.
+    /// Kills and reaps a child that still exists.
     fn end(&mut self) {
         if self.exit.is_none() {
             let _ = process::signal(self.pending.pid(), SIGKILL);
@@ -104,7 +105,7 @@ impl Native {
     }
 }
 
-/// `before` is what was used before the command was executed, and not by it.
+/// `before` is the usage of the process before it executed the command.
 fn exit_of(ended: Ended, before: process::Usage, wall: Duration) -> Exit {
     let status = match ended.status {
         Status::Code(code) => ExitStatus::Code(code),
@@ -144,7 +145,7 @@ impl Child for Native {
             match self.vigil.next(until).map_err(|e| self.failed("wait for", e))? {
                 News::Ended => match self.reap(Reap::Poll)? {
                     Some(waited) => return Ok(waited),
-                    // Its tracer has to hear of it first.
+                    // The kernel notifies the tracer first.
                     None => self.await_tracer(),
                 },
                 News::Look => {
@@ -162,7 +163,7 @@ impl Child for Native {
     }
 
     fn signal(&mut self, signal: i32) {
-        // A reaped child's id may be somebody else's by now.
+        // The kernel may have given a reaped child's id to another process.
         if self.exit.is_none() {
             let _ = process::signal(self.pid(), signal);
         }

@@ -1,4 +1,4 @@
-//! What our own standard streams are, for commands that are given them more than once.
+//! The kind of our own standard streams, for commands that get them more than once.
 
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal, Seek, SeekFrom};
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::poll_readable;
 use cyclometer_sys::stream::bytes_waiting;
 
-/// What our standard input is, as far as it matters to a command that is run several times.
+/// The kind of our standard input, as far as it matters to a command that runs several times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StandardInput {
-    /// Nothing that a run could read: the null device, a pipe that has ended; or a terminal, as nobody wants to type the
-    /// same several times.
+    /// Nothing that a run could read: the null device, a pipe that has ended, or a terminal. Users do not
+    /// want to type the same several times.
     Nothing,
-    /// A device without a position, as `/dev/zero`: every run can read it as it is.
+    /// A device without a position, such as `/dev/zero`: every run can read it.
     Device,
     /// A file that can be read again.
     File {
         /// Where it stands, in bytes from its start.
         offset_bytes: u64,
     },
-    /// A pipe or socket with data, which one run alone could read.
+    /// A pipe or socket with data, which only one run could read.
     Data,
-    /// A pipe or socket in which nothing has arrived yet, and something still may.
+    /// A pipe or socket that is still empty; data may arrive later.
     Silent,
 }
 
 impl StandardInput {
-    /// Looks at it, and takes nothing out. In a pipe that is still empty something may arrive for so long.
+    /// Inspects standard input without reading from it. Waits up to `patience` for data in an empty pipe.
     pub fn look(patience: Duration) -> StandardInput {
         let stdin = io::stdin();
         look(stdin.as_fd(), stdin.is_terminal(), patience)
@@ -60,8 +60,8 @@ fn arriving(fd: BorrowedFd<'_>, patience: Duration) -> StandardInput {
     }
 }
 
-/// Our standard input, which is a file, once more from this offset: by a descriptor of its own where the system lets us
-/// open it again, so that no run moves the position of another.
+/// Opens our standard input, which is a file, again at this offset. Where the system allows it, the
+/// descriptor is separate, so that no run moves the position of another.
 pub(super) fn standard_input_from(offset_bytes: u64) -> io::Result<File> {
     let ours = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut own = opened_again(&ours).unwrap_or(ours);
@@ -71,7 +71,7 @@ pub(super) fn standard_input_from(offset_bytes: u64) -> io::Result<File> {
 
 fn opened_again(ours: &File) -> Option<File> {
     let own = File::open("/proc/self/fd/0").ok()?;
-    // Somebody else's `/proc` would name another file.
+    // The `/proc` of another PID namespace would name another file.
     (identity(&own)? == identity(ours)?).then_some(own)
 }
 

@@ -1,12 +1,12 @@
-//! Commands that run on given CPUs only.
+//! Commands bound to given CPUs.
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Child, CpuSet, Error, ErrorKind, Launch, Recovery, Result};
 use cyclometer_sys::affinity::Affinity;
 
-/// Starts commands as another launcher does, on some CPUs only.
+/// Starts commands with another launcher, bound to some CPUs.
 ///
-/// A command and all that it starts stay there, unless they change that themselves.
+/// A command and its descendants stay on these CPUs, unless they change their own affinity.
 pub struct Pinned<'a> {
     launch: &'a dyn Launch,
     cpus: CpuSet,

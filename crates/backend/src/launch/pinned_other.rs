@@ -1,9 +1,9 @@
-//! Where a command cannot be bound to CPUs.
+//! Systems that cannot bind a command to CPUs.
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Child, CpuSet, Error, ErrorKind, Launch, Recovery, Result};
 
-/// Starts commands on some CPUs only: no system call for that exists here.
+/// Starts commands on some CPUs only. This system has no system call for that.
 pub struct Pinned<'a> {
     launch: &'a dyn Launch,
     cpus: CpuSet,

@@ -13,7 +13,7 @@ use cyclometer_sys::process::Drain;
 
 use super::ours;
 
-/// What replaces the streams that are not inherited.
+/// Replacements of the streams that are not inherited.
 #[derive(Debug)]
 pub(super) struct Streams<'a> {
     stdin: Option<Given<'a>>,
@@ -46,11 +46,11 @@ impl AsFd for Given<'_> {
     }
 }
 
-/// Where output goes that nobody wants; each is opened when it is first wanted.
+/// Destinations of discarded output; each is opened at its first use.
 #[derive(Debug, Default)]
 pub(super) struct Sinks {
     null: OnceCell<File>,
-    /// `None`: there is no such device here.
+    /// `None`: this system has no such device.
     zero: OnceCell<Option<File>>,
     drain: OnceCell<Drain>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Sinks {
 /// The null device.
 const NULL: &str = "/dev/null";
 
-/// A device that drops everything as [`NULL`] does, at the same cost, and that no program looks for.
+/// A device that discards everything as [`NULL`] does, at the same cost, but that programs do not check for.
 ///
 /// # Source
 ///
@@ -75,7 +75,7 @@ impl Sinks {
         Ok(self.null.get_or_init(|| file))
     }
 
-    /// The device that drops everything, or a pipe where it is not there.
+    /// The device that discards everything, or a pipe where the device is missing.
     fn discard(&self) -> Result<Given<'_>> {
         match self.zero.get_or_init(zero) {
             Some(zero) => Ok(Given::Shared(zero)),
@@ -83,7 +83,7 @@ impl Sinks {
         }
     }
 
-    /// A pipe of this run.
+    /// A pipe for this run.
     fn pipe(&self) -> Result<Given<'_>> {
         let cannot = |e: io::Error| {
             Error::new(ErrorKind::Os, format!("cannot make a pipe for the command's output: {e}"))
@@ -99,14 +99,14 @@ impl Sinks {
     }
 }
 
-/// The device, if it is one: a file of that name, as in a container without devices, would grow.
+/// The device, if it is one. A regular file of that name, as in a container without devices, would grow.
 fn zero() -> Option<File> {
     let file = File::options().write(true).open(ZERO).ok()?;
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device()).then_some(file)
 }
 
 impl<'a> Streams<'a> {
-    /// Opens what `command` asks for; what takes both outputs is opened once.
+    /// Opens the streams that `command` names; a target of both outputs is opened once.
     pub(super) fn open(command: &CommandSpec, sinks: &'a Sinks) -> Result<Streams<'a>> {
         let stdin = input(&command.stdin, sinks)?;
         let stdout = output(&command.stdout, sinks)?;

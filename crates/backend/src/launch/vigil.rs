@@ -8,32 +8,32 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::{PidFd, poll_readable};
 use cyclometer_sys::signals::Watch;
 
-/// What a wait is for.
+/// The events that a wait ends with.
 #[derive(Debug)]
 pub(super) struct Vigil {
-    /// Tells the end; `None` where the kernel has no such thing, or nothing ends.
+    /// Reports the end; `None` where the kernel has no PID file descriptors, or nothing ends.
     pub(super) end: Option<PidFd>,
-    /// Tells signals to us.
+    /// Reports signals to this process.
     pub(super) signals: Option<Arc<Watch>>,
-    /// Without `end`: how often to look whether it has ended; `None` when nothing ends.
+    /// Without `end`: how often to check whether the target has ended; `None` when nothing ends.
     pub(super) look_every: Option<Duration>,
 }
 
 /// Why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// The process ended, says the kernel.
+    /// The kernel reported that the process has ended.
     Ended,
-    /// It is time to look whether the process has ended.
+    /// It is time to check whether the process has ended.
     Look,
-    /// The time came.
+    /// The deadline was reached.
     Time,
-    /// A signal with this number came to us.
+    /// A signal with this number came to this process.
     Signal(i32),
 }
 
 impl Vigil {
-    /// Waits for the next news.
+    /// Waits for the next event.
     pub(super) fn next(&self, until: Option<Instant>) -> io::Result<News> {
         let nap = self.look_every.filter(|_| self.end.is_none()).map(|nap| Instant::now() + nap);
         let (stop, news) = match (until, nap) {

@@ -1,4 +1,4 @@
-//! A command on one CPU, and instructions of ours there.
+//! A command bound to one CPU, and instructions of this process on that CPU.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use cyclometer_sys::affinity::Affinity;
 
 use crate::affinity::OnCpu;
 
-/// How long instructions are executed to see that counters move: a hundred thousand cycles.
+/// How long instructions are executed to see counters move: about a hundred thousand cycles.
 const EXERCISE: Duration = Duration::from_micros(30);
 
 /// Executes instructions on a CPU for a moment.
 ///
 /// # Errors
 ///
-/// `ErrorKind::Os` where this thread may not run there.
+/// `ErrorKind::Os` where this thread may not run on the CPU.
 pub(super) fn exercise(cpu: u32) -> Result<()> {
     let own = Affinity::of(0).map_err(|error| not_there(cpu, error))?;
     let _there = OnCpu::new(cpu, &own)
@@ -27,11 +27,11 @@ pub(super) fn exercise(cpu: u32) -> Result<()> {
     Ok(())
 }
 
-/// Lets a child run on one CPU only: the last of these on which it may.
+/// Binds a child to one CPU: the last of these on which the child may run.
 ///
 /// # Errors
 ///
-/// `ErrorKind::Os` where there is none, and the operating system's.
+/// `ErrorKind::Os` where there is no such CPU, and errors of the operating system.
 pub(super) fn bind(child: u32, among: &CpuSet) -> Result<u32> {
     let failed = |error: io::Error| {
         let message = format!("cannot bind the command to one of the CPUs {among}: {error}");
@@ -44,7 +44,7 @@ pub(super) fn bind(child: u32, among: &CpuSet) -> Result<u32> {
     Ok(cpu)
 }
 
-/// Whether every thread of a process may run on that CPU only. Of one that is gone nothing is known.
+/// Whether every thread of a process may run on that CPU only. True for a process that is gone.
 pub(super) fn is_bound(process: u32, cpu: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return true };
     let ids = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! The bus: registers, and somebody who restores them.
+//! The bus: registers of x86, and the restore daemon.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,8 +18,8 @@ use crate::registers::{Bound, Bus, Chips};
 
 /// Registers of x86 through `/dev/cpu/N/msr`.
 ///
-/// Nothing is opened before it is used, and no process is started before [`Bus::keep`]. When it is dropped, registers
-/// that are still kept are restored by the process that keeps them, and that is waited for, 10 seconds at most.
+/// A device is opened at its first use, and the restore daemon starts at the first [`Bus::keep`]. Dropping
+/// the bus makes the daemon restore registers that are still kept, and waits up to 10 seconds for its end.
 #[derive(Debug)]
 pub struct MsrBus {
     place: Place,
@@ -29,7 +29,7 @@ pub struct MsrBus {
     since: Instant,
 }
 
-/// What is kept, where, and by whom.
+/// The CPUs whose registers are kept, their journals, and the restore daemon.
 #[derive(Debug)]
 struct Keeping {
     line: Line,
@@ -46,13 +46,13 @@ impl MsrBus {
         MsrBus::at(Place::here(), chips)
     }
 
-    /// Those of a place.
+    /// The registers of a place.
     pub fn at(place: Place, chips: Chips) -> MsrBus {
         let devices = Devices::new(place.clone());
         MsrBus { place, chips, devices, keeping: None, since: Instant::now() }
     }
 
-    /// The id of the process that restores the registers when we cannot; `None` before anything is kept.
+    /// The process id of the restore daemon; `None` before anything is kept.
     pub fn keeper(&self) -> Option<u32> {
         self.keeping.as_ref().map(|keeping| keeping.line.pid())
     }
@@ -118,7 +118,7 @@ impl Bus for MsrBus {
 impl Drop for MsrBus {
     fn drop(&mut self) {
         let keeping = self.keeping.take();
-        // A fork of the process that writes has a copy of the line, and nothing to say on it.
+        // A fork of the writing process has a copy of the line, and must not use it.
         if let Some(keeping) = keeping.filter(|keeping| keeping.maker.pid == std::process::id()) {
             keeping.line.end();
         }
@@ -144,7 +144,7 @@ impl Keeping {
         Journal { boot: boot.clone(), maker: *maker, keeper: *keeper, cpu, steps: Journal::named(restoring) }
     }
 
-    /// The registers of a CPU become ours: in the file first, since nobody else may have them.
+    /// Claims the registers of a CPU. The file comes first, since only one process may own them.
     fn begin(&mut self, cpu: u32, restoring: &[Step]) -> Result<()> {
         let journal = self.journal(cpu, restoring);
         self.folder.claim(&journal).map_err(|error| self.not_claimed(cpu, error))?;
@@ -160,7 +160,7 @@ impl Keeping {
         }
     }
 
-    /// Other steps for registers that are ours.
+    /// Replaces the restore steps of registers that this process owns.
     fn renew(&mut self, cpu: u32, restoring: &[Step]) -> Result<()> {
         let journal = self.journal(cpu, restoring);
         let file = self.folder.file(cpu);
@@ -177,14 +177,14 @@ impl Keeping {
         if self.kept.remove(&cpu).is_none() {
             return;
         }
-        // Who does not answer may still restore: then the file stays, and says so.
+        // A daemon that does not answer may still restore the registers: then the file stays.
         let forgotten = self.line.let_go(cpu).is_ok() || !process::runs(self.keeper);
         if forgotten {
             let _ = self.folder.remove(cpu);
         }
     }
 
-    /// Why the registers of a CPU are not ours.
+    /// Why the registers of a CPU could not be claimed.
     fn not_claimed(&self, cpu: u32, error: io::Error) -> Error {
         let file = self.folder.file(cpu);
         if error.kind() != io::ErrorKind::AlreadyExists {
@@ -203,7 +203,7 @@ impl Keeping {
     }
 }
 
-/// Who has the registers of a CPU.
+/// The error that names the process which owns the registers of a CPU.
 fn held(cpu: u32, holder: &Journal, boot: &str) -> Error {
     if holder.boot == boot && process::runs(holder.maker) {
         let message = format!("process {} uses the counter registers of CPU {cpu}", holder.maker.pid);

@@ -12,7 +12,7 @@ use super::place::{Device, Place};
 pub(super) struct Devices {
     place: Place,
     open: HashMap<u32, Box<dyn Device>>,
-    /// What registers hold of which some bits are not ours, as they were last read or written.
+    /// The last read or written values of registers that have some bits a driver may not write.
     seen: HashMap<(u32, PmuReg), u64>,
 }
 
@@ -21,7 +21,7 @@ impl Devices {
         Devices { place, open: HashMap::new(), seen: HashMap::new() }
     }
 
-    /// Opens the device of a CPU, unless it is open; `register` is what it is wanted for.
+    /// Opens the device of a CPU, unless it is open; `register` is the one to be accessed.
     pub(super) fn open(&mut self, cpu: u32, register: PmuReg) -> Result<&dyn Device, Fault> {
         if !self.open.contains_key(&cpu) {
             let attempt = Attempt { cpu, register, what: What::Open };
@@ -29,7 +29,7 @@ impl Devices {
             let device = device.map_err(|error| fault(attempt, &error, &self.place.surroundings(cpu)))?;
             self.open.insert(cpu, device);
         }
-        // Just put there, if it was not before.
+        // The entry was inserted above, if it was missing.
         self.open.get(&cpu).map(AsRef::as_ref).ok_or(Fault::NoCpu { cpu })
     }
 
@@ -37,7 +37,7 @@ impl Devices {
         fault(attempt, error, &self.place.surroundings(attempt.cpu))
     }
 
-    /// Whether a write leaves the bits alone that are not a driver's.
+    /// Checks that a write keeps the bits that a driver may not change.
     fn permit(&mut self, cpu: u32, register: PmuReg, value: u64) -> Result<(), Fault> {
         let ours = register.access().writable();
         match ours {
@@ -54,7 +54,7 @@ impl Devices {
     }
 }
 
-/// The number of a register; one that is none of x86 is none of these CPUs'.
+/// The number of a register; registers that are not MSRs do not exist on these CPUs.
 fn address(register: PmuReg) -> Result<u32, Fault> {
     match register.address() {
         RegisterAddress::Msr(address) => Ok(address),

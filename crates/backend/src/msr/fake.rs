@@ -1,7 +1,7 @@
-//! Sockets that stand for devices: what tests of whole programs run on.
+//! Sockets that stand for devices, for tests of whole programs.
 //!
-//! A request has 13 bytes: 0 to read or 1 to write, the register's number, the value. An answer has 12: an error number,
-//! 0 without one, and the value. Numbers are little-endian.
+//! A request has 13 bytes: 0 to read or 1 to write, the register's number, the value. An answer has 12 bytes:
+//! an error number, 0 without one, and the value. Numbers are little-endian.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::place::Device;
 
-/// How long a server may take: a simulated chip has to catch up with the time that has passed.
+/// How long a server may take: a simulated chip has to catch up with elapsed time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A CPU's registers at the other end of a socket.

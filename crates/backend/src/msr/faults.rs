@@ -1,4 +1,4 @@
-//! What the `msr` driver means by its error numbers, with the one command that helps.
+//! The meaning of the `msr` driver's error numbers, with the command that helps.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use cyclometer_arch::{Fault, PmuReg};
 ///
 /// # Source
 ///
-/// Linux `include/uapi/asm-generic/errno-base.h`; what they mean: `arch/x86/kernel/msr.c`, `msr_open`, `msr_read`,
-/// `msr_write`, `filter_write`.
+/// Linux `include/uapi/asm-generic/errno-base.h`. For the meanings: `arch/x86/kernel/msr.c`, `msr_open`,
+/// `msr_read`, `msr_write`, `filter_write`.
 mod errno {
     pub(super) const EPERM: i32 = 1;
     pub(super) const ENOENT: i32 = 2;
@@ -20,7 +20,7 @@ mod errno {
     pub(super) const EACCES: i32 = 13;
 }
 
-/// What was tried on a CPU.
+/// The access to a register that was attempted on a CPU.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) cpu: u32,
@@ -32,14 +32,14 @@ pub(super) struct Attempt {
 pub(super) enum What {
     Open,
     Read,
-    /// What the register held before, where it could be read at all.
+    /// `before` is the value that the register held before, where it could be read.
     Write {
         value: u64,
         before: Option<u64>,
     },
 }
 
-/// What explains a refusal; asked after one only.
+/// State of the system that explains a refusal; it is read only after one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     /// The driver is there.
@@ -63,7 +63,7 @@ impl Surroundings {
         }
     }
 
-    /// Sockets say who is there; nothing is locked down.
+    /// The sockets show which CPUs exist; nothing is locked down.
     #[cfg(feature = "fake-devices")]
     pub(super) fn of_fake(folder: &Path, cpu: u32) -> Surroundings {
         Surroundings {
@@ -73,7 +73,7 @@ impl Surroundings {
         }
     }
 
-    /// The level of lockdown, where there is one.
+    /// The level of lockdown, if the kernel is locked down.
     fn locked_down(&self) -> Option<&str> {
         let level = self.lockdown.split_once('[')?.1.split_once(']')?.0;
         (level != "none").then_some(level)
@@ -108,7 +108,7 @@ fn no_device(cpu: u32) -> String {
     format!("the msr driver is loaded, but there is no /dev/cpu/{cpu}/msr here (a container?)")
 }
 
-/// Why the kernel lets nobody write.
+/// Why the kernel forbids writes.
 fn forbidden(around: &Surroundings) -> String {
     match around.locked_down() {
         Some(level) => format!(
@@ -122,7 +122,7 @@ fn forbidden(around: &Surroundings) -> String {
     }
 }
 
-/// The CPU takes the register, but not the value: bits that were 0 before are what it cannot have been given.
+/// The CPU accepts the register but not the value. The refused bits are among those that were 0 before.
 fn reserved(register: PmuReg, value: u64, before: u64) -> Fault {
     let new = value & !before;
     Fault::Reserved { register, bits: if new == 0 { value } else { new } }

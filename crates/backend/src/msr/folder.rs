@@ -1,7 +1,7 @@
 //! The folder of the journals: one file for each CPU whose registers are written.
 //!
-//! A file is claimed whole and at once, so that one process has a CPU's registers at a time, and none is ever seen half
-//! written. It belongs to who wrote it, in a folder of theirs alone.
+//! A file is claimed atomically: one process at a time has a CPU's registers, and no reader sees half a file.
+//! The file belongs to the user who wrote it, in a private folder.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,10 +12,10 @@ use cyclometer_sys::filesystem::{check_private_folder, create_private, make_priv
 use super::place::Place;
 use crate::registers::journal::{BadJournal, Journal, MAX_BYTES};
 
-/// What the names of journals begin with.
+/// Prefix of the names of journals.
 const PREFIX: &str = "registers-";
 
-/// The most files that are looked at.
+/// Maximum number of files that are read.
 const MAX_FILES: usize = 1 << 16;
 
 /// The folder.
@@ -54,28 +54,28 @@ impl Folder {
         self.0.join(format!("{PREFIX}{cpu}"))
     }
 
-    /// Makes the file of a CPU that has none.
+    /// Creates the file of a CPU that has none.
     ///
     /// # Errors
     ///
     /// The operating system's: `AlreadyExists` where it has one.
     pub(super) fn claim(&self, journal: &Journal) -> io::Result<()> {
         let new = self.written(journal)?;
-        // Unlike a rename, a link does not replace what is there.
+        // Unlike a rename, a link does not replace an existing file.
         let linked = fs::hard_link(&new, self.file(journal.cpu));
         fs::remove_file(new)?;
         linked
     }
 
-    /// Replaces the file of a CPU that we have.
+    /// Replaces the file of a CPU that this process has claimed.
     pub(super) fn replace(&self, journal: &Journal) -> io::Result<()> {
         fs::rename(self.written(journal)?, self.file(journal.cpu))
     }
 
-    /// Writes a journal to a file that is nobody's yet.
+    /// Writes a journal to a temporary file.
     fn written(&self, journal: &Journal) -> io::Result<PathBuf> {
         let path = self.0.join(format!(".new-{}-{}", journal.maker.pid, journal.cpu));
-        // One that a process with our id has left.
+        // An earlier process with the same id may have left this file.
         let _ = fs::remove_file(&path);
         let mut file = self.create(&path)?;
         match file.write_all(journal.to_text().as_bytes()) {
@@ -87,7 +87,7 @@ impl Folder {
         }
     }
 
-    /// Others remove the folder when they are done with it, perhaps just now.
+    /// Retries, as other processes remove the folder when they have finished with it.
     fn create(&self, path: &Path) -> io::Result<fs::File> {
         for _ in 0..8 {
             make_private_folder(&self.0)?;
@@ -113,11 +113,11 @@ impl Folder {
         Ok(Journal::parse(&bytes)?)
     }
 
-    /// The files of journals, by name; none without the folder.
+    /// The files of journals, by name; none if the folder does not exist.
     ///
     /// # Errors
     ///
-    /// The operating system's; a folder that is not ours alone.
+    /// Errors of the operating system; a folder that is not private.
     pub(super) fn files(&self) -> io::Result<Vec<PathBuf>> {
         match check_private_folder(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,9 +1,10 @@
-//! The process that restores registers when we cannot any more.
+//! The restore daemon: the process that restores registers when this process cannot.
 //!
-//! It is told of each CPU before its registers are written, and answers when it is ready to restore them. When its maker
-//! has gone, it restores what it still keeps, CPU by CPU, and ends. A fault does not keep it from the other registers.
+//! The daemon receives each CPU's restore steps before the registers are written, and answers when it is
+//! ready. When its maker has gone, it restores the registers that it still keeps, CPU by CPU, and ends. After
+//! a fault it continues with the other registers.
 //!
-//! A message is a letter, the length of what follows in 4 bytes, and that; so is an answer.
+//! A message is a letter, the length of the body in 4 bytes, and the body; an answer has the same form.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -21,10 +22,10 @@ use super::place::Place;
 use crate::registers::Chips;
 use crate::registers::journal::{Journal, MAX_BYTES, Process};
 
-/// How long the keeper may take to answer, and we to say something whole.
+/// How long the daemon may take to answer, and this process to send a whole message.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long it may take to restore registers at our end.
+/// How long the daemon may take to restore registers when this process ends.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
 const KEEP: u8 = b'k';
@@ -32,20 +33,20 @@ const LET_GO: u8 = b'l';
 const DONE: u8 = b'd';
 const REFUSED: u8 = b'r';
 
-/// Our line to it.
+/// The connection to the daemon.
 #[derive(Debug)]
 pub(super) struct Line {
     keeper: Keeper,
-    /// It did not answer once: what it says from now on might be the answer to something else.
+    /// The daemon did not answer once: a later answer might belong to an earlier message.
     is_lost: bool,
 }
 
 impl Line {
-    /// Starts it.
+    /// Starts the daemon.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub(super) fn start(place: &Place, chips: &Chips, maker: Process) -> io::Result<Line> {
         let (place, chips) = (place.clone(), chips.clone());
         let keeper = keeper::fork(move |socket| Keep::new(place, chips, maker).attend(socket))?;
@@ -58,20 +59,20 @@ impl Line {
         self.keeper.pid()
     }
 
-    /// Has it keep a journal.
+    /// Makes the daemon keep a journal.
     ///
     /// # Errors
     ///
-    /// What it says; the operating system's, when it does not answer.
+    /// The refusal of the daemon; an error of the operating system when it does not answer.
     pub(super) fn keep(&mut self, journal: &Journal) -> io::Result<()> {
         self.ask(KEEP, journal.to_text().as_bytes())
     }
 
-    /// Has it forget a CPU.
+    /// Makes the daemon forget a CPU.
     ///
     /// # Errors
     ///
-    /// The operating system's, when it does not answer.
+    /// An error of the operating system when the daemon does not answer.
     pub(super) fn let_go(&mut self, cpu: u32) -> io::Result<()> {
         self.ask(LET_GO, &cpu.to_ne_bytes())
     }
@@ -92,7 +93,7 @@ impl Line {
         }
     }
 
-    /// Lets it restore what it still keeps, and waits for its end, not for ever.
+    /// Makes the daemon restore the registers that it still keeps, and waits a limited time for its end.
     pub(super) fn end(self) {
         let mut socket = self.keeper.socket();
         let _ = socket.shutdown(std::net::Shutdown::Write);
@@ -122,7 +123,7 @@ fn receive(socket: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     Ok((letter[0], body))
 }
 
-/// The work of the keeper, in its process.
+/// The work of the restore daemon, in its process.
 struct Keep {
     folder: Folder,
     chips: Chips,
@@ -139,7 +140,8 @@ impl Keep {
 
     /// Answers until the maker has gone, then restores.
     fn attend(mut self, mut socket: UnixStream) {
-        // Others may have a copy of the maker's end, so its closing alone would not do. Without this descriptor it must.
+        // Other processes may hold a copy of the maker's socket, so its closing alone is no proof. Without a
+        // PID file descriptor it has to be.
         let maker = PidFd::process(self.maker.pid).ok();
         let _ = socket.set_read_timeout(Some(PATIENCE));
         let _ = socket.set_write_timeout(Some(PATIENCE));
@@ -169,7 +171,7 @@ impl Keep {
         }
     }
 
-    /// Makes sure that a CPU's registers can be restored: knows them, and has the device open.
+    /// Makes sure that a CPU's registers can be restored: parses the steps, and opens the device.
     fn keep(&mut self, text: &[u8]) -> Result<(), String> {
         let journal = Journal::parse(text).map_err(|error| error.to_string())?;
         let cpu = journal.cpu;
@@ -186,7 +188,7 @@ impl Keep {
         Ok(())
     }
 
-    /// Restores every CPU that is still kept; the journals of those that could not be stay.
+    /// Restores every CPU that is still kept; journals of CPUs with a fault stay.
     fn restore(&mut self) {
         for (cpu, steps) in std::mem::take(&mut self.kept) {
             match restore(&steps, &mut self.devices, cpu) {
@@ -196,7 +198,8 @@ impl Keep {
         }
     }
 
-    /// Removes what the maker wrote down and nobody had to keep: nothing was written yet, or all restored already.
+    /// Removes journals of the maker that the daemon does not keep: nothing was written yet, or all is
+    /// restored.
     fn clear(&self) {
         for path in self.folder.files().unwrap_or_default() {
             let Ok(journal) = self.folder.read(&path) else { continue };
@@ -208,13 +211,13 @@ impl Keep {
     }
 }
 
-/// Whether there is something to hear; else the maker has gone.
+/// Whether a message has arrived; otherwise the maker has gone.
 fn says_something(socket: &UnixStream, maker: Option<&PidFd>) -> bool {
     let fds: Vec<_> = std::iter::once(socket.as_fd()).chain(maker.map(AsFd::as_fd)).collect();
     matches!(poll_readable(&fds, None), Ok(Some(0)))
 }
 
-/// Makes all steps, those behind a fault too; tells the first fault.
+/// Carries out all steps, including those after a fault.
 ///
 /// # Errors
 ///

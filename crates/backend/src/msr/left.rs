@@ -1,4 +1,4 @@
-//! What is left when the keeper dies with its maker: found, and restored.
+//! Finds and restores registers that are left when the restore daemon dies with its maker.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ use super::process;
 use crate::registers::journal::Journal;
 use crate::registers::{Chips, LeftRegisters, LeftState, Restoration, Restored};
 
-/// The registers of this machine that journals tell of; only who wrote them, mostly root, can know.
+/// The registers of this machine that journals name. Only the user who wrote them, mostly root, can read
+/// them.
 pub fn left_registers() -> Vec<LeftRegisters> {
     left_registers_in(&Place::here())
 }
 
-/// Restores registers of this machine that nobody else restores any more.
+/// Restores registers of this machine that no running process restores.
 ///
 /// A register is written only if it is on the list of the CPU's chip and was written in this boot.
 pub fn restore_registers(chips: &Chips) -> Vec<Restoration> {
@@ -54,7 +55,7 @@ fn found(folder: &Folder) -> Vec<(LeftRegisters, Option<Journal>)> {
         }
     };
     let read = |path: &std::path::PathBuf| match folder.read(path) {
-        // Removed meanwhile: it was restored.
+        // The file was removed meanwhile, so the registers were restored.
         Err(_) if !path.exists() => None,
         Err(error) => Some(unreadable(path, error.why)),
         Ok(journal) if folder.file(journal.cpu) != *path => {

@@ -1,9 +1,10 @@
-//! The registers of x86 CPUs through Linux's `msr` driver, and what restores them when we cannot.
+//! The registers of x86 CPUs through Linux's `msr` driver, and the restore daemon.
 //!
-//! - [`MsrBus`] reads and writes; what the system refuses it tells with its cause and cure (`faults`).
-//! - Before a CPU's registers are written, what restores them is given to a process that outlives us (`keeper`), and
-//!   written to a file (`folder`) for the case that it dies, too. At most one process has the registers of a CPU.
-//! - [`left_registers`] and [`restore_registers`] deal with what two deaths leave behind.
+//! - [`MsrBus`] reads and writes. It reports refusals of the system with cause and remedy (`faults`).
+//! - Before a CPU's registers are written, the restore steps are given to the restore daemon (`keeper`). They
+//!   are also written to a file (`folder`), in case the daemon dies, too. At most one process has the
+//!   registers of a CPU.
+//! - [`left_registers`] and [`restore_registers`] handle registers that are left when both processes died.
 
 mod binding;
 mod bus;
@@ -28,7 +29,8 @@ pub use bus::MsrBus;
 pub use left::{left_registers, left_registers_in, restore_registers, restore_registers_in};
 pub use place::Place;
 
-/// The driver on this machine's registers; `cores` are its PMUs. Nothing is opened or written before something is counted.
+/// The driver for this machine's registers; `cores` are its PMUs. It opens and writes nothing before counting
+/// starts.
 pub fn source(cores: Vec<CorePmu>) -> Option<Box<dyn Source>> {
     let chips = Chips::new(cores.iter().map(|core| (core.cpus.clone(), core.chip)).collect());
     let bus = Rc::new(RefCell::new(MsrBus::new(chips)));

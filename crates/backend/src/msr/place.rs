@@ -1,4 +1,4 @@
-//! Where devices and journals are.
+//! Locations of devices and journals.
 
 use std::fmt::Debug;
 use std::io;
@@ -8,9 +8,9 @@ use cyclometer_sys::msr::MsrDevice;
 
 use super::faults::Surroundings;
 
-/// Where the devices of registers and the journals are.
+/// The location of register devices and of the journals.
 ///
-/// It holds no more than names: a process that was forked uses the copy that it was given.
+/// It holds names only, so a forked process can use its copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place(Kind);
 
@@ -38,13 +38,13 @@ impl Device for MsrDevice {
 }
 
 impl Place {
-    /// The machine's; in builds with fake devices that of `CYCLOMETER_FAKE_DEVICES`, where it is set.
+    /// The machine's; in builds with fake devices, the folder `CYCLOMETER_FAKE_DEVICES` where it is set.
     #[cfg(not(feature = "fake-devices"))]
     pub fn here() -> Place {
         Place(Kind::Kernel)
     }
 
-    /// The machine's; in builds with fake devices that of `CYCLOMETER_FAKE_DEVICES`, where it is set.
+    /// The machine's; in builds with fake devices, the folder `CYCLOMETER_FAKE_DEVICES` where it is set.
     #[cfg(feature = "fake-devices")]
     pub fn here() -> Place {
         std::env::var_os("CYCLOMETER_FAKE_DEVICES")
@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// What explains a refusal.
+    /// State of the system that explains a refusal.
     pub(super) fn surroundings(&self, cpu: u32) -> Surroundings {
         match &self.0 {
             Kind::Kernel => Surroundings::of_kernel(cpu),

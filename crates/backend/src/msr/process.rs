@@ -1,4 +1,4 @@
-//! Processes and boots, told from later ones that look alike.
+//! Identities of processes and boots.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,8 @@ use crate::registers::journal::Process;
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read, or belongs to another PID namespace: a journal would name an unrelated process.
+/// `/proc` cannot be read, or belongs to another PID namespace: a journal would then name an unrelated
+/// process.
 pub(super) fn this() -> io::Result<Process> {
     cyclometer_sys::process::check_process_list()?;
     let pid = std::process::id();
@@ -18,18 +19,18 @@ pub(super) fn this() -> io::Result<Process> {
     Ok(Process { pid, started })
 }
 
-/// The process with that id now.
+/// The process that has that id now.
 pub(super) fn with_id(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(Process { pid, started: started(&stat)? })
 }
 
-/// Whether a process runs; one that ended and was not waited for does not.
+/// Whether a process runs. A zombie does not.
 pub(super) fn runs(process: Process) -> bool {
     with_id(process.pid) == Some(process)
 }
 
-/// The name of this boot.
+/// The id of this boot.
 ///
 /// # Errors
 ///

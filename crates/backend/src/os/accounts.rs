@@ -1,9 +1,9 @@
-//! One look at the system's accounting.
+//! One reading of the system's accounting.
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Usage;
 
-/// What was accounted; `None` for what the system does not tell.
+/// Accounted values; `None` for a metric that the system does not report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Accounts {
     pub(super) user_ns: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// What was added since `base`. A peak is no sum and stays as it is.
+    /// The difference to `base`. A peak is no sum and stays unchanged.
     pub(super) fn since(self, base: Accounts) -> Accounts {
         Accounts {
             peak_rss_bytes: self.peak_rss_bytes,
@@ -24,18 +24,19 @@ impl Accounts {
         }
     }
 
-    /// Both together; what one lacks is missing in the sum, and peaks have none.
+    /// The sum of both. A value that one lacks is missing in the sum, and peaks are dropped.
     pub(super) fn plus(self, other: Accounts) -> Accounts {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Accounts { peak_rss_bytes: None, ..self.zip(other, sum) }
     }
 
-    /// These, and where one is missing that of `other`.
+    /// These values; missing ones come from `other`.
     pub(super) fn or(self, other: Option<Accounts>) -> Accounts {
         self.zip(other.unwrap_or_default(), Option::or)
     }
 
-    /// These, whose peak is not below an earlier one: it falls when a process executes another program.
+    /// These values with a peak not below an earlier one. The kernel's peak falls when a process executes
+    /// another program.
     pub(super) fn with_peak_of(self, earlier: Option<Accounts>) -> Accounts {
         let peak = earlier.and_then(|earlier| earlier.peak_rss_bytes);
         Accounts { peak_rss_bytes: self.peak_rss_bytes.max(peak), ..self }
@@ -53,7 +54,7 @@ impl Accounts {
         }
     }
 
-    /// The value of a metric; of wall time nothing is accounted.
+    /// The value of a metric. Wall time is not accounted.
     pub(super) fn value(&self, metric: OsMetric) -> Option<u64> {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         match metric {

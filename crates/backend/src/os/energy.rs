@@ -1,4 +1,4 @@
-//! Counters of energy: what a zone used, put together where its counter began anew.
+//! Energy counters: the energy that a zone used, with wraps of its counter added.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,9 +16,9 @@ pub(super) struct Meter {
     zone: EnergyZone,
     /// The counter's last value and when it was read; `None` before the first.
     last: Option<(u64, Instant)>,
-    /// Since the start, in µJ.
+    /// Energy since the start, in µJ.
     used_uj: u64,
-    /// Why what was used is not known any more.
+    /// Why the used energy is no longer known.
     lost: Option<String>,
 }
 
@@ -27,8 +27,8 @@ impl Meter {
     ///
     /// # Errors
     ///
-    /// `RefusalKind::NoPermission` with the remedy: kernels let root alone read it since 5.10, as it tells on the secrets of
-    /// others. `RefusalKind::NotSupported` where there is no such counter.
+    /// `RefusalKind::NoPermission` with the remedy: since 5.10, kernels let only root read it, as it reveals
+    /// secrets of other processes. `RefusalKind::NotSupported` where there is no such counter.
     pub(super) fn open(slot: &Slot, part: usize, zone: &EnergyZone) -> Result<Meter, Refusal> {
         let meter = Meter { slot: slot.id, part, zone: zone.clone(), last: None, used_uj: 0, lost: None };
         match meter.value() {
@@ -42,13 +42,13 @@ impl Meter {
         text.trim().parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, "it holds no number"))
     }
 
-    /// Counts from here on.
+    /// Starts counting from the present value.
     pub(super) fn start(&mut self) {
         (self.last, self.used_uj, self.lost) = (None, 0, None);
         self.refresh();
     }
 
-    /// Reads once more.
+    /// Reads the counter again.
     pub(super) fn refresh(&mut self) {
         let now = match self.value() {
             Ok(now) => now,
@@ -76,7 +76,7 @@ impl Meter {
         At { part: self.part, pmu: self.zone.name().to_owned(), ..At::default() }
     }
 
-    /// What was used in so much time.
+    /// The energy used during this time.
     pub(super) fn cell(&self, over_ns: u64) -> Cell {
         let time_ns = if self.lost.is_some() { 0 } else { over_ns.max(1) };
         Cell {
@@ -90,7 +90,7 @@ impl Meter {
         CounterAt { slot: self.slot, at: self.at(), way: ReadWay::Kernel(String::new()), partial: None }
     }
 
-    /// The same for regions, which judge themselves how long one may be.
+    /// The raw value for regions, which judge their own length.
     pub(super) fn raw(&self, over_ns: u64) -> Raw {
         let is_lost = self.last.is_none();
         Raw { value: self.used_uj, time_enabled_ns: over_ns.max(1), time_running_ns: over_ns.max(1), is_lost }
@@ -135,7 +135,7 @@ mod tests {
     fn a_pause_in_which_a_counter_may_begin_anew_twice_loses_it() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("energy_uj"), "5").unwrap();
-        // At any power that a zone has this range lasts for less than a µs.
+        // At any real power, this range lasts less than a µs.
         let zone = EnergyZone { folder: folder.path().display().to_string(), ..zone(10) };
         let slot = Slot::new(SlotId(0), "energy-pkg", Rung::Os, vec![Part::Energy(zone.clone())]);
         let mut meter = Meter::open(&slot, 0, &zone).unwrap();

@@ -1,4 +1,4 @@
-//! Clocks and accounting of the operating system: always there.
+//! Clocks and accounting of the operating system, which are always available.
 
 mod accounts;
 mod energy;
@@ -75,7 +75,7 @@ fn line(slot: &Slot, part: usize, what: &Part, subject: &Subject) -> std::result
     }
 }
 
-/// One value that is asked for.
+/// One requested value.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     slot: SlotId,
@@ -83,10 +83,10 @@ struct Line {
     metric: OsMetric,
 }
 
-/// What was last read, and when.
+/// The last reading, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    /// Since the start.
+    /// Values since the start.
     accounts: Accounts,
     elapsed: Duration,
 }
@@ -101,15 +101,15 @@ struct OsCounting {
     started: Option<Instant>,
     stopped: bool,
     exit: Option<Exit>,
-    /// From the last look at what has gone to the first one in vain.
+    /// Time from the last reading of a target that has gone to the first failed one.
     missed: Option<Duration>,
 }
 
-/// Below, the steps of times in ticks show: 1 s.
+/// Below 1 s the granularity of times in ticks matters.
 const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 
 impl OsCounting {
-    /// Reads once more; what cannot be read any more keeps its last value.
+    /// Reads again; a value that cannot be read any more keeps its last state.
     fn refresh(&mut self) {
         self.meters.iter_mut().for_each(Meter::refresh);
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
@@ -136,7 +136,7 @@ impl OsCounting {
         Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial })
     }
 
-    /// A value as it was read last.
+    /// The last reading of a value.
     fn raw(&self, metric: OsMetric) -> Raw {
         let read = match metric {
             OsMetric::WallTime => self.wall_ns().map(|ns| (Some(ns), ns)),
@@ -153,7 +153,7 @@ impl OsCounting {
         }
     }
 
-    /// A value and over what time it was read; no value means lost, and `None` means not yet.
+    /// A value and the time over which it was read. No value means lost; `None` means not yet read.
     fn accounted(&self, metric: OsMetric) -> Option<(Option<u64>, u64)> {
         if let Some((exit, usage)) = self.usage() {
             let accounts = Accounts::from(usage).with_peak_of(self.last.map(|last| last.accounts));
@@ -165,13 +165,13 @@ impl OsCounting {
         taken.or_else(|| over.then_some((None, 0)))
     }
 
-    /// What a child used in the end.
+    /// The total usage of a child that has ended.
     fn usage(&self) -> Option<(&Exit, Usage)> {
         let exit = self.exit.as_ref().filter(|_| matches!(self.subject, Subject::Child(_)))?;
         Some((exit, exit.usage?))
     }
 
-    /// What a value blurs or leaves out.
+    /// Why a value is coarse or incomplete.
     fn partial(&self, metric: OsMetric, value: u64) -> Option<String> {
         if metric == OsMetric::WallTime || self.usage().is_some() {
             return None;
@@ -218,7 +218,7 @@ impl Counting for OsCounting {
     }
 
     fn exited(&mut self, exit: &Exit) {
-        // Only a child's usage is what was counted; any other end sets how long.
+        // Only a child's usage is the final count; the end of any other target only sets the duration.
         match self.subject {
             Subject::Child(_) if !self.stopped => self.meters.iter_mut().for_each(Meter::refresh),
             Subject::Child(_) => {}

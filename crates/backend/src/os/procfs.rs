@@ -1,4 +1,4 @@
-//! Reading `/proc` and control groups. Names in there are hostile.
+//! Parsers of `/proc` and control group files. Names in these files are untrusted.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Ticks {
 }
 
 impl fmt::Display for Ticks {
-    /// How long one lasts.
+    /// The length of one tick.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match 1_000_000_000 / self.per_second.max(1) {
             ns if ns % 1_000_000 == 0 => write!(f, "{} ms", ns / 1_000_000),
@@ -30,7 +30,7 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// What a process took over from children that it waited for: faults and times, in the kernel's units.
+/// Faults and times that a process took over from children that it waited for, in the kernel's units.
 ///
 /// # Source
 ///
@@ -73,7 +73,7 @@ pub(super) fn switches(status: &[u8]) -> Option<(u64, u64)> {
     Some((field(status, "voluntary_ctxt_switches:")?, field(status, "nonvoluntary_ctxt_switches:")?))
 }
 
-/// Peak resident set in bytes; `None` for kernel threads and for what has ended.
+/// Peak resident set in bytes; `None` for kernel threads and for processes that have ended.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! Whose accounts are read.
+//! The target whose accounts are read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::procfs::{self, Ticks};
 use crate::cgroup::{self, Hierarchy, Search};
 use crate::usage;
 
-/// Whose accounts are read.
+/// The target whose accounts are read.
 #[derive(Debug)]
 pub(super) enum Subject {
     ThisThread,
@@ -34,25 +34,25 @@ pub(super) enum Subject {
         folder: PathBuf,
     },
     Several(Several),
-    /// It exists, and its accounts are in files of another form.
+    /// A control group that exists, whose accounts are in files of another form.
     CgroupVersion1,
     /// This thread, on a system that accounts for processes only.
     ThreadWithoutAccounts,
 }
 
-/// A process with the switches of every thread that it ever showed.
+/// A process with the context switches of every thread that it ever showed.
 ///
-/// Threads that have ended are in no file any more, so that their last numbers are kept.
+/// Threads that have ended have no file any more, so their last numbers are kept.
 #[derive(Debug)]
 pub(super) struct Threads {
     pid: u32,
     ticks: Ticks,
     switches: BTreeMap<u32, (u64, u64)>,
-    /// Whether what its children do was asked for too.
+    /// Whether the accounts of its children were requested too.
     with_children: bool,
-    /// What it had taken over from children when it was first looked at.
+    /// Accounts taken over from children before the first reading.
     inherited: Option<[u64; 4]>,
-    /// It has, or had, children since.
+    /// The process has, or had, children since then.
     had_children: bool,
 }
 
@@ -60,14 +60,14 @@ pub(super) struct Threads {
 #[derive(Debug)]
 pub(super) struct Several {
     members: Vec<Member>,
-    /// The longest time from the last look at one that has ended to the first in vain.
+    /// The longest time from the last reading of a member that has ended to the first failed one.
     missed: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct Member {
     subject: Subject,
-    /// What it had when it was last there.
+    /// The last accounts that could be read, with their time.
     last: Option<(Accounts, Instant)>,
 }
 
@@ -77,7 +77,7 @@ impl Several {
         Ok(Several { members: targets.iter().map(member).collect::<Result<_, _>>()?, missed: None })
     }
 
-    /// The sum over all; of those that have ended what they had last. `None` when none is left.
+    /// The sum over all members; ended members contribute their last values. `None` when all have ended.
     fn take(&mut self) -> Option<Accounts> {
         let now = Instant::now();
         let mut is_any_left = false;
@@ -138,7 +138,7 @@ impl Subject {
             Target::Several(targets) => Subject::Several(Several::of(targets)?),
             _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
         };
-        // A child's accounts come with its end.
+        // A child's accounts come when it ends.
         if matches!(subject, Subject::Child(_)) || subject.take().is_some() {
             return Ok(subject);
         }
@@ -148,12 +148,12 @@ impl Subject {
         }
     }
 
-    /// Whether the system tells this metric about the subject.
+    /// Whether the system reports this metric about the subject.
     pub(super) fn accounts_for(&self, metric: OsMetric) -> bool {
         use OsMetric::{CpuTime, PeakRss, SystemTime, UserTime, WallTime};
         match self {
             Subject::Process(_) | Subject::Child(_) => true,
-            // The peaks of two are of two moments.
+            // Peaks of several processes belong to different moments.
             Subject::Several(_) if metric == PeakRss => false,
             Subject::Several(several) => {
                 several.members.iter().all(|member| member.subject.accounts_for(metric))
@@ -168,7 +168,7 @@ impl Subject {
         }
     }
 
-    /// Why the system does not tell a metric with this name about the subject.
+    /// Why the system does not report a metric with this name about the subject.
     pub(super) fn without(&self, name: &str) -> String {
         match self {
             Subject::CgroupVersion1 => {
@@ -181,7 +181,7 @@ impl Subject {
         }
     }
 
-    /// What had been accounted before the start. A child's accounts all belong to it.
+    /// The accounts before the start. A child's accounts all count.
     pub(super) fn base(&mut self) -> Option<Accounts> {
         match self {
             Subject::Child(_) => Some(Accounts::default()),
@@ -189,7 +189,7 @@ impl Subject {
         }
     }
 
-    /// What has been accounted by now; `None` when it cannot be read (any more).
+    /// The present accounts; `None` when they cannot be read (any more).
     pub(super) fn take(&mut self) -> Option<Accounts> {
         match self {
             Subject::ThisThread => process::thread_usage().ok().map(|used| usage::shared(used).into()),
@@ -202,7 +202,7 @@ impl Subject {
         }
     }
 
-    /// The ticks that its times come in, if they do.
+    /// The ticks in which its times are given, if they are.
     pub(super) fn ticks(&self) -> Option<Ticks> {
         match self {
             Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
@@ -215,7 +215,7 @@ impl Subject {
         }
     }
 
-    /// Whether it has children whose accounts were asked for and are not in its own.
+    /// Whether it has children whose accounts were requested and are not part of its own.
     pub(super) fn leaves_children_out(&self) -> bool {
         match self {
             Subject::Process(threads) | Subject::Child(threads) => {
@@ -228,7 +228,7 @@ impl Subject {
         }
     }
 
-    /// How long before its end one of several was last looked at, where one has ended.
+    /// Time between the last reading of an ended member and the first failed one, where one has ended.
     pub(super) fn missed_one(&self) -> Option<Duration> {
         match self {
             Subject::Several(several) => several.missed,
@@ -236,7 +236,7 @@ impl Subject {
         }
     }
 
-    /// The thread, where it is one that was named.
+    /// The id of a thread that the target names.
     pub(super) fn tid(&self) -> Option<u32> {
         match self {
             Subject::Thread { tid, .. } => Some(*tid),
@@ -292,7 +292,7 @@ impl Threads {
         Some(with_switches(Accounts { peak_rss_bytes, ..accounts }, switches))
     }
 
-    /// Children that it has waited for leave their accounts.
+    /// Waiting for a child adds the child's accounts to the process's.
     fn look_for_children(&mut self, now: Option<[u64; 4]>) {
         let before = *self.inherited.get_or_insert(now.unwrap_or_default());
         self.had_children |= now.is_some_and(|now| now != before);

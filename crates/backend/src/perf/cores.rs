@@ -1,11 +1,11 @@
-//! Where a probe has to run: on a CPU of each core type whose PMU it asks.
+//! The CPUs on which a probe has to run: one for each core type whose PMU it uses.
 
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::{CpuSet, Slot};
 use cyclometer_sys::affinity::Affinity;
 
-/// A CPU of ours for each core PMU of these slots that counts on some of our CPUs only; `None`: wherever we are, as it
-/// makes no difference.
+/// An allowed CPU for each core PMU of these slots that counts on only some of our CPUs. `None`: any CPU, as
+/// it makes no difference.
 pub(super) fn places(
     slots: &[Slot],
     own: &Affinity,
@@ -32,7 +32,7 @@ fn pmus(slots: &[Slot]) -> Vec<&str> {
     pmus
 }
 
-/// The CPUs of a core type, where the kernel tells them.
+/// The CPUs of a core type, where the kernel reports them.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! Which events are opened together: single ones, and groups with their leader first.
+//! Groups of events that are opened together: single events, and groups with their leader first.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +24,12 @@ pub(super) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// The event that the others follow.
+    /// The first event, which leads the group.
     pub(super) fn leader(&self) -> Option<&Member<'a>> {
         self.members.first()
     }
 
-    /// The turn of the leader, which the others follow.
+    /// The rotation group of the leader, which the others follow.
     pub(super) fn turn(&self) -> Option<u32> {
         self.leader().and_then(|leader| leader.slot.turn)
     }
@@ -38,8 +38,8 @@ impl<'a> Unit<'a> {
 /// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
 
-/// Makes one unit of the kernel's software events that are units of their own: they always count, alone or together, and a
-/// unit is read by one system call.
+/// Makes one unit of the kernel's software events that are units of their own. They always count, alone or
+/// together, and one system call reads a unit.
 pub(super) fn join_software(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
     let mut joined: Vec<Unit<'_>> = Vec::with_capacity(units.len());
     let mut at: Option<usize> = None;
@@ -61,7 +61,7 @@ fn can_join(unit: &Unit<'_>) -> bool {
     event.class == PerfClass::Software && event.pmu_type == SOFTWARE && is_plain
 }
 
-/// Cuts the slots into units; a group has one unit on each core PMU of a hybrid.
+/// Splits the slots into units; on a hybrid a group has one unit for each core PMU.
 pub(super) fn units(slots: &[Slot]) -> Result<Vec<Unit<'_>>, Refusal> {
     let mut units = Vec::new();
     let mut done = BTreeSet::new();
@@ -89,7 +89,7 @@ fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>,
     }
 }
 
-/// Software events may hang on a hardware leader; all others must be on the leader's PMU.
+/// Software events may follow a hardware leader; all others must be on the leader's PMU.
 ///
 /// # Source
 ///
@@ -109,7 +109,7 @@ fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
     let mut units: Vec<Unit<'_>> = pmus.iter().map(|pmu| on_pmu(pmu, &hard)).collect();
     match units.as_mut_slice() {
         [only] => only.members.extend(soft.concat()),
-        // On a hybrid no single leader runs all the time, and software events must.
+        // On a hybrid no single leader runs all the time, and software events have to count all the time.
         _ => units.extend(soft.concat().into_iter().map(|member| Unit { members: vec![member] })),
     }
     Ok(units)
@@ -124,7 +124,8 @@ fn is_software(member: &Member<'_>) -> bool {
     member.event.class == PerfClass::Software
 }
 
-/// By name: generic, cache and raw events of one PMU have different types. The summands of a sum are on one PMU.
+/// Compares names, as generic, cache and raw events of one PMU have different types. The summands of a sum
+/// are on one PMU.
 fn pmus_of<'a>(list: &[Member<'a>]) -> Vec<&'a str> {
     let mut pmus: Vec<&str> = list.iter().map(|member| member.event.pmu.as_str()).collect();
     pmus.dedup();

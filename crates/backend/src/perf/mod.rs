@@ -25,12 +25,12 @@ use sample::Sampler;
 
 /// Opens events through `perf_event_open(2)`.
 ///
-/// Nothing is changed on the machine but the open files of this process, whose soft limit is raised to the
-/// hard one when there are too few.
+/// The source changes nothing on the machine but the open files of this process. It raises their soft limit
+/// to the hard one when there are too few.
 #[derive(Clone, Debug)]
 pub struct PerfSource {
     user_reads: std::result::Result<Serialisation, String>,
-    /// What can be read by one system call is.
+    /// Events that one system call can read are read by one.
     together: bool,
 }
 
@@ -46,18 +46,18 @@ impl PerfSource {
         PerfSource { user_reads: Err("reads in user space were not asked for".to_owned()), together: false }
     }
 
-    /// Reads counters of the calling thread by an instruction where the kernel allows it, serialised in this way; or does
-    /// not, for this reason.
+    /// Reads counters of the calling thread by an instruction where the kernel allows it, serialised in this
+    /// way. An `Err` is the reason not to.
     ///
-    /// To be allowed only where every CPU that the thread may run on has the same counters: on a hybrid the thread may
-    /// move between the look at the page and the instruction, which would then fault.
+    /// Allow this only where every CPU that the thread may run on has the same counters. On a hybrid the
+    /// thread may move between the check of the page and the instruction, which would then fault.
     #[must_use]
     pub fn with_user_reads(self, how: std::result::Result<Serialisation, String>) -> PerfSource {
         PerfSource { user_reads: how, ..self }
     }
 
-    /// Lets events share system calls when they are read: the kernel's software events are one group, and the events of a group
-    /// are read at once. For those who read often.
+    /// Lets events share system calls when they are read. The kernel's software events form one group, and
+    /// the events of a group are read at once. Use this for frequent reads.
     #[must_use]
     pub fn read_together(self) -> PerfSource {
         PerfSource { together: true, ..self }
@@ -103,7 +103,8 @@ impl PerfSource {
         let together: Vec<Slot> = slots.iter().map(|slot| Slot { turn: None, ..slot.clone() }).collect();
         let mut counting = self.open(&together, &Target::ThisThread).ok()?;
         counting.start().ok()?;
-        // Starting one event stops the others for a moment, so times begin when all have started.
+        // Starting one event stops the others for a moment, so the measured time begins after all have
+        // started.
         let mut before = Reading::default();
         counting.read(&mut before).ok()?;
         let started = Instant::now();
@@ -116,15 +117,15 @@ impl PerfSource {
     }
 }
 
-/// How long a probe counts: long against the time that the kernel needs to put events on counters, short against that
-/// after which it lets others have them.
+/// How long a probe counts. That is long compared with the time the kernel needs to put events on counters,
+/// and short compared with its rotation interval.
 const PROBE: Duration = Duration::from_micros(100);
 
 /// Open events; dropping them closes them.
 #[derive(Debug)]
 struct PerfCounting {
     events: Vec<Opened>,
-    /// The turn that counts.
+    /// The rotation group that counts.
     selected: u32,
     sampler: Sampler,
 }
@@ -158,9 +159,9 @@ impl Counting for PerfCounting {
         self.control("stop", |opened| opened.leads, |e| e.disable(Reach::Event))
     }
 
-    /// The old turn stops before the new one starts: both would not fit. The kernel passes either on to the copies of an
-    /// event in threads and children, and new ones begin as their parent's is (`perf_event_for_each_child`,
-    /// `inherit_event` in Linux `kernel/events/core.c`).
+    /// Stops the old rotation group before it starts the new one, as both would not fit. The kernel applies
+    /// this to the copies of an event in threads and children. New copies inherit the state of their parent
+    /// (`perf_event_for_each_child`, `inherit_event` in Linux `kernel/events/core.c`).
     fn select(&mut self, turn: u32) -> Result<()> {
         if turn == self.selected {
             return Ok(());
@@ -204,7 +205,8 @@ mod tests {
     use cyclometer_core::pmu::ConfigWords;
     use cyclometer_core::{Modes, Part, SlotId};
 
-    /// `PERF_COUNT_SW_TASK_CLOCK`, `PERF_COUNT_SW_PAGE_FAULTS`, `PERF_COUNT_SW_CPU_MIGRATIONS` of `PERF_TYPE_SOFTWARE`.
+    /// `PERF_COUNT_SW_TASK_CLOCK`, `PERF_COUNT_SW_PAGE_FAULTS`, `PERF_COUNT_SW_CPU_MIGRATIONS` of
+    /// `PERF_TYPE_SOFTWARE`.
     const EVENTS: [u64; 3] = [1, 2, 4];
 
     fn slots() -> Vec<Slot> {
@@ -227,7 +229,8 @@ mod tests {
     fn software_events_that_are_read_together_count_as_those_that_are_not() {
         let mut counted = Vec::new();
         for source in [PerfSource::new(), PerfSource::new().read_together()] {
-            // Without perf there is nothing to read; `a_software_event_counts_between_enable_and_disable` says so.
+            // Without perf there is nothing to read; `a_software_event_counts_between_enable_and_disable`
+            // reports that.
             let Ok(mut counting) = source.open(&slots(), &Target::ThisThread) else { return };
             counting.start().unwrap();
             let slots: Vec<usize> = counting.counters().iter().map(|counter| counter.slot.0).collect();

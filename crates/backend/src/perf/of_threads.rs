@@ -1,4 +1,4 @@
-//! Events as a program opens them for a thread of its own, by words that it need not understand.
+//! Events that a program opens for its own threads, as attribute words that it need not understand.
 
 use std::io;
 
@@ -9,7 +9,8 @@ use super::program::{mode_flags, user_read_bits};
 use super::refusal;
 use crate::thread_events::ThreadEvent;
 
-/// The events of a slot that count a thread: one for each core PMU; none where it is no event of perf, or one that counts whole systems.
+/// The events of a slot that count a thread, one for each core PMU. Empty for an event that is not one of
+/// perf, or that counts whole systems.
 pub fn thread_events(slot: &Slot) -> Vec<ThreadEvent> {
     let parts = slot.parts.iter().enumerate();
     // On a core of another type the page of an event names no counter.
@@ -34,7 +35,7 @@ pub fn thread_events(slot: &Slot) -> Vec<ThreadEvent> {
         .collect()
 }
 
-/// What an error number means with which a program could not open such an event.
+/// The meaning of an error number with which a program could not open such an event.
 pub fn thread_refusal(errno: i32, pmu: &str) -> String {
     refusal::meaning(&io::Error::from_raw_os_error(errno), pmu, "the program's own threads").1
 }

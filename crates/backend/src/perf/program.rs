@@ -1,4 +1,4 @@
-//! From slots to open events.
+//! Opens the events of slots.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,20 +21,20 @@ pub(super) struct Opened {
     pub(super) name: String,
     pub(super) at: At,
     pub(super) event: Event,
-    /// It is enabled and disabled itself; others follow it.
+    /// It leads: it is enabled and disabled itself, and others follow it.
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
-    /// The turn that it counts in; `None`: in all.
+    /// The rotation group in which it counts; `None`: all.
     pub(super) turn: Option<u32>,
-    /// What its value may leave out.
+    /// Why its value may be incomplete.
     pub(super) partial: Option<String>,
     /// A core PMU counts it.
     pub(super) is_core: bool,
-    /// Reading it reads so many events: itself, and those that follow it here.
+    /// Number of events that reading it reads: itself, and those that follow it here.
     pub(super) reads: usize,
 }
 
-/// So many events are read without allocating memory for it.
+/// Number of events that are read without allocating memory.
 const ROOM: usize = 29;
 
 impl Opened {
@@ -58,13 +58,13 @@ impl Opened {
 /// How events are opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
-    /// Those of the calling thread may be read by instructions.
+    /// Events of the calling thread may be read by instructions.
     pub(super) user_reads: bool,
-    /// What can be read by one system call is: software events are a group, and a group is read by its leader.
+    /// Reads share system calls: software events form a group, and the leader reads a group.
     pub(super) together: bool,
 }
 
-/// Opens every slot on a target; on a refusal everything is closed again.
+/// Opens every slot on a target; a refusal closes everything again.
 pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<Opened>, Refusal> {
     let units = group::units(slots)?;
     let mut places = target::places(target)?;
@@ -79,7 +79,8 @@ pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<
     }
     let joined = group::join_software(units.clone());
     match open_units(slots, &joined, &places, target) {
-        // Nobody asked for that group: what is refused in it is tried apart, and the answer is of the event itself.
+        // The user did not request that group. After a refusal the events are opened separately, and the
+        // refusal is that of the event itself.
         Err(_) if joined.len() < units.len() => open_units(slots, &units, &places, target),
         answer => answer,
     }
@@ -107,13 +108,14 @@ fn open_units(
     }
 }
 
-/// How often to begin again when threads start while others are opened.
+/// How often to retry when threads start during opening.
 const ATTEMPTS: usize = 3;
 
 /// Opens the units on every thread of a process.
 ///
-/// A thread that starts meanwhile is counted by inheritance, or missed, and nobody can tell: then all is closed
-/// and begun again, and at last said. Opening such a thread as well could count it twice.
+/// A thread that starts meanwhile is counted by inheritance, or missed, and which of the two is unknown. Then
+/// all events are closed and opened again. After the last attempt, the events are marked as partial. Opening
+/// such a thread as well could count it twice.
 fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
     let unrelated = |error: std::io::Error| {
         let text = format!("the threads of process {pid} cannot be listed: {error}");
@@ -153,7 +155,7 @@ fn open_listed(
     for tid in listed {
         match open_thread(units, &Place::thread(*tid, inherit)) {
             Ok(events) => opened.extend(events),
-            // It ended between listing and opening.
+            // The thread ended between listing and opening.
             Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
             Err(refusal) => return Err(refusal),
         }
@@ -208,7 +210,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
     Ok(opened)
 }
 
-/// Opens an event; when this process has too many files open, once more with a higher limit.
+/// Opens an event; retries with a higher limit when this process has too many files open.
 pub(super) fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<Event> {
     let open = || perf::open(attr, place.whom(), place.cpu(), leader);
     match open() {
@@ -217,7 +219,7 @@ pub(super) fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> 
     }
 }
 
-/// The attributes of an event; what concerns the whole group is told to the leader only.
+/// The attributes of an event; attributes of the whole group are set on the leader only.
 pub(super) fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) -> Attr {
     let mut attr = Attr::new(member.event.pmu_type, member.event.words.config);
     attr.config1 = member.event.words.config1;
@@ -238,28 +240,28 @@ pub(super) fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, le
     attr
 }
 
-/// What `config1` of an event must have so that its counter may be read in user space.
+/// The bits of `config1` that an event needs so that its counter may be read in user space.
 pub(super) fn user_read_bits(pmu: &str) -> u64 {
     if wants_user_reads_named(pmu) { ARM_USER_READ } else { 0 }
 }
 
-/// The bit by which Arm's PMUs are asked for reads in user space.
+/// The bit that requests reads in user space from Arm's PMUs.
 ///
 /// # Source
 ///
 /// Linux `drivers/perf/arm_pmuv3.c`, format attribute `rdpmc`: `config1:1`.
 const ARM_USER_READ: u64 = 1 << 1;
 
-/// Whether this PMU shares its counters with programs only when it is told so at the time of opening.
+/// Whether this PMU shares its counters with programs only when requested at the time of opening.
 ///
 /// # Source
 ///
-/// Linux `drivers/perf/arm_pmuv3.c`: names of its devices begin so.
+/// Linux `drivers/perf/arm_pmuv3.c`: its device names begin with these prefixes.
 fn wants_user_reads_named(pmu: &str) -> bool {
     pmu.starts_with("armv8_") || pmu.starts_with("armv9_")
 }
 
-/// Whether events of this turn count from the start.
+/// Whether events of this rotation group count from the start.
 pub(super) fn is_first(turn: Option<u32>) -> bool {
     matches!(turn, None | Some(0))
 }
@@ -280,7 +282,7 @@ fn chosen(facts: &[(bool, u64)]) -> u64 {
     facts.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum()
 }
 
-/// Why an event was not opened. A member of a group that opens alone says that the group is too large.
+/// Why an event was not opened. If a member of a group opens alone, the group is too large.
 pub(super) fn refused(
     unit: &Unit<'_>,
     member: &Member<'_>,

@@ -7,7 +7,7 @@ use cyclometer_core::exec::{Cell, Reading};
 
 use super::program::Opened;
 
-/// The cell of an event; lost when the kernel does not tell its value.
+/// The cell of an event; lost when the kernel does not return its value.
 pub(super) fn cell(opened: &Opened) -> Cell {
     let (slot, at) = (opened.slot, opened.at.clone());
     let lost = |reason| Cell {
@@ -34,7 +34,7 @@ pub(super) fn cell(opened: &Opened) -> Cell {
     }
 }
 
-/// What was counted between two readings of the same events.
+/// The difference of two readings of the same events.
 pub(super) fn since(before: &Reading, mut after: Reading) -> Reading {
     for (cell, old) in after.cells.iter_mut().zip(&before.cells) {
         cell.raw = cell.raw.saturating_sub(old.raw);
@@ -44,8 +44,8 @@ pub(super) fn since(before: &Reading, mut after: Reading) -> Reading {
     after
 }
 
-/// A reading made on one CPU, without what events of other CPUs' PMUs say: they waited there, each for as long as it took to read
-/// it, which is no share of the time that they could have counted.
+/// A reading made on one CPU, without the times of events of other CPUs' PMUs. Such events waited for as long
+/// as the read took, which is no share of the time that they could have counted.
 pub(super) fn of_cpu(mut reading: Reading, cpu: u32, cpus_of: impl Fn(&str) -> Option<CpuSet>) -> Reading {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     for cell in &mut reading.cells {
@@ -58,7 +58,7 @@ pub(super) fn of_cpu(mut reading: Reading, cpu: u32, cpus_of: impl Fn(&str) -> O
     reading
 }
 
-/// What the same events counted in two readings, cell by cell.
+/// The sum of two readings of the same events, cell by cell.
 pub(super) fn sum(mut one: Reading, other: &Reading) -> Reading {
     for (cell, more) in one.cells.iter_mut().zip(&other.cells) {
         cell.raw = cell.raw.saturating_add(more.raw);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(counted, reading(4, 200, 200));
     }
 
-    /// The time between two reads is anybody's where the CPU is taken away in between.
+    /// The time between two reads is arbitrary where the scheduler takes the CPU away in between.
     #[test]
     fn where_a_pmu_does_not_count_its_events_have_no_times() {
         let cell = |slot, pmu: &str, raw, enabled, running| {

@@ -1,4 +1,4 @@
-//! What the kernel says, as a refusal.
+//! Errors of the kernel as refusals.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) fn of_target(kind: RefusalKind, text: String) -> Refusal {
     Refusal { slot: None, kind, text }
 }
 
-/// The kind of an error of `perf_event_open(2)`, and its meaning in words that fit behind an event's name.
+/// The kind of an error of `perf_event_open(2)`, and its meaning in words that follow an event's name.
 ///
 /// # Source
 ///

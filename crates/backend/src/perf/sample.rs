@@ -1,5 +1,5 @@
-//! Raw values of open events, as fast as they can be had: by an instruction where the kernel shares a page, else by
-//! `read(2)`, a group at once.
+//! Raw values of open events, read in the fastest way. That is an instruction where the kernel shares a page,
+//! else `read(2)`, a group at once.
 
 use cyclometer_core::Target;
 use cyclometer_core::exec::{CounterAt, Raw, ReadWay};
@@ -21,7 +21,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Maps what may be mapped.
+    /// Maps the pages of events that may be read in user space.
     pub(super) fn of(events: &[Opened], on: &Target, user_reads: &Result<Serialisation, String>) -> Sampler {
         let of_this_thread = matches!(on, Target::ThisThread);
         let pages: Vec<_> = events.iter().map(|opened| page(opened, of_this_thread, user_reads)).collect();
@@ -32,12 +32,14 @@ impl Sampler {
         Sampler { pages, serialisation, values, room }
     }
 
-    /// Gives up the pages that do not allow reads now that the events count: before, a page may say no and mean not yet. And
-    /// those of groups that need a system call anyway, which reads all of the group.
+    /// Drops the pages that do not allow reads now that the events count; before the start, a page may not
+    /// allow them yet. Also drops pages of groups that need a system call anyway, which reads the whole
+    /// group.
     ///
     /// # Source
     ///
-    /// Linux `drivers/perf/riscv_pmu.c`, `arch_perf_update_userpage`: an event without a counter has no capability to read it.
+    /// Linux `drivers/perf/riscv_pmu.c`, `arch_perf_update_userpage`: an event without a counter has no
+    /// capability to read it.
     pub(super) fn settle(&mut self, events: &[Opened]) {
         for page in &mut self.pages {
             if page.as_ref().is_ok_and(|mapping| !mapping.page().is_some_and(Page::permits_reads)) {
@@ -56,7 +58,7 @@ impl Sampler {
         self.values.truncate(self.pages.iter().flatten().count());
     }
 
-    /// What is read, and how.
+    /// The counters, and how each is read.
     pub(super) fn counters(&self, events: &[Opened]) -> Vec<CounterAt> {
         let counter = |(opened, page): (&Opened, &Result<Mapping, String>)| CounterAt {
             slot: opened.slot,
@@ -100,7 +102,7 @@ impl Sampler {
         }
     }
 
-    /// Reads every page, as of one stay on the CPU; false where that cannot be.
+    /// Reads every page without losing the CPU in between; false where that is impossible.
     fn read_pages(&mut self) -> bool {
         if self.values.is_empty() {
             return false;
@@ -112,7 +114,7 @@ impl Sampler {
     }
 }
 
-/// Why an event that could be read in user space is not.
+/// Why an event that could be read in user space is read through the kernel.
 const WITH_GROUP: &str = "it is read with the others of its group, not all of which can be";
 
 /// The page of an event, or why it is read through the kernel.
@@ -131,7 +133,8 @@ fn page(
     Mapping::of(&opened.event).map_err(|e| format!("the kernel does not share its page: {e}"))
 }
 
-/// How an event is read that has a page. With access switched off Arm's pages grant reads, and never name a counter.
+/// How an event with a page is read. With user access disabled, Arm's pages grant reads but never name a
+/// counter.
 ///
 /// # Source
 ///
@@ -152,12 +155,12 @@ fn raw(values: &PageValues) -> Raw {
     }
 }
 
-/// What the kernel says.
+/// The value that the kernel returns.
 fn asked(opened: &Opened) -> Raw {
     opened.read().ok().flatten().map_or(Raw::LOST, |values| told(&values))
 }
 
-/// What it says of a leader and those that follow it.
+/// The values that the kernel returns for a leader and those that follow it.
 fn ask_group(leader: &Opened, room: &mut [u64], out: &mut Vec<Raw>) {
     let group = leader.event.read_group(room).ok().flatten();
     let value = |member| group.and_then(|group| group.of(member));

@@ -1,4 +1,4 @@
-//! Where events are opened: threads, CPUs, control groups.
+//! The places where events are opened: threads, CPUs, control groups.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use cyclometer_sys::perf::Whom;
 use super::refusal;
 use crate::cgroup::{self, Hierarchy, Search};
 
-/// Where the kernel tells which CPUs are online.
+/// The file with the CPUs that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// One place to open an event at.
@@ -36,7 +36,7 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 enum Who {
     ThisThread,
-    /// A thread that is told apart in the reading.
+    /// A thread that has cells of its own in the reading.
     Thread(u32),
     Child(u32),
     Everyone,
@@ -48,7 +48,7 @@ enum Who {
 struct Group {
     folder: File,
     name: String,
-    /// The folder of the group that all others are below.
+    /// The root folder of the hierarchy.
     root: PathBuf,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         Place { inherit, ..Place::new(Who::Thread(tid)) }
     }
 
-    /// The kernel's word for it.
+    /// The place in the kernel's terms.
     pub(super) fn whom(&self) -> Whom<'_> {
         match &self.who {
             Who::ThisThread => Whom::ThisThread,
@@ -72,17 +72,17 @@ impl Place {
         }
     }
 
-    /// Where an event of a control group opens whatever the group is like; `None` of other places.
+    /// The same place without its control group; `None` for other places.
     pub(super) fn without_group(&self) -> Option<Place> {
         matches!(self.who, Who::Cgroup(_)).then(|| Place { who: Who::Everyone, ..self.clone() })
     }
 
-    /// That a control group lacks the controller of perf, and what gives it; `None` of other places.
+    /// That a control group lacks perf's controller, and the remedy; `None` for other places.
     ///
     /// # Source
     ///
-    /// Linux `kernel/cgroup/cgroup.c`, `cgroup_propagate_control`: in version 2 `perf_event` needs not be given, but children of
-    /// the root get it only once the root has given them some controller.
+    /// Linux `kernel/cgroup/cgroup.c`, `cgroup_propagate_control`: in version 2 `perf_event` need not be
+    /// enabled. Children of the root get it only once the root has given them some controller.
     pub(super) fn without_controller(&self) -> Option<String> {
         let Who::Cgroup(group) = &self.who else { return None };
         Some(format!(
@@ -98,7 +98,7 @@ impl Place {
         cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..self.clone() }).collect()
     }
 
-    /// Whether everybody's work there is meant.
+    /// Whether the place counts the work of all users.
     pub(super) fn is_everyones(&self) -> bool {
         matches!(self.who, Who::Everyone | Who::Cgroup(_))
     }
@@ -137,7 +137,7 @@ impl fmt::Display for Place {
 
 /// The places of a target, before the PMU of an event narrows them.
 ///
-/// Of a process there are none: its threads come and go, and are listed when they are opened.
+/// A process has none: its threads come and go, and are listed when they are opened.
 pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
     Ok(match target {
         Target::ThisThread => vec![Place::new(Who::ThisThread)],
@@ -159,7 +159,7 @@ pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
     })
 }
 
-/// Those places where an event's PMU counts; for one of packages or the system its own CPUs.
+/// The places where an event's PMU counts. An event of a package or the system has its own CPUs.
 pub(super) fn narrowed(places: &[Place], event: &PerfEvent) -> Vec<Place> {
     if event.class == PerfClass::SystemDevice {
         let first = || [0].into_iter().collect();
@@ -176,7 +176,7 @@ fn on_cpus(who: &Who, cpus: &CpuSet) -> Vec<Place> {
     cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..Place::new(who.clone()) }).collect()
 }
 
-/// The CPUs that are there now; `None` where the kernel does not tell.
+/// The CPUs that are online now; `None` where the kernel does not report them.
 pub(super) fn all_online() -> Option<CpuSet> {
     fs::read_to_string(ONLINE).ok().and_then(|list| CpuSet::parse(&list).ok())
 }
@@ -218,7 +218,7 @@ fn open_cgroup(path: &Path) -> Result<Group, Refusal> {
     }
 }
 
-/// The processes of a target that run already, and whether what they start is counted too.
+/// The processes of a target that run already, and whether their children are counted too.
 pub(super) fn processes(target: &Target) -> Vec<(u32, bool)> {
     match target {
         Target::Process { pid, inherit } => vec![(*pid, *inherit)],

@@ -1,4 +1,4 @@
-//! Which chip each CPU of a machine is, as far as its registers go.
+//! The chip of each CPU of a machine, as far as its registers are concerned.
 
 use cyclometer_arch::Chip;
 use cyclometer_core::CpuSet;
@@ -8,12 +8,12 @@ use cyclometer_core::CpuSet;
 pub struct Chips(Vec<(CpuSet, Chip)>);
 
 impl Chips {
-    /// From the CPUs of each type of core, and what their registers are like.
+    /// Takes the CPUs of each type of core, with the description of their registers.
     pub const fn new(chips: Vec<(CpuSet, Chip)>) -> Chips {
         Chips(chips)
     }
 
-    /// The chip that a CPU is; `None` for a CPU that nobody told of.
+    /// The chip of a CPU; `None` for a CPU that is not listed.
     pub fn of(&self, cpu: u32) -> Option<&Chip> {
         self.0.iter().find(|(cpus, _)| cpus.contains(cpu)).map(|(_, chip)| chip)
     }

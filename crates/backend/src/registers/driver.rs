@@ -1,4 +1,4 @@
-//! The counters of one CPU: programmed, let count, read, written back.
+//! The counters of one CPU: programming, starting, reading and restoring them.
 
 mod group;
 
@@ -10,28 +10,29 @@ use super::Bus;
 use super::program::Recipe;
 use group::Group;
 
-/// No core has more events in a nanosecond: sixteen in a cycle at eight gigahertz.
+/// An upper bound on the event rate of any core: sixteen events in a cycle at eight gigahertz.
 const MOST_EVENTS_A_NS: u64 = 128;
 
-/// The counters of one CPU. Whoever has one restores it before it is dropped.
+/// The counters of one CPU. The owner restores them before dropping this.
 ///
-/// Events that count all the time are a group of their own, which no change of turns touches. A counter that somebody else
-/// takes is his from then on: its events are lost, and nothing of it is written any more.
+/// Events that count all the time form a group of their own, which rotation does not touch. When another user
+/// takes a counter, its events are lost, and its registers are not written any more.
 #[derive(Debug)]
 pub(super) struct Driver {
     cpu: u32,
     pmu: String,
     recipe: Recipe,
     groups: Vec<Group>,
-    /// The turn that counts.
+    /// The rotation group that counts.
     selected: u32,
     counts: bool,
-    /// What the registers held before, each once.
+    /// The previous values of the registers, each register once.
     saved: Vec<(PmuReg, u64)>,
 }
 
 impl Driver {
-    /// Saves the registers of a CPU, here and where it outlives us. Nothing is written yet.
+    /// Saves the registers of a CPU, here and with `Bus::keep`, which outlives this process. Writes no
+    /// register.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// What makes the registers as they were before, those excepted that are somebody else's now.
+    /// The steps that restore the registers, except those that another user has taken.
     fn restoring(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<Step>, Fault> {
         let programs = self.groups.iter().filter_map(Group::program);
         let mut steps: Vec<Step> = programs.flat_map(|program| restore(program, &self.saved)).collect();
@@ -60,22 +61,22 @@ impl Driver {
         Ok(steps)
     }
 
-    /// The groups that count in the selected turn.
+    /// The groups that count in the selected rotation group.
     fn current(&self) -> Vec<usize> {
         let counts = |group: &Group| group.turn().is_none_or(|turn| turn == self.selected);
         (0..self.groups.len()).filter(|i| counts(&self.groups[*i])).collect()
     }
 
-    /// Writes the programs of the selected turn; the counters stand.
+    /// Writes the programs of the selected rotation group; the counters stay stopped.
     ///
     /// # Errors
     ///
-    /// A fault of the bus; [`ErrorKind::ArchUnsupported`] where a register does not keep what is written to it.
+    /// A fault of the bus; [`ErrorKind::ArchUnsupported`] where a register does not keep its written value.
     pub(super) fn set_up(&mut self, bus: &mut dyn Bus) -> Result<()> {
         self.current().into_iter().try_for_each(|i| self.groups[i].set_up(bus, self.cpu))
     }
 
-    /// Lets the counters count.
+    /// Starts the counters.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Driver {
         self.current().into_iter().try_for_each(|i| self.groups[i].start(bus, self.cpu))
     }
 
-    /// Stops the counters, and adds up what they counted.
+    /// Stops the counters, and adds up their counts.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Driver {
         self.give_away(&taken, bus)
     }
 
-    /// Adds up what was counted so far; the counters go on.
+    /// Adds up the counts so far; the counters continue.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl Driver {
         self.give_away(&taken, bus)
     }
 
-    /// Leaves counters to whoever has taken them, in all turns.
+    /// Gives up counters that another user has taken, in all rotation groups.
     fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
         if taken.is_empty() {
             return Ok(());
@@ -129,12 +130,12 @@ impl Driver {
         bus.keep(self.cpu, &restoring)
     }
 
-    /// Nothing that was counted here is a number.
+    /// Marks everything that was counted here as lost.
     pub(super) fn lose(&mut self, reason: &str) {
         self.groups.iter_mut().for_each(|group| group.lose(reason));
     }
 
-    /// Lets another turn count. Those that count all the time count on.
+    /// Switches to another rotation group. Events that count all the time continue.
     ///
     /// # Errors
     ///
@@ -150,7 +151,8 @@ impl Driver {
         if self.counts { self.groups[new].start(bus, self.cpu) } else { Ok(()) }
     }
 
-    /// A cell for every event of this turn and those without one; of all turns where none is named.
+    /// A cell for every event of this rotation group and for events that always count; with `None`, for all
+    /// events.
     pub(super) fn cells(&self, turn: Option<u32>, partial: Option<&str>) -> impl Iterator<Item = Cell> {
         let of_turn = move |group: &&Group| turn.is_none() || group.turn().is_none() || group.turn() == turn;
         self.groups.iter().filter(of_turn).flat_map(Group::members).map(move |member| {
@@ -164,18 +166,19 @@ impl Driver {
         })
     }
 
-    /// How long counters may go unread, so that none wraps twice unseen, in ns; `None`: for ever.
+    /// The longest time between reads, in ns, in which no counter can wrap twice unnoticed. `None`:
+    /// unlimited.
     pub(super) fn longest_pause_ns(&self) -> Option<u64> {
         self.groups.iter().filter_map(Group::program).filter_map(longest_pause_ns).min()
     }
 
-    /// Makes the registers as they were before.
+    /// Restores the previous values of the registers.
     ///
     /// # Errors
     ///
-    /// A fault of the bus; then what was kept stays kept.
+    /// A fault of the bus; then the bus keeps the saved values.
     pub(super) fn restore(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        // Whoever took something since it was looked at last keeps it.
+        // Stopping first detects counters that another user has taken since the last check.
         if self.counts {
             self.stop(bus)?;
         }
@@ -191,7 +194,7 @@ fn longest_pause_ns(program: &RegisterProgram) -> Option<u64> {
     Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
 }
 
-/// Whether the registers have what these steps wrote, as far as the program holds it.
+/// Checks that the registers have the values that these steps wrote, as far as the program holds them.
 fn written_back(program: &RegisterProgram, steps: &[Step], bus: &mut dyn Bus, cpu: u32) -> Result<()> {
     for step in steps {
         let Step::Write(bits) = step else { continue };

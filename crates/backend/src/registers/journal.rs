@@ -1,27 +1,27 @@
-//! What is written down before a CPU's registers are: how they become what they were.
+//! The restore steps of a CPU's registers, which are written to a file before the registers change.
 //!
-//! A journal is a text, a line for each step, so that it can be read when nobody is left who wrote it. Registers stand
-//! in it by name; they are looked up on the chip's list when they are needed, so that no text can name another register.
-//! Reading is bounded, and a text without its last line is none.
+//! A journal is a text with a line for each step, so that any process can read it after its writer has died.
+//! Registers stand in it by name, and are looked up on the chip's list, so that no text can name another
+//! register. Reading is bounded, and a text without its last line is invalid.
 
 use std::fmt::{self, Write};
 
 use cyclometer_arch::{Chip, NotListed, PmuReg, Register, RegisterBits, Step};
 use cyclometer_core::cpuset::CPU_LIMIT;
 
-/// The longest journal that is read, in bytes; one of a CPU with all of its counters takes 6 KiB.
+/// The longest journal that is read, in bytes. The journal of a CPU with all of its counters takes 6 KiB.
 pub const MAX_BYTES: usize = 256 << 10;
 
-/// The most steps of a journal.
+/// Maximum number of steps of a journal.
 const MAX_STEPS: usize = 4096;
 
 /// The longest name of a register or of a boot.
 const MAX_NAME: usize = 64;
 
-/// The first line: what this is, and in which form.
+/// The first line: the kind of file, and its version.
 const FIRST: &str = "cyclometer registers 1";
 
-/// A process, told from later ones with the same id.
+/// A process, with its start time to tell it from later ones with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {
     /// Its id.
@@ -58,34 +58,34 @@ pub enum NamedStep {
         register: String,
         /// The values of the bits.
         value: u64,
-        /// The bits that are meant.
+        /// The bits that are written.
         mask: u64,
     },
-    /// What was written before acts from here on.
+    /// Earlier writes take effect before the next step.
     Barrier,
 }
 
-/// How the registers of one CPU become what they were.
+/// The steps that restore the registers of one CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Journal {
     /// The boot in which the registers were written; at the next one they are reset.
     pub boot: String,
-    /// Who writes the registers.
+    /// The process that writes the registers.
     pub maker: Process,
-    /// Who restores them when the maker dies.
+    /// The process that restores them when the maker dies.
     pub keeper: Process,
     /// The CPU.
     pub cpu: u32,
-    /// What restores its registers.
+    /// The steps that restore its registers.
     pub steps: Vec<NamedStep>,
 }
 
-/// A text is no journal.
+/// The error of a text that is no journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadJournal {
     /// The line that is wrong, from 1 on.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for BadJournal {
 impl std::error::Error for BadJournal {}
 
 impl Journal {
-    /// Puts names for the registers of steps.
+    /// Replaces the registers of steps by their names.
     pub fn named(steps: &[Step]) -> Vec<NamedStep> {
         let name = |step: &Step| match step {
             Step::Barrier => NamedStep::Barrier,
@@ -109,7 +109,7 @@ impl Journal {
         steps.iter().map(name).collect()
     }
 
-    /// The text of it, which [`Journal::parse`] reads.
+    /// The text of this journal, which [`Journal::parse`] reads.
     pub fn to_text(&self) -> String {
         let Journal { boot, maker, keeper, cpu, steps } = self;
         let mut text = format!("{FIRST}\nboot {boot}\nmaker {maker}\nkeeper {keeper}\ncpu {cpu}\n");
@@ -128,7 +128,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// The first line that is not as [`Journal::to_text`] writes it; a text that is too long, or not whole.
+    /// The first line that differs from the form of [`Journal::to_text`]; a text that is too long, or
+    /// incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Journal, BadJournal> {
         let at = |line| move |why| BadJournal { line, why };
         if bytes.len() > MAX_BYTES {
@@ -160,11 +161,11 @@ impl Journal {
         Ok(Journal { boot, maker, keeper, cpu, steps })
     }
 
-    /// The steps, with registers of the list of a chip.
+    /// The steps, with registers from the list of a chip.
     ///
     /// # Errors
     ///
-    /// A register that is not on the list; bits that are not a driver's.
+    /// A register that is not on the list; bits that a driver may not write.
     pub fn steps(&self, chip: &Chip) -> Result<Vec<Step>, NotListed> {
         self.steps.iter().map(|step| listed(chip, step)).collect()
     }
@@ -175,7 +176,7 @@ fn listed(chip: &Chip, step: &NamedStep) -> Result<Step, NotListed> {
     let refused = || NotListed { register: name.clone() };
     let register = Register::parse(chip, name).map_err(|_| refused())?;
     let register = PmuReg::of(chip, register)?;
-    // Only the name itself will do: neither a number nor what else people call it.
+    // Only the name itself is accepted: neither a number nor another spelling.
     let own = register.to_string() == *name;
     let allowed = mask & !register.access().writable() == 0;
     match own && allowed && value & !mask == 0 {
@@ -269,10 +270,10 @@ mod tests {
         refused(write("IA32_MISC_ENABLE", 0, 1));
         refused(write("IA32_PERFEVTSEL4", 0, 1));
         refused(write("PERF_CTL0", 0, 1));
-        // Numbers and nicknames find a register elsewhere, not here.
+        // Numbers and other spellings find a register elsewhere, not here.
         refused(write("0x186", 0, 1));
         refused(write("PERFEVTSEL0", 0, 1));
-        // The processor's debug register: one bit only. A register that is read only: none.
+        // Debug register of the processor: one bit only. A read-only register: none.
         refused(write("IA32_DEBUGCTL", 0, 1));
         refused(write("IA32_DEBUGCTL", 0, u64::MAX));
         refused(write("IA32_PEBS_ENABLE", 0, 1));

@@ -1,10 +1,10 @@
-//! Registers that somebody wrote and has not restored yet.
+//! Registers that a process wrote and has not restored yet.
 
 use std::fmt;
 
 use cyclometer_core::Error;
 
-/// The registers of a CPU that a journal tells of.
+/// The registers of a CPU that a journal names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftRegisters {
     /// The journal's file, or the folder that could not be read.
@@ -13,24 +13,24 @@ pub struct LeftRegisters {
     pub cpu: Option<u32>,
     /// The process that wrote the registers; `None` where the journal could not be read.
     pub pid: Option<u32>,
-    /// How they fare.
+    /// The state of the registers.
     pub state: LeftState,
 }
 
-/// How registers fare that a journal tells of.
+/// The state of registers that a journal names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LeftState {
-    /// Who wrote them runs, and restores them at its end.
+    /// The process that wrote them runs, and restores them at its end.
     InUse,
-    /// Who wrote them died; a process that was started for that is restoring them.
+    /// The process that wrote them died; its restore daemon is restoring them.
     BeingRestored {
-        /// That process.
+        /// The process id of the restore daemon.
         by: u32,
     },
-    /// Nobody is left to restore them.
+    /// No running process will restore them.
     Left,
-    /// The machine was booted since, and has reset them.
+    /// The machine was booted since, which has reset them.
     Reset,
     /// The journal could not be read.
     Unreadable {
@@ -82,23 +82,23 @@ impl fmt::Display for LeftRegisters {
     }
 }
 
-/// What became of registers that were to be restored.
+/// The outcome of restoring registers.
 #[derive(Debug)]
 pub struct Restoration {
-    /// Which, and how they fared before.
+    /// The registers, and their state before.
     pub registers: LeftRegisters,
-    /// What was done.
+    /// The result of the attempt.
     pub outcome: Result<Restored, Error>,
 }
 
-/// What was done with registers that were left.
+/// The effect on registers that were left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Restored {
-    /// They are as they were.
+    /// The registers have their previous values.
     Restored,
-    /// There was nothing to restore any more; the journal is gone.
+    /// There was nothing left to restore; the journal is removed.
     Forgotten,
-    /// They are somebody's who runs: nothing was done.
+    /// A running process owns them: nothing was done.
     Untouched,
 }

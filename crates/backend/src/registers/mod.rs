@@ -1,13 +1,14 @@
 //! One driver of PMU registers over several buses.
 //!
-//! What a driver writes and reads is a program that `arch` makes ([`cyclometer_arch::RegisterProgram`]); how a register is
-//! reached is a bus's matter: a device file, an instruction, a simulated chip. So the code that is tested on simulated
-//! chips is the code that runs on metal.
+//! The driver executes programs that `arch` makes ([`cyclometer_arch::RegisterProgram`]). The bus defines how
+//! a register is reached: by a device file, an instruction or a simulated chip. So the code that is tested on
+//! simulated chips is the code that runs on hardware.
 //!
-//! On each CPU the driver goes through these steps: it looks whether somebody else uses the PMU; has the registers that it
-//! will write saved where they outlive it ([`Bus::keep`]); writes the program; reads it back; sees once that the counters
-//! move; lets them count; adds up what they counted whenever it is read, in the counter's width, and finds out whether the
-//! control registers are still its own; stops; and writes back what was there.
+//! On each CPU the driver goes through these steps. It checks whether another user uses the PMU. It has the
+//! registers that it will write saved by a process or file that outlives it ([`Bus::keep`]). It writes the
+//! program, reads it back, and checks once that the counters move. It starts the counters. At each read it
+//! adds up the counts in the counter's width, and checks that the control registers are still its own. It
+//! stops, and restores the previous values.
 
 mod chips;
 mod driver;
@@ -33,12 +34,12 @@ pub use windows::{
     WindowEnd, WindowSetup, Windows,
 };
 
-/// A way to registers, with what a driver needs beside reading and writing them.
+/// Access to registers, with the other operations that a driver needs.
 pub trait Bus: Registers {
-    /// Time since some moment, in ns, on the clock of the machine whose registers these are.
+    /// Time since an arbitrary moment, in ns, on the clock of the machine whose registers these are.
     fn now_ns(&self) -> u64;
 
-    /// Lets so much time pass on that clock, in ns, without sleeping.
+    /// Waits for so much time on that clock, in ns, without sleeping.
     fn pass(&mut self, ns: u64) {
         let until = self.now_ns().saturating_add(ns);
         while self.now_ns() < until {
@@ -46,71 +47,73 @@ pub trait Bus: Registers {
         }
     }
 
-    /// Keeps what is to be written to a CPU's registers when we cannot do it ourselves any more, as we were killed. Called
-    /// before the first of them is written; a later call replaces the steps of an earlier one.
+    /// Keeps the steps that restore a CPU's registers when this process is killed and cannot. Called before
+    /// the first register is written; a later call replaces the steps of an earlier one.
     ///
     /// # Errors
     ///
-    /// Where nobody can keep it: then nothing may be written.
+    /// Where the steps cannot be kept: then no register may be written.
     fn keep(&mut self, cpu: u32, restoring: &[Step]) -> Result<()>;
 
-    /// The registers of a CPU are as they were: there is nothing to keep for it any more.
+    /// The registers of a CPU are restored: their steps need not be kept any more.
     fn let_go(&mut self, cpu: u32);
 
-    /// Executes some instructions on a CPU in user mode, at least a thousand cycles long.
+    /// Executes some instructions on a CPU in user mode, for at least a thousand cycles.
     ///
     /// # Errors
     ///
-    /// Where nothing of ours can run on that CPU.
+    /// Where this process cannot run on that CPU.
     fn exercise(&mut self, cpu: u32) -> Result<()>;
 
-    /// Lets a child that has executed nothing yet, and what it will start, run on one CPU only, which is one of `among`.
+    /// Binds a child that has executed nothing yet, with its future descendants, to one CPU of `among`.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound>;
 
-    /// Whether a child is still bound to that CPU, as far as that can be told; asked while it is counted.
+    /// Whether a child is still bound to that CPU, as far as that is known. Called while it is counted.
     fn is_bound(&mut self, child: u32, cpu: u32) -> bool {
         let _ = (child, cpu);
         true
     }
 
-    /// What says that counts since the registers were opened are good for nothing, if something does.
+    /// The reason why counts since the registers were opened are invalid, if there is one.
     fn disturbance(&mut self) -> Option<String> {
         None
     }
 
-    /// Why the registers of a CPU are in use, where somebody has left word: another process of ours, or one that died.
+    /// Why the registers of a CPU are in use, according to a journal: another process of ours, or one that
+    /// died.
     fn claimed(&mut self, cpu: u32) -> Option<Error> {
         let _ = cpu;
         None
     }
 }
 
-/// Why a PMU that takes writes counts nothing, and what to do.
+/// Why a PMU that accepts writes counts nothing, and the remedy.
 const NOT_OURS: &str = "a hypervisor, or the kernel, does not let us have the PMU; another source may count \
                         (`cyclometer doctor`)";
 
-/// Where a child runs.
+/// The CPU to which a child is bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound {
     /// The CPU.
     pub cpu: u32,
-    /// What else is counted there, in words (`everything that ran on CPU 3`); `None` where nothing else runs.
+    /// The other work that is counted there, in words (`everything that ran on CPU 3`); `None` where nothing
+    /// else runs.
     pub company: Option<String>,
 }
 
-/// The PMU of some CPUs, as drivers must know it.
+/// The PMU of some CPUs, as drivers need it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CorePmu {
-    /// Its name, as events have it.
+    /// Its name, as in events.
     pub name: String,
     /// The CPUs.
     pub cpus: CpuSet,
-    /// How it is laid out.
+    /// The layout of its registers.
     pub chip: Chip,
-    /// What counts cycles on a general counter, to see that it moves; `None` where nothing is known to.
+    /// The event that counts cycles on a general counter, to see that it moves; `None` where none is known.
     pub cycles: Option<Coded>,
 }

@@ -1,15 +1,17 @@
-//! Who counts already: which counters somebody has enabled.
+//! Counters that another user has enabled.
 
 use cyclometer_arch::{Chip, Fault, PmuReg, Register, Registers, amd, apple, arm, intel};
 use cyclometer_core::CounterId;
 use cyclometer_core::pmu::Family;
 
-/// The counters of a CPU that count now, for perf, a watchdog, or whoever else has enabled them.
+/// The counters of a CPU that count now, for perf, a watchdog, or any other user.
 ///
-/// Only registers are looked at. A counter that perf gives to a process which does not run at this moment is not among
-/// them, nor is one that somebody takes later: whoever counts has to check that the registers stay as they were written.
-/// Of Apple's chips only the programmable counters are told: the kernel has the fixed ones enabled all the time. RISC-V's
-/// are behind the firmware, which tells nobody; there are none in the answer.
+/// Only registers are read. A counter of perf for a process that does not run at this moment is not among
+/// them, nor is one that is taken later. So a driver has to check that the registers keep the values that it
+/// wrote.
+///
+/// On Apple's chips only the programmable counters are returned, as the kernel has the fixed ones enabled all
+/// the time. RISC-V's counters are behind the firmware, which does not report their use: the answer is empty.
 ///
 /// # Errors
 ///
@@ -17,9 +19,10 @@ use cyclometer_core::pmu::Family;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 4": IA32_PERF_GLOBAL_INUSE tells that an event
-/// select is not 0. Linux leaves selects behind when an event is closed (`arch/x86/events/perf_event.h`,
-/// `x86_pmu_disable_event` clears the enable bit only), so a bit there is asked about further.
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 4": a bit of IA32_PERF_GLOBAL_INUSE
+/// means that an event select is not 0. Linux leaves selects behind when an event is closed
+/// (`arch/x86/events/perf_event.h`, `x86_pmu_disable_event` clears the enable bit only), so each such counter
+/// is checked further.
 pub fn in_use(chip: &Chip, cpu: u32, bus: &mut dyn Registers) -> Result<Vec<CounterId>, Fault> {
     let mut look = Look { chip, cpu, bus };
     match chip.family {
@@ -31,7 +34,7 @@ pub fn in_use(chip: &Chip, cpu: u32, bus: &mut dyn Registers) -> Result<Vec<Coun
     }
 }
 
-/// One look at the registers of a CPU.
+/// Reads the registers of a CPU.
 struct Look<'a> {
     chip: &'a Chip,
     cpu: u32,
@@ -57,7 +60,7 @@ impl Look<'_> {
         }
     }
 
-    /// The same where some chips and most hypervisors lack the register.
+    /// The same for a register that some chips and most hypervisors lack.
     fn read_if_there(&mut self, register: Register) -> Result<Option<u64>, Fault> {
         match self.read(register) {
             Err(Fault::NoRegister { .. }) => Ok(None),
@@ -75,7 +78,7 @@ impl Look<'_> {
             4.. => self.read_if_there(Register::Intel(R::GlobalInUse))?,
             _ => None,
         };
-        // Hypervisors may give a 0 for what they do not know: it says nothing.
+        // Hypervisors may return 0 for unknown registers, which means nothing.
         let programmed = programmed.filter(|bits| *bits != 0).unwrap_or(u64::MAX);
         let suspects = enabled & programmed;
         let mut found = Vec::new();
@@ -112,7 +115,8 @@ impl Look<'_> {
 
     /// # Source
     ///
-    /// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`, PMCR0: the counters' enable bits are 0 to 7, 32 and 33.
+    /// AsahiLinux/docs, `docs/hw/cpu/system-registers.md`, PMCR0: the counters' enable bits are 0 to 7, 32
+    /// and 33.
     fn apple(&mut self) -> Result<Vec<CounterId>, Fault> {
         let control = self.read(Register::Apple(apple::Register::Control))?.unwrap_or(0);
         let bit = |n: u8| if n < 8 { n } else { n + 24 };
@@ -191,8 +195,8 @@ mod tests {
         assert_eq!(on("amdzen4", &[select, ("PERF_CNTR_GLOBAL_CTL", 0b1000)]), [CounterId::General(3)]);
     }
 
-    /// A machine that answers so for IA32_PERF_GLOBAL_INUSE: under KVM with a fault, or with 0 if it ignores what it does
-    /// not know.
+    /// A machine with this answer for IA32_PERF_GLOBAL_INUSE: a fault under KVM, or 0 if it ignores unknown
+    /// registers.
     struct Without<'a> {
         machine: &'a mut SimMachine,
         answer: Option<u64>,

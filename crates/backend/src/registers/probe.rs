@@ -1,13 +1,15 @@
-//! Before anything is counted: whether the counters move at all.
+//! Checks that the counters move, before anything is counted.
 //!
-//! Some hypervisors take every write and count nothing; then each counter would show a zero that looks like a number.
+//! Some hypervisors accept every write and count nothing; each counter would then show a zero that looks like
+//! a number.
 
 use cyclometer_arch::{Coded, Placed, ProgramOptions, Step, carry_out, register_program, restore};
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, Modes, Result};
 
 use super::{Bus, CorePmu};
 
-/// Counts cycles on each of these counters for a moment, one after the other, and whatever a fixed one counts.
+/// Counts cycles on each of these general counters for a moment, one after the other. Fixed counters count
+/// their own event.
 ///
 /// # Errors
 ///
@@ -21,7 +23,7 @@ pub(super) fn moves(
 ) -> Result<()> {
     for counter in counters.iter() {
         let Some(placed) = cycles(core, counter) else { continue };
-        // What cannot be programmed is told when the events are.
+        // A counter that cannot be programmed is reported with the events.
         let Ok(program) = register_program(&core.chip, &[placed], options) else { continue };
         let saved = program.touched().into_iter().map(|register| Ok((register, bus.read(cpu, register)?)));
         let saved = saved.collect::<Result<Vec<_>>>()?;
@@ -48,7 +50,7 @@ fn cycles(core: &CorePmu, counter: CounterId) -> Option<Placed> {
 }
 
 impl CorePmu {
-    /// What a fixed counter counts.
+    /// The event of a fixed counter.
     fn fixed(&self, counter: CounterId) -> Coded {
         use cyclometer_core::{EventCode, pmu::Family};
         let umask = match (self.chip.family, counter) {

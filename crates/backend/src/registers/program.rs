@@ -1,4 +1,4 @@
-//! From slots on counters to register programs, one for each turn.
+//! Register programs from slots on counters, one for each rotation group.
 
 use cyclometer_arch::{
     Chip, Coded, EncodeError, Placed, PmuReg, ProgramOptions, Register, RegisterProgram, intel,
@@ -11,7 +11,7 @@ use cyclometer_core::{Modes, Refusal, Slot, SlotId};
 
 use super::{Bus, CorePmu};
 
-/// What programs on one core PMU are made of.
+/// The parts of the programs on one core PMU.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     chip: Chip,
@@ -19,7 +19,7 @@ pub(super) struct Recipe {
     members: Vec<(Place, Option<u32>, Placed)>,
 }
 
-/// The events that count in one turn, or all the time.
+/// The events that count in one rotation group, or all the time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupOf {
     pub(super) turn: Option<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Place {
 }
 
 impl Recipe {
-    /// What slots come to on a core PMU; `None` where it has nothing to count.
+    /// The recipe of these slots on a core PMU; `None` where it has nothing to count.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Recipe {
         }
         let last = slots.iter().filter_map(|slot| slot.turn).max();
         for turn in 0..=last.unwrap_or(0) {
-            // Those of one turn and those that always count are in the registers at the same time.
+            // Events of one rotation group and those that always count are in the registers at the same time.
             let counts = |(slot, _): &&(&Slot, _)| slot.turn.is_none_or(|own| own == turn);
             let placed = members
                 .iter()
@@ -68,7 +68,7 @@ impl Recipe {
         Ok(Some(Recipe { chip: core.chip, options, members }))
     }
 
-    /// Those that always count first, then each turn.
+    /// The group that always counts first, then each rotation group.
     pub(super) fn groups(&self) -> Vec<GroupOf> {
         let mut groups: Vec<GroupOf> = Vec::new();
         for (place, turn, placed) in self.members.iter().copied() {
@@ -87,7 +87,7 @@ impl Recipe {
     }
 }
 
-/// What the chip lets a program do.
+/// The options of programs that the chip supports.
 ///
 /// # Source
 ///
@@ -95,14 +95,14 @@ impl Recipe {
 pub(super) fn options(core: &CorePmu, cpu: u32, bus: &mut dyn Bus) -> ProgramOptions {
     let capabilities = PmuReg::of(&core.chip, Register::Intel(intel::Register::Capabilities));
     let value = match (core.chip.family, capabilities) {
-        // What cannot be read is not there.
+        // A register that cannot be read is absent.
         (Family::Intel, Ok(register)) => bus.read(cpu, register).unwrap_or(0),
         _ => 0,
     };
     ProgramOptions { full_width_writes: value >> 13 & 1 == 1, ..ProgramOptions::default() }
 }
 
-/// The parts of a slot on a core PMU: one, of a sum its summands.
+/// The parts of a slot on a core PMU: one, or the summands of a sum.
 fn parts_on<'s>(slot: &'s Slot, core: &'s CorePmu) -> impl Iterator<Item = (usize, &'s RegisterEvent)> {
     slot.parts.iter().enumerate().filter_map(|(i, part)| match part {
         Part::Registers(event) if event.pmu == core.name => Some((i, event)),
@@ -123,7 +123,8 @@ fn placed(slot: &Slot, event: &RegisterEvent, turn: u32) -> Result<Placed, Refus
     })
 }
 
-/// Whether events can count at the same time; the refusal names one that cannot be programmed even alone, or else the first.
+/// Checks that events can count at the same time. The refusal names one that cannot be programmed even alone,
+/// or else the first.
 fn check(core: &CorePmu, options: ProgramOptions, events: &[(&Slot, Placed)]) -> Result<(), Refusal> {
     let all: Vec<Placed> = events.iter().map(|(_, placed)| *placed).collect();
     let together = match register_program(&core.chip, &all, options) {

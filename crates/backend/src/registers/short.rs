@@ -1,15 +1,18 @@
-//! Counting where the kernel writes the PMU's registers too: reads that are checked, and short windows that are repeated.
+//! Counting where the kernel writes the PMU's registers too: checked reads in short windows that are
+//! repeated.
 //!
-//! xnu writes its own value over PMCR0 at every interrupt of the PMU and whenever a CPU goes idle, and takes no notice of
-//! what programs have put there; on M3 and M4 values were seen to last about 100 µs. So a count is good only if the control
-//! registers still hold what was written, looked at *after* the counters were read: a rewrite between the two makes a good
-//! window look lost, never a lost one good. What lasts longer than the kernel lets it is cut into windows that are shorter,
-//! and those that were lost are done again.
+//! The problem: xnu overwrites PMCR0 with its own value at every interrupt of the PMU and whenever a CPU goes
+//! idle. It ignores values that programs have written; on M3 and M4 values were seen to last about 100 µs.
 //!
-//! Counters are a CPU's and not a thread's, so a window in which the thread lost its CPU is lost, too.
+//! So a count is valid only if the control registers still hold the written values, checked *after* the
+//! counters were read. A rewrite between the two makes a valid window look lost, but never a lost one valid.
+//! Work that lasts longer than the kernel's interval is cut into shorter windows, and lost windows are
+//! repeated.
 //!
-//! What this cannot see: a register that was changed and changed back within a window. Counts are raw: the reads around a window count themselves, where they execute in a
-//! mode that is counted.
+//! Counters belong to a CPU and not to a thread, so a window in which the thread lost its CPU is lost, too.
+//!
+//! A register that was changed and changed back within a window is not detected. Counts are raw: they include
+//! the reads around a window, where those execute in a counted mode.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -19,26 +22,26 @@ use cyclometer_core::Result;
 
 use super::Bus;
 
-/// Tells on which CPU the calling thread is, and whether it was away.
+/// Reports the CPU of the calling thread, and whether the thread lost it.
 pub trait OnCpu {
     /// The CPU that the thread is on.
     fn cpu_now(&self) -> u32;
 
-    /// How often the CPU was taken from the thread: any number that stays the same only if that did not happen between two
-    /// calls. `None` where nothing tells.
+    /// How often the CPU was taken from the thread: any number that stays the same only if that did not
+    /// happen between two calls. `None` where that is unknown.
     fn switches(&self) -> Option<u64>;
 }
 
-/// When to stop.
+/// Limits of the repetition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShortLimits {
     /// How many valid windows are wanted.
     pub windows: NonZeroU32,
-    /// How often to try at most.
+    /// Maximum number of attempts.
     pub attempts: NonZeroU32,
 }
 
-/// A valid window: what was counted while the piece of work ran once.
+/// A valid window: the counts while the piece of work ran once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
     /// Which attempt it was, from 0.
@@ -59,11 +62,11 @@ pub enum Loss {
     Rewritten(PmuReg),
     /// The thread was on another CPU at the end.
     Moved,
-    /// Another thread had the CPU meanwhile, and counted there.
+    /// Another thread had the CPU meanwhile, and was counted.
     SwitchedOut,
     /// No counter moved: nothing was counted, or nothing happened.
     StoodStill,
-    /// The registers were closed to us.
+    /// User access to the registers was closed.
     Closed,
 }
 
@@ -79,29 +82,30 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Why counting ended.
+/// Why the repetition ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// There are as many windows as were wanted.
+    /// The requested number of windows was reached.
     Enough,
-    /// It was tried as often as was allowed.
+    /// The maximum number of attempts was reached.
     AttemptLimit,
     /// The registers are closed, so that no window could begin.
     Closed,
 }
 
-/// What came of counting in short windows.
+/// The result of counting in short windows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShortCounts {
-    /// The valid windows, in the order of time.
+    /// The valid windows, in order of time.
     pub windows: Vec<Window>,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// Why windows were lost, and how many for each reason.
+    /// Reasons of lost windows, with a count for each.
     pub losses: Vec<(Loss, u32)>,
-    /// Why it ended.
+    /// Why counting ended.
     pub ended: Ended,
-    /// CPUs whose registers could not be written back: the thread is not there any more. The bus keeps what they held.
+    /// CPUs whose registers could not be restored, as the thread is not on them any more. The bus keeps their
+    /// values.
     pub not_restored: Vec<u32>,
 }
 
@@ -126,8 +130,8 @@ impl fmt::Display for ShortCounts {
     }
 }
 
-/// The first control register of a running program that does not hold what was written to it; to be asked after the counters
-/// were read, whose values are lost then.
+/// The first control register of a running program that does not hold its written value. Call it after
+/// reading the counters: if there is one, their values are lost.
 ///
 /// # Errors
 ///
@@ -138,7 +142,7 @@ pub fn rewritten(
     cpu: u32,
 ) -> std::result::Result<Option<PmuReg>, Fault> {
     for (i, bits) in program.holds.iter().enumerate() {
-        // A register whose bits stand in several places is read once.
+        // A register whose bits are listed several times is read once.
         if program.holds[..i].iter().any(|before| before.register == bits.register) {
             continue;
         }
@@ -151,15 +155,16 @@ pub fn rewritten(
     Ok(None)
 }
 
-/// Counts a piece of work again and again, until there are enough valid windows: sets the program up, starts it, does the
-/// work, reads, checks. `work` is called once for each attempt, on the same thread.
+/// Counts a piece of work repeatedly, until there are enough valid windows: sets the program up, starts it,
+/// does the work, reads, checks. `work` is called once for each attempt, on the same thread.
 ///
-/// The program interrupts nothing (its events have no period). What its registers held on a CPU is written back at the end;
-/// where that does not come, as `work` panicked, by what the bus keeps.
+/// The program raises no interrupts, as its events have no period. The previous values of its registers are
+/// restored at the end. If `work` panics, the bus restores the values that it keeps.
 ///
 /// # Errors
 ///
-/// A register that cannot be used, for another reason than that it was closed meanwhile; registers that nobody would restore.
+/// A register that cannot be used, unless it was closed meanwhile; registers whose restore steps cannot be
+/// kept.
 pub fn count_short<B: Bus + OnCpu + ?Sized>(
     bus: &mut B,
     program: &RegisterProgram,
@@ -172,7 +177,7 @@ pub fn count_short<B: Bus + OnCpu + ?Sized>(
     Ok(ShortCounts { not_restored, ..counted? })
 }
 
-/// Attempts until one of the limits.
+/// Repeats attempts until one of the limits is reached.
 fn repeat(
     limits: ShortLimits,
     mut attempt: impl FnMut() -> std::result::Result<Window, Failure>,
@@ -210,11 +215,11 @@ impl ShortCounts {
 
 /// Why an attempt gave no window.
 enum Failure {
-    /// It was lost; the next one may not be.
+    /// The window was lost; the next one may be valid.
     Lost(Loss),
-    /// The registers were closed before it began, and so they are for the next one.
+    /// The registers were closed before the window began, and stay closed for the next one.
     Unbegun,
-    /// There is no sense in going on.
+    /// An error that ends the repetition.
     Error(cyclometer_core::Error),
 }
 
@@ -226,7 +231,7 @@ fn attempt<B: Bus + OnCpu + ?Sized>(
 ) -> std::result::Result<Window, Failure> {
     let (cpu, switches) = (bus.cpu_now(), bus.switches());
     let before = begin(bus, program, found, cpu).map_err(|failure| match failure {
-        // It had not begun yet.
+        // The window had not begun yet.
         Failure::Lost(Loss::Closed) => Failure::Unbegun,
         failure => failure,
     })?;
@@ -242,7 +247,7 @@ fn attempt<B: Bus + OnCpu + ?Sized>(
     Ok(Window { attempt: 0, cpu, counts, took_ns })
 }
 
-/// Saves what is to be saved, lets the program count, and reads where its counters begin.
+/// Saves the registers, starts the program, and reads the first values of its counters.
 fn begin<B: Bus + OnCpu + ?Sized>(
     bus: &mut B,
     program: &RegisterProgram,
@@ -258,7 +263,7 @@ fn begin<B: Bus + OnCpu + ?Sized>(
     start(bus).map_err(|fault| within(bus, cpu, fault))
 }
 
-/// The counters' values, once everything before has been counted.
+/// The counters' values after a barrier, so that all earlier events are included.
 fn counters<B: Bus + ?Sized>(
     bus: &mut B,
     program: &RegisterProgram,
@@ -277,7 +282,7 @@ fn judge<B: Bus + OnCpu + ?Sized>(
 ) -> std::result::Result<(), Failure> {
     let changed = rewritten(program, &mut Through(bus), cpu).map_err(|fault| within(bus, cpu, fault))?;
     let loss = match changed {
-        // Elsewhere the registers are others, too: the move goes before what they hold.
+        // Another CPU has other register values, too, so the move is the reason to report.
         _ if bus.cpu_now() != cpu => Some(Loss::Moved),
         Some(register) => Some(Loss::Rewritten(register)),
         None if counts.iter().all(|count| *count == 0) => Some(Loss::StoodStill),
@@ -286,7 +291,7 @@ fn judge<B: Bus + OnCpu + ?Sized>(
     loss.map_or(Ok(()), |loss| Err(Failure::Lost(loss)))
 }
 
-/// What a fault means within an attempt: registers that are out of reach are a loss, all else is an error.
+/// The meaning of a fault within an attempt: unreachable registers are a loss, all else is an error.
 fn within<B: OnCpu + ?Sized>(bus: &B, cpu: u32, fault: Fault) -> Failure {
     match fault {
         _ if bus.cpu_now() != cpu => Failure::Lost(Loss::Moved),
@@ -295,7 +300,7 @@ fn within<B: OnCpu + ?Sized>(bus: &B, cpu: u32, fault: Fault) -> Failure {
     }
 }
 
-/// The registers of a bus of any kind, for functions that take them as such.
+/// The registers of a bus of any kind, for functions that take `dyn Registers`.
 struct Through<'a, B: ?Sized>(&'a mut B);
 
 impl<B: Bus + ?Sized> Registers for Through<'_, B> {
@@ -312,12 +317,12 @@ impl<B: Bus + ?Sized> Registers for Through<'_, B> {
     }
 }
 
-/// How to give CPUs back what their registers held.
+/// The steps that restore the registers of CPUs.
 #[derive(Default)]
 struct Found(Vec<(u32, Vec<Step>)>);
 
 impl Found {
-    /// Saves the registers of a CPU before they are written for the first time, and has that kept.
+    /// Saves the registers of a CPU before they are written for the first time, and has the bus keep them.
     fn on<B: Bus + OnCpu + ?Sized>(
         &mut self,
         bus: &mut B,
@@ -338,7 +343,7 @@ impl Found {
         Ok(())
     }
 
-    /// Writes everything back; the CPUs where that failed.
+    /// Restores all registers; returns the CPUs where that failed.
     fn give_back<B: Bus + ?Sized>(self, bus: &mut B) -> Vec<u32> {
         let mut failed = Vec::new();
         for (cpu, steps) in self.0 {

@@ -1,4 +1,4 @@
-//! The driver as a source of counts.
+//! The register driver as a source of counts.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,21 +15,22 @@ use super::driver::Driver;
 use super::program::{Recipe, options};
 use super::{Bound, Bus, CorePmu, in_use, probe};
 
-/// Counts by programming the registers of CPUs ourselves.
+/// Counts by programming the registers of CPUs directly.
 ///
-/// It counts CPUs, never threads: of a child it has the kernel bind it to one CPU, and says what else is counted there.
+/// It counts CPUs, never threads. It has the kernel bind a child to one CPU, and reports the other work that
+/// is counted there.
 pub struct RegisterSource<B> {
     rung: Rung,
     cores: Vec<CorePmu>,
     bus: Rc<RefCell<B>>,
-    /// The counters that were seen to move.
+    /// Counters that were seen to move.
     moving: RefCell<BTreeSet<(u32, CounterId)>>,
-    /// The point in our time that stands for the start of the bus's clock.
+    /// The time of this process that corresponds to the start of the bus's clock.
     start: Instant,
 }
 
 impl<B: Bus + 'static> RegisterSource<B> {
-    /// The source of a rung over a bus.
+    /// The source over a bus, under the name of `rung`.
     pub fn new(rung: Rung, cores: Vec<CorePmu>, bus: Rc<RefCell<B>>) -> RegisterSource<B> {
         RegisterSource { rung, cores, bus, moving: RefCell::default(), start: Instant::now() }
     }
@@ -55,7 +56,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
         }
     }
 
-    /// The CPUs of the core types that count most of these events.
+    /// The CPUs of the core types that count the most of these events.
     fn cpus_for(&self, slots: &[Slot]) -> CpuSet {
         let has = |core: &CorePmu, slot: &&Slot| {
             slot.parts.iter().any(|part| part.core().is_some_and(|part| part.pmu == core.name))
@@ -91,7 +92,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
         Ok(std::mem::take(&mut open.drivers))
     }
 
-    /// Sees each counter of a CPU move once.
+    /// Checks once that each counter of a CPU moves.
     fn see_move(
         &self,
         core: &CorePmu,
@@ -109,16 +110,16 @@ impl<B: Bus + 'static> RegisterSource<B> {
     }
 }
 
-/// Where counting happens.
+/// The CPUs where counting happens.
 struct Place {
     cpus: Vec<u32>,
-    /// What else is counted there.
+    /// The other work that is counted there.
     company: Option<String>,
-    /// Who was bound to the CPU.
+    /// The child that was bound to the CPU.
     child: Option<u32>,
 }
 
-/// Drivers that are being opened: all of them are restored when one cannot be.
+/// Drivers that are being opened: all of them are restored when one cannot be opened.
 struct Opening<'a, B: Bus> {
     bus: &'a RefCell<B>,
     drivers: Vec<Driver>,
@@ -132,7 +133,7 @@ impl<B: Bus> Drop for Opening<'_, B> {
 
 fn restore_all(drivers: &mut [Driver], bus: &mut dyn Bus) {
     for driver in drivers {
-        // What cannot be restored by us stays kept, and whoever keeps it tries again.
+        // The bus keeps registers that cannot be restored here, and tries again.
         let _ = driver.restore(bus);
     }
 }
@@ -191,7 +192,7 @@ impl<B: Bus + 'static> Clock for RegisterSource<B> {
     }
 }
 
-/// Counters that are programmed. Dropping it writes back what was there before.
+/// Counters that are programmed. Dropping this restores the previous values.
 struct RegisterCounting<B: Bus> {
     bus: Rc<RefCell<B>>,
     drivers: Vec<Driver>,
@@ -199,7 +200,7 @@ struct RegisterCounting<B: Bus> {
     selected: u32,
 }
 
-/// How often we look whether a command is still where it was bound to.
+/// How often to check whether a command is still bound to its CPU.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl<B: Bus> RegisterCounting<B> {
@@ -213,7 +214,7 @@ impl<B: Bus> RegisterCounting<B> {
         self.each(Driver::update)
     }
 
-    /// A command that left its CPU is counted no more, and others are.
+    /// A command that left its CPU is not counted any more, but other work is: the counts are lost.
     fn look_after_child(&mut self) {
         let (Some(child), [cpu]) = (self.place.child, self.place.cpus.as_slice()) else { return };
         if !self.bus.borrow_mut().is_bound(child, *cpu) {
@@ -252,7 +253,7 @@ impl<B: Bus> Counting for RegisterCounting<B> {
         Ok(())
     }
 
-    /// The turn that is read may have ended: what it counted was added up when another was selected.
+    /// The rotation group may have ended: its counts were added up when another was selected.
     fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
         self.update()?;
         self.put(Some(turn), out);

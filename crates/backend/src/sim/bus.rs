@@ -1,4 +1,4 @@
-//! A simulated machine's registers.
+//! The registers of a simulated machine.
 
 use std::time::{Duration, Instant};
 
@@ -8,24 +8,24 @@ use cyclometer_sim::{Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
 
 use crate::registers::{Bound, Bus};
 
-/// The CPU on which threads run: that of the first.
+/// The CPU on which threads run: the first.
 const HOME: u32 = 0;
 
-/// How many cycles are executed to see that counters move.
+/// Number of cycles that are executed to see that counters move.
 const EXERCISE_CYCLES: u64 = 4096;
 
-/// How much simulated time they may take in all, in ns: other threads may have the CPU first.
+/// The limit on the simulated time that these cycles may take, in ns: other threads may have the CPU first.
 const EXERCISE_NS: u64 = 100_000_000;
 
 /// The registers of a simulated machine.
 pub struct SimBus {
     machine: SimMachine,
-    /// The point in our time that stands for the start of the simulation.
+    /// The time of this process that corresponds to the start of the simulation.
     start: Instant,
 }
 
 impl SimBus {
-    /// Those of this machine.
+    /// The registers of this machine.
     pub fn new(machine: SimMachine) -> SimBus {
         SimBus { machine, start: Instant::now() }
     }
@@ -35,22 +35,22 @@ impl SimBus {
         &self.machine
     }
 
-    /// The machine, to let its time pass.
+    /// The machine, to advance its time.
     pub fn machine_mut(&mut self) -> &mut SimMachine {
         &mut self.machine
     }
 
-    /// The simulated time, as a point in ours.
+    /// The simulated time, as a time of this process.
     pub(super) fn clock(&self) -> Instant {
         self.start + Duration::from_nanos(self.machine.now_ns())
     }
 
-    /// A point in our time, in ns of the simulation.
+    /// A time of this process, in ns of the simulation.
     pub(super) fn at_ns(&self, moment: Instant) -> u64 {
         u64::try_from(moment.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Starts a thread where children run.
+    /// Starts a thread on the CPU where children run.
     pub(super) fn spawn(&mut self, workload: Workload) -> Result<ThreadId> {
         Ok(self.machine.spawn(workload, &[HOME])?)
     }
@@ -82,7 +82,7 @@ impl Bus for SimBus {
         }
     }
 
-    /// Nothing to keep: the machine ends with us.
+    /// Nothing to keep: the machine ends with this process.
     fn keep(&mut self, _cpu: u32, _restoring: &[Step]) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A workload in the place of a command.
+//! A workload that replaces a command.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::SimBus;
 /// How long to simulate before looking for signals, in ns of the simulation.
 const LOOK_EVERY_NS: u64 = 10_000_000;
 
-/// What stands for a process id: there is no process.
+/// Placeholder for a process id: there is no process.
 const NOBODY: u32 = 1;
 
 /// A thread of a simulated machine.
@@ -25,7 +25,7 @@ pub(super) struct SimChild {
     signals: Option<Arc<Watch>>,
     thread: Option<ThreadId>,
     began_ns: u64,
-    /// The signal that it was sent, of which it dies as a command would.
+    /// The signal that was sent to it, of which it dies as a command would.
     killed_by: Option<i32>,
 }
 
@@ -43,7 +43,7 @@ impl SimChild {
         self.thread.is_none_or(|thread| self.bus.borrow().machine().is_done(thread))
     }
 
-    /// Simulates until something happens, at most until `until_ns`.
+    /// Simulates until an event of the machine, at most until `until_ns`.
     fn go_on(&self, until_ns: u64) {
         let mut bus = self.bus.borrow_mut();
         let machine = bus.machine_mut();

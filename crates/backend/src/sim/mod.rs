@@ -1,6 +1,7 @@
 //! A simulated machine: its registers as a bus, its threads as children.
 //!
-//! The driver above it is the one that runs on metal; only time and threads are simulated. No command is ever executed.
+//! The driver is the one that runs on hardware; only time and threads are simulated. No command is ever
+//! executed.
 
 mod bus;
 mod child;
@@ -31,7 +32,7 @@ impl Simulation {
         Simulation { bus: Rc::new(RefCell::new(SimBus::new(machine))) }
     }
 
-    /// The driver on its registers; `cores` are its PMUs.
+    /// The register driver over the simulated registers; `cores` are its PMUs.
     pub fn source(&self, cores: Vec<CorePmu>) -> Box<dyn Source> {
         Box::new(RegisterSource::new(Rung::Sim, cores, Rc::clone(&self.bus)))
     }
@@ -55,17 +56,18 @@ impl Launch for SimLauncher {
     }
 }
 
-/// How long a workload runs that does not say so, in milliseconds.
+/// Default duration of a workload, in milliseconds.
 const USUAL_MS: u64 = 100;
 
-/// The most milliseconds that a workload may run: an hour.
+/// Maximum duration of a workload, in milliseconds: an hour.
 const MOST_MS: u64 = 3_600_000;
 
-/// A workload by its name, as in `loop` or `phases:250`: for about so many milliseconds of simulated time, in whole rounds.
+/// Parses a workload such as `loop` or `phases:250`: a name, and about so many milliseconds of simulated
+/// time, in whole rounds.
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a name that is none, or a time that is none.
+/// `ErrorKind::InvalidInput` for an unknown name, or an invalid time.
 pub fn workload(text: &str, mhz: u64) -> Result<Workload> {
     let (name, ms) = match text.split_once(':') {
         None => (text, USUAL_MS),

@@ -1,4 +1,4 @@
-//! Why a command cannot be followed, as far as its file tells.
+//! Why a command cannot be followed, according to its file.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use cyclometer_soft::host;
 
-/// Permission to execute, for everybody.
+/// The execute permission bits.
 const ANYBODY: u32 = 0o111;
 
-/// Why a command cannot be followed, in words that follow "it"; `None` where it can, or where the kernel will refuse
-/// to execute it.
+/// Why a command cannot be followed, in words that follow "it". `None` where it can be followed, or where the
+/// kernel will refuse to execute it.
 ///
-/// Looks at each file of `PATH` that the kernel may come to execute: one that only some may execute is perhaps
-/// passed over, so the next one counts too.
+/// Checks each file of `PATH` that the kernel may execute. A file that only some users may execute may be
+/// passed over, so the next one is checked too.
 pub(super) fn refuses(program: &OsStr) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     refuses_along(program, &path)
@@ -35,7 +35,7 @@ fn refuses_along(program: &OsStr, path: &OsStr) -> Option<String> {
     None
 }
 
-/// As `execvp(3)` looks it up.
+/// The files that `execvp(3)` would try.
 fn candidates(program: &OsStr, path: &OsStr) -> Vec<PathBuf> {
     match program.as_encoded_bytes().contains(&b'/') {
         true => vec![PathBuf::from(program)],

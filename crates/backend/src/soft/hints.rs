@@ -1,4 +1,4 @@
-//! Where hints of earlier runs are kept.
+//! The folder of execution profiles of earlier runs.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use cyclometer_sys::host::{effective_uid, is_privileged};
 
-/// The folder of who is root: nothing of the environment is trusted then.
+/// The folder for root, for whom the environment is not trusted.
 const OF_ROOT: &str = "/var/cache";
 
-/// The folder below the user's for such things; `None` where there is none to be trusted.
+/// The folder below the user's cache folder; `None` where no folder can be trusted.
 ///
 /// # Source
 ///
@@ -23,7 +23,7 @@ pub(super) fn folder() -> Option<PathBuf> {
     caches.map(|caches| caches.join("cyclometer").join("hints"))
 }
 
-/// What is relative does not count.
+/// Relative paths are ignored.
 fn of_user(caches: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let caches = caches.map(PathBuf::from).and_then(absolute);

@@ -1,14 +1,14 @@
-//! What comes from a keeper, piece by piece, put together to lines and reports.
+//! The byte stream of a tracer, assembled to lines and reports.
 
 use std::io;
 
 use cyclometer_soft::host::protocol::{LAST, SO_FAR, TracerReport};
 
-/// Bytes that came and are not understood yet.
+/// Bytes that were received and not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
-    /// No line of a report that is not whole yet ends before this.
+    /// Bytes before this position were searched already; they hold no end of a report.
     searched: usize,
 }
 
@@ -17,18 +17,18 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next line, without its end, if it is there.
+    /// The next line, without its end, if it is complete.
     pub(super) fn line(&mut self) -> Option<String> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
         let line: Vec<u8> = self.bytes.drain(..=end).collect();
         Some(String::from_utf8_lossy(&line[..end]).into_owned())
     }
 
-    /// The next report, if all of it is there.
+    /// The next report, if it is complete.
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// When the text is no report.
     pub(super) fn report(&mut self) -> Option<io::Result<TracerReport>> {
         let mut start = self.searched;
         while let Some(len) = self.bytes[start..].iter().position(|byte| *byte == b'\n') {

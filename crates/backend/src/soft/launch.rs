@@ -51,9 +51,9 @@ impl Launch for SoftwareLauncher<'_> {
     }
 }
 
-/// A command whose keeper follows it.
+/// A command that a tracer follows.
 struct Translated {
-    // Dropped first, while the keeper still waits for it.
+    // Dropped first, while the tracer still waits for it.
     native: Native,
     cpu_baseline: Option<CpuBaseline>,
     _link: Rc<RefCell<Link>>,
@@ -77,7 +77,7 @@ impl Child for Translated {
     }
 
     fn layout(&self) -> Option<Layout> {
-        // Asked for as it is, or forbidden to change.
+        // The layout was requested unchanged, or may not be changed.
         Some(self.native.layout().unwrap_or(Layout::Random))
     }
 
@@ -86,21 +86,23 @@ impl Child for Translated {
     }
 }
 
-/// A baseline, as the translator knows it.
+/// A baseline in the translator's type.
 fn baseline(wanted: CpuBaseline) -> Option<ProcessorBaseline> {
     ProcessorBaseline::named(wanted.word())
 }
 
-/// The feature of a baseline that this machine's processor lacks, or its system has switched off; `None` where it has them all.
+/// The feature of a baseline that this machine's processor lacks, or its system has disabled. `None` where it
+/// has all of them.
 pub fn baseline_lacks(wanted: CpuBaseline) -> Option<&'static str> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     baseline(wanted)?.lacking(&cpuinfo)
 }
 
-/// How long a process may take to end with the keeper that traces it.
+/// How long a process may take to end with the tracer that traces it.
 const END_WITH_KEEPER: Duration = Duration::from_secs(1);
 
-/// What `make` makes for a process that waits at its gate; made once more where a keeper was killed before it traced the process.
+/// The result of `make` for a process that waits at its gate. Calls `make` again where a tracer was killed
+/// before it traced the process.
 fn kept<T>(
     mut make: impl FnMut() -> std::result::Result<T, Problem>,
     has_ended: impl Fn(Duration) -> bool,
@@ -108,13 +110,14 @@ fn kept<T>(
     let mut made = make();
     let mut patience = Duration::ZERO;
     if made.as_ref().is_err_and(Problem::is_early_death) && !has_ended(patience) {
-        // One that traced it already takes it along, but not at once: then this one may be refused.
+        // A tracer that traced it already takes it along, but not at once: then the second tracer may be
+        // refused.
         (made, patience) = (make(), END_WITH_KEEPER);
     }
     made.map_err(|problem| if has_ended(patience) { Problem::Ended } else { problem })
 }
 
-/// A keeper that traces the process, which waits at its gate.
+/// Starts a tracer for the process, which waits at its gate.
 fn traced(
     pid: u32,
     settings: host::TracerSettings,
@@ -134,7 +137,8 @@ fn traced(
     }
 }
 
-/// Why a process that waits at its gate is refused to its keeper with this error number: often because it has a tracer already.
+/// Why the kernel refused to let a tracer trace a process at its gate, with this error number. Often it has a
+/// tracer already.
 fn refused(pid: u32, number: i32) -> Problem {
     let Some(tracer) = trace::tracer_of(pid) else { return Problem::Refused(number) };
     let name = std::fs::read_to_string(format!("/proc/{tracer}/comm"));
@@ -144,7 +148,8 @@ fn refused(pid: u32, number: i32) -> Problem {
     })
 }
 
-/// Whether a child that waits at its gate ends there within a time. The kernel refuses to trace what has ended as if it were forbidden.
+/// Whether a child that waits at its gate ends there within a time. The kernel refuses to trace an ended
+/// process with the same error as a forbidden one.
 fn ends(pid: u32, within: Duration) -> bool {
     let until = Some(Instant::now() + within);
     let end = PidFd::process(pid).and_then(|end| poll_readable(&[end.as_fd()], until));
@@ -156,18 +161,18 @@ fn ends(pid: u32, within: Duration) -> bool {
 enum Problem {
     NoKeeper(io::Error),
     NoWord(String),
-    /// The keeper ended before it said a word.
+    /// The tracer ended before it sent anything.
     Died,
-    /// A signal ended it before it began.
+    /// A signal ended the process before it began.
     Ended,
-    /// By the kernel, with this error number.
+    /// The kernel refused, with this error number.
     Refused(i32),
     /// This process traces it already.
     Traced(String),
 }
 
 impl Problem {
-    /// Whether the keeper was killed, as far as can be told, before it traced anything.
+    /// Whether the tracer was killed, as far as is known, before it traced anything.
     fn is_early_death(&self) -> bool {
         match self {
             Problem::NoKeeper(e) => e.kind() == io::ErrorKind::UnexpectedEof,
@@ -240,7 +245,7 @@ mod tests {
         Problem::NoKeeper(io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Outcomes of one attempt after the other, the number of attempts, and what becomes of them.
+    /// Checks the outcomes of successive attempts: the number of attempts, and the result.
     #[track_caller]
     fn check_kept(
         outcomes: Vec<std::result::Result<(), Problem>>,

@@ -1,4 +1,4 @@
-//! The line to the keeper of one command.
+//! The connection to the tracer of one command.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,18 +12,18 @@ use cyclometer_sys::process::SIGKILL;
 use super::inbox::Inbox;
 use crate::cgroup::memory;
 
-/// How long a keeper may be silent when nothing but its word is waited for.
+/// How long a tracer may take to answer when nothing else is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long it may be silent while the command runs, and others are to be heard too.
+/// How long it may take to answer while the command runs, and other tracers have to be read too.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Long enough to find what is there already.
+/// Long enough to read bytes that have already arrived.
 const NO_PATIENCE: Duration = Duration::from_micros(1);
 
-/// A keeper, or what speaks like one.
+/// A tracer, or a test's replacement.
 pub(super) trait Keeps: fmt::Debug {
-    /// The socket to it.
+    /// The socket to the tracer.
     fn socket(&self) -> &UnixStream;
 }
 
@@ -33,25 +33,25 @@ impl Keeps for cyclometer_sys::keeper::Keeper {
     }
 }
 
-/// A keeper and what it has said.
+/// A tracer and its messages.
 #[derive(Debug)]
 pub(super) struct Link {
     keeper: Box<dyn Keeps>,
     inbox: Inbox,
-    /// A request has no answer yet. There is one at most.
+    /// A request has no answer yet. At most one request is pending.
     asked: bool,
-    /// The last report, if it came when one was asked for.
+    /// The last report, if it came while another was requested.
     last: Option<TracerReport>,
 }
 
-/// Why there is no word.
+/// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Silence {
-    /// Nothing came for so long.
+    /// Nothing arrived for so long.
     Quiet(Duration),
-    /// The keeper has ended.
+    /// The tracer has ended.
     Ended,
-    /// What came is no report.
+    /// The received text is no report.
     Garbled,
 }
 
@@ -70,7 +70,7 @@ impl Link {
         Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None }
     }
 
-    /// What the keeper says first.
+    /// The first line of the tracer.
     pub(super) fn first_line(&mut self) -> Result<String, Silence> {
         loop {
             match self.inbox.line() {
@@ -82,7 +82,7 @@ impl Link {
 
     /// The counts so far.
     ///
-    /// After a silence the answer that is owed is thrown away when it comes.
+    /// After a timeout, the late answer is discarded when it comes.
     pub(super) fn ask(&mut self) -> Result<Vec<ProcessCounts>, Silence> {
         if self.asked && self.report(NO_PATIENCE).is_ok() {
             self.asked = false;
@@ -96,20 +96,20 @@ impl Link {
         Ok(report)
     }
 
-    /// The command has ended.
+    /// Tells the tracer that the command has ended.
     pub(super) fn finish(&mut self) {
         self.say(protocol::FINISH);
     }
 
-    /// What is said last, after the command ended in this way.
+    /// The last report, after the command ended in this way.
     ///
     /// # Errors
     ///
-    /// Why it is not known, in words.
+    /// The reason why there is none, in words.
     pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<TracerReport, String> {
         while self.last.is_none() {
             match self.report(PATIENCE) {
-                // An answer to what was asked before.
+                // An answer to an earlier request.
                 Ok(_) => {}
                 Err(Silence::Ended) => return Err(died(status, memory::shortage())),
                 Err(silence) => return Err(silence.to_string()),
@@ -119,11 +119,11 @@ impl Link {
     }
 
     fn say(&mut self, word: u8) {
-        // Who has ended is found out when its answer is waited for.
+        // A failed write is ignored: the read of the answer finds that the tracer has ended.
         let _ = self.keeper.socket().write_all(&[word]);
     }
 
-    /// The next report; keeps the last one.
+    /// The next report; stores the last one.
     fn report(&mut self, patience: Duration) -> Result<Vec<ProcessCounts>, Silence> {
         loop {
             match self.inbox.report() {
@@ -139,7 +139,7 @@ impl Link {
         }
     }
 
-    /// Waits for some bytes.
+    /// Waits for bytes.
     fn hear(&mut self, patience: Duration) -> Result<(), Silence> {
         let mut socket = self.keeper.socket();
         let _ = socket.set_read_timeout(Some(patience));
@@ -157,7 +157,7 @@ impl Link {
     }
 }
 
-/// What an error of a read means; `None`: nothing.
+/// The meaning of a read error; `None`: retry.
 fn because(error: &io::Error, patience: Duration) -> Option<Silence> {
     match error.kind() {
         ErrorKind::Interrupted => None,
@@ -166,13 +166,13 @@ fn because(error: &io::Error, patience: Duration) -> Option<Silence> {
     }
 }
 
-/// The kernel kills what a tracer traces when it dies: translated code cannot go on alone.
+/// The kernel kills tracees when their tracer dies: translated code cannot continue without it.
 fn died(status: Option<ExitStatus>, shortage: Option<String>) -> String {
     let what = match status {
         Some(ExitStatus::Signal(SIGKILL)) => format!("{}, and the command with it", Silence::Ended),
         _ => Silence::Ended.to_string(),
     };
-    // A full group kills its largest process, which a tracer often is.
+    // In a full memory control group the kernel kills the largest process, which a tracer often is.
     shortage.map_or(what.clone(), |shortage| format!("{what}: {shortage}"))
 }
 

@@ -1,4 +1,4 @@
-//! The software PMU as a launcher and a source: a command under translation, and the counts of its keeper.
+//! The software PMU as a launcher and a source: a command under translation, and the counts of its tracer.
 //!
 //! ```text
 //! SoftwareLauncher ──makes──> child, at the gate <──traces── keeper
@@ -6,8 +6,8 @@
 //!        └── by pid ──> SoftwareSource ──asks and is told──────┘
 //! ```
 //!
-//! The child is ours: its streams, status, accounting and signals are those of a native one. The keeper, a process
-//! forked for each child, runs it under translation and says what was counted.
+//! The child is ours: its streams, status, accounting and signals are those of a native one. The tracer, a
+//! process forked for each child, runs it under translation and reports the counts.
 
 mod file;
 mod hints;
@@ -37,37 +37,36 @@ type Links = Rc<RefCell<HashMap<u32, Weak<RefCell<Link>>>>>;
 
 /// The software PMU: runs commands under translation, and counts them exactly.
 ///
-/// Its launcher and its source belong together: the source counts what the launcher started.
+/// Its launcher and its source belong together: the source counts the commands of the launcher.
 #[derive(Debug, Default)]
 pub struct Software {
     settings: SoftwareSettings,
     links: Links,
 }
 
-/// The software PMU; `None` where there is none: it is for Linux on x86-64. Whether it works here is for detection to
-/// say.
+/// The software PMU; `None` on systems other than Linux on x86-64. Detection finds out whether it works here.
 pub fn software(settings: SoftwareSettings) -> Option<Software> {
     Some(Software { settings, links: Links::default() })
 }
 
 impl Software {
-    /// Starts commands under translation; `native` makes their processes.
+    /// Starts commands under translation; `native` creates their processes.
     ///
-    /// A command that cannot be followed is refused before it exists (set-user-id, capabilities, 32-bit, another
-    /// architecture), or before it is released (tracing is not permitted): `prepare` fails then, with the reason, and
-    /// has changed nothing.
+    /// A command that cannot be followed is refused before it exists (set-user-id, capabilities, 32-bit,
+    /// another architecture), or before it is released (tracing is not permitted). `prepare` then fails with
+    /// the reason, and has changed nothing.
     pub fn launcher<'a>(&'a self, native: &'a Launcher) -> Box<dyn Launch + 'a> {
         Box::new(SoftwareLauncher { native, settings: self.settings, links: Rc::clone(&self.links) })
     }
 
-    /// Counts the commands that [`Software::launcher`] started, with everything that they start: a sum over all
-    /// processes, up to the end of the command's own one.
+    /// Counts the commands that [`Software::launcher`] started, with all their descendants. The count is the
+    /// sum over all processes, up to the end of the command's own process.
     pub fn source(&self) -> Box<dyn Source> {
         Box::new(SoftwareSource { links: Rc::clone(&self.links) })
     }
 }
 
-/// The software PMU that runs this process, if one does, for regions of its threads.
+/// The software PMU that runs this process, if there is one, for regions of its threads.
 pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
     Some(Box::new(own::OwnCounts))
 }
@@ -96,7 +95,7 @@ impl Source for SoftwareSource {
     }
 }
 
-/// The number by which a translated program asks for an event, by its name; `None` where there is no such event.
+/// The number by which a translated program requests an event, from its name; `None` for an unknown event.
 pub fn event_number(name: &str) -> Option<u64> {
     ExecutionEvent::from_name(name).map(|event| event.index() as u64)
 }
@@ -108,7 +107,7 @@ impl SoftwareSettings {
     }
 }
 
-/// The event that a slot asks for.
+/// The event that a slot requests.
 fn line(slot: &Slot) -> std::result::Result<(SlotId, ExecutionEvent), Refusal> {
     let event = match slot.parts.as_slice() {
         [Part::Soft(name)] => ExecutionEvent::from_name(name),

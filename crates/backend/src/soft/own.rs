@@ -1,4 +1,4 @@
-//! Regions of a program that the software PMU runs: each thread asks for its own counts.
+//! Regions of a program that the software PMU runs: each thread requests its own counts.
 
 use cyclometer_core::exec::{Cell, Raw, Reading, RefusalKind};
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, SlotId, Source, Target};
@@ -6,12 +6,13 @@ use cyclometer_sys::marks;
 
 use super::line;
 
-/// The most events of one request.
+/// Maximum number of events of one request.
 const MOST: usize = marks::MOST_WORDS;
 
-/// The software PMU that runs this process, as a source for the threads of it.
+/// The software PMU that runs this process, as a source for its threads.
 ///
-/// Counts are those up to the request, to the last instruction. They begin anywhere, so only differences say something.
+/// Counts include the last instruction before the request. Their start is arbitrary, so only differences are
+/// meaningful.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnCounts;
 
@@ -21,7 +22,8 @@ impl Source for OwnCounts {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        // What no event can have is told of the first, so that each of them goes to its next source.
+        // An obstacle that all events share is reported for the first one, so that each of them falls back to
+        // its next source.
         let refuse = |slot: Option<&Slot>, kind, text: String| {
             let slot = slot.or(slots.first()).map(|slot| slot.id);
             Refusal { slot, kind, text }
@@ -54,7 +56,7 @@ impl Source for OwnCounts {
     }
 }
 
-/// What the software PMU says in place of a count that it does not have.
+/// The software PMU returns this instead of an unknown count.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The counts of one thread.
@@ -62,9 +64,10 @@ struct OwnCounting {
     slots: Vec<SlotId>,
     /// The numbers of the events.
     events: Vec<u64>,
-    /// What is asked, and what is answered.
+    /// Buffer for the request and its answer.
     words: Vec<u64>,
-    /// How often they were read, in place of times: reading a clock within a region adds to its counts, and not the same each time.
+    /// Number of reads, in place of times: reading a clock within a region adds to its counts, by a varying
+    /// amount.
     reads: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a keeper reports, as cells.
+//! Reports of a tracer as cells.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,20 +11,20 @@ use cyclometer_soft::host::protocol::ProcessCounts;
 
 use super::link::Link;
 
-/// Why a number is not there, or the number.
+/// A number, or why it is missing.
 type Sum = std::result::Result<u64, String>;
 
-/// The counts of one command and all that it starts.
+/// The counts of one command and all its descendants.
 pub(super) struct SoftwareCounting {
     lines: Vec<(SlotId, ExecutionEvent)>,
     link: Rc<RefCell<Link>>,
     started: Option<Instant>,
     exit: Option<Exit>,
-    /// What was read last, in the order of the lines.
+    /// The last values read, in the order of the lines.
     sums: Vec<Sum>,
-    /// Whether that is what there is in the end.
+    /// Whether these are the final values.
     settled: bool,
-    /// What the counts leave out, if anything.
+    /// Why the counts are incomplete, if they are.
     partial: Option<String>,
 }
 
@@ -52,7 +52,8 @@ impl SoftwareCounting {
         let report = self.link.borrow_mut().ask();
         let report = report.map_err(|silence| Error::new(ErrorKind::StateLost, silence.to_string()))?;
         let sums: Vec<Sum> = self.lines.iter().map(|(_, event)| sum(&report, *event)).collect();
-        // One that waits for its child to execute a program cannot be asked: its last counts would be missing.
+        // A process that waits for its child to execute a program cannot be read: its last counts would be
+        // missing.
         if self.sums.iter().zip(&sums).any(|pair| matches!(pair, (Ok(before), Ok(now)) if now < before)) {
             return Err(Error::new(ErrorKind::StateLost, "a process cannot be read now"));
         }
@@ -108,7 +109,7 @@ fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
     }
 }
 
-/// The sum over all processes; nothing when one has no count.
+/// The sum over all processes; no sum when one has no count.
 fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> Sum {
     let mut sum = 0_u64;
     let mut losers = Vec::new();
@@ -134,7 +135,7 @@ fn named(process: &ProcessCounts) -> String {
     }
 }
 
-/// What is not counted where processes go on behind the last report.
+/// The note on processes that continue after the last report.
 fn still_ran(processes: usize) -> Option<String> {
     match processes {
         0 => None,

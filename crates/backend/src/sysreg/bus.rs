@@ -8,30 +8,31 @@ use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
 
 use crate::registers::{Bound, Bus, OnCpu};
 
-/// The bits of PMCR0 that let overflows interrupt: the interrupts of PMC0 to PMC7, of PMC8 and PMC9, and their mode.
+/// The bits of PMCR0 that let overflows interrupt: the interrupts of PMC0 to PMC7, of PMC8 and PMC9, and
+/// their mode.
 ///
 /// # Source
 ///
 /// AsahiLinux/docs, system-registers.md, PMCR0.
 const INTERRUPTS: u64 = 0xff << 12 | 0b11 << 44 | apple::PMCR0_MODE;
 
-/// What executes accesses to system registers, on the CPU where the calling thread is.
+/// Accesses to the system registers of the CPU where the calling thread is.
 pub trait Port {
     /// Reads a register by its encoding.
     ///
     /// # Errors
     ///
-    /// Why the CPU does not give it.
+    /// Why the CPU refuses the read.
     fn read(&mut self, register: [u8; 5]) -> std::result::Result<u64, Denied>;
 
     /// Writes a whole register.
     ///
     /// # Errors
     ///
-    /// Why the CPU does not take it.
+    /// Why the CPU refuses the write.
     fn write(&mut self, register: [u8; 5], value: u64) -> std::result::Result<(), Denied>;
 
-    /// Lets what was written act.
+    /// Waits until written values take effect.
     fn barrier(&mut self);
 
     /// The CPU that the thread is on.
@@ -40,23 +41,23 @@ pub trait Port {
     /// The CPU that the thread is bound to; `None` where the system binds none.
     fn bound_to(&self) -> Option<u32>;
 
-    /// A number that stays the same as long as the thread keeps its CPU; `None` where nothing tells.
+    /// A number that stays the same as long as the thread keeps its CPU; `None` where that is unknown.
     fn switches(&self) -> Option<u64>;
 
-    /// Lets a process and what it will start run on one CPU only.
+    /// Binds a process and its future descendants to one CPU.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()>;
 
-    /// What says that somebody else has used the PMU since the port was made, if something does.
+    /// The evidence that another user has used the PMU since the port was made, if there is any.
     fn disturbance(&mut self) -> Option<String> {
         None
     }
 }
 
-/// Why an access was not made.
+/// Why an access was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
     /// The port does not know the register.
@@ -67,19 +68,22 @@ pub enum Denied {
 
 /// Apple's registers of one CPU, from a thread that is on it.
 ///
-/// It belongs to its thread. Registers of another CPU than the one that the thread is bound to, or is on where threads are
-/// not bound, are [`Fault::NoCpu`]. Overflows can be made to interrupt only as far as they were when the bus was made: nobody
-/// answers such an interrupt in user mode, and a CPU may hang by it. So programs for it have no period, and leave user access
-/// as it is (`ProgramOptions::user_access` false): taking it away would shut us out.
+/// It belongs to its thread. On a bound thread, only the registers of that CPU can be used; on an unbound
+/// one, those of the CPU that it is on. Any other CPU gives [`Fault::NoCpu`].
 ///
-/// What was given to [`Bus::keep`] is written back when the bus is dropped, by a panic too, unless it was let go. Who does it
-/// when we are killed is told by [`SysregAccess`](super::SysregAccess).
+/// Programs cannot enable overflow interrupts that were off when the bus was made. Such an interrupt has no
+/// handler in user mode, and may hang a CPU. So programs for this bus have no period. They leave user access
+/// enabled (`ProgramOptions::user_access` false), as disabling it would lock this process out.
+///
+/// Steps that were given to [`Bus::keep`] are carried out when the bus is dropped, also by a panic, unless
+/// they were let go. [`SysregAccess`](super::SysregAccess) documents who restores the registers when this
+/// process is killed.
 pub struct SysregBus {
     port: Box<dyn Port>,
-    /// The process that it was made in.
+    /// The process that made the bus.
     process: u32,
     began: Instant,
-    /// The interrupt bits of PMCR0 that were set before us.
+    /// The interrupt bits of PMCR0 that were set before.
     interrupts_found: u64,
     kept: BTreeMap<u32, Vec<Step>>,
 }
@@ -108,24 +112,25 @@ impl SysregBus {
         })
     }
 
-    /// The CPU whose registers these are; `None`: those of whatever CPU the thread is on.
+    /// The CPU whose registers these are; `None`: those of the thread's present CPU.
     pub fn bound_to(&self) -> Option<u32> {
         self.port.bound_to()
     }
 
-    /// Whether the thread's accesses are those of that CPU.
+    /// Checks that the thread's accesses reach that CPU.
     fn reaches(&self, cpu: u32) -> std::result::Result<(), Fault> {
         let here = self.port.bound_to().unwrap_or_else(|| self.port.cpu_now());
         if here == cpu { Ok(()) } else { Err(Fault::NoCpu { cpu }) }
     }
 
-    /// Whether the thread is on that CPU. A thread that somebody else bound elsewhere may read there, but writes nothing.
+    /// Checks that the thread is on that CPU. A thread that was bound elsewhere may still read, but writes
+    /// nothing.
     fn is_on(&self, cpu: u32) -> std::result::Result<(), Fault> {
         self.reaches(cpu)?;
         if self.port.cpu_now() == cpu { Ok(()) } else { Err(Fault::NoCpu { cpu }) }
     }
 
-    /// Refuses a value of PMCR0 that has interrupts which were not on when we came and are not on now.
+    /// Refuses a value of PMCR0 that enables interrupts which were off at the beginning and are off now.
     fn check_interrupts(&mut self, register: PmuReg, value: u64) -> std::result::Result<(), Fault> {
         if register.register() != Register::Apple(apple::Register::Control) {
             return Ok(());
@@ -201,7 +206,7 @@ impl Bus for SysregBus {
         for round in 0..EXERCISE_ROUNDS {
             std::hint::black_box(round);
         }
-        // Whoever reads a counter after this is to find all of it counted.
+        // The barrier makes later reads of a counter include all of it.
         self.port.barrier();
         Ok(self.is_on(cpu)?)
     }
@@ -230,7 +235,7 @@ impl Bus for SysregBus {
     }
 }
 
-/// Rounds of at least one cycle each: what a driver takes to see counters move.
+/// Rounds of at least one cycle each: enough for a driver to see counters move.
 const EXERCISE_ROUNDS: u32 = 4096;
 
 impl OnCpu for SysregBus {
@@ -245,12 +250,12 @@ impl OnCpu for SysregBus {
 
 impl Drop for SysregBus {
     fn drop(&mut self) {
-        // A fork of the process has a copy of the bus, and nothing to write.
+        // A fork of the process has a copy of the bus, which must not write.
         if self.process != std::process::id() {
             return;
         }
         for (cpu, steps) in std::mem::take(&mut self.kept) {
-            // A CPU that the thread is not on any more, or whose registers were closed, cannot be written from here.
+            // A CPU that the thread has left, or whose registers were closed, cannot be written from here.
             let _ = carry_out(&steps, self, cpu);
         }
     }
@@ -266,7 +271,7 @@ mod tests {
     use std::num::NonZeroU64;
     use std::rc::Rc;
 
-    /// Registers in memory, and where the thread is.
+    /// Registers in memory, and the CPU of the thread.
     #[derive(Default)]
     struct Fake {
         values: BTreeMap<[u8; 5], u64>,
@@ -375,7 +380,7 @@ mod tests {
         let (mut bound, fake) = bus(USER, Some(4));
         assert_eq!(bound.read(5, register("PMC0")), Err(Fault::NoCpu { cpu: 5 }));
         assert_eq!(bound.keep(5, &[]).unwrap_err().to_string(), "there is no CPU 5");
-        // Somebody bound the thread elsewhere.
+        // Another user has bound the thread to another CPU.
         fake.borrow_mut().cpu = 6;
         assert_eq!(bound.write(4, register("PMC0"), 1), Err(Fault::NoCpu { cpu: 4 }));
         let (mut free, fake) = bus(USER, None);
@@ -398,7 +403,7 @@ mod tests {
 
     #[test]
     fn interrupts_of_the_kernel_can_be_put_back() {
-        // What xnu has: PMC0 and PMC1 count and interrupt.
+        // The state under xnu: PMC0 and PMC1 count and interrupt.
         let (mut bus, fake) = bus(USER | 0x3403, None);
         bus.write(4, register("PMCR0"), USER | 0x400).unwrap();
         bus.write(4, register("PMCR0"), USER | 0x3403).unwrap();

@@ -1,4 +1,4 @@
-//! Machines that cannot have Apple's registers.
+//! Machines without Apple's registers.
 
 use cyclometer_core::{Error, ErrorKind, Result};
 
@@ -9,7 +9,7 @@ use super::bus::SysregBus;
 pub struct SysregAccess(std::convert::Infallible);
 
 impl SysregAccess {
-    /// Says that there are none.
+    /// Fails, as there are no registers.
     ///
     /// # Errors
     ///
@@ -23,16 +23,16 @@ impl SysregAccess {
     ///
     /// # Errors
     ///
-    /// Nobody has an access to call it with.
+    /// Unreachable, as no value of this type exists.
     pub fn bus(&self, _cpu: Option<u32>) -> Result<SysregBus> {
         match self.0 {}
     }
 
-    /// Nothing to disturb.
+    /// Never reports a disturbance.
     ///
     /// # Errors
     ///
-    /// Nobody has an access to call it with.
+    /// Unreachable, as no value of this type exists.
     pub fn was_disturbed(&self) -> Result<Option<bool>> {
         match self.0 {}
     }

@@ -1,16 +1,16 @@
-//! A port made of instructions.
+//! A port that executes instructions.
 
 use cyclometer_core::{Error, ErrorKind};
 use cyclometer_sys::apple::{self, AppleRegisters, NoAccess};
 
 use super::bus::{Denied, Port};
 
-/// The registers of the CPU that this thread is on, and what must live as long as they are used.
+/// The registers of the thread's CPU, and an object that must live as long as they are used.
 pub(super) struct Instructions<T> {
     pub(super) registers: AppleRegisters,
-    /// Dropped last: with it the access may end.
+    /// Dropped last, as the access may end with it.
     pub(super) held: T,
-    /// What says that somebody else has used the PMU meanwhile.
+    /// The evidence that another user has used the PMU meanwhile.
     pub(super) disturbance: fn(&T) -> Option<String>,
 }
 
@@ -55,7 +55,7 @@ fn denied(denied: apple::Denied) -> Denied {
     }
 }
 
-/// Why there are no registers, and what to do.
+/// Why there are no registers, and the remedy.
 pub(super) fn no_access(why: NoAccess) -> Error {
     let kind = match &why {
         NoAccess::NotApple { .. } => ErrorKind::ArchUnsupported,

@@ -1,4 +1,4 @@
-//! On Linux: the module of `kernel/apple-pmu` opens the registers while its device is open.
+//! Linux: the module of `kernel/apple-pmu` opens the registers while its device is open.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use cyclometer_sys::apple_pmu_device::{ABI, Device, PATH};
 use super::bus::SysregBus;
 use super::instructions::{Instructions, no_access};
 
-/// Access to Apple's registers on every CPU of this machine, as long as this or a bus of it lives.
+/// Access to Apple's registers on every CPU of this machine, as long as this or one of its buses lives.
 ///
-/// The module saves the registers before, and writes them back when the last descriptor is closed: by us, or by the kernel
-/// when we are killed.
+/// The module saves the registers before, and restores them when the last descriptor is closed. The kernel
+/// closes it when this process is killed.
 #[derive(Clone, Debug)]
 pub struct SysregAccess {
     device: Arc<Device>,
@@ -24,7 +24,8 @@ impl SysregAccess {
     ///
     /// # Errors
     ///
-    /// The module is not loaded, or made for another version; no rights; perf or another program holds the PMU.
+    /// The module is not loaded, or has another version; missing rights; perf or another program holds the
+    /// PMU.
     pub fn open() -> Result<SysregAccess> {
         let device = Device::open().map_err(refused)?;
         let info = device.info().map_err(refused)?;
@@ -37,30 +38,30 @@ impl SysregAccess {
         Ok(SysregAccess { device: Arc::new(device) })
     }
 
-    /// The registers of a CPU, to which the calling thread is bound as long as the bus lives; with `None` those of the CPU
-    /// that it is on.
+    /// The registers of a CPU, to which the calling thread is bound as long as the bus lives. With `None`,
+    /// the registers of its present CPU.
     ///
     /// # Errors
     ///
-    /// A CPU that is not there or may not be used; one to which the module gave no access.
+    /// A CPU that does not exist or may not be used; a CPU to which the module gave no access.
     pub fn bus(&self, cpu: Option<u32>) -> Result<SysregBus> {
         let registers = AppleRegisters::probe(cpu).map_err(no_access)?;
         let port = Instructions { registers, held: Arc::clone(&self.device), disturbance };
         SysregBus::new(Box::new(port)).map_err(|_| no_access(cyclometer_sys::apple::NoAccess::Closed))
     }
 
-    /// Whether perf has begun to count on some CPU since the device was opened: counts cannot be trusted
-    /// then. `None` where nothing tells.
+    /// Whether perf has begun to count on any CPU since the device was opened: then counts are not reliable.
+    /// `None` where that is unknown.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn was_disturbed(&self) -> Result<Option<bool>> {
         Ok(Some(self.device.status().map_err(refused)?.perf != 0))
     }
 }
 
-/// perf has begun to count since the device was opened: its counters are ours.
+/// The reason that perf has begun to count since the device was opened: it uses the same counters.
 fn disturbance(device: &Arc<Device>) -> Option<String> {
     match device.status() {
         Ok(status) if status.perf == 0 => None,
@@ -82,7 +83,7 @@ mod errno {
     pub(super) const EUSERS: i32 = 87;
 }
 
-/// What the device's refusal means. The module's meanings stand in its README.
+/// The meaning of the device's refusal. The module's README documents it.
 fn refused(error: io::Error) -> Error {
     let (kind, text, recovery) = match error.raw_os_error() {
         Some(errno::ENOENT) => (

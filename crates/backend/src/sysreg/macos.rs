@@ -1,4 +1,4 @@
-//! On macOS: a patched kernel has opened the registers to every process.
+//! macOS: a patched kernel has opened the registers to every process.
 
 use cyclometer_core::Result;
 use cyclometer_sys::apple::AppleRegisters;
@@ -8,14 +8,14 @@ use super::instructions::{Instructions, no_access};
 
 /// Access to Apple's registers on this machine.
 ///
-/// The kernel itself writes PMCR0 anew whenever a CPU goes idle and at its own interrupts, so that counters do not stay on
-/// behind us. PMCR1, PMESR0, PMESR1 and the counters are written back by the bus, on the CPUs that the thread is on then;
-/// nobody does it when we are killed.
+/// The kernel itself overwrites PMCR0 whenever a CPU goes idle and at its own interrupts, so that counters
+/// stop soon after this process. The bus restores PMCR1, PMESR0, PMESR1 and the counters, on the CPUs that
+/// the thread is on then. They are not restored when this process is killed.
 #[derive(Clone, Debug)]
 pub struct SysregAccess(());
 
 impl SysregAccess {
-    /// Tries the registers.
+    /// Probes the registers.
     ///
     /// # Errors
     ///
@@ -25,18 +25,18 @@ impl SysregAccess {
         Ok(SysregAccess(()))
     }
 
-    /// The registers of whatever CPU the calling thread is on.
+    /// The registers of the calling thread's present CPU.
     ///
     /// # Errors
     ///
-    /// A CPU by number: macOS binds no thread. Registers that are closed.
+    /// A CPU by number, as macOS binds no threads. Closed registers.
     pub fn bus(&self, cpu: Option<u32>) -> Result<SysregBus> {
         let registers = AppleRegisters::probe(cpu).map_err(no_access)?;
         let port = Instructions { registers, held: (), disturbance: |_| None };
         SysregBus::new(Box::new(port)).map_err(|_| no_access(cyclometer_sys::apple::NoAccess::Closed))
     }
 
-    /// Whether another user of the PMU was seen; `None`: here nothing tells.
+    /// Whether another user of the PMU was seen; always `None`, as macOS does not report it.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Apple's PMU registers from user mode: a bus of the register driver.
 //!
-//! The bus itself ([`SysregBus`]) is the same everywhere and knows no instruction; what executes them is a [`Port`], which
-//! only Apple's machines have ([`SysregAccess`]).
+//! The bus itself ([`SysregBus`]) is the same on every system and contains no instructions. A [`Port`]
+//! executes them, which only Apple's machines have ([`SysregAccess`]).
 
 mod bus;
 #[cfg(not(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos"))))]
@@ -26,8 +26,8 @@ use crate::registers::{CorePmu, RegisterSource};
 pub use bus::{Denied, Port, SysregBus};
 pub use host::SysregAccess;
 
-/// The driver on Apple's registers of one CPU, to which the calling thread is bound from now on; with `None` of the one that it
-/// is on. `cores` are the machine's PMUs.
+/// The driver on Apple's registers of one CPU, to which it binds the calling thread; with `None`, of the
+/// thread's present CPU. `cores` are the machine's PMUs.
 ///
 /// # Errors
 ///

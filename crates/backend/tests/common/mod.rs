@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers that the tests of this folder share.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -12,7 +12,7 @@ use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
 use cyclometer_core::exec::{CommandSpec, Exit, Reading, Stream, Waited};
 use cyclometer_core::{Child, Counting, Launch, Part, Rung, Slot, SlotId};
 
-/// A command whose output nobody sees.
+/// A command whose output is discarded.
 pub fn command(program: &str, args: &[&str]) -> CommandSpec {
     CommandSpec {
         args: args.iter().map(OsString::from).collect(),
@@ -54,14 +54,14 @@ pub fn os_slot(id: usize, metric: OsMetric) -> Slot {
     slot(id, &format!("{metric:?}"), Part::Os(metric))
 }
 
-/// What is counted now.
+/// The present counts.
 pub fn read(counting: &mut dyn Counting) -> Reading {
     let mut reading = Reading::default();
     counting.read(&mut reading).unwrap();
     reading
 }
 
-/// What is counted as soon as it is enough; panics when it is not, even on a busy machine.
+/// The counts as soon as they are sufficient; panics after a minute, which suffices on a busy machine.
 pub fn until(counting: &mut dyn Counting, enough: impl Fn(&Reading) -> bool) -> Reading {
     let late = Instant::now() + Duration::from_secs(60);
     loop {
@@ -82,7 +82,7 @@ pub fn value(reading: &Reading, id: usize) -> u64 {
     cells[0].raw
 }
 
-/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
+/// Reports why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
 #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
@@ -92,7 +92,7 @@ pub fn skip(why: &str) {
     }
 }
 
-/// How many descriptors this process has open.
+/// Number of open descriptors of this process.
 pub fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -1,17 +1,17 @@
 //! A simulated machine behind sockets that stand for `/dev/cpu/N/msr`, for tests of whole programs.
 //!
-//! A program that was built with the feature `fake-devices` and has `CYCLOMETER_FAKE_DEVICES` set to [`FakeDevices::folder`]
-//! finds there:
+//! A program that was built with the feature `fake-devices` and has `CYCLOMETER_FAKE_DEVICES` set to
+//! [`FakeDevices::folder`] finds there:
 //!
 //! - `msr.N`, a socket for each CPU: the registers of the simulated chip, by address;
 //! - `machine`, a recording of the machine that it is to find itself on ([`recording`]);
 //! - `run/`, made by the program: the journals of registers.
 //!
-//! Simulated time passes as real time does, from [`FakeDevices::start`] on; what happens meanwhile (interrupts, switches)
-//! nobody attends to. The test looks at the machine by [`FakeDevices::with`].
+//! Simulated time passes as real time does, from [`FakeDevices::start`] on. Interrupts and switches that
+//! happen meanwhile are not handled. The test accesses the machine by [`FakeDevices::with`].
 //!
-//! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_devices.rs"]`; it needs
-//! `cyclometer-arch`, `cyclometer-sim` and `tempfile`.
+//! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_devices.rs"]`; it
+//! needs `cyclometer-arch`, `cyclometer-sim` and `tempfile`.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part; a test may panic")]
 
 use std::fs;
@@ -34,7 +34,7 @@ pub const EPERM: u32 = 1;
 pub const EIO: u32 = 5;
 pub const ENXIO: u32 = 6;
 
-/// A machine that is served. Dropping it closes its sockets and removes the folder.
+/// A served machine. Dropping it closes its sockets and removes the folder.
 pub struct FakeDevices {
     folder: TempDir,
     served: Arc<Served>,
@@ -50,14 +50,14 @@ struct Served {
 struct State {
     machine: SimMachine,
     written: Vec<Written>,
-    /// What writes are answered with.
+    /// The error number with which writes fail, if they are to fail.
     refuses_writes: Option<u32>,
 }
 
 /// A write that a program has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u32,
     /// The register.
     pub register: PmuReg,
@@ -81,7 +81,7 @@ impl FakeDevices {
         devices
     }
 
-    /// Serves a machine to a program that finds itself on the machine of a recording.
+    /// Serves a machine to a program that detects the machine of a recording.
     pub fn start_on(machine: SimMachine, recording: &str) -> FakeDevices {
         let devices = FakeDevices::start(machine);
         fs::write(devices.folder().join("machine"), recording).unwrap();
@@ -93,12 +93,12 @@ impl FakeDevices {
         self.folder.path()
     }
 
-    /// The folder of the journals; there is none before the first.
+    /// The folder of the journals, which the first journal creates.
     pub fn journals(&self) -> PathBuf {
         self.folder().join("run")
     }
 
-    /// Looks at the machine as it is by now.
+    /// Accesses the machine at the present time.
     pub fn with<T>(&self, look: impl FnOnce(&mut SimMachine) -> T) -> T {
         look(&mut self.served.now().machine)
     }
@@ -112,7 +112,7 @@ impl FakeDevices {
         })
     }
 
-    /// Gives a register a value, by name, as somebody else.
+    /// Sets a register by name, as another user would.
     pub fn set_register(&self, cpu: u32, name: &str, value: u64) {
         self.with(|machine| {
             let chip = machine.model().chip;
@@ -121,12 +121,12 @@ impl FakeDevices {
         });
     }
 
-    /// What programs have written, in order, what was refused left out.
+    /// Successful writes of programs, in order.
     pub fn written(&self) -> Vec<Written> {
         self.served.state.lock().unwrap().written.clone()
     }
 
-    /// Whether every write is refused from now on, and with which error number.
+    /// Makes writes fail with this error number from now on; `None`: succeed.
     pub fn refuse_writes(&self, errno: Option<u32>) {
         self.served.state.lock().unwrap().refuses_writes = errno;
     }
@@ -140,7 +140,7 @@ impl Drop for FakeDevices {
     fn drop(&mut self) {
         self.served.over.store(true, Ordering::Relaxed);
         for cpu in 0..self.cpus {
-            // Wakes the one who waits for somebody to call.
+            // Wakes the thread that waits for a connection.
             let _ = UnixStream::connect(self.socket(cpu));
         }
     }
@@ -175,7 +175,7 @@ fn serve(mut socket: UnixStream, served: &Served, cpu: u32) {
 }
 
 impl Served {
-    /// The machine, after the time that has passed.
+    /// The machine, advanced to the present time.
     fn now(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap();
         let due = u64::try_from(self.since.elapsed().as_nanos()).unwrap();
@@ -204,7 +204,7 @@ impl State {
     }
 }
 
-/// What the driver would say.
+/// The error number that the driver would return.
 fn errno(fault: Fault) -> u32 {
     match fault {
         Fault::NoCpu { .. } => ENXIO,
@@ -213,8 +213,8 @@ fn errno(fault: Fault) -> u32 {
     }
 }
 
-/// A recorded machine of `fixtures/machines` on which registers may be written: by root, with so many CPUs, without a
-/// watchdog, with the driver.
+/// A recorded machine of `fixtures/machines` on which registers may be written: by root, with so many CPUs,
+/// without a watchdog, with the driver.
 pub fn recording(name: &str, cpus: u32) -> String {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines");
     let text = fs::read_to_string(fixtures.join(format!("{name}.txt"))).unwrap();

@@ -1,4 +1,4 @@
-//! A simulated machine, windows on it, and a judge who knows what really happened.
+//! A simulated machine, windows on it, and a judge that knows the true counts.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use cyclometer_sim::{Happening, Model, Quantity, Settings, SimMachine, ThreadId, Workload};
 
-/// What is counted, and where: an event for each quantity, on different counters.
+/// The counted events: one for each quantity, on different counters.
 #[derive(Clone)]
 pub struct Events {
     pub quantities: Vec<Quantity>,
@@ -16,7 +16,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// On general counters, the first that is free.
+    /// Assigns each event to the first free general counter.
     pub fn general(model: &Model, quantities: &[Quantity]) -> Events {
         let mut taken = 0u64;
         let place = |quantity: &Quantity| {
@@ -28,7 +28,7 @@ impl Events {
         Events { quantities: quantities.to_vec(), placed: quantities.iter().map(place).collect() }
     }
 
-    /// Those of the fixed counters as well.
+    /// Adds the events of the fixed counters.
     pub fn and_fixed(mut self, model: &Model) -> Events {
         for (counter, quantity) in model.fixed {
             self.quantities.push(*quantity);
@@ -78,9 +78,9 @@ pub struct Bench {
     pub rows: Vec<Row<ThreadId>>,
     pub interrupts: u32,
     pub claimed: u32,
-    /// Takes back what was lost, as soon as it is seen.
+    /// Takes lost slots back as soon as the loss is seen.
     pub retakes: bool,
-    /// What had really happened in a thread when its last row ended.
+    /// The true counts of a thread when its last row ended.
     told: BTreeMap<ThreadId, Vec<u64>>,
     sequences: BTreeMap<ThreadId, u64>,
     /// Events of a thread's source at the end of its rows, and boundaries passed.
@@ -125,7 +125,7 @@ impl Bench {
         bench
     }
 
-    /// Lets so much time pass, and attends to what happens.
+    /// Lets so much time pass, and handles the events of the machine.
     pub fn run(&mut self, ns: u64) {
         let until = self.machine.now_ns() + ns;
         loop {
@@ -152,7 +152,7 @@ impl Bench {
         self.take(cpu, outcome);
     }
 
-    /// Looks whether every CPU still counts.
+    /// Checks whether every CPU still counts.
     pub fn look(&mut self) {
         for cpu in 0..self.machine.cpus() {
             let outcome = self.windows.look(&mut self.machine, cpu).unwrap();
@@ -169,7 +169,8 @@ impl Bench {
         }
     }
 
-    /// Every number of a row is what really happened in the thread since its row before: time stands still meanwhile.
+    /// Checks that every number of a row is the true count of the thread since its previous row: time stands
+    /// still meanwhile.
     fn judge(&mut self, rows: Vec<Row<ThreadId>>) {
         for row in rows {
             let id = self.machine.model().id;
@@ -200,7 +201,7 @@ impl Bench {
     }
 }
 
-/// A recording that is over.
+/// A recording that has ended.
 pub struct Ended {
     pub bench: Bench,
 }
@@ -219,7 +220,7 @@ impl Ended {
         self.rows_of(thread).map(|row| row.counts[slot].exact()).sum()
     }
 
-    /// The rows of these threads add up to the truth, exactly.
+    /// Asserts that the rows of these threads add up exactly to the true counts.
     pub fn assert_adds_up(&self, threads: &[ThreadId]) {
         for thread in threads {
             for (slot, quantity) in self.bench.events.quantities.iter().enumerate() {
@@ -230,7 +231,8 @@ impl Ended {
         }
     }
 
-    /// Boundaries stay at multiples of the period of the thread's own events, however late interrupts are.
+    /// Asserts that boundaries stay at multiples of the period of the thread's own events, however late
+    /// interrupts are.
     pub fn assert_boundaries(&mut self) {
         let sources = self.bench.windows.setup().sources().to_vec();
         for row in &self.bench.rows {
@@ -257,7 +259,7 @@ pub fn machine(model: &'static Model, settings: Settings, workloads: &[&str]) ->
     (machine, threads)
 }
 
-/// Every model, with and without a stop of the counters by the hardware.
+/// Every model, with and without freezing of the counters by the hardware.
 pub fn every_chip() -> impl Iterator<Item = (&'static Model, ProgramOptions)> {
     Model::ALL.iter().flat_map(|model| {
         let ways: &[bool] = if can_freeze(model) { &[false, true] } else { &[false] };

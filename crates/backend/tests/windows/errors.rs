@@ -1,4 +1,4 @@
-//! What is refused, and how it is said.
+//! Invalid input, and its error messages.
 
 use cyclometer_arch::{Coded, Placed, ProgramOptions};
 use cyclometer_backend::registers::{OverflowSource, WindowSetup, Windows};

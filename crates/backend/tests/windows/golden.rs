@@ -1,4 +1,4 @@
-//! What is written, register by register.
+//! The sequence of register accesses.
 
 use cyclometer_arch::{Fault, Placed, PmuReg, ProgramOptions, Registers};
 use cyclometer_backend::registers::{OverflowSource, WindowSetup, Windows};
@@ -6,7 +6,7 @@ use cyclometer_sim::{Happening, Model, Quantity, Settings, SimMachine, ThreadId}
 
 use crate::bench::{Events, fixed, freezing, machine, on, source};
 
-/// Registers that note how they are used.
+/// Registers that record accesses to them.
 struct Traced {
     machine: SimMachine,
     trace: Vec<String>,
@@ -29,8 +29,8 @@ impl Registers for Traced {
     }
 }
 
-/// What is done at the beginning, at the first switch to a thread, and at the first interrupt; and how far past its period
-/// the source is then.
+/// The accesses at the beginning, at the first switch to a thread, and at the first interrupt, with the
+/// source's distance past its period there.
 fn traces(
     model: &'static Model,
     placed: &[Placed],
@@ -56,7 +56,8 @@ fn writes(trace: &[String]) -> Vec<&str> {
     trace.iter().filter(|step| step.contains(" = ")).map(String::as_str).collect()
 }
 
-/// Fixed counter 0 interrupts every 512,000 instructions; fixed counters 1 and 2 and four events are read with it.
+/// Fixed counter 0 interrupts every 512,000 instructions; fixed counters 1 and 2 and four events are read
+/// with it.
 fn seven_counters() -> Vec<Placed> {
     let chip = Model::find("skylake").unwrap().chip;
     let fixed = (0..3).map(|n| fixed(chip.family, n));
@@ -80,7 +81,7 @@ fn windows_of_512000_instructions_on_the_first_fixed_counter() {
             // The interrupt of fixed counter 0 is bit 3; without a period it is 0x222.
             "IA32_FIXED_CTR_CTRL = 0x22a",
             "IA32_PERF_GLOBAL_STATUS_RESET = 0x70000000f",
-            // -512,000 in 48 bits; nothing zeroes it behind.
+            // -512,000 in 48 bits; no later write zeroes it.
             "IA32_FIXED_CTR0 = 0xfffffff83000",
             "IA32_FIXED_CTR1 = 0x0",
             "IA32_FIXED_CTR2 = 0x0",
@@ -91,11 +92,11 @@ fn windows_of_512000_instructions_on_the_first_fixed_counter() {
         ]
     );
     assert_eq!(writes(&enter), ["IA32_FIXED_CTR0 = 0xfffffff83000", "IA32_PERF_GLOBAL_CTRL = 0x70000000f"]);
-    // The next period is shorter by the instructions that the interrupt came after its overflow.
+    // The next period is shorter by the instructions between the overflow and its interrupt.
     assert!((1..300).contains(&past), "{past}");
     let preset_again = format!("IA32_FIXED_CTR0 = {:#x}", 0xffff_fff8_3000u64 + past);
     let expected = [
-        // Is it still ours? Then stop it, and only then look.
+        // First check that it is still ours, then stop it, and only then read.
         "IA32_PERF_GLOBAL_CTRL?",
         "IA32_PERF_GLOBAL_CTRL?",
         "IA32_PERF_GLOBAL_CTRL = 0x0",
@@ -116,7 +117,7 @@ fn windows_of_512000_instructions_on_the_first_fixed_counter() {
         preset_again.as_str(),
         "barrier",
         "IA32_FIXED_CTR0?",
-        // The bit that was seen, and no other.
+        // Only the bit that was read.
         "IA32_PERF_GLOBAL_STATUS_RESET = 0x100000000",
         "barrier",
         "IA32_PERF_GLOBAL_CTRL?",
@@ -139,7 +140,7 @@ fn counting_without_a_period_does_not_let_the_fixed_counter_interrupt() {
     assert!(!writes(&interrupt).iter().any(|write| write.contains("FIXED")));
 }
 
-/// What is written at an interrupt, with the first value of the source left out: it depends on the skid.
+/// The writes at an interrupt. The first value of the source is replaced, as it depends on the skid.
 fn handled(id: &str, options: ProgramOptions) -> Vec<String> {
     let model = Model::find(id).unwrap();
     let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
@@ -170,7 +171,7 @@ fn every_family_stops_first_then_presets_acknowledges_and_starts() {
         [
             "IA32_PERF_GLOBAL_CTRL = 0x0",
             "IA32_PMC0 = preset",
-            // The frozen counters are thawed with it.
+            // This write also thaws the frozen counters.
             "IA32_PERF_GLOBAL_STATUS_RESET = 0x800000000000001",
             "IA32_PERF_GLOBAL_CTRL = 0x3",
         ]
@@ -196,7 +197,8 @@ fn every_family_stops_first_then_presets_acknowledges_and_starts() {
     );
     assert_eq!(
         handled("apple-m1", freezing(true)),
-        // Counter 2 counts, interrupts as a FIQ and stops all; counter 5 counts; bit 11 is the interrupt itself.
+        // Counter 2 counts, interrupts as a FIQ and stops all; counter 5 counts; bit 11 is the interrupt
+        // itself.
         ["PMCR0 = 0x100c00", "PMC2 = preset", "PMCR0 = 0x100400", "PMCR0 = 0x104424"]
     );
     assert_eq!(

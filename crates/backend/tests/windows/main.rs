@@ -1,4 +1,4 @@
-//! Windows of events on simulated chips: every number in a row is what really happened.
+//! Windows of events on simulated chips: every number in a row is the true count.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bench;

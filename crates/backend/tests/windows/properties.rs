@@ -1,4 +1,4 @@
-//! Whatever the periods, the troubles, the switches: rows add up to the truth, or say what is missing.
+//! For all periods, injected faults and switches, rows add up to the truth or report what is missing.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Random};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::bench::{Bench, Events, FOUR, can_freeze, freezing, machine, source};
 
-/// Troubles that take no counter away.
+/// Injected faults that take no counter away.
 fn harmless() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
         (500u64..20_000).prop_map(|by_ns| InjectedFault::LateInterrupts { by_ns }),
@@ -16,7 +16,7 @@ fn harmless() -> impl Strategy<Value = InjectedFault> {
     ]
 }
 
-/// Troubles that do. The numbers of counters are those of slots, to be put in later.
+/// Injected faults that take counters away. Their counter numbers are slot numbers, which `fitted` replaces.
 fn harmful() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
         (10_000u64..100_000).prop_map(|every_ns| InjectedFault::RewriteControl { every_ns }),
@@ -79,7 +79,7 @@ fn recorded(case: &Case, troubles: &[InjectedFault]) -> (Bench, Vec<ThreadId>) {
     (bench, counted)
 }
 
-/// A trouble of a slot's counter on a CPU that is there.
+/// A fault for a slot's counter on an existing CPU.
 fn fitted(trouble: InjectedFault, case: &Case) -> InjectedFault {
     match trouble {
         InjectedFault::StealCounter { cpu, counter, after_ns } => {
@@ -91,8 +91,8 @@ fn fitted(trouble: InjectedFault, case: &Case) -> InjectedFault {
     }
 }
 
-/// Arm has one bit for all counters. If it is cleared, and set again by who takes one of them, nothing tells that: the two
-/// are not asked for together.
+/// Arm has one bit for all counters. If it is cleared, and set again by the user who takes a counter, the
+/// loss is undetectable. So the two faults are not combined.
 fn together(mut troubles: Vec<InjectedFault>, case: &Case) -> Vec<InjectedFault> {
     let steals = |trouble: &InjectedFault| matches!(trouble, InjectedFault::StealCounter { .. });
     if case.model.chip.family == Family::Arm && troubles.iter().any(steals) {
@@ -122,7 +122,7 @@ proptest! {
         ended.assert_boundaries();
     }
 
-    // The judge of the bench fails at the first number that is not the truth.
+    // The judge of the bench fails at the first number that is not the true count.
     #[test]
     fn no_number_is_wrong_though_counters_are_taken_and_taken_back(
         case in cases(), troubles in prop::collection::vec(harmful(), 1..4),

@@ -122,7 +122,7 @@ fn a_boundary_that_is_reached_just_before_a_switch_ends_its_window_there() {
         ended.assert_boundaries();
         let at_switch = ended.rows().iter().filter(|row| row.end == WindowEnd::Switch).count();
         seen += at_switch;
-        // The interrupt comes when the other thread runs already; on Arm it is taken back.
+        // The interrupt comes when the other thread already runs; on Arm it is withdrawn.
         let unclaimed: u32 = ended.rows().iter().map(|row| row.unclaimed).sum();
         assert_eq!(late, unclaimed, "{}", model.id);
         assert!(at_switch as u32 >= late, "{} {at_switch} {late}", model.id);
@@ -156,7 +156,7 @@ fn counters_stand_still_while_threads_run_that_are_not_counted() {
     }
 }
 
-/// Whether the counters of a CPU are the same a little later, if the thread there is still the same.
+/// Whether the counters of a CPU are the same a little later, unless another thread runs there.
 fn stands(bench: &mut Bench, cpu: u32) -> bool {
     let values = |bench: &mut Bench| -> Vec<u64> {
         let reads = bench.windows.setup().program().reads.clone();
@@ -258,7 +258,7 @@ fn counters_that_wrap_in_full_width_between_two_looks_are_read_through_it() {
         let (machine, threads) = machine(model, Settings::default(), &["loop"]);
         let mut bench =
             Bench::with(machine, Events::general(model, &FOUR), &[source(0, 100_000)], options, None);
-        // Shortly before the wrap, as after days: before the thread gets the CPU.
+        // Shortly before the wrap, as after days of counting: before the thread gets the CPU.
         for slot in 1..4 {
             let read = bench.windows.setup().program().reads[slot];
             let (CounterId::General(n) | CounterId::Fixed(n)) = read.counter;

@@ -1,5 +1,6 @@
-//! Interrupts that are late, double or nobody's; counters and controls that somebody else takes. The judge of the bench
-//! compares every number that there is with the truth: here it must also be lost what has to be lost, and nothing else.
+//! Injected faults: interrupts that are late, double or spurious; counters and control registers that another
+//! user takes. The judge of the bench compares every number with the truth. These tests also check that
+//! exactly the affected counts are lost.
 
 use cyclometer_arch::{PmuReg, ProgramOptions, Register, RegisterBits, Registers, Step};
 use cyclometer_backend::registers::{
@@ -20,7 +21,7 @@ fn busy() -> Settings {
     Settings { cpus: 2, seed: 5, slice_ns: 25_000, migrations_percent: 50, ..Settings::default() }
 }
 
-/// A recording of three threads on two CPUs, with troubles from its beginning on.
+/// A recording of three threads on two CPUs, with injected faults from its beginning on.
 fn troubled(
     model: &'static Model,
     options: ProgramOptions,
@@ -42,7 +43,7 @@ fn exact_under(trouble: impl Fn(&Model) -> InjectedFault, more: impl Fn(&Ended))
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
         let unclaimed: u32 = ended.rows().iter().map(|row| row.unclaimed).sum();
-        // Those that come while a CPU has no thread are in no window.
+        // Interrupts that come while a CPU has no thread are in no window.
         assert!(unclaimed <= ended.bench.interrupts - ended.bench.claimed, "{}", model.id);
         more(&ended);
     }
@@ -97,7 +98,7 @@ fn the_counter_of_a_watchdog_and_its_interrupts_are_left_alone() {
         |model| {
             let n = if model.chip.family == Family::Apple { 9 } else { 3 };
             let counter = if model.id == "skylake" { CounterId::Fixed(1) } else { CounterId::General(n) };
-            // Where the fourth event sits on that counter, the one behind it.
+            // If the fourth event is assigned to that counter, use the next one.
             let events = Events::general(model, &FOUR);
             let taken = events.placed.iter().any(|placed| placed.counter == counter);
             let counter = if taken { CounterId::General(n + 1) } else { counter };
@@ -227,7 +228,7 @@ fn of_a_stolen_counter_only_its_own_slot_is_lost_and_the_thief_is_left_alone() {
                     assert_eq!(ended.sum(thread, other), Some(truth), "{} {other} of {thread:?}", model.id);
                 }
                 missing += u32::from(ended.sum(thread, slot).is_none());
-                // On the other CPU the slot is counted; a window that is there from its beginning has a number.
+                // On the other CPU the slot is counted; a window that runs entirely there has a number.
                 let again = |row: &&Row<ThreadId>| row.cpu == Some(1) && row.sequence > 20 && !row.is_lost();
                 assert!(ended.rows_of(thread).any(|row| again(&row)), "{} {slot} {thread:?}", model.id);
             }
@@ -268,7 +269,8 @@ fn a_counter_that_is_stolen_while_ours_stand_still_is_not_started() {
     }
 }
 
-/// What a thief wrote for the counter of a slot: bits of its own in the registers that ours are in, and its counter's.
+/// The values that a thief wrote for the counter of a slot: its own bits in the registers that we share, and
+/// the counter's.
 fn controls(bench: &mut Bench, slot: usize) -> Vec<(String, u64)> {
     let model = bench.machine.model();
     let placed = bench.events.placed[slot];
@@ -286,7 +288,7 @@ fn controls(bench: &mut Bench, slot: usize) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Registers with bits that are everybody's.
+/// Registers with bits that all users share.
 fn is_shared_switch(register: Register) -> bool {
     matches!(
         register,
@@ -329,7 +331,7 @@ fn writes_that_are_dropped_from_some_time_on_lose_the_sources_and_no_number_is_w
         let stopping_fails = model.id == "amdzen2";
         let is_seen = |reason: &LossReason| match reason {
             LossReason::NotPreset { .. } => !stopping_fails,
-            // Its event selects, which would have been written to stop it.
+            // Stopping the counters would have written their event selects.
             LossReason::Rewritten { .. } => stopping_fails,
             _ => false,
         };
@@ -339,7 +341,7 @@ fn writes_that_are_dropped_from_some_time_on_lose_the_sources_and_no_number_is_w
 
 #[test]
 fn a_counter_that_somebody_else_sets_back_contradicts_itself_and_is_lost() {
-    // A watchdog with a longer period holds the counter that we take: it sets it back at interrupts.
+    // A watchdog with a longer period holds the counter that we take: it resets the counter at interrupts.
     for (model, options) in every_chip() {
         let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
         let (mut machine, threads) = machine(model, Settings::default(), &["loop"]);

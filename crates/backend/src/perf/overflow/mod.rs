@@ -1,4 +1,4 @@
-//! Samples at overflows: each time an event has happened so often, the kernel writes down where the program was.
+//! Samples at overflows: after each period of events, the kernel records the instruction address.
 
 mod open;
 mod trouble;
@@ -18,27 +18,28 @@ pub use cyclometer_sys::ring::Mode;
 pub struct Sampling {
     /// Events between two samples.
     pub period_events: NonZeroU64,
-    /// Room for samples that were not taken out yet: pages of memory for each place that is sampled, a power of two.
+    /// Room for samples that were not taken out yet: pages of memory for each sampled place, a power of two.
     pub ring_pages: usize,
     /// Samples at one place after which [`Overflows::wait`] comes back; 0: when its room is half full.
     pub wake_after: u32,
-    /// Whether samples tell the address that was accessed, where the event knows one.
+    /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
 }
 
 impl Sampling {
-    /// A sample after each so many events; room for some thousand of them.
+    /// A sample after each period of so many events, with room for some thousand samples.
     pub fn every(period_events: NonZeroU64) -> Sampling {
         Sampling { period_events, ring_pages: 64, wake_after: 0, with_addresses: false }
     }
 }
 
-/// An event that is sampled, everywhere on a target. Dropping it ends that.
+/// An event that is sampled at every place of a target. Dropping it ends the sampling.
 ///
-/// Each sample is one overflow, which the hardware tells by an interrupt some time after it: the address is that of a later
-/// instruction, by a few on metal, by more where interrupts were off. Overflows that follow each other faster than interrupts
-/// are served make one sample together, and the kernel stops an event for the rest of a tick that interrupts too often
-/// ([`Taken::Throttled`]). So there are at most as many samples as the count has whole periods.
+/// Each sample is one overflow, which the hardware reports by a delayed interrupt. The address is therefore
+/// that of a later instruction: by a few on hardware, by more where interrupts were off. Overflows that
+/// follow each other faster than interrupts are served share one sample. The kernel stops an event that
+/// interrupts too often for the rest of the tick ([`Taken::Throttled`]). So there are at most as many samples
+/// as the count has whole periods.
 #[derive(Debug)]
 pub struct Overflows {
     rings: Vec<Sampled>,
@@ -50,10 +51,10 @@ pub struct Overflows {
 /// The event at one place.
 #[derive(Debug)]
 struct Sampled {
-    // Before the event that it is the memory of.
+    // Dropped before the event whose memory it maps.
     ring: Ring,
     event: Event,
-    /// Kept open: the values of the others in its group.
+    /// Kept open for the values of the other events of the group.
     _members: Vec<Event>,
     format: Format,
     at: At,
@@ -62,16 +63,16 @@ struct Sampled {
     has_ended: bool,
 }
 
-/// What is taken out.
+/// A record that [`Overflows::drain`] passes on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// A sample.
     Sample(OverflowSample),
-    /// There was no room for so many records.
+    /// The ring was full, and so many records were lost.
     Lost {
         /// Where.
         at: At,
-        /// Number of records: samples, and what the kernel tells of throttling, so at most as many samples.
+        /// Number of records: samples, and the kernel's throttling records, so at most as many samples.
         samples: u64,
     },
     /// From here to the next [`Taken::Unthrottled`] the event does not count, as it interrupted too often.
@@ -95,7 +96,7 @@ pub enum Taken {
 pub struct OverflowSample {
     /// The place that was sampled.
     pub at: At,
-    /// What was interrupted.
+    /// The mode that was interrupted.
     pub mode: Mode,
     /// Address of the instruction that was next then.
     pub ip: u64,
@@ -107,36 +108,36 @@ pub struct OverflowSample {
     pub cpu: u32,
     /// In ns of the monotonic clock.
     pub time_ns: u64,
-    /// Events that it stands for.
+    /// Number of events that the sample stands for.
     pub period_events: u64,
-    /// The address that was accessed; `None` where it was not asked for, or the event knows none.
+    /// The accessed address; `None` where it was not requested, or the event does not report it.
     pub addr: Option<u64>,
-    /// What each event of the group had counted, the sampled one first; empty for an event in no group.
+    /// Counts of the group's events, the sampled one first; empty for an event in no group.
     pub values: Vec<(SlotId, u64)>,
 }
 
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// There are samples; or one of several places has ended, and there may be none.
+    /// Samples are available; or one of several places has ended, and there may be none.
     Samples,
-    /// The time came first.
+    /// The deadline was reached first.
     TimedOut,
-    /// Nobody is left who could be sampled. There may be samples.
+    /// All sampled places have ended. There may be samples.
     Ended,
 }
 
 impl Overflows {
-    /// Opens an event that is sampled, and others whose counts each sample tells. Nothing is sampled before
-    /// [`Overflows::start`]; of a command that has not begun, from its begin on.
+    /// Opens an event that is sampled, and others whose counts each sample contains. Sampling begins at
+    /// [`Overflows::start`]; for a command that has not begun, when it begins.
     ///
-    /// A command is sampled with its children, on each CPU by itself. In a process that runs already its threads are sampled,
-    /// each as [`Target::Thread`].
+    /// A command is sampled with its children, on each CPU separately. To sample a process that runs already,
+    /// sample each of its threads as [`Target::Thread`].
     ///
     /// # Errors
     ///
-    /// The kernel's refusal: an event that the PMU lacks, a PMU without interrupts, a lack of permission, of memory that may be
-    /// locked; each with what mends it, where something does.
+    /// The kernel's refusal, with its remedy where there is one: an event that the PMU lacks, a PMU without
+    /// interrupts, no permission, too little lockable memory.
     pub fn open(
         slot: &Slot,
         members: &[Slot],
@@ -148,11 +149,11 @@ impl Overflows {
         Ok(Overflows { rings, slots, how })
     }
 
-    /// Starts sampling; a command's begins by itself when the command does.
+    /// Starts sampling; for a command, sampling begins by itself when the command does.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn start(&self) -> Result<()> {
         let now = self.rings.iter().filter(|sampled| !sampled.starts_at_exec);
         now.into_iter().try_for_each(|sampled| sampled.control("start", |event| event.enable(Reach::Event)))
@@ -162,7 +163,7 @@ impl Overflows {
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn stop(&self) -> Result<()> {
         self.rings.iter().try_for_each(|sampled| sampled.control("stop", |event| event.disable(Reach::Event)))
     }
@@ -171,7 +172,8 @@ impl Overflows {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::StateLost`] where an event did not get or keep its counter, as Linux tells from 6.15 on; the operating system's.
+    /// [`ErrorKind::StateLost`] where an event did not get or keep its counter, as Linux reports from 6.15
+    /// on. Errors of the operating system.
     pub fn wait(&mut self, until: Option<Instant>) -> Result<Wake> {
         let mut left: Vec<&mut Sampled> =
             self.rings.iter_mut().filter(|sampled| !sampled.has_ended).collect();
@@ -196,11 +198,12 @@ impl Overflows {
         })
     }
 
-    /// Hands over everything that is there, and makes room for more: place by place, and at each in the order of time.
+    /// Passes every available record to `each`, and makes room for more: place by place, each in order of
+    /// time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::StateLost`] where what the kernel wrote cannot be understood, or this is a forked child.
+    /// [`ErrorKind::StateLost`] where the kernel's records cannot be parsed, or this is a forked child.
     pub fn drain(&mut self, mut each: impl FnMut(Taken)) -> Result<()> {
         let (slots, how) = (&self.slots, self.how);
         for Sampled { ring, format, at, name, .. } in &mut self.rings {
@@ -212,11 +215,11 @@ impl Overflows {
         Ok(())
     }
 
-    /// What the event and its group have counted, for each place.
+    /// The counts of the event and its group, for each place.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn counts(&self) -> Result<Reading> {
         let mut reading = Reading::default();
         for sampled in &self.rings {
@@ -231,12 +234,12 @@ impl Overflows {
         Ok(reading)
     }
 
-    /// Samples for which there was no room so far, those included of which no record tells yet; `None` where the kernel does not
-    /// count them, before Linux 6.0.
+    /// Samples that were lost so far for lack of room, including those that no record reports yet. `None`
+    /// where the kernel does not count them, before Linux 6.0.
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// Errors of the operating system.
     pub fn lost(&self) -> Result<Option<u64>> {
         let mut sum = Some(0);
         for sampled in &self.rings {
@@ -271,7 +274,7 @@ impl Sampled {
     }
 }
 
-/// Hands over a record; those of other kinds say nothing of samples.
+/// Passes a record on; records of other kinds are ignored.
 fn each_of(record: Record, at: &At, slots: &[SlotId], how: Sampling, each: &mut dyn FnMut(Taken)) {
     let at = || at.clone();
     match record {
@@ -285,7 +288,7 @@ fn each_of(record: Record, at: &At, slots: &[SlotId], how: Sampling, each: &mut 
     }
 }
 
-/// A sample has all fields that `open` asked for: without one of them it is malformed, and does not come here.
+/// A sample has all fields that `open` requested; one without them is malformed, and is rejected earlier.
 fn taken(sample: ring::Sample, at: At, slots: &[SlotId], how: Sampling) -> OverflowSample {
     let values = sample.read.map(|read| read.values).unwrap_or_default();
     OverflowSample {

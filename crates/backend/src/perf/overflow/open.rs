@@ -1,4 +1,4 @@
-//! From an event to rings at every place of a target.
+//! Opens an event with a ring at every place of a target.
 
 use std::io;
 
@@ -41,7 +41,8 @@ pub(super) fn rings(
     wanted.iter().map(|(unit, leader, place)| ring(unit, leader, place, how, rings)).collect()
 }
 
-/// The places of a target. The kernel gives no ring to events that new threads inherit, unless they are bound to a CPU.
+/// The places of a target. Unless they are bound to a CPU, the kernel gives no ring to events that new
+/// threads inherit.
 ///
 /// # Source
 ///
@@ -56,7 +57,7 @@ fn places(on: &Target) -> Result<Vec<Place>, Refusal> {
     Ok(places.into_iter().flat_map(split).collect())
 }
 
-/// The event on each of its PMUs, with the members that are there or the kernel's own.
+/// The event on each of its PMUs, with the members on the same PMU and the kernel's own.
 fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<Unit<'a>>, Refusal> {
     let leaders = events(slot)?;
     let unit = |leader: Member<'a>| {
@@ -105,7 +106,7 @@ fn elsewhere(member: &Slot, leader: &PerfEvent) -> Refusal {
     refusal::of_slot(member.id, RefusalKind::GroupMixed, text)
 }
 
-/// Opens the event with its members at one place, and its ring, which is one of so many.
+/// Opens the event with its members at one place, and its ring; `rings` is the number of all rings.
 fn ring(
     unit: &Unit<'_>,
     leader: &Member<'_>,
@@ -134,7 +135,7 @@ fn ring(
     })
 }
 
-/// Opens the sampled event. Kernels before 6.0 do not count what is lost, and refuse to be asked.
+/// Opens the sampled event. Kernels before 6.0 do not count lost samples, and reject a request to do so.
 fn leading(
     unit: &Unit<'_>,
     leader: &Member<'_>,
@@ -156,7 +157,7 @@ fn leading(
     Err(trouble::of_leader(unit, leader, place, &attr, &why))
 }
 
-/// Times are those of the monotonic clock, which has to be that of the whole group.
+/// Takes times from the monotonic clock, which the whole group has to use.
 fn timed(mut attr: Attr) -> Attr {
     attr.flags |= flags::USE_CLOCKID;
     attr.clockid = CLOCK_MONOTONIC;
@@ -171,8 +172,8 @@ fn sampled(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling, f
     attr
 }
 
-/// What samples and readings tell. An event that the kernel counts itself is not asked for its period, which is known: it would be
-/// sampled each time it happens.
+/// The fields of samples and readings. The period of an event that the kernel counts itself is known, and not
+/// requested: requesting it would sample the event each time it happens.
 ///
 /// # Source
 ///
@@ -189,7 +190,7 @@ fn format(unit: &Unit<'_>, event: &PerfEvent, how: Sampling, lost: u64) -> Forma
     let times = read_format::TIME_ENABLED | read_format::TIME_RUNNING;
     let group = if of_group { read_format::GROUP } else { 0 };
     let fields = fields.iter().filter(|(is, _)| *is).map(|(_, fields)| fields).sum();
-    // All of these are understood.
+    // The format supports all of these fields.
     Format::new(fields, times | group | lost).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Why something cannot be sampled, and what mends it.
+//! Why an event cannot be sampled, and the remedy.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,9 @@ use crate::perf::target::{self, Place};
 ///
 /// # Source
 ///
-/// Linux `kernel/events/core.c`, `perf_event_open`: `EOPNOTSUPP` for a PMU without interrupts, but only when nothing else is wrong;
-/// `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before Linux 6.12.
+/// Linux `kernel/events/core.c`, `perf_event_open`: `EOPNOTSUPP` for a PMU without interrupts, but only when
+/// nothing else is wrong. `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before
+/// Linux 6.12.
 pub(super) fn of_leader(
     unit: &Unit<'_>,
     leader: &Member<'_>,
@@ -57,7 +58,7 @@ pub(super) fn of_leader(
     refusal
 }
 
-/// Bits that keep modes apart.
+/// Flags that exclude modes.
 const FILTERS: u64 = flags::EXCLUDE_USER | flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV | flags::EXCLUDE_IDLE;
 
 fn no_interrupts(pmu: &str) -> String {
@@ -67,7 +68,7 @@ fn no_interrupts(pmu: &str) -> String {
     )
 }
 
-/// Why the ring was not mapped, which is one of so many.
+/// Why a ring was not mapped; `rings` is the number of all rings.
 ///
 /// # Source
 ///
@@ -94,24 +95,24 @@ pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, rings: usize, e
     refusal::of_slot(slot.id, kind, text)
 }
 
-/// Memory for rings, and who has it.
+/// Memory for rings, and the limits on it.
 #[derive(Clone, Copy)]
 struct Locked {
     /// Rings of one [`Overflows`](super::Overflows).
     rings: usize,
-    /// Pages of data in each; one more is the kernel's.
+    /// Pages of data in each; the kernel uses one more.
     ring_pages: usize,
     /// Bytes of a page.
     page: usize,
-    /// CPUs that are online: the kernel allows as much for each of them, and all of it together.
+    /// Online CPUs: the limit applies to each of them, and their sum may be used together.
     cpus: usize,
     /// `kernel.perf_event_mlock_kb`.
     allowed_kb: Option<u64>,
 }
 
 impl Locked {
-    /// The setting that permits these rings, whatever else the user has locked within that of now. As the kernel does, it counts
-    /// whole pages.
+    /// The setting that permits these rings, whatever else the user has locked within the present setting.
+    /// Like the kernel, it counts whole pages.
     ///
     /// # Source
     ///
@@ -124,7 +125,7 @@ impl Locked {
     }
 }
 
-/// The kernel's own `kernel.perf_event_mlock_kb` where pages have 4 KiB.
+/// The kernel's default of `kernel.perf_event_mlock_kb` where pages have 4 KiB.
 const USUAL_KB: u64 = 516;
 
 fn too_much_locked(locked: Locked, place: &Place) -> String {
@@ -146,7 +147,7 @@ fn number(file: &str) -> Option<i64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The setting that permits it, where it is the setting that forbids it.
+/// The setting that permits the event, if a setting forbids it.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! Events that start and stop together: those of one turn, or those that count all the time.
+//! Events that start and stop together: those of one rotation group, or those that count all the time.
 
 use cyclometer_arch::{Fault, Placed, PmuReg, RegisterBits, RegisterProgram, Step, carry_out, restore};
 use cyclometer_core::{CounterId, Result};
@@ -7,45 +7,45 @@ use super::{longest_pause_ns, written_back};
 use crate::registers::Bus;
 use crate::registers::program::{GroupOf, Place, Recipe};
 
-/// Events of one turn on one CPU.
+/// Events of one rotation group on one CPU.
 #[derive(Debug)]
 pub(super) struct Group {
     turn: Option<u32>,
     members: Vec<Member>,
-    /// The program of those whose counters are still ours; `None` where none are.
+    /// The program of the members whose counters are still ours; `None` when there are none.
     program: Option<RegisterProgram>,
-    /// Which members its reads are of.
+    /// The members that its reads belong to, in order.
     active: Vec<usize>,
-    /// For each of its reads the value after it was set up, and the one that was last seen.
+    /// For each read, the value after the last setup, and the last value read.
     first: Vec<u64>,
     last: Vec<u64>,
     /// When the counters were last read; `None` while they do not count.
     since_ns: Option<u64>,
 }
 
-/// An event, and what it has come to.
+/// An event and its counts so far.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) place: Place,
     placed: Placed,
-    /// Its program alone; `None` for a share, which is none without its slots.
+    /// The program of this event alone; `None` for a share, which needs its slots.
     alone: Option<RegisterProgram>,
-    /// What its registers hold while it counts, and while it is set up and stopped.
+    /// Values of its registers while it counts, and while it is set up and stopped.
     holds: Vec<RegisterBits>,
     rests: Vec<RegisterBits>,
     pub(super) raw: u64,
-    /// The same when its group was set up last.
+    /// The value of `raw` when the group was last set up.
     before: u64,
     pub(super) counted_ns: u64,
     pub(super) lost: Option<String>,
-    /// Whether its counter is somebody else's.
+    /// Whether another user has taken its counter.
     taken: bool,
 }
 
 impl Group {
     pub(super) fn new(of: GroupOf, recipe: &Recipe) -> Group {
         let member = |(place, placed): (Place, Placed)| {
-            // A share alone, without its slots, is no program: then what all of them rely on is what it relies on.
+            // A share without its slots is no program: then it relies on the registers of all of them.
             let alone = recipe.program(&[placed]).ok();
             let bits = |of: fn(&RegisterProgram) -> &Vec<RegisterBits>| alone.as_ref().map(of).cloned();
             Member {
@@ -86,7 +86,8 @@ impl Group {
         &self.members
     }
 
-    /// Makes the program of what is still ours. What the registers hold is not changed: it is a part of what was there.
+    /// Makes the program of the members that are still ours. The registers do not change, as the new program
+    /// is a part of the old one.
     fn reprogram(&mut self, recipe: &Recipe) {
         let active: Vec<usize> = (0..self.members.len()).filter(|i| !self.members[*i].taken).collect();
         let placed: Vec<Placed> = active.iter().map(|i| self.members[*i].placed).collect();
@@ -95,7 +96,7 @@ impl Group {
             active.iter().filter_map(of).collect()
         };
         (self.first, self.last) = (kept(&self.first), kept(&self.last));
-        // What was a program with more events is one with fewer, but for shares whose slots are gone: they are lost.
+        // A part of a program is a program, except for shares whose slots are gone: they are lost.
         self.program = match recipe.program(&placed) {
             Ok(program) if !placed.is_empty() => Some(program),
             Ok(_) => None,
@@ -133,11 +134,12 @@ impl Group {
         Ok(())
     }
 
-    /// Adds up what was counted; gives the counters that are not ours any more, with what was found.
+    /// Adds up the counts; returns the counters that another user has taken, with the reason.
     pub(super) fn update(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
         let (Some(program), Some(since)) = (&self.program, self.since_ns) else { return Ok(Vec::new()) };
         let now = bus.now_ns();
-        // The values come first: only then does a control register that is still ours say that they are good.
+        // The values are read first: a control register that is still ours afterwards shows that they are
+        // valid.
         let values = values(program, bus, cpu)?;
         let taken = self.intruders(bus, cpu, |member| &member.holds)?;
         self.add(&values, now.saturating_sub(since));
@@ -145,7 +147,7 @@ impl Group {
         Ok(taken)
     }
 
-    /// Stops the counters, and adds what they counted since they were read last.
+    /// Stops the counters, and adds their counts since the last read.
     pub(super) fn stop(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
         let since = self.since_ns.take();
         let (Some(program), Some(since)) = (&self.program, since) else { return Ok(Vec::new()) };
@@ -157,7 +159,7 @@ impl Group {
         Ok(taken)
     }
 
-    /// Who else wrote to the registers of our counters, counter by counter. Each register is read once.
+    /// Counters whose registers another user has written, each with the reason. Each register is read once.
     fn intruders(
         &self,
         bus: &mut dyn Bus,
@@ -181,7 +183,7 @@ impl Group {
         Ok(found)
     }
 
-    /// Adds what was counted in so many ns.
+    /// Adds the counts of so many ns.
     fn add(&mut self, values: &[u64], ns: u64) {
         let Some(program) = &self.program else { return };
         let too_late = longest_pause_ns(program).is_some_and(|longest| ns > longest);
@@ -191,7 +193,7 @@ impl Group {
             program.reads.iter().zip(since_first).zip(since_last).zip(&self.active)
         {
             let member = &mut self.members[*i];
-            // A share is one of all slots since it was set up; what comes to it may also be less than nothing.
+            // A share is one of all slots since setup; its increment may also be negative.
             member.raw = match read.share {
                 None => member.raw.saturating_add(more),
                 Some(_) => member.before.saturating_add(all),
@@ -209,7 +211,8 @@ impl Group {
         self.last = values.to_vec();
     }
 
-    /// Leaves counters to who has taken them: their events are lost, and their registers are written no more.
+    /// Gives up counters that another user has taken: their events are lost, and their registers are not
+    /// written any more.
     pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], recipe: &Recipe) {
         let mut changed = false;
         for member in self.members.iter_mut().filter(|member| !member.taken) {
@@ -224,8 +227,8 @@ impl Group {
         }
     }
 
-    /// What gives back the registers of counters that are not ours any more, as far as nobody else has written them: when the
-    /// register that enables counters was written over, our events are still there.
+    /// The steps that restore registers of taken counters that no other user has written. Overwriting the
+    /// register that enables counters leaves our event selects in place.
     pub(super) fn left_behind(
         &self,
         saved: &[(PmuReg, u64)],
@@ -257,7 +260,7 @@ impl Group {
 }
 
 impl Member {
-    /// Whether its registers hold what we wrote, those excepted that enable it.
+    /// Whether its registers hold the values that we wrote, except those that enable it.
     fn is_untouched(&self, bus: &mut dyn Bus, cpu: u32) -> std::result::Result<bool, Fault> {
         for bits in &self.rests {
             if !bits.are_in(bus.read(cpu, bits.register)?) {

@@ -1,4 +1,4 @@
-//! Short windows on simulated chips, whose truth is known.
+//! Short windows on simulated chips, whose true counts are known.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,11 +20,11 @@ struct Lab {
     keeps: bool,
     /// How often our thread lost its CPU.
     switches: u64,
-    /// What happened in our threads while work ran, by attempt.
+    /// The true counts of our threads while work ran, by attempt.
     truths: Vec<Vec<u64>>,
 }
 
-/// What every program here counts, in the order of its events.
+/// The quantities that every program here counts, in the order of its events.
 const COUNTED: [Quantity; 4] =
     [Quantity::Cycles, Quantity::Instructions, Quantity::Branches, Quantity::L1dLoadMisses];
 
@@ -45,7 +45,7 @@ impl Lab {
         self
     }
 
-    /// The piece of work: time passes, and the truth of it is kept.
+    /// The piece of work: time passes, and its true counts are recorded.
     fn work(&mut self, ns: u64) {
         let truth = |lab: &Lab| COUNTED.map(|quantity| lab.machine.truth(lab.thread, quantity));
         let before = truth(self);
@@ -81,12 +81,12 @@ impl Lab {
         counted
     }
 
-    /// What holds whatever the trouble was.
+    /// Invariants that hold for every injected fault.
     fn check(&self, counted: &ShortCounts) {
         assert_eq!(counted.attempts as usize, self.truths.len());
         let lost: u32 = counted.losses.iter().map(|(_, times)| times).sum();
         assert_eq!(counted.windows.len() + lost as usize, counted.attempts as usize);
-        // What is called valid is exactly what happened.
+        // A valid window has exactly the true counts.
         for window in &counted.windows {
             assert_eq!(window.counts, self.truths[window.attempt as usize], "{window:?}");
         }
@@ -138,7 +138,7 @@ impl Bus for Lab {
 
 impl OnCpu for Lab {
     fn cpu_now(&self) -> u32 {
-        // A thread that asks has a CPU; that of a simulation may wait for one.
+        // A thread that asks has a CPU; a simulated one may wait for its CPU.
         let has = |cpu: &u32| self.machine.thread_on(*cpu) == Some(self.thread);
         (0..self.machine.cpus()).find(has).unwrap_or(0)
     }
@@ -165,7 +165,7 @@ fn placed(select: u16, counter: CounterId) -> Placed {
     Placed { coded, counter, modes: Modes::USER, period: None }
 }
 
-/// [`COUNTED`]: the fixed counters, branches, and load misses on PMC9, whose encoding is out of line.
+/// [`COUNTED`]: the fixed counters, branches, and load misses on PMC9, whose encoding is irregular.
 fn program(chip: &Chip, model: &Model) -> RegisterProgram {
     let select = |quantity| model.events.iter().find(|row| row.counts == [quantity]).unwrap().select;
     let events = [
@@ -214,9 +214,11 @@ fn without_trouble_every_window_is_valid_and_true() {
     }
 }
 
-/// The share of windows of a length that no rewrite meets: times between rewrites are spread evenly over half to one and a half
-/// of the period, so at a random moment the time to the next one is longer than `w` with the probability of
-/// 1 - w/T up to T/2, and (3/2 - w/T)² / 2 from there to 3T/2.
+/// The share of windows of a length that no rewrite meets. Times between rewrites are spread evenly over half
+/// to one and a half of the period T.
+///
+/// The time from a random moment to the next rewrite is longer than `w` with this probability: 1 - w/T up to
+/// T/2, and (3/2 - w/T)² / 2 from there to 3T/2.
 fn expected_share(w: f64) -> f64 {
     match w {
         w if w <= 0.5 => 1.0 - w,
@@ -235,9 +237,10 @@ fn the_share_is_that_which_the_period_of_rewrites_allows() {
             let counted = lab.count(window_ns, attempts, attempts);
             let expected = expected_share(f64::from(window_ns as u32) / f64::from(period_ns as u32));
             let share = counted.share().unwrap();
-            // Up to T/2 a rewrite kills one window, and as many rewrites come as the time has periods, give or take
-            // √(n/12) of n (the spread of an even distribution): at 50 µs, n = 500, ±6.5 windows, that is 0.0065. At T
-            // windows are as good as independent: √(p(1 - p)/1000) with p = 1/8. Four of these are allowed.
+            // Up to T/2 a rewrite loses one window. The number of rewrites is the number of periods, give or
+            // take √(n/12) of n (the spread of an even distribution). At 50 µs, n = 500: ±6.5 windows, that
+            // is 0.0065. At T windows are nearly independent: √(p(1 - p)/1000) with p = 1/8. Four standard
+            // deviations are allowed.
             let spread = if window_ns <= 50_000 { 0.0065 } else { 0.0105 };
             assert!(
                 (share - expected).abs() < 4.0 * spread,
@@ -266,7 +269,7 @@ fn lost_windows_are_done_again_until_there_are_enough() {
     assert!((150..300).contains(&counted.attempts), "{}", counted.attempts);
 }
 
-/// A thread of 10 µs, anew whenever the one before has ended.
+/// A thread of 10 µs, started again whenever the previous one has ended.
 fn piece(machine: &Model) -> Workload {
     let rates = Rates::IDLE.with(Quantity::Instructions, 2.0);
     Workload { phases: vec![Phase { cycles: machine.mhz * 10, rates }], rounds: Some(1), noise: 0.0 }
@@ -287,7 +290,7 @@ fn the_window_in_which_the_cpu_went_idle_is_lost_and_no_other() {
         });
         let counted = counted.unwrap();
         lab.check(&counted);
-        // A thread has two windows for itself; it ends within the third.
+        // A thread covers two whole windows; it ends within the third.
         let control = register(&lab.machine.model().chip, "PMCR0");
         assert_eq!(
             (counted.windows.len(), counted.losses),
@@ -363,7 +366,8 @@ fn a_thread_that_lost_its_cpu_lost_its_window_and_goes_on_where_it_is() {
         let counted = lab.count(10_000, 1_000, 400);
         let times =
             |loss| counted.losses.iter().find(|(known, _)| *known == loss).map_or(0, |(_, times)| *times);
-        // A slice has five windows and a half; then the thread goes elsewhere, or comes back after others.
+        // A slice has five and a half windows; then the thread moves to another CPU, or runs again after
+        // others.
         assert!(times(Loss::Moved) > 10 && times(Loss::SwitchedOut) > 10, "{id} {:?}", counted.losses);
         assert!((0.7..0.9).contains(&counted.share().unwrap()), "{id} {counted}");
         let cpus: std::collections::BTreeSet<u32> = counted.windows.iter().map(|window| window.cpu).collect();
@@ -379,7 +383,7 @@ fn registers_that_are_closed_within_a_window_end_it_and_what_was_counted_stays()
     let mut lab = lab.with(InjectedFault::RewriteControl { every_ns: 1_000_000 });
     let program = program(&lab.machine.model().chip, lab.machine.model());
     let counted = count_short(&mut lab, &program, limits(1000, 1000), |lab| lab.work(20_000)).unwrap();
-    // The kernel's own value has no user access: between 25 and 75 windows, one lost, and no other can begin.
+    // The kernel's own value has no user access. After 25 to 75 windows one is lost, and no other can begin.
     assert!((24..=75).contains(&counted.windows.len()), "{}", counted.windows.len());
     assert_eq!((counted.losses.clone(), counted.ended), (vec![(Loss::Closed, 1)], Ended::Closed));
     assert_eq!(counted.not_restored, [0]);

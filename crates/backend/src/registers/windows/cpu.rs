@@ -1,4 +1,4 @@
-//! One CPU: stop, look, account, set the sources anew, acknowledge, start.
+//! One CPU: stop, check, account, preset the sources, acknowledge, start.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ type Looked = std::result::Result<(), Fault>;
 /// A slot on this CPU.
 #[derive(Clone, Debug, Default)]
 struct SlotState {
-    /// Why it is not counted here any more.
+    /// Why it is not counted on this CPU any more.
     lost: Option<CounterLoss>,
-    /// The counter's value when it was last looked at or set.
+    /// The counter's value when it was last read or written.
     last: u64,
-    /// Events up to its overflow; of a source those of the thread that runs.
+    /// Events up to its overflow; for a source, those of the running thread.
     left: u64,
-    /// It overflowed and waits for a first value.
+    /// It has overflowed, and needs a first value.
     is_spent: bool,
 }
 
 /// The windows of one CPU.
 ///
-/// It holds the window of the thread that runs there, if that is counted, and nothing of others: instances of several
-/// CPUs share no state, and a window goes from one to the other by value.
+/// It holds the window of the thread that runs there, if that thread is counted, and no other window.
+/// Instances of several CPUs share no state, and a window moves between them by value.
 #[derive(Clone, Debug)]
 pub struct CpuWindows<T> {
     setup: Arc<WindowSetup>,
@@ -40,10 +40,10 @@ pub struct CpuWindows<T> {
     thread: Option<ThreadWindow<T>>,
 }
 
-/// What was seen while the counters were stopped.
+/// The state that was read while the counters were stopped.
 #[derive(Default)]
 struct Seen {
-    /// Our bits of the register that tells overflows.
+    /// Our bits of the register that reports overflows.
     status: u64,
     fired: Vec<Fired>,
     is_ours: bool,
@@ -51,14 +51,14 @@ struct Seen {
 }
 
 impl<T: Copy> CpuWindows<T> {
-    /// Sets the counters of a CPU up; they do not count before a thread comes.
+    /// Sets up the counters of a CPU; they do not count before a thread is switched in.
     ///
-    /// Who wants the registers back as they were saves those of [`WindowSetup::program`] before.
+    /// A caller that wants to restore the registers saves those of [`WindowSetup::program`] before.
     ///
     /// # Errors
     ///
-    /// A fault; [`ErrorKind::StateLost`] if what was written is not there afterwards, as under hypervisors that drop
-    /// writes.
+    /// A fault; [`ErrorKind::StateLost`] if a register does not hold its written value afterwards, as under
+    /// hypervisors that drop writes.
     pub fn begin(setup: Arc<WindowSetup>, on: &mut dyn Registers, cpu: u32) -> Result<CpuWindows<T>> {
         let slots = vec![SlotState::default(); setup.slots()];
         let mut windows = CpuWindows { setup, cpu, program: None, slots, thread: None };
@@ -67,7 +67,7 @@ impl<T: Copy> CpuWindows<T> {
         refusal.map_or(Ok(windows), Err)
     }
 
-    /// Which CPU.
+    /// The CPU.
     pub const fn cpu(&self) -> u32 {
         self.cpu
     }
@@ -82,7 +82,7 @@ impl<T: Copy> CpuWindows<T> {
         self.slots.iter().enumerate().filter_map(|(slot, state)| Some((slot, state.lost.as_ref()?)))
     }
 
-    /// Sets everything up, over whatever is there; the slots for which that did not succeed.
+    /// Sets everything up, overwriting the present values; returns the slots for which that failed.
     fn set_up(&mut self, on: &mut dyn Registers) -> Vec<usize> {
         self.slots = vec![SlotState::default(); self.setup.slots()];
         self.program = Some(self.setup.program().clone());
@@ -97,13 +97,13 @@ impl<T: Copy> CpuWindows<T> {
     fn write_and_look(&mut self, on: &mut dyn Registers, lost: &mut Vec<usize>) -> Looked {
         let setup = Arc::clone(&self.setup);
         carry_out(&setup.program().set_up, on, self.cpu)?;
-        // An interrupt that nobody attended to would hold those that come.
+        // An unacknowledged interrupt would block later ones.
         carry_out(&setup.program().acknowledge(0), on, self.cpu)?;
         self.check(on, &setup.resting, lost)?;
         self.look_at_presets(on, lost)
     }
 
-    /// Notes the first values, which must be those that were written.
+    /// Records the first values, which must be the written ones.
     fn look_at_presets(&mut self, on: &mut dyn Registers, lost: &mut Vec<usize>) -> Looked {
         for slot in self.ours() {
             let read = *self.setup.read_of(slot);
@@ -113,7 +113,8 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Notes a value that was written to a slot's counter, which is stopped, if it is there.
+    /// Records the value of a slot's stopped counter, which must be the written one; otherwise the slot is
+    /// lost.
     fn expect(&mut self, on: &mut dyn Registers, slot: usize, written: u64, lost: &mut Vec<usize>) -> Looked {
         let register = self.setup.read_of(slot).register;
         let found = on.read(self.cpu, register)?;
@@ -148,17 +149,17 @@ impl<T: Copy> CpuWindows<T> {
         }
     }
 
-    /// From here on only registers of slots that are still ours are written.
+    /// Limits later writes to registers of slots that are still ours.
     fn without(&mut self, lost: &[usize]) {
         if lost.is_empty() {
             return;
         }
         let ours = self.ours();
-        // A part of a program that could be made can be made; if not, nothing is written.
+        // A part of a valid program is valid; if not, nothing is written.
         self.program = if ours.is_empty() { None } else { self.setup.program_of(&ours).ok() };
     }
 
-    /// Looks whether registers are as we left them.
+    /// Checks that registers still hold our values.
     fn check(&mut self, on: &mut dyn Registers, all: &[Claims], lost: &mut Vec<usize>) -> Looked {
         let before = lost.len();
         for Claims { register, claims } in all {
@@ -181,7 +182,7 @@ impl<T: Copy> CpuWindows<T> {
         self.program.as_ref().map_or(Ok(()), |program| carry_out(of(program), on, self.cpu))
     }
 
-    /// Stops the counters and accounts for what they counted.
+    /// Stops the counters and accounts for their counts.
     fn halt(&mut self, on: &mut dyn Registers) -> Seen {
         let mut seen = Seen::default();
         if let Err(fault) = self.stop_and_look(on, &mut seen) {
@@ -214,7 +215,7 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Lets counters count again that were stopped with ours and turned out to be somebody else's.
+    /// Restarts counters of another user that were stopped with ours.
     fn give_back(&self, on: &mut dyn Registers, slots: &[usize]) -> Looked {
         let claims = self.setup.enabling.iter().flat_map(|claims| &claims.claims);
         let steps: Vec<Step> =
@@ -226,7 +227,7 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Adds what a slot has counted to the open window, and looks whether it overflowed.
+    /// Adds the counts of a slot to the open window, and checks whether it overflowed.
     fn account(&mut self, on: &mut dyn Registers, slot: usize, seen: &mut Seen) -> Looked {
         let setup = Arc::clone(&self.setup);
         let read = setup.read_of(slot);
@@ -253,7 +254,7 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// A slot went through the end of its period: what is past it is carried over to the next one.
+    /// A slot passed the end of its period: the excess is carried over to the next period.
     fn pass(&mut self, slot: usize, events: u64, seen: &mut Seen) {
         seen.is_ours = true;
         let state = &mut self.slots[slot];
@@ -270,7 +271,7 @@ impl<T: Copy> CpuWindows<T> {
         }
     }
 
-    /// Gives first values to slots, looks whether they arrived, clears what was seen, and lets the counters count.
+    /// Presets slots, checks the values, clears the overflow flags that were read, and starts the counters.
     fn resume(&mut self, on: &mut dyn Registers, status: u64) -> Vec<usize> {
         let mut lost = Vec::new();
         if let Err(fault) = self.preset_and_start(on, status, &mut lost) {
@@ -304,7 +305,8 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Clears the flags that were seen, of slots that are ours, and what holds further interrupts.
+    /// Clears the overflow flags that were read, of slots that are ours, and the state that blocks further
+    /// interrupts.
     fn acknowledge(&mut self, on: &mut dyn Registers, status: u64) -> Looked {
         if self.program.is_none() {
             return Ok(());
@@ -314,7 +316,8 @@ impl<T: Copy> CpuWindows<T> {
         carry_out(&setup.program().acknowledge(status & ours), on, self.cpu)
     }
 
-    /// An interrupt that cannot be acknowledged may freeze all counters.
+    /// Checks that the counters are not frozen: an interrupt that cannot be acknowledged may freeze all of
+    /// them.
     fn look_whether_thawed(&mut self, on: &mut dyn Registers, lost: &mut Vec<usize>) -> Looked {
         let Some(RegisterBits { register, value: written, mask }) = self.setup.program().acknowledged()
         else {
@@ -328,7 +331,7 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Ends the window of the thread here, if something has happened that ends it.
+    /// Ends the window of the thread here, if a boundary or a loss ends it.
     fn row(&mut self, end: WindowEnd, fired: Vec<Fired>, lost: Vec<usize>) -> Outcome<T> {
         let mut outcome = Outcome { lost_slots: lost, ..Outcome::default() };
         let end = if fired.is_empty() { WindowEnd::Loss } else { end };
@@ -339,8 +342,8 @@ impl<T: Copy> CpuWindows<T> {
         outcome
     }
 
-    /// The same for what was lost when the counters were to go on; the window that is open then lacks all that this CPU
-    /// cannot count.
+    /// The same for slots that were lost when the counters were started again. The open window then lacks
+    /// every slot that this CPU cannot count.
     fn row_of_loss(&mut self, lost: Vec<usize>) -> Outcome<T> {
         let outcome = self.row(WindowEnd::Loss, Vec::new(), lost);
         self.mark_lost();
@@ -356,9 +359,9 @@ impl<T: Copy> CpuWindows<T> {
         }
     }
 
-    /// Attends to an interrupt: a row if a source has reached its boundary, and the counters go on.
+    /// Handles an interrupt: returns a row if a source has reached its boundary, and restarts the counters.
     ///
-    /// An interrupt that none of our counters asked for changes nothing: what was counted stays in the open window.
+    /// An interrupt that none of our counters raised changes nothing: the counts stay in the open window.
     pub fn on_interrupt(&mut self, on: &mut dyn Registers) -> Outcome<T> {
         let seen = self.halt(on);
         if let Some(thread) = self.thread.as_mut().filter(|_| !seen.is_ours) {
@@ -367,8 +370,9 @@ impl<T: Copy> CpuWindows<T> {
         self.go_on(on, seen, WindowEnd::Interrupt)
     }
 
-    /// Looks whether the counters are still ours. Who took the control registers may have taken the interrupts too, and
-    /// nothing else would tell before the next switch. Ends no window, but for a loss or a boundary that has been passed.
+    /// Checks whether the counters are still ours. Another user of the control registers may have taken the
+    /// interrupts too, so that the loss would go unnoticed until the next switch. Ends no window, except for
+    /// a loss or a passed boundary.
     pub fn look(&mut self, on: &mut dyn Registers) -> Outcome<T> {
         let seen = self.halt(on);
         self.go_on(on, seen, WindowEnd::Look)
@@ -381,8 +385,9 @@ impl<T: Copy> CpuWindows<T> {
         outcome.then(self.row_of_loss(lost))
     }
 
-    /// The CPU goes from one thread to another: the window of the old one, to be brought to where it runs next, comes out;
-    /// that of the new one goes on here. Without a new one the counters stand still.
+    /// Switches the CPU from one thread to another. Returns the window of the old thread, to be moved to the
+    /// CPU where it runs next; that of the new one continues here. Without a new thread the counters stay
+    /// stopped.
     pub fn switch(
         &mut self,
         on: &mut dyn Registers,
@@ -414,7 +419,7 @@ impl<T: Copy> CpuWindows<T> {
         (thread, outcome)
     }
 
-    /// How far the sources are goes with the thread.
+    /// Stores the remaining events of the sources in the thread's window.
     fn keep_left(&mut self) {
         let Some(thread) = &mut self.thread else { return };
         for (slot, state) in self.slots.iter().enumerate() {
@@ -423,7 +428,7 @@ impl<T: Copy> CpuWindows<T> {
         }
     }
 
-    /// A thread gets the CPU, which has none.
+    /// A thread gets the CPU, on which no thread runs.
     fn enter(&mut self, on: &mut dyn Registers, mut window: ThreadWindow<T>) -> Outcome<T> {
         let mut lost = Vec::new();
         window.arrive(self.cpu);
@@ -453,10 +458,10 @@ impl<T: Copy> CpuWindows<T> {
         Ok(())
     }
 
-    /// Takes back what was lost: sets this CPU up again, over whatever is there now.
+    /// Takes lost slots back: sets this CPU up again, overwriting the present values.
     ///
-    /// The caller decides, as it takes the counters from whoever has them. Without a loss nothing is done; what cannot be
-    /// had is among [`Outcome::lost_slots`] again.
+    /// The caller decides, as this takes the counters from their present user. Without a loss nothing is
+    /// done. Slots that cannot be taken back are in [`Outcome::lost_slots`] again.
     pub fn retake(&mut self, on: &mut dyn Registers) -> Outcome<T> {
         if self.lost().next().is_none() {
             return Outcome::default();
@@ -483,7 +488,7 @@ fn refused(loss: &CounterLoss) -> Error {
     }
 }
 
-/// Whether a counter has moved by what cannot have been counted: more than three quarters of what it holds.
+/// Whether a counter has moved by an impossible amount: more than three quarters of its range.
 fn ran_backwards(events: u64, width_bits: u32) -> bool {
     events >> width_bits.saturating_sub(2) & 0b11 == 0b11
 }

@@ -1,9 +1,10 @@
-//! Windows of so many events: the interrupt of an overflow ends one and begins the next.
+//! Windows of a given number of events: the interrupt of an overflow ends one and begins the next.
 //!
-//! A counter is set N events below its overflow. The interrupt that the overflow raises is the end of a window; what all
-//! counters have counted in it is a [`Row`]. Nothing here does I/O or knows the time: interrupts and switches are told by
-//! the caller, registers are behind [`Registers`], so that the same code runs on silicon and on simulated chips.
-//! `docs/internals/overflow-windows.md` has the protocol and what a row says.
+//! A counter is preset to N events below its overflow. The interrupt of the overflow is the end of a window;
+//! the counts of all counters in it are a [`Row`]. This module does no I/O and reads no clock. The caller
+//! reports interrupts and switches, and registers are behind [`Registers`], so that the same code runs on
+//! silicon and on simulated chips. `docs/internals/overflow-windows.md` describes the protocol and the
+//! meaning of a row.
 
 mod cpu;
 mod row;
@@ -24,8 +25,8 @@ pub use thread::ThreadWindow;
 
 /// The windows of threads on several CPUs.
 ///
-/// `T` is what names a thread: a thread id of the system, or of a simulated machine. Who records a whole CPU gives it the
-/// CPU's number and tells of no switches.
+/// `T` identifies a thread: a thread id of the system, or of a simulated machine. To record a whole CPU, pass
+/// the CPU's number as its thread and report no switches.
 #[derive(Clone, Debug)]
 pub struct Windows<T> {
     setup: Arc<WindowSetup>,
@@ -37,24 +38,24 @@ pub struct Windows<T> {
 }
 
 impl<T: Copy + Ord + Debug> Windows<T> {
-    /// Windows of every thread of which a switch tells.
+    /// Windows of every thread that a switch reports.
     pub fn of_all(setup: WindowSetup) -> Windows<T> {
         Windows { setup: Arc::new(setup), cpus: BTreeMap::new(), parked: BTreeMap::new(), followed: None }
     }
 
-    /// Windows of these threads; while others run, the counters stand still.
+    /// Windows of these threads; while others run, the counters are stopped.
     pub fn of_threads(setup: WindowSetup, threads: impl IntoIterator<Item = T>) -> Windows<T> {
         Windows { followed: Some(threads.into_iter().collect()), ..Windows::of_all(setup) }
     }
 
-    /// Counts one more thread, of which no switch has told yet: a new one.
+    /// Counts one more thread, which no switch has reported yet: a new one.
     pub fn follow(&mut self, thread: T) {
         if let Some(followed) = &mut self.followed {
             followed.insert(thread);
         }
     }
 
-    /// What every CPU is set up with.
+    /// The setup of every CPU.
     pub fn setup(&self) -> &WindowSetup {
         &self.setup
     }
@@ -76,11 +77,11 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         })
     }
 
-    /// Begins the recording on a CPU, where `running` runs now.
+    /// Begins recording a CPU, on which `running` runs now.
     ///
     /// # Errors
     ///
-    /// A CPU twice; a thread that is on another CPU; as [`CpuWindows::begin`].
+    /// A CPU that is recorded already; a thread that is on another CPU; the errors of [`CpuWindows::begin`].
     pub fn begin(&mut self, on: &mut dyn Registers, cpu: u32, running: Option<T>) -> Result<Outcome<T>> {
         if self.cpus.contains_key(&cpu) {
             let hint = "name each CPU once".to_owned();
@@ -93,7 +94,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         self.bring(on, cpu, running)
     }
 
-    /// Attends to an interrupt of the PMU on a CPU.
+    /// Handles an interrupt of the PMU on a CPU.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.cpu(cpu)?.on_interrupt(on))
     }
 
-    /// Looks whether the counters of a CPU are still ours: [`CpuWindows::look`].
+    /// Checks whether the counters of a CPU are still ours: [`CpuWindows::look`].
     ///
     /// # Errors
     ///
@@ -111,13 +112,13 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.cpu(cpu)?.look(on))
     }
 
-    /// A CPU goes from one thread to another. The registers must still be as they were for the old one, and the call must
-    /// be over before the new one runs.
+    /// Reports that a CPU switches from one thread to another. The registers must still be those of the old
+    /// thread, and the call must return before the new one runs.
     ///
     /// # Errors
     ///
-    /// A CPU that is not recorded: the window of `to` is lost then; a thread that was not told to be there, or that is
-    /// still on another CPU: a switch was not told of, and nothing is done.
+    /// A CPU that is not recorded: the window of `to` is lost then. A thread that was not reported to be
+    /// there, or that is still on another CPU: a switch was not reported, and nothing is done.
     pub fn on_switch(
         &mut self,
         on: &mut dyn Registers,
@@ -145,7 +146,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(outcome.then(self.bring(on, cpu, to)?))
     }
 
-    /// Whether a thread is on no CPU that is recorded.
+    /// Checks that a thread is on no recorded CPU.
     fn is_nowhere(&self, thread: Option<T>) -> Result<()> {
         let Some(thread) = thread else { return Ok(()) };
         match self.cpus.values().find(|windows| windows.thread() == Some(thread)) {
@@ -169,7 +170,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.cpu(cpu)?.switch(on, Some(window)).1)
     }
 
-    /// Takes back the counters of a CPU, over whatever is there now: [`CpuWindows::retake`].
+    /// Takes back the counters of a CPU, overwriting the present values: [`CpuWindows::retake`].
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.cpu(cpu)?.retake(on))
     }
 
-    /// A thread that is on no CPU has come to its end: its remainder, if there is one.
+    /// Reports the end of a thread that is on no CPU; returns its remainder, if there is one.
     ///
     /// # Errors
     ///
@@ -188,10 +189,11 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.parked.remove(&thread).and_then(ThreadWindow::finish))
     }
 
-    /// Stops the counters of every CPU: the rows that are left, remainders included, so that each thread's rows add up to
-    /// all that it has counted.
+    /// Stops the counters of every CPU. Returns the remaining rows, including remainders, so that each
+    /// thread's rows add up to all of its counts.
     ///
-    /// The registers stay as they are, stopped; [`cyclometer_arch::restore`] gives them back what they held before.
+    /// The registers keep their values, stopped; [`cyclometer_arch::restore`] makes the steps that restore
+    /// the previous ones.
     pub fn finish(mut self, on: &mut dyn Registers) -> Vec<Row<T>> {
         let mut rows = Vec::new();
         for windows in self.cpus.values_mut() {

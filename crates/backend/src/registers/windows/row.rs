@@ -1,4 +1,4 @@
-//! What a window was: the row, and what stands in it instead of a number that is not known.
+//! The row of a window, and the marker that replaces an unknown number.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use cyclometer_core::Count;
 /// A window of a thread: from the end of its previous one to a boundary, or to the end of the recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row<T> {
-    /// Whose window it is.
+    /// The thread of the window.
     pub thread: T,
-    /// Which of the thread's rows this is, from 0 on, without gaps.
+    /// The number of this row among the thread's rows, from 0 on, without gaps.
     pub sequence: u64,
     /// The CPU on which it ended; `None`: it ended while the thread had none.
     pub cpu: Option<u32>,
-    /// What was counted in it, slot by slot: measured, never assumed to be the period.
+    /// Counts of the window, slot by slot: measured, never assumed to be the period.
     pub counts: Vec<WindowCount>,
     /// The sources whose boundary it reached; none in a remainder and in a window that a loss has ended.
     pub fired: Vec<Fired>,
-    /// What ended it.
+    /// The reason why it ended.
     pub end: WindowEnd,
-    /// How often the thread got a CPU in it.
+    /// How often the thread got a CPU during the window.
     pub switches: u32,
-    /// How often that was another CPU than the one before.
+    /// How often that was another CPU than the previous one.
     pub migrations: u32,
-    /// Interrupts in it that none of our counters had asked for.
+    /// Interrupts during the window that none of our counters raised.
     pub unclaimed: u32,
 }
 
@@ -34,7 +34,7 @@ impl<T> Row<T> {
         self.counts.iter().any(|count| matches!(count, WindowCount::Lost(_)))
     }
 
-    /// Whether a source went through more than one period: the interrupt came that late.
+    /// Whether a source passed more than one period, because the interrupt came late.
     pub fn is_late(&self) -> bool {
         self.fired.iter().any(|fired| fired.periods > 1)
     }
@@ -50,7 +50,7 @@ impl<T> Row<T> {
 pub enum WindowCount {
     /// Every event of the thread in the window, and no other.
     Exact(u64),
-    /// A part of the window was not counted, or was not ours: there is no number.
+    /// A part of the window was not counted, or not by us: there is no number.
     Lost(CounterLoss),
 }
 
@@ -63,7 +63,7 @@ impl WindowCount {
         }
     }
 
-    /// Counts more, if there is a number.
+    /// Adds events, if there is a number.
     pub(super) fn add(&mut self, events: u64) {
         if let WindowCount::Exact(sum) = self {
             *sum = sum.saturating_add(events);
@@ -85,7 +85,7 @@ impl From<&WindowCount> for Count {
 pub struct Fired {
     /// Its slot.
     pub slot: usize,
-    /// How many boundaries it passed since the last look at it; more than 1 is late.
+    /// How many boundaries it passed since it was last read; more than 1 is late.
     pub periods: u64,
     /// Events past the first of them: the skid, and the delay of a late interrupt.
     pub past: u64,
@@ -93,59 +93,60 @@ pub struct Fired {
     pub carried: u64,
 }
 
-/// What ends a window.
+/// The reason why a window ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowEnd {
     /// An interrupt.
     Interrupt,
     /// The thread lost its CPU after a boundary and before the interrupt.
     Switch,
-    /// A look after a boundary and before the interrupt.
+    /// A check after a boundary and before the interrupt.
     Look,
-    /// It was seen that counters are not ours any more.
+    /// A check found that counters are not ours any more.
     Loss,
-    /// They were taken back.
+    /// The counters were taken back.
     Retake,
-    /// The thread or the recording came to its end; a boundary may have been reached just before it.
+    /// The thread or the recording ended; a boundary may have been reached just before.
     Finish,
 }
 
-/// How a count was lost.
+/// The loss of a count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CounterLoss {
-    /// On which CPU.
+    /// The CPU of the loss.
     pub cpu: u32,
-    /// What was found.
+    /// The evidence of the loss.
     pub reason: LossReason,
 }
 
-/// What shows that a counter did not count for us all the time.
+/// The evidence that a counter did not count for us all the time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// A control register has another value than the one that was written.
+    /// A control register has another value than the written one.
     Rewritten {
         /// The register.
         register: PmuReg,
-        /// Our bits of it, as they were written.
+        /// Our bits of it, as written.
         written: u64,
-        /// The same bits, as they are.
+        /// The same bits, as read.
         found: u64,
     },
-    /// A counter does not have the value that was written to it.
+    /// A counter does not hold the value that was written to it.
     NotPreset {
         /// Its register.
         register: PmuReg,
-        /// What was written.
+        /// The written value.
         written: u64,
-        /// What it has.
+        /// The value that was read.
         found: u64,
     },
-    /// A counter's value and its overflow flag contradict each other, or it ran backwards: somebody wrote there.
+    /// A counter's value and its overflow flag contradict each other, or it ran backwards: another user wrote
+    /// it.
     Contradiction {
         /// Its register.
         register: PmuReg,
-        /// What it has.
+        /// The value that was read.
         found: u64,
     },
     /// The registers can no longer be used.
@@ -175,14 +176,15 @@ impl fmt::Display for CounterLoss {
     }
 }
 
-/// What an interrupt or a switch led to.
+/// The result of an interrupt or a switch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome<T> {
     /// The windows that ended, in order.
     pub rows: Vec<Row<T>>,
-    /// Whether one of our counters had overflowed: another handler need not look for the interrupt's cause.
+    /// Whether one of our counters had overflowed: then no other handler needs to look for the interrupt's
+    /// cause.
     pub is_ours: bool,
-    /// Slots that are not counted on this CPU from now on, until it is taken back.
+    /// Slots that are not counted on this CPU from now on, until they are taken back.
     pub lost_slots: Vec<usize>,
 }
 
@@ -193,7 +195,7 @@ impl<T> Default for Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// Both, one after the other.
+    /// Both outcomes, one after the other.
     pub(super) fn then(mut self, next: Outcome<T>) -> Outcome<T> {
         self.rows.extend(next.rows);
         self.is_ours |= next.is_ours;

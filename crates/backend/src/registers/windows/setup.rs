@@ -1,4 +1,4 @@
-//! What is recorded: events on counters, and the sources whose periods end windows.
+//! The setup of a recording: events on counters, and the sources whose periods end windows.
 
 use std::num::NonZeroU64;
 
@@ -13,7 +13,7 @@ use cyclometer_core::{CounterId, Error, ErrorKind, Recovery, Result};
 pub struct OverflowSource {
     /// Its slot: the index of its event.
     pub slot: usize,
-    /// How many of its events a window has; at least 1, at most half of what the counter holds.
+    /// Number of its events in a window; at least 1, at most half of the counter's range.
     pub period_events: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct OverflowSource {
 pub(super) enum Period {
     /// It ends windows.
     Source(u64),
-    /// It is narrow, and is looked at before it can wrap unseen.
+    /// It is narrow, and is read before it can wrap unnoticed.
     Guard(u64),
 }
 
@@ -36,7 +36,7 @@ impl Period {
 
 /// Counters of at most this width wrap within seconds.
 const NARROW_BITS: u32 = 32;
-/// A quarter of a narrow counter: neither the way there nor the skid behind it wraps.
+/// A quarter of a narrow counter's range: neither the period nor the skid after it wraps.
 const GUARD_EVENTS: u64 = 1 << (NARROW_BITS - 2);
 
 /// Bits of a register on which a slot relies.
@@ -46,14 +46,14 @@ pub(super) struct Claim {
     pub bits: RegisterBits,
 }
 
-/// Those of one register, which is read once for all of them.
+/// The claims on one register, which is read once for all of them.
 #[derive(Clone, Debug)]
 pub(super) struct Claims {
     pub register: PmuReg,
     pub claims: Vec<Claim>,
 }
 
-/// A recording of windows, checked: what every CPU is set up with.
+/// A validated recording of windows: the setup of every CPU.
 ///
 /// ```
 /// use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions};
@@ -84,22 +84,23 @@ pub struct WindowSetup {
     sources: Vec<OverflowSource>,
     periods: Vec<Option<Period>>,
     program: RegisterProgram,
-    /// What enables the counters, while they count.
+    /// The claims on registers that enable the counters, while they count.
     pub(super) enabling: Vec<Claims>,
-    /// What else they rely on, as it is while they are stopped.
+    /// The claims on all other registers, while the counters are stopped.
     pub(super) resting: Vec<Claims>,
 }
 
 impl WindowSetup {
-    /// A recording of events on the counters where a plan has placed them.
+    /// A recording of events on the counters that a plan has assigned to them.
     ///
-    /// Counters of 32 bits without a period get one all the same, of 2³⁰ events, which ends no window: so none wraps
-    /// unseen.
+    /// Counters of 32 bits without a period get one of 2³⁰ events, which ends no window, so that none wraps
+    /// unnoticed.
     ///
     /// # Errors
     ///
-    /// No source; a source that is not among the events, or is there twice; a share of slots, which is no count of a window; a period of 0 or of more than the counter
-    /// can be preset to; an event with a period of its own; what [`register_program`] refuses.
+    /// No source; a source that is not among the events, or listed twice. A share of slots, which cannot be
+    /// counted in windows. A period of 0, or longer than the counter can be preset to; an event with a period
+    /// of its own. The errors of [`register_program`].
     pub fn new(
         chip: &Chip,
         placed: &[Placed],
@@ -131,7 +132,7 @@ impl WindowSetup {
         Ok(setup)
     }
 
-    /// Notes what each slot relies on: what its event alone would write.
+    /// Records the claims of each slot: the bits that its event alone would write.
     fn claim(&mut self) -> Result<()> {
         for slot in 0..self.placed.len() {
             let alone = self.program_of(&[slot])?;
@@ -146,8 +147,8 @@ impl WindowSetup {
         Ok(())
     }
 
-    /// The program of all slots, as it is on a CPU from which nothing was taken: what is to be saved before it and
-    /// restored after it.
+    /// The program of all slots, on a CPU from which nothing was taken. Its registers are to be saved before
+    /// and restored afterwards.
     pub const fn program(&self) -> &RegisterProgram {
         &self.program
     }
@@ -180,7 +181,7 @@ impl WindowSetup {
     pub(super) fn first_value(&self, slot: usize, left: u64) -> u64 {
         let read = self.read_of(slot);
         let period = self.period(slot).map_or(0, Period::events);
-        // From 0 on to the first value of the whole period, and on to that of what is left of it.
+        // From 0 to the first value of the whole period, and on to that of the remaining events.
         read.between(0, read.preset.wrapping_add(period.wrapping_sub(left)))
     }
 }
@@ -218,7 +219,7 @@ fn check_sources(placed: &[Placed], sources: &[OverflowSource]) -> Result<()> {
     }
 }
 
-/// Why a slot interrupts, if it does; refused where it alone cannot be programmed.
+/// Why a slot interrupts, if it does; an error where its event cannot be programmed.
 fn period_of(
     chip: &Chip,
     event: &Placed,
@@ -232,7 +233,7 @@ fn period_of(
     Ok(period.or(is_narrow.then_some(Period::Guard(GUARD_EVENTS))))
 }
 
-/// An encoding's refusal with the slot's name.
+/// An encoding's error with the slot's name.
 fn named(error: EncodeError, slot: usize, counter: CounterId) -> Error {
     match error {
         EncodeError::PeriodTooLong { period, greatest, .. } => invalid(
@@ -241,7 +242,7 @@ fn named(error: EncodeError, slot: usize, counter: CounterId) -> Error {
             ),
             "give a shorter period",
         ),
-        // Alone it is without its slots, and in windows it is not even with them.
+        // The event alone lacks its slots, and windows do not support shares even with them.
         EncodeError::Share => invalid(
             format!("slot {slot} is a share of slots, which nothing counts in windows"),
             "leave it out; plain counting has it",

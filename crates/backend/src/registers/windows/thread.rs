@@ -1,4 +1,5 @@
-//! What a thread carries from CPU to CPU: its open window, and how far each source is from its next boundary.
+//! The state that a thread carries from CPU to CPU: its open window, and the distance of each source to its
+//! next boundary.
 
 use super::row::{CounterLoss, Fired, LossReason, Row, WindowCount, WindowEnd};
 use super::setup::{Period, WindowSetup};
@@ -9,7 +10,7 @@ pub struct ThreadWindow<T> {
     pub(super) thread: T,
     /// Counts since the window began.
     pub(super) open: Vec<WindowCount>,
-    /// Events up to the next boundary of each source; `None`: not known, a period begins.
+    /// Events up to the next boundary of each source; `None`: unknown, a period begins.
     pub(super) left: Vec<Option<u64>>,
     sequence: u64,
     switches: u32,
@@ -19,7 +20,7 @@ pub struct ThreadWindow<T> {
 }
 
 impl<T: Copy> ThreadWindow<T> {
-    /// The first window of a thread that has not run yet, or of which nothing before is to be counted.
+    /// The first window of a thread that has not run yet, or whose earlier events are not counted.
     pub fn new(setup: &WindowSetup, thread: T) -> ThreadWindow<T> {
         ThreadWindow {
             thread,
@@ -33,12 +34,12 @@ impl<T: Copy> ThreadWindow<T> {
         }
     }
 
-    /// Whose it is.
+    /// The thread of this window.
     pub fn thread(&self) -> T {
         self.thread
     }
 
-    /// Events of a slot up to its next boundary: from where it was left, or a whole period.
+    /// Events of a slot up to its next boundary: the stored remainder, or a whole period.
     pub(super) fn left_of(&self, setup: &WindowSetup, slot: usize) -> u64 {
         self.left[slot].unwrap_or_else(|| setup.period(slot).map_or(0, Period::events))
     }
@@ -56,13 +57,13 @@ impl<T: Copy> ThreadWindow<T> {
         self.unclaimed = self.unclaimed.saturating_add(1);
     }
 
-    /// A slot has no number in this window, and where its source is is not known.
+    /// A slot has no number in this window, and the position of its source is unknown.
     pub(super) fn lose(&mut self, slot: usize, loss: &CounterLoss) {
         self.open[slot] = WindowCount::Lost(loss.clone());
         self.left[slot] = None;
     }
 
-    /// The thread runs where nothing is counted.
+    /// The thread runs on a CPU where nothing is counted.
     pub(super) fn lose_all(&mut self, cpu: u32) {
         let loss = CounterLoss { cpu, reason: LossReason::Elsewhere };
         for slot in 0..self.open.len() {
@@ -70,7 +71,7 @@ impl<T: Copy> ThreadWindow<T> {
         }
     }
 
-    /// Ends the window; the next one begins with nothing.
+    /// Ends the window; the next one begins with counts of 0.
     pub(super) fn close(&mut self, cpu: Option<u32>, end: WindowEnd, fired: Vec<Fired>) -> Row<T> {
         let fresh = vec![WindowCount::Exact(0); self.open.len()];
         let row = Row {
@@ -88,7 +89,7 @@ impl<T: Copy> ThreadWindow<T> {
         row
     }
 
-    /// The last row, unless nothing was counted since the one before.
+    /// The last row, unless nothing was counted since the previous one.
     pub fn finish(mut self) -> Option<Row<T>> {
         let is_empty = self.open.iter().all(|count| *count == WindowCount::Exact(0));
         (!is_empty).then(|| self.close(None, WindowEnd::Finish, Vec::new()))
