@@ -179,8 +179,8 @@ fn mismatch(cpu: &Cpu<'_>, label: &str, names: &[Vec<String>]) -> Option<Mismatc
 
 const MOST_MEANT: usize = 5;
 
-/// The events of a CPU that a label fits: the one of that name, and those whose name or description has its
-/// words.
+/// The events of a CPU that a label fits: the one of that name, otherwise those whose name or description has
+/// its words.
 fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
     if let Some(entry) = entry(cpu, label) {
         return vec![entry.name().to_owned()];
