@@ -3,8 +3,8 @@
 use cyclometer_core::{CounterId, CounterMask};
 use cyclometer_plan::passes::{Demand, PackingProblem};
 
-/// The passes that events need in the given order: each event takes the first free counter, and a pass ends
-/// with the first event that finds none.
+/// The passes that events need in the given order. Each event takes the first free counter; a pass ends with
+/// the first event that finds none.
 ///
 /// # Source
 ///

@@ -25,7 +25,7 @@ const MB: f64 = 1e6;
 const HINTED: usize = 1;
 const UNHINTED: usize = 2;
 
-/// A way to run a command.
+/// A tool that runs a command.
 struct SoftTool {
     name: &'static str,
     prefix: Vec<String>,

@@ -136,7 +136,7 @@ fn measured_event(measured: Measured) -> Result<Value> {
 ///
 /// # Panics
 ///
-/// If the value was lost: Criterion has no way to be told, and would take any number for a measurement.
+/// If the value was lost: Criterion has no error path, and would take any number for a measurement.
 fn number(measured: &Measured) -> f64 {
     let first = measured.values.first();
     let counted = first.and_then(Value::number);
@@ -155,7 +155,7 @@ impl Measurement for Events {
     ///
     /// # Panics
     ///
-    /// If the event was lost meanwhile: Criterion has no way to be told, and would take any number for a
+    /// If the event was lost meanwhile: Criterion has no error path, and would take any number for a
     /// measurement.
     fn end(&self, region: Region) -> f64 {
         number(&region.stop())

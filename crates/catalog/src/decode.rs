@@ -52,8 +52,8 @@ pub fn register(cpu: &Cpu<'_>, name: &str) -> Result<Register> {
     })
 }
 
-/// The register of a bare code. It is the event select register if the value enables a counter, macOS's word
-/// if it has modes above Apple's 16 bits, and otherwise perf's word.
+/// The register of a bare code. A value that enables a counter means the event select register. A value with
+/// modes above Apple's 16 bits means macOS's word. Any other value means perf's word.
 ///
 /// # Source
 ///

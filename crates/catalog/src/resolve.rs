@@ -55,14 +55,14 @@ pub fn resolve_list_in(
 
 /// Finds an event by name and lists the candidates on `machine`, best first.
 ///
-/// Names are searched among the kernel's generic events, the software PMU's, the accounting's, the host's own
-/// in sysfs, the vendor's in `tables`, and the portable ones. An event that exists in general and has no
-/// counterpart here has no candidates.
+/// Names are searched among the events of the kernel, the software PMU, the accounting and sysfs, among the
+/// vendor's in `tables`, and among the portable ones. An event that exists in general and has no counterpart
+/// here has no candidates.
 ///
 /// # Errors
 ///
 /// `ErrorKind::UnknownEvent` with the nearest names. `ErrorKind::InvalidInput` for terms that do not fit
-/// their fields, for terms of an event that cannot be refined, or for modes of an event that has none.
+/// their fields, for terms of an event that cannot be refined, or for modes of an event without modes.
 pub fn resolve(request: &EventRequest, machine: &Machine, tables: &Tables) -> Result<Event> {
     resolve_on(request, &Host { machine, cores: cores(machine, tables), tables })
 }

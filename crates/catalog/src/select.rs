@@ -39,9 +39,9 @@ pub fn chip(cpu: &Cpu<'_>) -> Chip {
     }
 }
 
-/// Finds an event on a CPU: by the vendor's name in any case, libpfm4's spelling of it, perf's generic names,
-/// a portable name, a raw code, or terms between slashes. A portable name that is a sum of events gives
-/// several.
+/// Finds an event on a CPU. The text is the vendor's name in any case, libpfm4's spelling of it, a generic
+/// name of perf, a portable name, a raw code, or terms between slashes. A portable name that is a sum of
+/// events gives several.
 ///
 /// # Errors
 ///

@@ -49,7 +49,7 @@ impl Environment {
         self.literals.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// Whether this is the CPU of that id; `None` when it cannot be told.
+    /// Whether this is the CPU of that id; `None` when it is unknown.
     ///
     /// On Arm the id is a MIDR: implementer and part must be equal, and the revision must be the same or
     /// later.

@@ -26,12 +26,12 @@ const SHARED: &str = "another user held the counter for a part of every slice";
 
 /// Combines the cells of one slot into a count.
 ///
-/// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is exact
-/// when their running times add up to the enabled time. Otherwise each instance is scaled by its own
-/// enabled / running. Cells that also have the same PMU are summands of a sum: each is scaled by its own
+/// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid, and their count is
+/// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its own
+/// enabled / running. Cells that also have the same PMU are summands of a sum. Each is scaled by its own
 /// times, and without one of them there is no sum. Software events of the kernel need no counter, so they are
 /// never scaled. A count is partial if instances were lost or never reached a counter, or if the source's
-/// scope is wider than `asked`. A zero of an event that cannot be zero is not a count: some drivers claim
+/// scope is wider than `asked`. A zero of an event that cannot be zero is not a count. Some drivers claim
 /// that an event without a counter ran (RISC-V with more events than counters).
 ///
 /// # Source
@@ -65,7 +65,7 @@ pub(crate) fn settle_over(
 pub(crate) enum Observed {
     /// No observation, for this reason.
     Nothing(String),
-    /// No complete slice: others held its counter in part of each.
+    /// No complete slice: other users held its counter in part of each.
     Scaled { time_enabled_ns: u64, time_running_ns: u64 },
     /// Every slice in which anything ran: no other rotation group was active.
     All,
@@ -165,7 +165,7 @@ struct Narrow<'a> {
 
 impl Narrow<'_> {
     /// A task that ran only on these core types is counted exactly. Otherwise time without a counter is time
-    /// on the other core type, or time in which another user held the counter; the two cannot be
+    /// on the other core type, or time in which another user held the counter. The two cannot be
     /// distinguished. So counts are not extrapolated to cores that lack the event.
     fn narrow(&self, count: Count, reading: &Reading) -> Count {
         let only = self.only;
@@ -346,8 +346,8 @@ enum State {
 }
 
 impl Instance {
-    /// Adds another summand of the same place: the state is the worse of both, and the running time the
-    /// smaller.
+    /// Adds another summand of the same CPU and thread: the state is the worse of both, and the running time
+    /// the smaller.
     fn with(self, other: Instance) -> Instance {
         Instance {
             raw: self.raw.saturating_add(other.raw),
@@ -408,10 +408,10 @@ fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instan
     grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, times)).collect()
 }
 
-/// The cells of one place by PMU, in the order of the parts.
+/// The cells of one CPU and thread by PMU, in the order of the parts.
 type OfPmus<'a> = BTreeMap<&'a str, Vec<&'a Cell>>;
 
-/// One place: the sum of its summands; an event that is no sum has one.
+/// Combines the cells of one CPU and thread: the sum of its summands; an event that is no sum has one.
 fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, times: Times) -> Instance {
     let mut of_pmus: OfPmus<'_> = BTreeMap::new();
     for cell in cells {

@@ -34,7 +34,7 @@ impl Summary {
     /// Whether every event is exact and comes from hardware, the kernel or an exact software count, and every
     /// requested metric has a value.
     ///
-    /// This is what `--strict` asks for.
+    /// This is the condition of `--strict`.
     pub fn is_strict(&self) -> bool {
         let metrics =
             self.derived.iter().filter(|metric| metric.asked).all(|metric| metric.verdict == Verdict::Exact);
@@ -63,7 +63,7 @@ pub struct LineSummary {
     pub name: String,
     /// The name as typed, without modifiers.
     pub event: String,
-    /// Whether the user asked for it.
+    /// Whether the user requested it.
     pub requested: bool,
     /// Unit of the values.
     pub unit: Unit,

@@ -61,7 +61,7 @@ pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
     line(name, unit, Candidate::accounting(metric, "rusage"))
 }
 
-/// A cell at no particular place.
+/// A cell without CPU, thread and PMU.
 pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
     Cell::new(slot, raw, time_enabled_ns, time_running_ns)
 }

@@ -24,7 +24,7 @@ const HELD_UP_NS: u64 = 200_000;
 /// That difference also grows with the time: one part in this many.
 const HELD_UP_DIVISOR: u64 = 10;
 
-/// The slices of a run, or of an interval of it, with what is needed to judge them.
+/// The slices of a run, or of an interval of it, with the facts needed to judge them.
 #[derive(Clone, Copy)]
 pub(crate) struct Turns<'a> {
     pub(crate) plan: &'a Plan,
@@ -38,8 +38,8 @@ pub(crate) struct Turns<'a> {
 ///
 /// `reading` has the raw values of the same time. A slice in which another user held the event's counter is
 /// not used. [`Rotation`] extrapolates the counts in the slices of the event's own rotation group to the
-/// other slices. It uses the counts of hardware events that count in every slice, first those of the same
-/// modes, and the time that the target ran in each slice.
+/// other slices. It uses the time that the target ran in each slice, and the counts of hardware events that
+/// count in every slice. Those of the same modes come first.
 pub fn settle_slices(
     plan: &Plan,
     pass: usize,
@@ -176,7 +176,7 @@ impl<'a> Turns<'a> {
         self.plan.lines.get(slot.0).and_then(effective_modes)
     }
 
-    /// The slot's count in each slice; `None` if a slice lacks it, or if others held its counter.
+    /// The slot's count in each slice; `None` if a slice lacks it, or if other users held its counter.
     fn column(&self, slot: SlotId) -> Option<Vec<f64>> {
         let whole =
             |slice: &Slice| slice.count(slot).filter(|count| is_whole(count)).map(|count| count.raw as f64);

@@ -30,7 +30,7 @@ fn kernels_name(name: &str) -> Option<&'static str> {
     all.clone().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, kernels)| *kernels)
 }
 
-/// Converts an event of a formula to the grammar of event lists, counted by the core PMU `pmu`; `only` says
+/// Converts an event of a formula to the grammar of event lists. The core PMU `pmu` counts it; `only` says
 /// that the machine has no other.
 ///
 /// Intel's modifiers become terms (`X:c1:e1` is `cpu/X,cmask=0x1,edge=1/`), and its pseudo-events become the

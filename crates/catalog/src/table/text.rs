@@ -12,10 +12,10 @@
 //! BR_MISP_RETIRED.ALL_BRANCHES event=0xc5 counters=0xff
 //! ```
 //!
-//! An event's line has its name and the facts that differ from 0: `event`, `umask`, `umask2`, `cmask` with a
-//! number; `inv`, `edge`, `eq`, `any`; `extra=MSR:VALUE`; `config` for a whole word; `counters` and `fixed`
-//! with masks; `alias`, `also` (all of the above, separated by commas), `errata` with a list; `deprecated`,
-//! `alone`. `#` starts a comment.
+//! An event's line has its name and the facts that differ from 0. `event`, `umask`, `umask2` and `cmask` have
+//! a number; `inv`, `edge`, `eq` and `any` have none. `extra=MSR:VALUE` is an extra register, and `config` a
+//! whole word. `counters` and `fixed` have masks, `alias`, `also` (all of the above, separated by commas) and
+//! `errata` lists. `deprecated` and `alone` have no value. `#` starts a comment.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -58,8 +58,8 @@ type Outcome<T> = Result<T, String>;
 ///
 /// # Errors
 ///
-/// The first line that is no part of a table, a duplicate event, an event that does not fit the CPU's select
-/// field or counters (if the header has them), a table that is too long.
+/// The first line that is no part of a table; a duplicate event; a table that is too long. An event must also
+/// fit the CPU's select field and counters, if the header has them.
 pub fn read(text: &str) -> Result<CpuTable, TableError> {
     let at = |line: usize, message: String| TableError { line: line + 1, message };
     if text.len() > MAX_BYTES {

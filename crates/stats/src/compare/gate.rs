@@ -129,7 +129,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// The part that is missing or cannot be read, with what to write instead.
+    /// The missing or invalid part, with the text to write instead.
     pub fn parse(text: &str) -> Result<Gate, GateError> {
         let fail = |why: String| GateError(format!("'{text}': {why}"));
         let at = text.rfind(['>', '<']).ok_or_else(|| {

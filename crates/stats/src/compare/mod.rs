@@ -1,10 +1,10 @@
 //! Is B different from A? Paired and unpaired comparison of every metric of two measurements.
 //!
 //! A *deterministic* metric is compared exactly. For any other metric, the estimate is Hodges and Lehmann's
-//! median of Walsh averages over the logarithms of the pairs' ratios, with the exact signed-rank interval.
-//! Benjamini and Hochberg's rates over all metrics limit the share of false alarms. A metric has `changed`
-//! only if its rate is below 5 % *and* its interval lies beyond the practical threshold. It is the `same`
-//! only if its interval lies within the threshold; everything else is inconclusive.
+//! median of Walsh averages over the logarithms of the pairs' ratios. Its interval is the exact signed-rank
+//! interval. Benjamini and Hochberg's rates over all metrics limit the share of false alarms. A metric has
+//! `changed` only if its rate is below 5 % *and* its interval lies beyond the practical threshold. It is the
+//! `same` only if its interval lies within the threshold; everything else is inconclusive.
 
 mod gate;
 mod rank_sum;

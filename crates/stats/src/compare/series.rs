@@ -16,7 +16,7 @@ pub struct RunOf {
     pub value: Option<f64>,
 }
 
-/// A metric over runs, with what its values mean.
+/// A metric over runs, with the meaning of its values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     /// The name as printed, with modes (`instructions:u`).

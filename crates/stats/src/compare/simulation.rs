@@ -1,8 +1,8 @@
 //! Coverage of the statements: comparisons of simulated runs under drift and spikes, where the truth is
 //! known.
 //!
-//! The settings are those in which blocked designs fail: noise of 0.5 % and drift of 2 %, linear, in one step
-//! or as a random walk, with and without delays of 8 % of the runs. All seeds are fixed.
+//! The settings are those in which blocked designs fail: noise of 0.5 % and drift of 2 %. The drift is
+//! linear, in one step or a random walk, with and without delays of 8 % of the runs. All seeds are fixed.
 
 use cyclometer_core::Random;
 

@@ -16,8 +16,7 @@ pub trait Inputs {
     /// The value of one of [`LITERALS`], without its `#`; `None` when it is not known.
     fn literal(&self, name: &str) -> Option<f64>;
 
-    /// Whether this is the CPU of that id, as in perf's map files (a MIDR on Arm); `None` when it cannot be
-    /// told.
+    /// Whether this is the CPU of that id, as in perf's map files (a MIDR on Arm); `None` when it is unknown.
     fn is_cpu(&self, id: &str) -> Option<bool>;
 
     /// The form of a name in messages.

@@ -2,9 +2,9 @@
 
 use super::{COLUMNS, Sample};
 
-/// Least new part of a column in the slices seen, as a share of its root mean square there and of its mean in
-/// all slices. A column below it is left out: it is nearly a combination of earlier columns, or hardly varies
-/// in the slices seen.
+/// Least new part of a column, as a share of its root mean square in the slices seen and of its mean in all
+/// slices. A column below it is left out: it is nearly a combination of earlier columns, or hardly varies in
+/// the slices seen.
 const LEAST_NEW: f64 = 1e-3;
 
 /// Shortest length that the weights distinguish, in mean slices.

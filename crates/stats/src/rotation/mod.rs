@@ -1,5 +1,5 @@
-//! Totals of events that shared counters in rotation: the counts in the slices of an event's own rotation
-//! group, and an estimate for the other slices.
+//! Totals of events that shared counters in rotation: the counts in the slices of an event's rotation group,
+//! and an estimate for the other slices.
 //!
 //! A run is cut into slices; in each, some events count and the others wait. Counts that exist in every slice
 //! (cycles, instructions) show how a slice that was not seen differs from those that were. So an event's
@@ -11,15 +11,16 @@
 //!
 //! The rotation groups come in a random order that is drawn afresh each round. So the slices that an event
 //! saw are a random sample with one slice from each round. The error of the total is then that of a sum over
-//! the slices not seen: their own spread, and the uncertainty of the regression at their columns. The spread
-//! comes from differences between successive residuals. A slow change over the run is the same in a slice
-//! seen and in its neighbours, and adds no error. If all slices are seen, there is no error at all.
+//! the slices not seen. It consists of their own spread and the uncertainty of the regression at their
+//! columns. The spread comes from differences between successive residuals. A slow change over the run is the
+//! same in a slice seen and in its neighbours, and adds no error. If all slices are seen, there is no error
+//! at all.
 //!
-//! Coverage: how often the interval held the true total, in percent of the estimates of 12 events in 1000
-//! runs of 800 slices, by cycles and instructions. The kinds of made-up program are those of the tests, with
-//! other seeds; "turns" is the number of rotation groups:
+//! Coverage is the share of intervals that held the true total, in percent of the estimates of 12 events in
+//! 1000 runs of 800 slices. The estimates are by cycles and instructions. The kinds of made-up program are
+//! those of the tests, with other seeds. The columns are numbers of rotation groups:
 //!
-//! | program | 2 turns | 4 turns | 8 turns |
+//! | program | 2 groups | 4 groups | 8 groups |
 //! |---|---|---|---|
 //! | blocks, each another program | 95.8 | 96.7 | 97.7 |
 //! | four phases that follow each other at random | 96.7 | 97.5 | 98.2 |
@@ -33,16 +34,16 @@
 //! two rotation groups 85.9 % of the intervals hold, with four 92.1 %, with eight 93.7 %.
 //!
 //! These numbers hold while the slices seen are a fair sample of the run. The intervals are too narrow where
-//! few moments hold much of the count and no count of every slice shows them: whether these moments were seen
+//! few moments hold much of the count and no count of every slice shows them. Whether these moments were seen
 //! is chance. Coverage in percent of the estimates of 12 events in 1000 runs of 2 s, by the time alone, in
 //! slices of 10 ms:
 //!
-//! | program | 2 turns | 4 turns | 8 turns |
+//! | program | 2 groups | 4 groups | 8 groups |
 //! |---|---|---|---|
 //! | the first 1 to 5 % of the time count twenty times as much | 98.3 | 92.2 | 73.7 |
-//! | the same, where the first turns last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
+//! | the same, where the first slices last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
 //! | 2 % of the time, 10 ms each, count fifty times as much | 84.6 | 65.3 | 43.9 |
-//! | what 10 ms count has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
+//! | the count of 10 ms has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
 //!
 //! # Source
 //!
@@ -154,7 +155,7 @@ impl Rotation {
         Rotation { rows, length }
     }
 
-    /// The total of an event over all slices, by its counts in the slices of its rotation group: `seen` has
+    /// The total of an event over all slices, by its counts in the slices of its rotation group. `seen` has
     /// one entry for each slice, `None` where the event did not count. The result is `None` if the event
     /// never counted, or only in slices without length. Nothing ran in those, and they are no part of the
     /// sample.

@@ -1,7 +1,7 @@
 //! The program inside an emulated machine: its process 1, and the suite that tests the tool there.
 //!
-//! `cargo xtask guests` builds it without shared libraries and puts it into an initial RAM disk, with the
-//! command-line tool and a few programs of known length. It reads the suite's output. The kernel's command
+//! `cargo xtask guests` builds it without shared libraries. It puts it into an initial RAM disk, with the
+//! command-line tool and a few programs of known length, and reads the suite's output. The kernel's command
 //! line selects the cases by `machine=NAME`.
 #![forbid(unsafe_code)]
 #![allow(

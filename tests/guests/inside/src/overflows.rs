@@ -405,7 +405,7 @@ fn family(event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// The version of the kernel, without what follows its second number.
+/// The first two numbers of the kernel's version.
 fn release() -> Result<(u32, u32)> {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split('.').map(|number| number.parse::<u32>());

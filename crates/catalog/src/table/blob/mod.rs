@@ -1,8 +1,8 @@
 //! Tables as bytes: written by the build, read in place.
 //!
 //! All numbers are little-endian and need no alignment. Texts, masks and definitions are stored once. A CPU
-//! has a row for each of its names, in the order of the names, and the numbers of its rows in the order of
-//! their codes.
+//! has a row for each of its names, in the order of the names. The numbers of its rows are also stored in the
+//! order of their codes.
 //!
 //! ```text
 //! head     magic, offset and number of records of each part
