@@ -1,4 +1,4 @@
-//! Times with the limits that they must hold.
+//! Measured times and their limits.
 
 use anyhow::{Result, bail};
 
@@ -19,14 +19,14 @@ pub(crate) fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// The limits that do not hold.
+/// The limits that were exceeded.
 #[derive(Default)]
 pub(crate) struct BrokenLimits {
     broken: Vec<String>,
 }
 
 impl BrokenLimits {
-    /// Prints a row and remembers what is above its limit.
+    /// Prints a row and records a value above its limit.
     pub(crate) fn at_most(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
         println!("| {what} | {} | {} |", shown(value, unit), shown(limit, unit));
         if value > limit {
@@ -34,7 +34,7 @@ impl BrokenLimits {
         }
     }
 
-    /// Remembers what must hold, in words, where it does not.
+    /// Records a condition, in words, if it does not hold.
     pub(crate) fn must(&mut self, holds: bool, what: &str) {
         if !holds {
             self.broken.push(what.to_owned());
@@ -43,7 +43,7 @@ impl BrokenLimits {
 
     /// # Errors
     ///
-    /// The limits that do not hold.
+    /// The limits that were exceeded.
     pub(crate) fn judge(self) -> Result<()> {
         match self.broken.is_empty() {
             true => Ok(()),

@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Builds something in release mode; hands back its path below the target folder.
+/// Builds a target in release mode; returns its path below the target folder.
 fn build(what: &[&str], path: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
     let status = Command::new("cargo")
@@ -48,14 +48,14 @@ fn build_cyclometer() -> Result<PathBuf> {
     build(&["--package", "cyclometer-cli"], "cyclometer")
 }
 
-/// A command without streams.
+/// A command without standard streams.
 fn quiet(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// Whether a program is there and tells its version; says so when not.
+/// Whether a program is installed and prints its version; prints a note if not.
 fn installed(program: &str) -> bool {
     let found = quiet(program).arg("--version").status().is_ok_and(|status| status.success());
     if !found {
@@ -69,7 +69,7 @@ fn ratio(ours: &[f64], peer: &[f64]) -> f64 {
     median(&ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect::<Vec<_>>())
 }
 
-/// The middle one, the mean of the two middle ones; not a number where there is none.
+/// The median; not a number if there are no values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

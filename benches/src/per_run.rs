@@ -10,7 +10,7 @@ use crate::{build_cyclometer, installed, median, quiet, ratio};
 
 /// Executions of `true` in one measurement.
 const RUNS: u32 = 200;
-/// Measurements of each tool, taken in turn.
+/// Measurements of each tool, alternating.
 const ROUNDS: usize = 9;
 /// Greatest ratio to a peer: equal, with room for a machine's noise.
 const RATIO_LIMIT: f64 = 1.1;
@@ -36,7 +36,7 @@ fn per_run_cost(ours: &Path) -> Result<()> {
     for round in 0..=ROUNDS {
         for (tool, samples) in tools.iter().zip(&mut samples) {
             let took = time(&tool.command)?;
-            // The first round warms caches up.
+            // The first round warms the caches.
             if round > 0 {
                 samples.push(took.as_secs_f64() * 1e6 / f64::from(RUNS));
             }

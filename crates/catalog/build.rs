@@ -1,4 +1,4 @@
-//! Makes the embedded tables: whatever is in `data/<family>` for the families that are switched on.
+//! Makes the embedded tables from all of `data/<family>` for the enabled families.
 #![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 use std::error::Error;

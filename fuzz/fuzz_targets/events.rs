@@ -1,4 +1,4 @@
-//! The grammar of event lists, and what its events become on a CPU.
+//! The grammar of event lists, and the encodings of its events on a CPU.
 #![no_main]
 
 use cyclometer_catalog::cpus::cpu;

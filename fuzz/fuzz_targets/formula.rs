@@ -4,7 +4,7 @@
 use cyclometer_stats::formula::{Formula, Inputs};
 use libfuzzer_sys::fuzz_target;
 
-/// One value for everything; a name whose text has an odd length has none.
+/// One value for every name; a name of odd length has none.
 struct Anything(f64);
 
 impl Inputs for Anything {

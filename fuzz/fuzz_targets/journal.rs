@@ -1,4 +1,5 @@
-//! Journals of registers: steps with registers of the list, or an error; what is read is written back as it was.
+//! Journals of registers: steps with registers of the list, or an error. A journal that was read is written
+//! back unchanged.
 #![no_main]
 
 use cyclometer_arch::Chip;

@@ -1,10 +1,10 @@
-//! Rings of samples: records or an error, whatever is in them and wherever they end; nothing is read twice.
+//! Rings of samples: records or an error, for any contents and any end; no record is read twice.
 #![no_main]
 
 use cyclometer_sys::ring::{Extent, Format, Record, Records};
 use libfuzzer_sys::fuzz_target;
 
-/// Fields that are understood, of samples and of readings.
+/// Supported fields of samples and of readings.
 const FIELDS: (u64, u64) = (0x1_03df, 0x1f);
 
 fuzz_target!(|input: (u64, u64, u64, u16, &[u8])| {

@@ -1,4 +1,5 @@
-//! Tables of events as text: what is read is written so that it reads back the same, and goes into bytes and out of them.
+//! Tables of events as text: a table is written so that it reads back the same, and survives the conversion
+//! to bytes and back.
 #![no_main]
 
 use cyclometer_catalog::table::blob::write;

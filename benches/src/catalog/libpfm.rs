@@ -1,5 +1,5 @@
-//! libpfm4, if it is installed: an event's name to perf's words, and the time that takes, in a small program
-//! of C.
+//! libpfm4, if it is installed: a small C program that encodes event names to perf's words and measures the
+//! time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::limits::NS;
 
 const SOURCE: &str = include_str!("libpfm.c");
 
-/// The running program; it ends when its input does.
+/// The running program; it ends at the end of its input.
 pub(super) struct Libpfm {
     child: Child,
     input: Option<ChildStdin>,
@@ -20,11 +20,11 @@ pub(super) struct Libpfm {
 }
 
 impl Libpfm {
-    /// Builds and starts the program; the events of CPUs that are not this machine's are encoded too.
+    /// Builds and starts the program; it also encodes events of CPUs other than this machine's.
     ///
     /// # Errors
     ///
-    /// There is no C compiler, or no library.
+    /// No C compiler, or no library.
     pub(super) fn start() -> Result<Libpfm> {
         let folder = tempfile::tempdir()?;
         let (source, program) = (folder.path().join("libpfm.c"), folder.path().join("libpfm"));
@@ -43,7 +43,7 @@ impl Libpfm {
         }
     }
 
-    /// perf's `config` and `config1` of an event; `None` for what the library does not know.
+    /// perf's `config` and `config1` of an event; `None` if the library does not know it.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Libpfm {
         Ok(words.and_then(|(config, config1)| Some((config.parse().ok()?, config1.parse().ok()?))))
     }
 
-    /// Adds an event to those of a round.
+    /// Adds an event to the events of a round.
     ///
     /// # Errors
     ///
@@ -63,11 +63,11 @@ impl Libpfm {
         self.ask(&format!("keep {event}")).map(|_| ())
     }
 
-    /// Encodes all events that were kept, once; seconds of one.
+    /// Encodes all added events once; returns the seconds for one.
     ///
     /// # Errors
     ///
-    /// The program has ended, or no event was kept.
+    /// The program has ended, or no event was added.
     pub(super) fn round(&mut self) -> Result<f64> {
         let answer = self.ask("round")?;
         let time_ns: f64 = answer.split(' ').next().unwrap_or_default().parse()?;

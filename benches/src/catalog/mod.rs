@@ -1,4 +1,4 @@
-//! The cost of look-ups in the catalogue, beside libpfm4 in the same run.
+//! The cost of lookups in the catalogue, compared with libpfm4 in the same run.
 
 mod libpfm;
 
@@ -18,7 +18,7 @@ use cyclometer_core::syntax::parse_event;
 use crate::limits::{BrokenLimits, MS, NS, shown};
 use libpfm::Libpfm;
 
-/// Most that things may take, in seconds.
+/// Time limits, in seconds.
 const NAME_LIMIT: f64 = 300.0 * NS;
 const CODE_LIMIT: f64 = 1000.0 * NS;
 const SEARCH_LIMIT: f64 = 50.0 * MS;
@@ -27,11 +27,11 @@ const SIZE_LIMIT: usize = 3_000_000;
 /// Least ratio of libpfm4's time to ours.
 const PEER_LIMIT: f64 = 10.0;
 
-/// Measurements of which the median is taken: of all look-ups of a set together, of one search.
+/// Measurements per median: for all lookups of a set together, and for one search.
 const ROUNDS: usize = 101;
 const SEARCHES: usize = 21;
 
-/// The CPU on which libpfm4 is compared, and libpfm4's name of it.
+/// The CPU of the comparison with libpfm4, and libpfm4's name for it.
 const COMPARED: (&str, &str) = ("skylake", "skl");
 
 /// Measures everything; fails when a limit does not hold.
@@ -50,7 +50,7 @@ pub(crate) fn main() -> Result<()> {
     Ok(())
 }
 
-/// Looks every event of every CPU up, by its name and by its code, and encodes it.
+/// Looks up every event of every CPU by its name and by its code, and encodes it.
 fn lookups(limits: &mut BrokenLimits) -> Result<()> {
     for id in ["skylake", "cascadelakex", "amdzen5", "neoverse-v2", "riscv", "apple-m4"] {
         let cpu = cpu(id)?;
@@ -71,7 +71,7 @@ fn lookups_of(of: &str, events: &[(Cpu<'_>, Entry<'_>)], limits: &mut BrokenLimi
     let by_name = each(&names, |(cpu, name)| cpu.event(black_box(name)).is_some());
     limits.at_most(&format!("by name, {of}"), by_name, NAME_LIMIT, "ns");
     let codes: Vec<_> = events.iter().map(|(cpu, entry)| (*cpu, entry.code(), entry.config())).collect();
-    // Exactly this code, as decode wants it: what the index leaves out is compared.
+    // Exactly this code, as decode wants it: the facts that the index leaves out are compared.
     let exact = |(cpu, code, config): &(Cpu<'_>, EventCode, Option<u64>)| {
         cpu.by_code(black_box(code), *config).any(|entry| entry.code() == *code)
     };
@@ -89,7 +89,7 @@ fn lookups_of(of: &str, events: &[(Cpu<'_>, Entry<'_>)], limits: &mut BrokenLimi
     );
 }
 
-/// The answer of libpfm4: perf's words of a name.
+/// The same result as libpfm4's: perf's words of a name.
 fn to_words(cpu: &Cpu<'_>, name: &str) -> Option<(u64, u64)> {
     let entry = cpu.event(name)?;
     let coded = Coded { code: entry.code(), config: entry.config(), counters: entry.counters() };
@@ -97,7 +97,7 @@ fn to_words(cpu: &Cpu<'_>, name: &str) -> Option<(u64, u64)> {
     Some((words.config, words.config1))
 }
 
-/// The whole way from what a user types.
+/// All steps from the text that a user types.
 fn everything(cpu: Cpu<'_>, text: &str) -> bool {
     parse_event(text).and_then(|request| encode(cpu, &request, None)).is_ok()
 }
@@ -125,7 +125,7 @@ fn searches(limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// The same names through libpfm4 and through us, in turn.
+/// The same names through libpfm4 and through the catalogue, alternating.
 fn beside(peer: &mut Libpfm, limits: &mut BrokenLimits) -> Result<()> {
     let (id, pmu) = COMPARED;
     let cpu = cpu(id)?;
@@ -174,12 +174,12 @@ fn beside(peer: &mut Libpfm, limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of one of `items`, the median of many rounds over all of them.
+/// Seconds per item of `items`: the median of many rounds over all of them.
 fn each<T>(items: &[T], work: impl Fn(&T) -> bool) -> f64 {
     crate::median(&(0..ROUNDS).map(|_| round(items, &work)).collect::<Vec<_>>())
 }
 
-/// Seconds of one of `items` in one round over all of them.
+/// Seconds per item of `items` in one round over all of them.
 fn round<T>(items: &[T], work: impl Fn(&T) -> bool) -> f64 {
     let started = Instant::now();
     let done = items.iter().filter(|item| work(item)).count();

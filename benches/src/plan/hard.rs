@@ -1,10 +1,10 @@
-//! Inputs on which a search could run for ever.
+//! Inputs on which a search could run forever.
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterMask, Random};
 use cyclometer_plan::passes::{CounterEncoding, Demand, PackingProblem, PmuNeed};
 
-/// Each with what makes it hard.
+/// The inputs, each with the property that makes it hard.
 pub(super) fn problems() -> Vec<(&'static str, PackingProblem)> {
     vec![
         ("120 groups of 3 to 5 on 8 counters", groups(120, 3, 3, 0xff)),

@@ -14,7 +14,7 @@ use cyclometer_plan::passes::{CounterEncoding, Demand, Packing, PackingProblem, 
 
 use crate::limits::{BrokenLimits, MS, US, shown};
 
-/// Most that things may take, in seconds.
+/// Time limits, in seconds.
 const TEN_LIMIT: f64 = 5.0 * US;
 const WHOLE_LIMIT: f64 = 1.0 * MS;
 const HARD_LIMIT: f64 = 500.0 * MS;
@@ -22,11 +22,11 @@ const HARD_LIMIT: f64 = 500.0 * MS;
 /// The CPU whose events are all planned within [`WHOLE_LIMIT`].
 const WHOLE: &str = "sapphirerapids";
 
-/// Measurements of which the median is taken, and plans in each.
+/// Measurements per median, and plans in each.
 const ROUNDS: usize = 51;
 const TIMES: u32 = 100;
 
-/// Orders of events for the simple ways.
+/// Orders of events for the simple algorithms.
 const ORDERS: u64 = 50;
 
 /// Measures everything; fails when a limit does not hold.
@@ -109,7 +109,7 @@ fn whole(id: &str, limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// Every event of a CPU that one counter counts.
+/// The demand of every event of a CPU for one counter.
 fn demands(cpu: Cpu<'static>) -> Vec<Demand> {
     let general = CounterMask::from_bits(cpu.counters().general_bits(), 0);
     let way = |extra, counters: CounterMask| {
@@ -125,7 +125,7 @@ fn demands(cpu: Cpu<'static>) -> Vec<Demand> {
     cpu.events().map(demand).collect()
 }
 
-/// Seconds of one plan, the median of `rounds` of `times` each.
+/// Seconds of one plan: the median of `rounds`, each over `times` plans.
 fn median(plan: impl Fn() -> Packing, times: u32, rounds: usize) -> f64 {
     let round = |_| {
         let started = Instant::now();

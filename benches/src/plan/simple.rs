@@ -3,14 +3,14 @@
 use cyclometer_core::{CounterId, CounterMask};
 use cyclometer_plan::passes::{Demand, PackingProblem};
 
-/// The passes that events need when they are taken in the order given as long as all of a pass find a
-/// counter, each the first free one; a pass ends with the first event that finds none.
+/// The passes that events need in the given order. Each event takes the first free counter; a pass ends with
+/// the first event that finds none.
 ///
 /// # Source
 ///
 /// Linux `drivers/perf/arm_pmu.c` and `apple_m1_cpu_pmu.c`, `get_event_idx`: in the order of the events.
 /// `arch/x86/events/core.c`, `perf_assign_events`: `by_weight`, those with few counters first.
-/// `kernel/events/core.c`, `merge_sched_in`: nothing behind the first that does not fit is tried.
+/// `kernel/events/core.c`, `merge_sched_in`: events after the first that does not fit are not tried.
 pub(super) fn first_fit(problem: &PackingProblem, order: &[usize], by_weight: bool) -> usize {
     let mut pass: Vec<usize> = Vec::new();
     let mut passes = 0;

@@ -1,5 +1,5 @@
-//! The cost of reading counters in one's own program, beside the crate perf-event2 and PAPI on the same
-//! events.
+//! The cost of reading counters in a program of one's own, compared with the crate perf-event2 and PAPI on
+//! the same events.
 
 mod papi;
 
@@ -15,12 +15,12 @@ use perf_event::{Builder, Group};
 use crate::limits::{BrokenLimits, NS, shown};
 use crate::ratio;
 
-/// Pairs of measurements, ours and the peer's in turn, and how often each does what it measures.
+/// Pairs of alternating measurements, ours and the peer's, and the number of repetitions in each.
 const ROUNDS: usize = 41;
 const TIMES: u32 = 2_000;
 
-/// How much dearer than the peer a read through the kernel may be: the same system call, and the noise of a
-/// busy machine.
+/// Greatest ratio of a read through the kernel to the peer's: the same system call, with room for the noise
+/// of a busy machine.
 const READ_LIMIT: f64 = 1.05;
 
 /// Three events that every kernel has.
@@ -72,7 +72,7 @@ fn one_region(limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// How much dearer than two reads of the peer a region may be, which also adds up by label and looks at the
+/// Greatest ratio of a region to two reads of the peer. A region also adds up by label and looks at the
 /// times.
 const REGION_LIMIT: f64 = 1.25;
 

@@ -1,5 +1,5 @@
-//! The same beside PAPI, where its headers and library are: a program in C reads its counters, in turn with
-//! us.
+//! The same compared with PAPI, if its headers and library are installed: a C program reads its counters,
+//! alternating with ours.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,7 +12,7 @@ use crate::limits::BrokenLimits;
 
 const PROGRAM: &str = include_str!("papi.c");
 
-/// Measures everything beside PAPI, or says why not.
+/// Measures everything compared with PAPI, or prints the reason why not.
 pub(super) fn main(limits: &mut BrokenLimits) -> Result<()> {
     let built = match build() {
         Ok(built) => built,
@@ -40,7 +40,7 @@ pub(super) fn main(limits: &mut BrokenLimits) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the program with the C compiler, which looks where `CPATH` and `LIBRARY_PATH` say, too.
+/// Compiles the program with the C compiler, which also searches `CPATH` and `LIBRARY_PATH`.
 fn build() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("papi.c");
@@ -54,7 +54,7 @@ fn build() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// The program, which waits to be told how often to do what.
+/// The program, which waits for orders: an operation and a number of repetitions.
 struct Papi {
     child: Child,
     orders: ChildStdin,
@@ -74,7 +74,7 @@ impl Papi {
         Ok(Papi { child, orders, answers })
     }
 
-    /// Ours and what PAPI is told to do, in turn.
+    /// Measurements of ours and of an order to PAPI, alternating.
     fn pairs(&mut self, order: &str, times: u32, mut ours: impl FnMut() -> u64) -> Result<Pairs> {
         let mut pairs = Pairs { ours: Vec::new(), peer: Vec::new() };
         for _ in 0..ROUNDS {
@@ -84,7 +84,7 @@ impl Papi {
         Ok(pairs)
     }
 
-    /// Seconds of one.
+    /// Seconds of one repetition.
     fn each(&mut self, order: &str) -> Result<f64> {
         writeln!(self.orders, "{order} {TIMES}")?;
         self.orders.flush()?;

@@ -8,19 +8,19 @@ use super::{MB, ToolRuns, median};
 /// Greatest median and greatest single ratio to the native run.
 const MEDIAN_LIMIT: f64 = 1.5;
 const WORST_LIMIT: f64 = 2.5;
-/// Most that `true` may take, in ms.
+/// Greatest wall time of `true`, in ms.
 const TRUE_LIMIT_MS: f64 = 15.0;
 /// Least median ratio of cachegrind without simulation to us.
 const PEER_LIMIT: f64 = 6.0;
-/// Most memory that a run may take beyond the program's own, the tracer's included, in MB.
+/// Greatest memory of a run beyond the program's own, including the tracer's, in MB.
 const MEMORY_LIMIT_MB: f64 = 200.0;
-/// A native run below this says more about the start than about the program, in s.
+/// Shortest useful native run, in s: a shorter one measures the start more than the program.
 const SHORTEST_S: f64 = 1.0;
 
 /// The measurements that limits apply to.
 #[derive(Default)]
 pub(super) struct SoftLimits {
-    /// Which runs they are of.
+    /// The runs of the measurements.
     what: &'static str,
     wall: Vec<f64>,
     cpu: Vec<f64>,
@@ -34,7 +34,7 @@ pub(super) struct SoftLimits {
     took_for_true: Option<f64>,
 }
 
-/// Whether a limit holds; `None` where it was not measured.
+/// A limit and whether it holds; `None` if it was not measured.
 struct LimitVerdict {
     text: String,
     holds: Option<bool>,
@@ -44,7 +44,7 @@ struct LimitVerdict {
 ///
 /// # Errors
 ///
-/// When one does not hold.
+/// A limit that does not hold.
 pub(super) fn judge(all: &[SoftLimits]) -> Result<()> {
     let mut broken = 0;
     let mut count = 0;
@@ -63,17 +63,17 @@ pub(super) fn judge(all: &[SoftLimits]) -> Result<()> {
 }
 
 impl SoftLimits {
-    /// Nothing measured yet.
+    /// No measurement yet.
     pub(super) fn of(what: &'static str) -> SoftLimits {
         SoftLimits { what, ..SoftLimits::default() }
     }
 
-    /// Adds what `true` took.
+    /// Adds the wall time of `true`.
     pub(super) fn add_true(&mut self, row: &ToolRuns) {
         self.took_for_true = Some(median(&row.wall()) * 1e3);
     }
 
-    /// Adds a program: native first; `ours` is the place of the software PMU.
+    /// Adds a program: native first; `ours` is the index of the software PMU.
     pub(super) fn add(&mut self, program: &BenchProgram, rows: &[ToolRuns], ours: usize) {
         let (wall, cpu) = rows[ours].over(&rows[0]);
         self.memory_mb.push(rows[ours].memory_beyond(&rows[0]) / MB);
@@ -143,7 +143,7 @@ fn word(holds: Option<bool>) -> &'static str {
     }
 }
 
-/// `None` where only programs with limits of their own were measured.
+/// `None` if only programs with their own limits were measured.
 fn middle(ratios: &[f64]) -> Option<f64> {
     (!ratios.is_empty()).then(|| median(ratios))
 }

@@ -1,4 +1,4 @@
-//! One run of a command: what it costs, its tracer included.
+//! One run of a command: its cost, including its tracer.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,17 +12,18 @@ use anyhow::{Context, Result, ensure};
 use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
-/// How often the tracer is looked at. Usage after the last look, at most so long before the end, is missing.
+/// Interval between looks at the tracer. Usage after the last look is missing: at most one interval before
+/// the end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunCost {
-    /// From the start to the end that we are told.
+    /// From the start to the report of the end.
     pub(super) wall_s: f64,
-    /// CPU time of the command and the descendants that it waited for.
+    /// CPU time of the command and of the descendants that it waited for.
     pub(super) command_cpu_s: f64,
-    /// Memory of the largest one of those.
+    /// Memory of the largest of those processes.
     pub(super) peak_bytes: f64,
     pub(super) tracer: Option<TracerUsage>,
 }
@@ -41,10 +42,10 @@ impl RunCost {
     }
 }
 
-/// Which streams are kept, for the case that the command fails.
+/// The streams that are kept for a report of a failed command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeptStreams {
-    /// Its messages; standard output is thrown away.
+    /// Its messages; standard output is discarded.
     Errors,
     /// Both.
     All,
@@ -59,8 +60,7 @@ pub(super) fn run(command: &[String], streams: KeptStreams) -> Result<RunCost> {
     judge(command, ended, start.elapsed(), log.path())
 }
 
-/// Runs a command that has a translated child to its successful end, and looks at the child's tracer
-/// meanwhile.
+/// Runs a command with a translated child to its successful end, and samples the child's tracer meanwhile.
 pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     let log = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
@@ -78,7 +78,7 @@ pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
     Ok(RunCost { tracer: Some(tracer), ..cost })
 }
 
-/// Environments that make results repeat; each is started in the same one.
+/// Every command starts in the same environment, so that results repeat.
 fn start_command(command: &[String], streams: KeptStreams, log: &File) -> Result<u32> {
     let stdout = if streams == KeptStreams::All { log.try_clone()?.into() } else { Stdio::null() };
     let child = Command::new(&command[0])
@@ -104,7 +104,7 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
     })
 }
 
-/// The resources that the tracer, a child of `maker`, used until `over`; `None` when there was no such child.
+/// The resources that the tracer, a child of `maker`, used until `over`; `None` if there was no such child.
 fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
     let mut tracer = None;
     let mut last = None;
@@ -116,8 +116,8 @@ fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
     last
 }
 
-/// The process that traces a child and has a tracer's name: another one may have tried before whether tracing
-/// is allowed.
+/// The process that traces a child and has a tracer's name. Another process may have tested before whether
+/// tracing is allowed.
 fn tracer_of_child(maker: u32) -> Option<u32> {
     let is_tracer =
         |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
@@ -128,7 +128,7 @@ fn tracer_of_child(maker: u32) -> Option<u32> {
     })
 }
 
-/// The CPU time that a process of one thread has used so far; `None` when it has ended.
+/// The CPU time of a process with one thread so far; `None` if it has ended.
 fn used(pid: u32) -> Option<TracerUsage> {
     let cpu = read(&format!("/proc/{pid}/schedstat"))?;
     let status = read(&format!("/proc/{pid}/status"))?;
@@ -136,7 +136,7 @@ fn used(pid: u32) -> Option<TracerUsage> {
     Some(TracerUsage { cpu_s: ns as f64 / 1e9, peak_bytes: field(&status, "VmHWM")? as f64 * 1024.0 })
 }
 
-/// The number of a line `NAME: NUMBER ...`.
+/// The number in a line `NAME: NUMBER ...`.
 fn field(status: &str, name: &str) -> Option<u64> {
     let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     rest.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! The cost of counting by the software PMU, against running natively and under other translators.
+//! The cost of counting by the software PMU, compared with native runs and with other translators.
 
 mod limits;
 mod measure;
@@ -15,17 +15,17 @@ use limits::SoftLimits;
 use measure::{KeptStreams, RunCost, run, run_kept};
 use workload::BenchProgram;
 
-/// Measurements of each pair of a program and a tool, in turn.
+/// Measurements of each pair of a program and a tool, alternating.
 const ROUNDS: usize = 3;
 /// The same for `true`.
 const TRUE_ROUNDS: usize = 21;
 const MB: f64 = 1e6;
 
-/// The place of the software PMU among the tools, with what earlier runs have left and without.
+/// The index of the software PMU among the tools, with the caches of earlier runs and without.
 const HINTED: usize = 1;
 const UNHINTED: usize = 2;
 
-/// A way to run a command.
+/// A tool that runs a command.
 struct SoftTool {
     name: &'static str,
     prefix: Vec<String>,
@@ -39,7 +39,7 @@ impl SoftTool {
     }
 }
 
-/// Measures the programs of these names, all where there is no name; fails when a limit does not hold.
+/// Measures the programs with these names, or all without a name; fails when a limit does not hold.
 pub(crate) fn main(names: &[String]) -> Result<()> {
     let tools = tools(&build_cyclometer()?);
     let workload = workload::make(names)?;
@@ -60,8 +60,8 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     limits::judge(&[later, first])
 }
 
-/// Native first, the software PMU with hints and translations of earlier runs second, without them third,
-/// then who is installed of the others.
+/// Native first, the software PMU with execution profiles and translations of earlier runs second, without
+/// them third, then the installed ones of the others.
 fn tools(ours: &Path) -> Vec<SoftTool> {
     let ours = ours.display().to_string();
     let stat = [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null"];
@@ -105,8 +105,8 @@ impl ToolRuns {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Bytes that the largest process and the tracer take together beyond what the largest process of another
-    /// row takes.
+    /// The memory of the largest process and the tracer together beyond that of the largest process of
+    /// another row, in bytes.
     fn memory_beyond(&self, other: &ToolRuns) -> f64 {
         self.tracer_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
     }
@@ -115,14 +115,14 @@ impl ToolRuns {
         self.median(|cost| cost.tracer.map_or(f64::NAN, |tracer| tracer.peak_bytes))
     }
 
-    /// Ratios to another row: wall and CPU.
+    /// Ratios to another row: wall time and CPU time.
     fn over(&self, other: &ToolRuns) -> (f64, f64) {
         (ratio(&self.wall(), &other.wall()), ratio(&self.cpu(), &other.cpu()))
     }
 }
 
-/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, one
-/// that leaves hints, and one that leaves a translation.
+/// Runs a command under each tool, alternating. First runs do not count: a native run that fills caches, a
+/// run that leaves an execution profile, and a run that leaves a translation.
 fn measure(tools: &[SoftTool], command: &[String], rounds: usize) -> Result<Vec<ToolRuns>> {
     [0, HINTED, HINTED].into_iter().try_for_each(|tool| tools[tool].run(command).map(drop))?;
     let mut rows: Vec<ToolRuns> =
@@ -160,8 +160,8 @@ fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {
     println!("  {tracer:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", tracer_bytes / MB, grown / MB);
 }
 
-/// The caches of the tool: later runs use the translations and profiles of earlier ones, those of other loads
-/// too.
+/// The caches of the tool: later runs use the translations and profiles of earlier ones, including those of
+/// other workloads.
 fn caches() -> Vec<String> {
     let of_user = [("XDG_CACHE_HOME", ""), ("HOME", ".cache")];
     let of_user = of_user.map(|(name, below)| std::env::var_os(name).map(|at| Path::new(&at).join(below)));
@@ -178,7 +178,7 @@ fn caches() -> Vec<String> {
     left.collect()
 }
 
-/// The time that `true` takes under each.
+/// The time of `true` under each tool.
 fn bare(tools: &[SoftTool]) -> Result<Vec<ToolRuns>> {
     let rows = measure(tools, &["/bin/true".to_owned()], TRUE_ROUNDS)?;
     print!("/bin/true, wall / CPU in ms ({TRUE_ROUNDS} runs in turn):");
@@ -189,7 +189,7 @@ fn bare(tools: &[SoftTool]) -> Result<Vec<ToolRuns>> {
     Ok(rows)
 }
 
-/// The machine's load average, as the kernel says it.
+/// The machine's load average, as the kernel reports it.
 fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().take(3).collect();

@@ -9,7 +9,7 @@ use crate::{build, median, ratio};
 const SETTINGS: [&str; 3] = ["none", "1", "full"];
 const PROGRAMS: [&str; 4] = ["xz", "python", "perl", "cc1"];
 
-/// Measures programs of these names, or those above, with each choice of redundant counters.
+/// Measures the programs with these names, or those above, with each choice of redundant counters.
 pub(crate) fn main(names: &[String]) -> Result<()> {
     let counter = build(&["--package", "cyclometer-soft", "--example", "count"], "examples/count")?;
     let names = if names.is_empty() { PROGRAMS.map(str::to_owned).to_vec() } else { names.to_vec() };

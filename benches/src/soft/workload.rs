@@ -1,4 +1,4 @@
-//! The programs, and inputs for them that are the same everywhere.
+//! The programs, and inputs for them that are the same on every machine.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::quiet;
 
-/// Numbers that decide how long the programs run: somewhat more than 1 s natively on a server CPU of 2023.
+/// Sizes that determine how long the programs run: somewhat more than 1 s natively on a server CPU of 2023.
 const XZ_BYTES: usize = 20_000_000;
 const GZIP_BYTES: usize = 36_000_000;
 const SORT_LINES: usize = 4_200_000;
@@ -20,7 +20,7 @@ const AWK_ROUNDS: u32 = 14_000_000;
 const SQL_ROWS: u32 = 2_300_000;
 const C_FUNCTIONS: u32 = 260;
 
-/// Most that the programs which are short, and whose code is large, may take: as ratio to their native runs.
+/// Limit for short programs with much code, as a ratio to their native runs.
 const GCC_LIMIT: f64 = 4.0;
 const RUSTC_LIMIT: f64 = 6.0;
 
@@ -28,17 +28,17 @@ const RUSTC_LIMIT: f64 = 6.0;
 pub(super) struct BenchProgram {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
-    /// Its own greatest ratio to the native run; `None` where it counts among the long runs.
+    /// Its own greatest ratio to the native run; `None` if it counts among the long runs.
     pub(super) limit: Option<f64>,
 }
 
-/// The folder of the inputs, which goes when this is dropped, and the programs that are installed.
+/// The folder of the inputs, which is deleted on drop, and the installed programs.
 pub(super) struct BenchPrograms {
     _folder: TempDir,
     pub(super) programs: Vec<BenchProgram>,
 }
 
-/// Writes the inputs of the programs of these names, of all where there is no name.
+/// Writes the inputs of the programs with these names, or of all without a name.
 pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
     let folder = TempDir::with_prefix("cyclometer-benches-")?;
     let mut programs = Vec::new();
@@ -57,11 +57,11 @@ pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
     Ok(BenchPrograms { _folder: folder, programs })
 }
 
-/// Writes the input into a folder; hands back the arguments.
+/// Writes the input into a folder; returns the arguments.
 type Make = fn(&Path) -> Result<Vec<String>>;
 
-/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a
-/// script that looks for a version.
+/// Name, file, own limit, input. Absolute paths are those of the distribution: `PATH` may lead to a script
+/// that selects a version.
 const PROGRAMS: [(&str, &str, Option<f64>, Make); 10] = [
     ("xz", "xz", None, |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
     ("sort", "sort", None, |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
@@ -105,8 +105,8 @@ fn words(options: &str, file: &Path) -> Vec<String> {
     options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
 }
 
-/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program
-/// that chooses a version.
+/// The path of a program. Only its driver knows one compiler proper; the other may be behind a program that
+/// selects a version.
 fn found(program: &str) -> Option<String> {
     let said = |command: &mut Command| {
         let output = command.output().ok()?;
@@ -121,7 +121,7 @@ fn found(program: &str) -> Option<String> {
         }
         _ => {}
     }
-    // Not all tell a version; that one can be started is enough.
+    // Not all programs print a version; it is enough that one can be started.
     let mut child = quiet(program).arg("--version").spawn().ok()?;
     child.wait().ok()?;
     Some(program.to_owned())
@@ -133,7 +133,7 @@ fn file(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Text with few words often, many seldom, and some numbers: gzip makes it less than half as long.
+/// Text with a few frequent words, many rare ones, and some numbers: gzip makes it less than half as long.
 fn text(folder: &Path, name: &str, bytes: usize) -> Result<PathBuf> {
     let path = folder.join(name);
     let mut out = BufWriter::new(File::create(&path)?);
@@ -148,7 +148,7 @@ fn text(folder: &Path, name: &str, bytes: usize) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// One of 10000 words with a space or a newline behind it, or a number.
+/// One of 10000 words followed by a space or a newline, or a number.
 fn word(random: &mut SplitMix64) -> String {
     let end = if random.below(12) == 0 { '\n' } else { ' ' };
     if random.below(10) == 0 {

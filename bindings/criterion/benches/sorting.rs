@@ -1,4 +1,5 @@
-//! Two ways to sort, measured in what this machine can count: instructions, or CPU time where there is no PMU.
+//! Two ways to sort, measured by an event that this machine can count: instructions, or CPU time without a
+//! PMU.
 //!
 //!     cargo bench --package cyclometer-criterion
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark tells its results")]
@@ -8,7 +9,7 @@ use cyclometer_criterion::Events;
 
 const LENGTH: u32 = 1000;
 
-/// Numbers in no order, always the same.
+/// Numbers in an arbitrary order, always the same.
 fn numbers() -> Vec<u32> {
     (0..LENGTH).map(|i| i.wrapping_mul(2_654_435_761) >> 7).collect()
 }

@@ -1,4 +1,4 @@
-//! A benchmark without a framework: a loop, a region, and what each round cost.
+//! A benchmark without a framework: a loop, a region, and the cost of each round.
 //!
 //!     cargo run --release --package cyclometer-criterion --example plain_loop
 #![allow(clippy::print_stdout, reason = "an example tells its results")]
@@ -15,7 +15,7 @@ fn main() -> cyclometer::Result<()> {
     Ok(())
 }
 
-/// What each round cost, one line for each event; where it cannot be counted here, why.
+/// The cost of each round, one line for each event; if it cannot be counted here, the reason.
 pub fn report() -> cyclometer::Result<String> {
     let monitor =
         Monitor::builder().events(["instructions", "cycles", "task-clock", "page-faults"]).build()?;

@@ -10,17 +10,17 @@ const PREFIXES: [&str; 5] = ["", "k ", "M ", "G ", "T "];
 /// Units of time by powers of a thousand ns.
 const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "ks"];
 
-/// Names the unit: that of the event, or the event itself.
+/// Formats values with the unit of the event, or with the event's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Formatter {
-    /// By powers of a thousand.
+    /// Prefixed units by powers of a thousand.
     units: [&'static str; 5],
-    /// For each bit, byte, element.
+    /// The units for each bit, byte, element.
     rates: [&'static str; 3],
 }
 
 impl Formatter {
-    /// Criterion wants texts that live for ever: a few short ones are kept for each event that is measured.
+    /// Criterion requires static strings: a few short ones are leaked for each measured event.
     pub(crate) fn new(value: &Value) -> Formatter {
         let units = match value.unit.symbol() {
             "ns" => TIMES,
@@ -30,7 +30,7 @@ impl Formatter {
         Formatter { units, rates: UNITS_OF_WORK.map(|work| for_ever(format!("{} per {work}", units[0]))) }
     }
 
-    /// Which prefix fits, by the typical value.
+    /// The fitting prefix for the typical value.
     fn power(&self, typical: f64) -> usize {
         let has_prefixes = self.units[0] != self.units[1];
         (1..PREFIXES.len())
@@ -44,10 +44,10 @@ fn for_ever(text: String) -> &'static str {
     text.leak()
 }
 
-/// What a benchmark may say that an iteration does.
+/// The units of work of an iteration.
 const UNITS_OF_WORK: [&str; 3] = ["bit", "byte", "element"];
 
-/// How many units of work an iteration does, and which of [`UNITS_OF_WORK`] they are.
+/// The number of units of work in an iteration, and their index in [`UNITS_OF_WORK`].
 fn units_of_work(throughput: &Throughput) -> (f64, usize) {
     match *throughput {
         Throughput::Bits(bits) => (bits as f64, 0),
@@ -65,7 +65,7 @@ impl ValueFormatter for Formatter {
         self.units[power]
     }
 
-    /// Events for each byte or element, as a rate per second is none.
+    /// Events for each byte or element; a rate per second would mean nothing.
     fn scale_throughputs(&self, _: f64, throughput: &Throughput, values: &mut [f64]) -> &'static str {
         let (units, work) = units_of_work(throughput);
         values.iter_mut().for_each(|value| *value /= units.max(1.0));

@@ -1,8 +1,8 @@
 //! Criterion benchmarks measured in events of the CPU, with other events beside them.
 //!
-//! [`Events`] is a [`Measurement`]: Criterion samples, compares and plots instructions, cache misses or CPU time as it does wall
-//! time. [`Events::bench`] counts the other events of the group in the very same iterations; [`Events::report`] has them after
-//! the run.
+//! [`Events`] is a [`Measurement`]: Criterion samples, compares and plots instructions, cache misses or CPU
+//! time as it does wall time. [`Events::bench`] counts the other events of the group in the same iterations;
+//! [`Events::report`] returns them after the run.
 //!
 //! ```no_run
 //! use criterion::Criterion;
@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! An event that cannot be counted here is an error when it is what is measured, and says why in the report when it is one of
-//! those beside: it is never a zero.
+//! If the measured event cannot be counted here, that is an error. If an event beside it cannot be counted,
+//! the report has the reason. Neither is ever reported as zero.
 #![forbid(unsafe_code)]
 
 mod format;
@@ -36,7 +36,7 @@ use cyclometer::{Error, ErrorKind, Measured, Monitor, Recovery, Region, Result, 
 use crate::format::Formatter;
 pub use crate::report::{Beside, Report};
 
-/// What Criterion measures: one event, and others that are counted beside it. A clone is the same.
+/// The measured event, and the events that are counted beside it. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Events {
     monitor: Monitor,
@@ -49,8 +49,8 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::EventUnsupported`, with the reason, where the event cannot be counted here; those of
-    /// [`MonitorBuilder::build`](cyclometer::MonitorBuilder::build) for what is no event.
+    /// `ErrorKind::EventUnsupported`, with the reason, if the event cannot be counted here. For a text that
+    /// is no event, the errors of [`MonitorBuilder::build`](cyclometer::MonitorBuilder::build).
     pub fn of(event: &str) -> Result<Events> {
         Events::counting(event, None)
     }
@@ -59,7 +59,7 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// As [`Events::of`], for what is no event; one that cannot be counted here is none.
+    /// As [`Events::of`], for a text that is no event. An event that cannot be counted here is no error.
     pub fn beside(self, events: &str) -> Result<Events> {
         let [line, ..] = self.monitor.plan().lines.as_slice() else { return Ok(self) };
         Events::counting(&line.event.name.clone(), Some(events))
@@ -99,7 +99,7 @@ impl Events {
         });
     }
 
-    /// What was counted by [`Events::bench`] so far, for each iteration: warming up included.
+    /// The counts of [`Events::bench`] so far, for each iteration, including iterations of the warm-up.
     pub fn report(&self) -> Report {
         self.reported().clone()
     }
@@ -108,13 +108,13 @@ impl Events {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The monitor that counts: its ladder tells how.
+    /// The monitor that counts: its ladder lists the sources.
     pub fn monitor(&self) -> &Monitor {
         &self.monitor
     }
 }
 
-/// The value of what is measured, which must be one.
+/// The value of the measured event, which must be exactly one.
 fn measured_event(measured: Measured) -> Result<Value> {
     let none = || Error::new(ErrorKind::InvalidInput, "there is no event to measure");
     let first = measured.values.into_iter().next().ok_or_else(none)?;
@@ -132,11 +132,11 @@ fn measured_event(measured: Measured) -> Result<Value> {
     }
 }
 
-/// The number of what is measured.
+/// The number of the measured event.
 ///
 /// # Panics
 ///
-/// Where it got lost: Criterion has no way to be told, and any number would be taken for a measurement.
+/// If the value was lost: Criterion has no error path, and would take any number for a measurement.
 fn number(measured: &Measured) -> f64 {
     let first = measured.values.first();
     let counted = first.and_then(Value::number);
@@ -151,11 +151,12 @@ impl Measurement for Events {
         self.monitor.region("criterion")
     }
 
-    /// What was counted since `start`.
+    /// The count since `start`.
     ///
     /// # Panics
     ///
-    /// Where the event was lost meanwhile: Criterion has no way to be told, and any number would be taken for a measurement.
+    /// If the event was lost meanwhile: Criterion has no error path, and would take any number for a
+    /// measurement.
     fn end(&self, region: Region) -> f64 {
         number(&region.stop())
     }

@@ -1,10 +1,10 @@
-//! What was counted beside what was measured.
+//! The counts of events beside the measured one.
 
 use std::fmt;
 
 use cyclometer::{Measured, Value, Verdict};
 
-/// What benchmarks counted, event by event.
+/// The counts of benchmarks, event by event.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     benchmarks: Vec<Benchmark>,
@@ -20,13 +20,13 @@ struct Benchmark {
 /// One event of a benchmark.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Beside {
-    /// The name with the modes that were counted.
+    /// The name with the counted modes.
     pub name: String,
     /// The unit; empty for plain counts.
     pub unit: String,
-    /// The sum over all iterations; `None` where any of them was not counted.
+    /// The sum over all iterations; `None` if any of them was not counted.
     pub sum: Option<f64>,
-    /// Why the sum is not exact, or not there; `None` where it is exact.
+    /// The reason why the sum is missing or not exact; `None` if it is exact.
     pub reason: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Beside {
 }
 
 impl Report {
-    /// Adds what iterations of a benchmark counted.
+    /// Adds the counts of a benchmark's iterations.
     pub(crate) fn add(&mut self, name: &str, iterations: u64, measured: &Measured) {
         let at = self.benchmarks.iter().position(|own| own.name == name).unwrap_or_else(|| {
             let events = measured.values.iter().map(Beside::nothing).collect();
@@ -62,17 +62,17 @@ impl Report {
         self.benchmarks.iter().map(|benchmark| benchmark.name.as_str())
     }
 
-    /// How many iterations of a benchmark were counted; `None` where there is no such benchmark.
+    /// The number of counted iterations of a benchmark; `None` if there is no such benchmark.
     pub fn iterations(&self, name: &str) -> Option<u64> {
         Some(self.benchmark(name)?.iterations)
     }
 
-    /// The events of a benchmark, what is measured first.
+    /// The events of a benchmark, the measured one first.
     pub fn events(&self, name: &str) -> Option<&[Beside]> {
         Some(&self.benchmark(name)?.events)
     }
 
-    /// What an iteration of a benchmark counted on average; `None` where it was not counted.
+    /// The average count of an iteration of a benchmark; `None` if it was not counted.
     pub fn per_iteration(&self, name: &str, event: &str) -> Option<f64> {
         let benchmark = self.benchmark(name)?;
         let event = benchmark

@@ -1,4 +1,4 @@
-//! Criterion measures events of this machine, whatever it has.
+//! Criterion measures events that this machine has.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
@@ -8,7 +8,7 @@ use criterion::Criterion;
 use cyclometer::ErrorKind;
 use cyclometer_criterion::Events;
 
-/// Criterion in a hurry; it leaves its files in the folder.
+/// Criterion with short times; it writes its files into the folder.
 fn criterion(events: &Events, folder: &std::path::Path) -> Criterion<Events> {
     Criterion::default()
         .with_measurement(events.clone())
@@ -19,19 +19,19 @@ fn criterion(events: &Events, folder: &std::path::Path) -> Criterion<Events> {
         .sample_size(10)
 }
 
-/// Some work whose result matters.
+/// Some work whose result is used.
 fn work() -> u64 {
     (0..std::hint::black_box(20_000_u64)).map(|i| i ^ (i >> 3)).sum()
 }
 
-/// Makes ten page faults or so.
+/// Causes about ten page faults.
 fn touch() {
     let memory = vec![1_u8; 400 * 1024];
     std::hint::black_box(&memory);
     std::mem::forget(memory);
 }
 
-/// The mean that Criterion has found.
+/// The mean that Criterion computed.
 fn mean(folder: &std::path::Path, benchmark: &str) -> f64 {
     let file = folder.join(benchmark).join("new/estimates.json");
     let text = std::fs::read_to_string(&file).unwrap();

@@ -1,4 +1,5 @@
-//! The example without a framework runs here, and says what each round cost or why that was not counted.
+//! The example without a framework runs here, and prints the cost of each round or the reason why it was not
+//! counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 #![allow(dead_code, reason = "the example's main function prints what its report says")]

@@ -1,4 +1,4 @@
-//! Comparisons: the statistics of `cyclometer compare` over values that Python has.
+//! Comparisons: the statistics of `cyclometer compare` over values from Python.
 
 use cyclometer::stats::Statistics;
 use cyclometer::stats::compare::{Basis, Change, Compared, Design, Question, Series};
@@ -13,9 +13,9 @@ struct Given {
     unit: String,
     scope: Option<String>,
     provenance: Option<String>,
-    /// What lowers trust in the values, or why there is none.
+    /// The reason why the values are missing, or less trustworthy.
     reason: Option<String>,
-    /// For each run its value and whether that is exact.
+    /// For each run its value and whether it is exact.
     runs: Vec<(Option<f64>, bool)>,
 }
 
@@ -45,7 +45,7 @@ impl Side {
     }
 }
 
-/// A change: whether it is a share of A, its estimate, and the interval that holds the truth in 95 of 100 cases.
+/// A change: whether it is a share of A, its estimate, and its 95 % confidence interval.
 #[derive(IntoPyObject)]
 struct Shift {
     is_relative: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Found {
     unit: String,
     finding: &'static str,
     basis: Option<&'static str>,
-    /// Of how many pairs, or of how many runs of each.
+    /// The number of pairs, or the numbers of runs of both sides.
     n: Option<Vec<usize>>,
     change: Option<Shift>,
     p: Option<f64>,
@@ -103,7 +103,8 @@ impl Found {
     }
 }
 
-/// Compares every metric of `b` with the same of `a`; values of one number are pairs where `paired` says so.
+/// Compares every metric of `b` with the same metric of `a`; values with the same number are pairs if
+/// `paired` is set.
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,

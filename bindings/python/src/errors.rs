@@ -1,4 +1,4 @@
-//! Errors as exceptions, one class for each kind; the classes stand in `python/perf_monitor/errors.py`.
+//! Errors as exceptions, one class for each kind; the classes are in `python/perf_monitor/errors.py`.
 
 use cyclometer::Error;
 use pyo3::prelude::*;

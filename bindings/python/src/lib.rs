@@ -1,4 +1,5 @@
-//! The native part of the Python package: monitors, regions and samples as plain values; `python/perf_monitor` gives them their shape.
+//! The native part of the Python package: monitors, regions and samples as plain values.
+//! `python/perf_monitor` wraps them in its classes.
 #![deny(unsafe_code)]
 
 mod compare;

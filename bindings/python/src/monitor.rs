@@ -10,13 +10,13 @@ use pyo3::types::PyDict;
 use crate::errors::exception;
 use crate::values::{Sampled, Step, Total, totals};
 
-/// What is counted, and who counts it.
+/// The native part of a monitor.
 #[pyclass(frozen, module = "perf_monitor._native")]
 pub(crate) struct Native {
     monitor: Monitor,
 }
 
-/// What a monitor is made from.
+/// The settings of a monitor.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Settings {
@@ -26,7 +26,7 @@ struct Settings {
     sampling_rate: Option<u32>,
     buffer_size: Option<usize>,
     config: Option<PathBuf>,
-    /// Whether the environment is asked for settings too.
+    /// Whether environment variables are settings too.
     environment: bool,
     calibrate: bool,
 }
@@ -70,17 +70,17 @@ impl Native {
         NativeRegion { begun: Mutex::new(self.monitor.begin(label)) }
     }
 
-    /// Every label, over all threads.
+    /// The totals of every label, over all threads.
     fn totals(&self, py: Python<'_>) -> Vec<Total> {
         totals(&py.detach(|| self.monitor.regions()))
     }
 
-    /// Every label in every thread.
+    /// The totals of every label in every thread.
     fn totals_by_thread(&self, py: Python<'_>) -> Vec<Total> {
         totals(&py.detach(|| self.monitor.regions_by_thread()))
     }
 
-    /// What the calling thread counted since its counters were opened.
+    /// The counts of the calling thread since its counters were opened.
     fn read(&self) -> Total {
         Total::of(&self.monitor.read())
     }
@@ -103,14 +103,14 @@ impl Native {
         self.monitor.ladder().iter().map(Step::of).collect()
     }
 
-    /// What a read and a region cost, in ns: medians and 99th percentiles.
+    /// The cost of a read and of a region, in ns: medians and 99th percentiles.
     fn cost(&self) -> Option<(f64, f64, f64, f64)> {
         let cost = self.monitor.cost()?;
         let (read, region) = (cost.read_ns, cost.region_ns);
         Some((read.median, read.p99, region.median, region.p99))
     }
 
-    /// The events as they were asked for, without modifiers.
+    /// The requested events, without modifiers.
     fn events(&self) -> Vec<String> {
         self.monitor.plan().lines.iter().map(|line| line.event.name.clone()).collect()
     }
@@ -131,8 +131,8 @@ impl NativeRegion {
     }
 }
 
-/// What the machine has: architecture, counters, fixed counters, width in bits, user-mode access, whether registers need a
-/// changed kernel.
+/// The machine's properties: architecture, counters, fixed counters, width in bits, user-mode access, whether
+/// registers need a changed kernel.
 #[pyfunction]
 pub(crate) fn capabilities(py: Python<'_>) -> (String, u32, u32, u32, bool, bool) {
     let machine = py.detach(cyclometer::machine);

@@ -5,7 +5,7 @@ use cyclometer::core::exec::CounterAt;
 use cyclometer::{Count, Measured, Sample, Samples, Value};
 use pyo3::prelude::*;
 
-/// What one event counted.
+/// The count of one event.
 #[derive(IntoPyObject)]
 pub(crate) struct Record {
     name: String,
@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-/// How far the truth may be from a value, in its unit; `None` where nobody can tell.
+/// Half the width of a value's interval, in its unit; `None` if it is unknown.
 fn half_width(value: &Value) -> Option<f64> {
     let raw = match &value.count {
         Count::Exact(_) => value.net.map_or(0.0, |net| net.half_width),
@@ -52,7 +52,7 @@ fn half_width(value: &Value) -> Option<f64> {
     Some(raw * value.scale)
 }
 
-/// What regions of a label counted.
+/// The counts of a label's regions.
 #[derive(IntoPyObject)]
 pub(crate) struct Total {
     label: String,
@@ -72,7 +72,7 @@ impl Total {
     }
 }
 
-/// What a counter has counted, in the event's unit, and for which part of which time, in ns.
+/// The count of a counter in the event's unit, its enabled time and its running time, in ns.
 type Counter = (f64, u64, u64);
 
 /// One sample.
@@ -82,17 +82,17 @@ pub(crate) struct Row {
     at_ns: u64,
     skew_ns: u64,
     late_ns: u64,
-    /// For each event what each of its counters has counted since sampling began; `None` where one could not be read.
+    /// For each event the counts of its counters since sampling began; `None` if one could not be read.
     counters: Vec<Option<Vec<Counter>>>,
 }
 
-/// What was sampled.
+/// The samples.
 #[derive(IntoPyObject)]
 pub(crate) struct Sampled {
     rows: Vec<Row>,
     lost: u64,
     missed: u64,
-    /// For each event why it was not sampled; `None` where it was.
+    /// For each event the reason why it was not sampled; `None` if it was.
     refused: Vec<Option<String>>,
 }
 
@@ -116,12 +116,12 @@ impl Sampled {
     }
 }
 
-/// Where the values of an event stand in a sample.
+/// The indices of an event's values in a sample.
 fn places(samples: &Samples, slot: SlotId) -> Vec<usize> {
     (0..samples.counters.len()).filter(|i| samples.counters[*i].slot == slot).collect()
 }
 
-/// What the counters of one event have counted; `None` where it has none or one could not be read.
+/// The counts of one event's counters; `None` if it has none or one could not be read.
 fn counters(row: &Sample, own: &[usize], scale: f64) -> Option<Vec<Counter>> {
     let counter = |i: &usize| {
         let raw = row.values.get(*i).filter(|raw| !raw.is_lost)?;
@@ -130,7 +130,7 @@ fn counters(row: &Sample, own: &[usize], scale: f64) -> Option<Vec<Counter>> {
     own.iter().map(counter).collect::<Option<Vec<Counter>>>().filter(|found| !found.is_empty())
 }
 
-/// Why an event has no samples.
+/// The reason why an event has no samples.
 fn why_not(samples: &Samples, slot: SlotId) -> Option<String> {
     if samples.counters.iter().any(|counter: &CounterAt| counter.slot == slot) {
         return None;
@@ -139,7 +139,7 @@ fn why_not(samples: &Samples, slot: SlotId) -> Option<String> {
     Some(refused.map_or_else(|| "it is not counted here".to_owned(), |(_, reason)| reason.clone()))
 }
 
-/// One step of the ladder.
+/// One source of the ladder.
 #[derive(IntoPyObject)]
 pub(crate) struct Step {
     event: Option<String>,
@@ -155,7 +155,7 @@ impl Step {
     }
 }
 
-/// Every label.
+/// The totals of every label.
 pub(crate) fn totals(measured: &[Measured]) -> Vec<Total> {
     measured.iter().map(Total::of).collect()
 }

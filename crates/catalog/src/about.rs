@@ -1,7 +1,8 @@
-//! What the most used events count, in a line of our own words.
+//! Descriptions of the most used events, one line each, in our own words.
 //!
-//! The lines are data (`data/about`, a file for each family), by the vendor's name of the event, and hold for every
-//! CPU of the family that has the name. Vendors' own texts are shown only from a file that the user gives.
+//! The lines are data (`data/about`, a file for each family), by the vendor's name of the event. A line holds
+//! for every CPU of the family that has the name. Vendors' own texts are shown only from a file that the user
+//! gives.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -31,13 +32,13 @@ fn read(text: &'static str) -> Lines {
     entries(text).map(|(name, words)| (name.to_ascii_lowercase(), words)).collect()
 }
 
-/// The name and the words of each line that is no remark.
+/// The name and the words of each line that is no comment.
 fn entries(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once("  ")).map(|(name, words)| (name, words.trim()))
 }
 
-/// What an event counts, by its name in any case; `None` where there is no line for it.
+/// The description of an event, by its name in any case; `None` where there is no line for it.
 pub fn describe(name: &str, family: Family) -> Option<&'static str> {
     lines(family).get(&name.to_ascii_lowercase()).copied()
 }

@@ -1,4 +1,4 @@
-//! Which of several tables of one CPU answers.
+//! Lookups in several tables of one CPU.
 
 use cyclometer_core::syntax::{EventRequest, Selector};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
@@ -16,13 +16,13 @@ pub fn select_in<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<Vec<S
     answer(tables, request).map(|(_, selected)| selected)
 }
 
-/// The table that answers for an event: one that has a generic event of the kernel's by this name, else the first, best
-/// first, that has an event of this name or code.
+/// The table that resolves an event. A table with a generic event of the kernel by this name comes first.
+/// Otherwise it is the first table, best first, that has an event of this name or code.
 ///
 /// # Errors
 ///
-/// Those of [`select`]: of the first table that has the event and refuses what is asked of it, else with the names of all
-/// tables that are near.
+/// Those of [`select`]. If a table has the event but rejects the request, the error is that of the first such
+/// table. Otherwise it has the nearest names of all tables.
 pub fn table_for<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<Cpu<'a>> {
     answer(tables, request).map(|(cpu, _)| cpu)
 }
@@ -33,7 +33,8 @@ fn answer<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<(Cpu<'a>, Ve
     for cpu in tables {
         match select(*cpu, request) {
             Ok(selected) => found.push((*cpu, selected)),
-            // It has the event, or the name is none: another table's event of that name is not meant.
+            // The table has the event, or the name has a syntax error: no other table's event of that name is
+            // meant.
             Err(error) if named && error.kind() == ErrorKind::InvalidInput && found.is_empty() => {
                 return Err(error);
             }
@@ -53,9 +54,9 @@ fn answer<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<(Cpu<'a>, Ve
     }
 }
 
-/// Explains a value by each table of a CPU in turn, and takes what they say together: the names of all, the first table's first.
+/// Explains a value by each table of a CPU and merges the explanations: all names, the first table's first.
 ///
-/// `explain` is one of [`crate::decode`]'s functions. Where one table finds that the label is right, it is.
+/// `explain` is one of [`crate::decode`]'s functions. A label is right if one table finds that it is.
 pub fn decode_in(tables: &[Cpu<'_>], explain: impl Fn(&Cpu<'_>) -> Explained) -> Option<Explained> {
     let mut all = tables.iter().map(explain);
     let mut found = all.next()?;
@@ -88,7 +89,8 @@ fn merge(found: &mut Explained, other: Explained) {
     };
 }
 
-/// Takes out what has a name in no table, where something has one: a word of perf's is one event. What a counter holds stays.
+/// Removes events without a name in any table if another event has one, because a word of perf is one event.
+/// Events of a counter are kept.
 fn drop_nameless(found: &mut Explained) {
     for (names, alike) in found.names.iter().zip(&mut found.alike) {
         if !names.is_empty() {
@@ -118,7 +120,7 @@ fn add(known: &mut Vec<String>, more: Vec<String>) {
     }
 }
 
-/// The error of the last table, the catalogue's, with the names that any offered.
+/// The error of the last table, which is the catalogue's, with the names that all tables suggested.
 fn one_of(mut errors: Vec<Error>) -> Error {
     let mut offered: Vec<String> = Vec::new();
     for error in &errors {

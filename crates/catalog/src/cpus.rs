@@ -25,12 +25,13 @@ pub fn cpus() -> impl DoubleEndedIterator<Item = Cpu<'static>> + ExactSizeIterat
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] with the nearest ids; for the id of a hybrid alone those of its core types.
+/// [`ErrorKind::InvalidInput`] with the nearest ids; for the id of a hybrid without core type, with the ids
+/// of its core types.
 pub fn cpu(id: &str) -> Result<Cpu<'static>> {
     TABLES.cpu(id).ok_or_else(|| unknown(id))
 }
 
-/// The core types of a hybrid, or the CPU itself; empty for an id that is not known.
+/// The core types of a hybrid, or the CPU itself; empty for an unknown id.
 pub fn core_types(id: &str) -> Vec<Cpu<'static>> {
     let inside = |cpu: &Cpu<'_>| {
         let rest = cpu

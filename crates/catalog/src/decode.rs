@@ -1,4 +1,4 @@
-//! From the value of a register back to names.
+//! From the value of a register to the names of events.
 
 use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words, perf_words};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
@@ -11,10 +11,10 @@ use crate::select::{chip, entries_of, entry, of, select};
 use crate::suggest;
 use crate::table::{Cpu, Entry};
 
-/// What a value says on a CPU.
+/// The explanation of a value on a CPU.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// The register that it was read as.
+    /// The register that the value was decoded as.
     pub register: String,
     /// The value.
     pub value: u64,
@@ -24,16 +24,16 @@ pub struct Explained {
     pub names: Vec<Vec<String>>,
     /// For each event of `decoded` without a name, events with the same select.
     pub alike: Vec<Vec<String>>,
-    /// Where the user's label and the code do not say the same.
+    /// The contradiction between the user's label and the code, if there is one.
     pub label: Option<Mismatch>,
 }
 
-/// A label that is not what the code is.
+/// A label that contradicts the code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     /// The label.
     pub label: String,
-    /// What the code is: names, or nothing that is known.
+    /// The names of the code; empty if it has none.
     pub is: Vec<String>,
     /// Events of the CPU that the label would fit.
     pub meant: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Mismatch {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidInput`] with the registers that there are.
+/// [`ErrorKind::InvalidInput`] with the CPU's registers.
 pub fn register(cpu: &Cpu<'_>, name: &str) -> Result<Register> {
     Register::parse(&chip(cpu), name).map_err(|error| {
         let known = Recovery::fix(format!("registers of {}: {}", cpu.id(), error.known.join(", ")));
@@ -52,8 +52,8 @@ pub fn register(cpu: &Cpu<'_>, name: &str) -> Result<Register> {
     })
 }
 
-/// The register that a bare code is read as: the event select register where the value enables a counter, macOS's word
-/// where it has modes behind Apple's 16 bits, else perf's word.
+/// The register of a bare code. A value that enables a counter means the event select register. A value with
+/// modes above Apple's 16 bits means macOS's word. Any other value means perf's word.
 ///
 /// # Source
 ///
@@ -88,13 +88,13 @@ pub fn decode(cpu: &Cpu<'_>, register: Register, value: u64, label: Option<&str>
     explained(cpu, read, explain(&chip(cpu), register, value), label)
 }
 
-/// Explains perf's config words together: what `config1` means depends on `config`.
+/// Explains perf's config words together: the meaning of `config1` depends on `config`.
 pub fn decode_perf(cpu: &Cpu<'_>, words: ConfigWords, label: Option<&str>) -> Explained {
     let read = Read { register: "config".to_owned(), value: words.config, config: Some(words.config) };
     explained(cpu, read, decode_words(&chip(cpu), &words), label)
 }
 
-/// What was read as which register; perf's whole config, if it is that.
+/// The register and its value, with perf's whole config if it is that.
 struct Read {
     register: String,
     value: u64,
@@ -108,7 +108,7 @@ fn explained(cpu: &Cpu<'_>, read: Read, mut decoded: Decoded, label: Option<&str
     if names.iter().any(|names| !names.is_empty())
         && decoded.events.iter().all(|event| event.counter.is_none())
     {
-        // What a word may mean on other generations has no name here.
+        // Meanings of the word on other generations have no name on this CPU.
         let known: Vec<bool> = names.iter().map(|names| !names.is_empty()).collect();
         let mut keep = known.iter();
         decoded.events.retain(|_| keep.next() == Some(&true));
@@ -124,7 +124,7 @@ fn explained(cpu: &Cpu<'_>, read: Read, mut decoded: Decoded, label: Option<&str
     Explained { register, value, decoded, names, alike, label }
 }
 
-/// A word of perf's is one event, whatever codes it may stand for.
+/// Keeps one event: a word of perf is one event, although it may match several codes.
 fn once(decoded: &mut Decoded, names: &mut Vec<Vec<String>>) {
     let mut seen: Vec<Vec<String>> = Vec::new();
     let mut keep = Vec::new();
@@ -137,7 +137,7 @@ fn once(decoded: &mut Decoded, names: &mut Vec<Vec<String>>) {
     names.retain(|_| second.next() == Some(&true));
 }
 
-/// The events that have exactly a code, and may be counted where it stands.
+/// The events that have exactly a code, and may be counted on its counter.
 fn names_of(cpu: &Cpu<'_>, event: &DecodedEvent, config: Option<u64>) -> Vec<String> {
     let config = event.config.or(config);
     let coded = Coded { code: event.code, config, counters: CounterMask::EMPTY };
@@ -150,7 +150,7 @@ fn names_of(cpu: &Cpu<'_>, event: &DecodedEvent, config: Option<u64>) -> Vec<Str
     entries_of(cpu, &coded).iter().filter(|entry| may(entry)).map(|entry| entry.name().to_owned()).collect()
 }
 
-/// Whether perf asks for an event by another config than this one: an event with one of its own, or a fixed one.
+/// Whether perf uses another config than this one for an event: the event has its own config, or is fixed.
 fn asked_otherwise(cpu: &Cpu<'_>, entry: &Entry<'_>, config: Option<u64>) -> bool {
     let Some(config) = config else { return false };
     let fixed = cpu.family() == Family::Intel && entry.code().select == 0;
@@ -158,7 +158,7 @@ fn asked_otherwise(cpu: &Cpu<'_>, entry: &Entry<'_>, config: Option<u64>) -> boo
         && perf_words(&chip(cpu), &of(entry)).is_ok_and(|words| words.config != config)
 }
 
-/// Some events with the select of a code that has no name.
+/// Some events with the select of a code without a name.
 fn alike(cpu: &Cpu<'_>, event: &DecodedEvent) -> Vec<String> {
     let select = event.code.select;
     let same = |entry: &Entry<'_>| select != 0 && entry.code().select == select && entry.config().is_none();
@@ -179,7 +179,8 @@ fn mismatch(cpu: &Cpu<'_>, label: &str, names: &[Vec<String>]) -> Option<Mismatc
 
 const MOST_MEANT: usize = 5;
 
-/// The events of a CPU that a label fits: the one of that name, else those whose name or description has its words.
+/// The events of a CPU that a label fits: the one of that name, otherwise those whose name or description has
+/// its words.
 fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
     if let Some(entry) = entry(cpu, label) {
         return vec![entry.name().to_owned()];
@@ -194,7 +195,7 @@ fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
         meant.extend(portable_of(cpu, &words));
         let filter = Filter::by(Pattern::Words(words.iter().map(|word| (*word).to_owned()).collect()));
         meant.extend(search::events(*cpu, &filter).map(|entry| entry.name().to_owned()));
-        // Who does not speak of misses does not mean them.
+        // A label without "miss" does not mean misses.
         let of_misses =
             |name: &String| ["miss", "misp"].iter().any(|part| name.to_lowercase().contains(part));
         let speaks = words.iter().any(|word| word.contains("miss") || word.contains("misp"));
@@ -205,7 +206,8 @@ fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
     meant
 }
 
-/// The events of a CPU that have exactly the code of what a label names: a generic or portable event, a spelling.
+/// The events of a CPU that have exactly the code of the event that a label names: a generic or portable
+/// event, or another spelling.
 fn named_by(cpu: &Cpu<'_>, label: &str) -> Option<Vec<String>> {
     let label = label.trim().to_lowercase();
     let spellings = [label.clone(), label.replace(' ', "-"), label.replace([' ', '-'], "_")];
@@ -218,7 +220,7 @@ fn named_by(cpu: &Cpu<'_>, label: &str) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// The events of a CPU that portable events with these words are.
+/// The CPU's events for the portable events with these words.
 fn portable_of(cpu: &Cpu<'_>, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for portable in portable::all() {
@@ -233,7 +235,7 @@ fn portable_of(cpu: &Cpu<'_>, words: &[&str]) -> Vec<String> {
     found
 }
 
-/// Other words for the same thing.
+/// Synonyms of a word.
 fn synonyms(word: &str) -> &'static [&'static str] {
     match word {
         "l3" => &["llc", "last-level"],
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_code_that_is_not_what_it_is_called_is_told() {
-        // A driver of the field calls 0x4101C2 the misses of the third-level cache.
+        // A driver in use calls 0x4101C2 the misses of the third-level cache.
         let explained = code("skylake", 0x4101c2, Some("L3 cache miss"));
         assert_eq!(explained.register, "IA32_PERFEVTSEL0");
         let mismatch = explained.label.unwrap();

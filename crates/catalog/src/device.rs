@@ -1,4 +1,4 @@
-//! Events of the kernel's PMU devices: terms to config words, sysfs names, core PMUs.
+//! Events of the kernel's PMU devices: from terms to config words, sysfs names, core PMUs.
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, PerfClass, PerfEvent};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, FormatField, KernelPmu};
@@ -7,19 +7,19 @@ use cyclometer_core::{Error, ErrorKind, Machine, Recovery, Result};
 
 use crate::suggest::nearest;
 
-/// What a device's event comes to.
+/// The encoding of a device's event.
 pub(crate) struct DeviceEvent {
     pub event: PerfEvent,
     pub scale: f64,
     pub unit: Option<String>,
 }
 
-/// Encodes terms for a device: named events first, then fields on top, as perf does.
+/// Encodes terms for a device, as perf does: first the named events, then the fields, which override them.
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` for a term that is neither field nor event, `ErrorKind::InvalidInput` for
-/// a value that does not fit or an event that needs a parameter.
+/// `ErrorKind::UnknownEvent` for a term that is neither field nor event; `ErrorKind::InvalidInput` for a
+/// value that does not fit, or an event that needs a parameter.
 pub(crate) fn encode(pmu: &KernelPmu, terms: &[Term], text: &str) -> Result<DeviceEvent> {
     let mut found = DeviceEvent { event: empty(pmu), scale: 1.0, unit: None };
     for term in terms.iter().filter(|term| is_event(pmu, term)) {
@@ -45,7 +45,7 @@ fn refine(pmu: &KernelPmu, term: &Term, text: &str, event: &mut PerfEvent) -> Re
     Ok(())
 }
 
-/// Encodes a named event of a device with fields on top.
+/// Encodes a named event of a device, with fields that override its own.
 pub(crate) fn encode_refined(
     pmu: &KernelPmu,
     name: &str,
@@ -69,8 +69,8 @@ fn empty(pmu: &KernelPmu) -> PerfEvent {
     }
 }
 
-/// What a field of a core PMU puts into a register that counters share. The kernel takes the other of two registers where
-/// one holds another value.
+/// The shared registers that a field of a core PMU needs, with its value. The kernel uses the other of two
+/// registers if one holds another value.
 ///
 /// # Source
 ///
@@ -157,7 +157,7 @@ fn unknown_term(pmu: &KernelPmu, term: &Term, text: &str) -> Error {
     .with_recovery(recovery)
 }
 
-/// The devices that a name before the slash stands for: one, or with `cpu` every core PMU of a hybrid.
+/// The devices that a name before the slash means: one, or for `cpu` every core PMU of a hybrid.
 pub(crate) fn devices<'m>(machine: &'m Machine, name: &str) -> Vec<&'m KernelPmu> {
     match machine.pmu(name) {
         Some(pmu) => vec![pmu],
@@ -166,7 +166,7 @@ pub(crate) fn devices<'m>(machine: &'m Machine, name: &str) -> Vec<&'m KernelPmu
     }
 }
 
-/// Every device event of that name, in any case; core PMUs come together.
+/// Every device event of that name, in any case; core PMUs are adjacent.
 pub(crate) fn named_events<'m>(machine: &'m Machine, name: &str) -> Vec<(&'m KernelPmu, &'m str)> {
     let find = |pmu: &'m KernelPmu| {
         pmu.events.keys().find(|known| known.eq_ignore_ascii_case(name)).map(|known| (pmu, known.as_str()))

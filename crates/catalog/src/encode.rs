@@ -1,4 +1,4 @@
-//! Everything that must be written somewhere to count an event on a CPU.
+//! Everything that must be written to perf or to registers to count an event on a CPU.
 
 use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, amd, perf_words, registers};
 use cyclometer_core::pmu::{ConfigWords, Family};
@@ -21,26 +21,27 @@ const HARDWARE_TYPE: u32 = 0;
 /// `PERF_TYPE_HW_CACHE`.
 const CACHE_TYPE: u32 = 3;
 
-/// An event with its bits.
+/// An event with its encodings.
 #[derive(Clone, Debug)]
 pub struct Encoding<'a> {
     /// The event.
     pub selected: Selected<'a>,
-    /// `PERF_TYPE_*` that perf's words go with: [`RAW`], but for what the kernel alone can place. `None` where only the
-    /// PMU's own type is right, which its `type` file has: on hybrids, on Apple, where raw codes go to other cores.
+    /// The `PERF_TYPE_*` of perf's words: [`RAW`], except for events that only the kernel can encode. `None`
+    /// where only the type in the PMU's `type` file is right: on hybrids and on Apple, where raw codes go to
+    /// other cores.
     pub perf_type: Option<u32>,
-    /// perf's words, or why there are none.
+    /// perf's words, or the reason why there are none.
     pub perf: std::result::Result<ConfigWords, EncodeError>,
-    /// The counters that may count it; the CPU's general ones where the vendor names none.
+    /// The counters that may count it; the CPU's general ones if the vendor names none.
     pub counters: CounterMask,
-    /// The register writes for one counter, or why there are none.
+    /// The register writes for one counter, or the reason why there are none.
     pub registers: std::result::Result<Vec<RegisterWrite>, EncodeError>,
 }
 
-/// Encodes an event on a CPU; `counter` is the one that the registers are for, the first that fits if it is `None`. The
-/// modes are those of the request, user and kernel where it names none.
+/// Encodes an event on a CPU. `counter` is the counter that the registers are for; `None` means the first
+/// that fits. The modes are those of the request, and user and kernel if it names none.
 ///
-/// A portable event that is a sum gives several.
+/// A portable event that is a sum has several encodings.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ pub fn encode<'a>(
     Ok(found)
 }
 
-/// Counting for guests or the host alone: bits of AMD's registers, elsewhere not in a register of the event.
+/// Restricts counting to guests or the host: AMD's registers have bits for it, others do not.
 fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut Encoding<'_>) {
     let (guest, host) = (request.modifiers.guest_only, request.modifiers.host_only);
     if !guest && !host {
@@ -125,7 +126,7 @@ fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>,
     }
 }
 
-/// The type of raw codes, unless they would go to cores of another type.
+/// The type of raw codes, unless the kernel would use it for cores of another type.
 ///
 /// # Source
 ///
@@ -135,13 +136,13 @@ fn raw_type(cpu: &Cpu<'_>) -> Option<u32> {
     only.then_some(RAW)
 }
 
-/// The kernel's device whose type goes with perf's words, where it has the same name on every machine.
+/// The kernel's device whose type goes with perf's words, if it has the same name on every machine.
 pub fn device(cpu: &Cpu<'_>) -> Option<&'static str> {
     pmu_names::device(cpu)
 }
 
-/// perf's type and config of a generic event whose code the firmware chooses. Its number in the table is one that the
-/// kernel hands to the firmware; as a raw code it would be another event.
+/// perf's type and config of a generic event whose code the firmware chooses. The kernel passes its number in
+/// the table to the firmware; as a raw code the number would mean another event.
 ///
 /// # Source
 ///

@@ -1,11 +1,12 @@
-//! Energy by the kernel's power capping: what perf's PMU `power` counts, where that is not there or not permitted.
+//! Energy by the kernel's power capping: the events of perf's PMU `power`, if that is missing or not
+//! permitted.
 
 use cyclometer_core::energy::{EnergyDomain, EnergyZone};
 use cyclometer_core::event::Unit;
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, Machine, Part, Provenance, Rung, Scope};
 
-/// The PMU whose events these are.
+/// The PMU of these events.
 pub(crate) const PMU: &str = "power";
 
 /// Joules in a µJ.
@@ -24,7 +25,8 @@ pub(crate) fn of_terms(pmu: &str, terms: &[Term]) -> Option<EnergyDomain> {
     }
 }
 
-/// The way to count a domain by its zones: one part for each package. `None` where the machine has no such zone.
+/// The candidate that counts a domain by its zones: one part for each package. `None` if the machine has no
+/// such zone.
 pub(crate) fn candidate(domain: EnergyDomain, machine: &Machine) -> Option<Candidate> {
     let zones: Vec<&EnergyZone> = machine.energy.iter().filter(|zone| zone.domain == domain).collect();
     if zones.is_empty() {
@@ -46,7 +48,7 @@ pub(crate) fn candidate(domain: EnergyDomain, machine: &Machine) -> Option<Candi
     })
 }
 
-/// Why a machine without either counts no energy.
+/// The reason why a machine with neither PMU nor zone counts no energy.
 pub(crate) fn missing(domain: EnergyDomain) -> String {
     format!(
         "the kernel counts no {} here: there is neither a PMU named {PMU} with it nor a zone of /sys/class/powercap",
@@ -54,7 +56,7 @@ pub(crate) fn missing(domain: EnergyDomain) -> String {
     )
 }
 
-/// The unit of its values.
+/// The unit of these events.
 pub(crate) fn unit() -> Unit {
     Unit::Joules
 }

@@ -14,13 +14,13 @@ pub(crate) struct Hardware {
     pub names: &'static [&'static str],
     /// `PERF_COUNT_HW_*`.
     pub config: u64,
-    /// Names under which a core PMU's own `events/` folder may hold it: Intel's and Arm's.
+    /// The names of the event in a core PMU's own `events/` folder: Intel's and Arm's.
     pub sysfs: &'static [&'static str],
     pub about: &'static str,
 }
 
 impl Hardware {
-    /// Whether a process that ran has a count above zero for certain: cycles and instructions.
+    /// Whether every process that ran has a count above zero: cycles and instructions.
     pub fn never_zero(&self) -> bool {
         self.config <= 1
     }
@@ -112,12 +112,12 @@ pub(crate) const CACHES: &[Cache] = &[
     Cache { names: &["node"], id: 6, about: "local memory node" },
 ];
 
-/// What is done to a cache.
+/// An operation on a cache.
 pub(crate) struct CacheOp {
     pub names: &'static [&'static str],
     /// `PERF_COUNT_HW_CACHE_OP_*`.
     pub id: u64,
-    /// How the canonical name ends for accesses and for misses.
+    /// The ends of the canonical name for accesses and for misses.
     pub canonical: [&'static str; 2],
     pub about: &'static str,
 }
@@ -141,7 +141,7 @@ pub(crate) const CACHE_OPS: &[CacheOp] = &[
 const CACHE_RESULTS: &[(&[&str], u64)] =
     &[(&["refs", "reference", "ops", "access"], 0), (&["misses", "miss"], 1)];
 
-/// A generic cache event: which cache, what is done to it, and whether misses only.
+/// A generic cache event: the cache, the operation, and whether it counts misses only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheEvent {
     pub cache: u64,
@@ -161,7 +161,7 @@ impl CacheEvent {
         format!("{cache}-{}", CACHE_OPS[self.op as usize].canonical[self.result as usize])
     }
 
-    /// What it counts.
+    /// The description.
     pub fn about(self) -> String {
         let (op, cache) = (CACHE_OPS[self.op as usize].about, CACHES[self.cache as usize].about);
         if self.result == 1 {
@@ -171,7 +171,7 @@ impl CacheEvent {
         }
     }
 
-    /// Every combination that the kernel's interface has.
+    /// Every combination in the kernel's interface.
     pub fn all() -> impl Iterator<Item = CacheEvent> {
         let ops = |cache: u64| match cache {
             1 => vec![0, 2],
@@ -223,7 +223,7 @@ pub(crate) const PORTABLE_CACHE: &[(&str, CacheEvent)] = &[
     ("itlb_misses", CacheEvent { cache: 4, op: 0, result: 1 }),
 ];
 
-/// Portable names that no generic event of the kernel stands for.
+/// Portable names without a generic event of the kernel.
 pub(crate) const PORTABLE_WITHOUT_GENERIC: &[(&str, &str)] =
     &[("l2_cache_loads", "cache-references"), ("l2_cache_misses", "cache-misses")];
 
@@ -234,9 +234,9 @@ pub(crate) struct Software {
     pub config: u64,
     /// Counts nanoseconds instead of events.
     pub clock: bool,
-    /// Happens in kernel mode only, so that a user-mode count would be a zero that says nothing.
+    /// Happens in kernel mode only, so that a user-mode count would be a meaningless zero.
     pub kernel_only: bool,
-    /// The operating system's accounting for the same thing.
+    /// The operating system's accounting of the same quantity.
     pub os: Option<OsMetric>,
     pub about: &'static str,
 }
@@ -311,7 +311,7 @@ pub(crate) struct Accounting {
     pub names: &'static [&'static str],
     pub metric: OsMetric,
     pub unit: Unit,
-    /// Where the value comes from.
+    /// The origin of the value.
     pub resolution: &'static str,
     pub about: &'static str,
 }
@@ -368,7 +368,7 @@ pub(crate) const ACCOUNTING: &[Accounting] = &[
     },
 ];
 
-/// Where the accounting of a software event's counterpart comes from.
+/// The origin of the accounting that corresponds to a software event.
 pub(crate) fn accounting_source(metric: OsMetric) -> &'static str {
     match metric {
         OsMetric::PageFaults => "rusage.ru_minflt + ru_majflt of a command; /proc or cgroup of what runs",

@@ -1,17 +1,17 @@
 //! Event names spelled out: `MEM_LOAD_RETIRED.L3_MISS` is "memory loads, retired: level-3 cache miss".
 //!
-//! The words are data (`data/glossary`), ours, and read when a name is first spelled. A part of a name that is not
-//! there is shown as it is, so that a spelling never hides anything.
+//! The words are data (`data/glossary`), ours, and read when a name is first spelled out. An unknown part of
+//! a name is shown as it is, so that a spelling never hides anything.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use cyclometer_core::pmu::Family;
 
-/// The data; its head says how it is written.
+/// The data; its head describes the format.
 const DATA: &str = include_str!("../data/glossary");
 
-/// The longest run of parts that can stand in the data.
+/// The longest run of parts in the data.
 const LONGEST_RUN: usize = 5;
 
 /// The section for all families.
@@ -43,13 +43,13 @@ fn words(run: &str, family: Family) -> Option<&'static str> {
 /// A run of parts of a name, spelled out if it is known.
 #[derive(PartialEq, Eq, Debug)]
 struct Run {
-    /// How many parts it has.
+    /// The number of parts.
     parts: usize,
     /// Its words; `None` for a part that is not in the glossary.
     words: Option<String>,
 }
 
-/// A name in words; parts that the glossary does not know are shown as they are.
+/// Spells a name out; unknown parts are shown as they are.
 pub fn spell(name: &str, family: Family) -> String {
     let sections: Vec<String> =
         name.split(['.', ':', '=']).map(|section| spell_section(section, family)).collect();
@@ -67,7 +67,7 @@ fn spell_section(section: &str, family: Family) -> String {
     out.trim_end_matches(',').to_owned()
 }
 
-/// Puts words behind others, with a comma where they ask for one.
+/// Appends words, with a comma if they ask for one.
 fn append(out: &mut String, words: &str) {
     let (comma, words) = words.strip_prefix(", ").map_or((false, words), |words| (true, words));
     if comma && !out.is_empty() && !out.ends_with(',') {
@@ -84,7 +84,7 @@ fn parts(name: &str) -> Vec<&str> {
     name.split(['_', '.', '-', ':', '=']).filter(|part| !part.is_empty()).collect()
 }
 
-/// The runs that parts fall into, the longest known one first at each place.
+/// Divides parts into runs: at each position the longest known run.
 fn runs(parts: &[&str], family: Family) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = 0;
@@ -107,7 +107,7 @@ fn run_at(parts: &[&str], family: Family) -> Run {
         .unwrap_or_else(|| Run { parts: 1, words: numbered(parts[0], family) })
 }
 
-/// A part that is a number, or known letters and a number behind them: `PORT3`.
+/// A part that is a number, or known letters followed by a number: `PORT3`.
 fn numbered(part: &str, family: Family) -> Option<String> {
     let letters = part.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = &part[letters.len()..];
@@ -187,7 +187,8 @@ mod tests {
         }
     }
 
-    /// The known and all parts of the names of a family's tables, each name as often as it stands in them.
+    /// The number of known parts and of all parts in the names of a family's tables, each name as often as it
+    /// occurs.
     fn coverage(family: Family) -> (usize, usize) {
         let names = cpus::cpus().filter(|cpu| cpu.family() == family).flat_map(|cpu| cpu.events());
         names.fold((0, 0), |(known, all), event| {

@@ -1,4 +1,4 @@
-//! Which tables stand for the core types of a machine: those that the user gave, then the catalogue's.
+//! The tables of the core types of a machine: those that the user gave, then the catalogue's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Recovery, Result};
 use crate::table::{Blob, Cpu, CpuTable, blob};
 use crate::{about, cpus, glossary};
 
-/// The tables that events are looked up in: those that were given, each before the older ones, then the catalogue's.
+/// The tables for event lookups: tables that the user gave, the newest first, then the catalogue's.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     given: Vec<Arc<Given>>,
 }
 
-/// A table that was given.
+/// A table that the user gave.
 #[derive(Debug)]
 struct Given {
     bytes: Vec<u8>,
@@ -39,11 +39,11 @@ impl Tables {
         &EMBEDDED
     }
 
-    /// Adds a table, whose events go before those of all others of its CPU.
+    /// Adds a table, whose events take precedence over those of all other tables of its CPU.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` for a table with more of something than fits.
+    /// `ErrorKind::InvalidInput` for a table with too many names, definitions, masks or errata.
     pub fn give(&mut self, table: &CpuTable) -> Result<()> {
         let bytes = blob::write(std::slice::from_ref(table)).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, format!("{}: {error}", table.header.cpu))
@@ -56,18 +56,18 @@ impl Tables {
         Ok(())
     }
 
-    /// The tables that were given, the newest first.
+    /// The tables that the user gave, the newest first.
     pub fn given(&self) -> impl Iterator<Item = Cpu<'_>> {
         self.given.iter().rev().filter_map(|given| given.cpu())
     }
 
-    /// The tables of a CPU id, best first: those that were given, then the catalogue's.
+    /// The tables of a CPU id, best first: the user's, then the catalogue's.
     pub fn of(&self, id: &str) -> Vec<Cpu<'_>> {
         let given = self.given().filter(|cpu| cpu.id().eq_ignore_ascii_case(id));
         given.chain(cpus::tables().cpu(id)).collect()
     }
 
-    /// What an event of a CPU counts: the words of the file that was given, else our line, else its name spelled out.
+    /// The description of an event of a CPU: the user's file's, else our line, else its name spelled out.
     pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
         let of_cpu = |given: &&Arc<Given>| given.cpu().is_some_and(|own| own.id() == cpu.id());
         let given = self.given.iter().rev().filter(of_cpu);
@@ -81,7 +81,7 @@ impl Tables {
     }
 }
 
-/// The id under which a table serves a core type: its CPU's, or for a core that is not known the name of its PMU.
+/// The id of a core type's tables: the id of its CPU, or for an unknown core the name of its PMU.
 pub fn table_id(core: &CoreType) -> &str {
     core.cpu_id.as_deref().or(core.kernel_pmu.as_deref()).unwrap_or("cpu")
 }
@@ -91,9 +91,9 @@ pub fn table_id(core: &CoreType) -> &str {
 pub(crate) struct Core<'a> {
     /// The kernel's device; `None` where the kernel has none.
     pub pmu: Option<&'a KernelPmu>,
-    /// The tables, best first; empty for a core that no table is about.
+    /// The tables, best first; empty for a core without a table.
     pub tables: Vec<Cpu<'a>>,
-    /// The counters that the machine has; empty when they are not known.
+    /// The machine's counters; empty when they are not known.
     pub counters: CounterMask,
     /// The core type's id, for messages.
     pub id: &'a str,
@@ -108,13 +108,13 @@ impl<'a> Core<'a> {
         Core { pmu, tables: tables.of(id), counters, id }
     }
 
-    /// The PMU's name, also where the kernel has none.
+    /// The PMU's name, even if the kernel has no device for it.
     pub fn pmu_name(&self) -> &'a str {
         self.pmu.map_or("cpu", |pmu| pmu.name.as_str())
     }
 }
 
-/// The core PMUs of a machine; where the kernel has none the core types that have tables, each once.
+/// The core PMUs of a machine; if the kernel has none, the core types that have tables, each once.
 pub(crate) fn cores<'a>(machine: &'a Machine, tables: &'a Tables) -> Vec<Core<'a>> {
     let of_pmu = |pmu: &'a KernelPmu| {
         let types = &machine.core_types;

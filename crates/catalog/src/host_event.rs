@@ -1,4 +1,4 @@
-//! Vendors' events and portable ones on the core PMUs of a machine.
+//! Vendor events and portable events on the core PMUs of a machine.
 
 use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format, takes_two_counters};
 use cyclometer_core::event::{ExtraRegister, PerfClass, PerfEvent};
@@ -13,25 +13,25 @@ use crate::select::{self, chip};
 use crate::table::{Cpu, Entry};
 use crate::{cpus, device, perf_type};
 
-/// An event with what refines it.
+/// An event with its terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// The event's name: the vendor's or a portable one.
     pub name: &'a str,
-    /// Fields that are changed.
+    /// Fields that override those of the event.
     pub terms: &'a [Term],
-    /// As it was written, for messages.
+    /// The text as it was written, for messages.
     pub text: &'a str,
 }
 
-/// What an event of a table comes to on a machine.
+/// The resolution of a table's event on a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct HostEvent {
-    /// The way to count it; `None` where no core PMU can, for the reasons in `missing`.
+    /// The candidate; `None` if no core PMU can count it, for the reasons in `missing`.
     pub candidate: Option<Candidate>,
-    /// Why a core PMU cannot.
+    /// The reasons of the core PMUs that cannot count it.
     pub missing: Vec<String>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -44,13 +44,13 @@ struct OnCore<'a> {
     notes: Vec<String>,
 }
 
-/// Why an event is not counted on a core PMU.
+/// The reason why an event is not counted on a core PMU.
 enum Why {
     /// Its tables do not know the name.
     Unknown,
-    /// It cannot, for this reason.
+    /// The PMU cannot count it, for this reason.
     Cannot(String),
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     Refused(Error),
 }
 
@@ -62,7 +62,7 @@ impl From<Error> for Why {
     }
 }
 
-/// Finds an event in the tables of these core PMUs; `None` where none of them knows the name.
+/// Finds an event in the tables of these core PMUs; `None` if none of them has the name.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub(crate) fn find(wanted: &Wanted<'_>, cores: &[Core<'_>], modes: Modes) -> Res
     Ok((unknown < cores.len()).then(|| assembled(counted, missing, modes)))
 }
 
-/// A core PMU in messages: its name where there are several, and its CPU.
+/// A core PMU in messages: its name if there are several, and its CPU.
 fn place(core: &Core<'_>) -> String {
     match core.pmu_name() {
         "cpu" => core.id.to_owned(),
@@ -112,7 +112,7 @@ fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> Ho
     HostEvent { candidate: Some(Candidate { resolution, only, never_zero, ..candidate }), missing, notes }
 }
 
-/// `cpu/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)`; the name once where it is the same everywhere.
+/// `cpu/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)`; the name once if it is the same on all PMUs.
 fn resolution(counted: &[OnCore<'_>]) -> String {
     let words: Vec<String> = counted.iter().map(|on_core| on_core.part.to_string()).collect();
     let name = counted.first().map_or("", |first| first.name);
@@ -123,7 +123,7 @@ fn resolution(counted: &[OnCore<'_>]) -> String {
     named.collect::<Vec<_>>().join(" + ")
 }
 
-/// The event on a core PMU; of a portable one that is a sum, the summands.
+/// The event on a core PMU; for a portable event that is a sum, its summands.
 fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<Vec<OnCore<'a>>> {
     if let Some((cpu, entry)) = entry(core, wanted.name) {
         return encoded(core, cpu, entry, wanted).map(|found| vec![found]);
@@ -165,13 +165,13 @@ fn portable_on<'a>(
     }
 }
 
-/// What a reader should know of a sum where nobody knows how many counters there are: RISC-V's driver then claims that events
-/// ran which had none.
+/// The note for a sum on a CPU whose number of counters is unknown. RISC-V's driver then claims that events
+/// without a counter ran.
 ///
 /// # Source
 ///
-/// Linux 6.12 and 7.2 in the emulated machines of `tests/guests`: with more events than counters all claim the whole time, and some
-/// read 0.
+/// Linux 6.12 and 7.2 in the emulated machines of `tests/guests`: with more events than counters all claim
+/// the whole time, and some read 0.
 fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: CounterMask) -> Option<String> {
     let is_unknown = cpu.family() == Family::RiscV && constraint.is_empty() && names.len() > 1;
     is_unknown.then(|| {
@@ -180,7 +180,7 @@ fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: CounterMask) -> Option<St
     })
 }
 
-/// Why a sum is not counted, by the summand that is not.
+/// The reason why a sum is not counted, from its summand that is not.
 fn of_summand(why: Why, name: &str, names: &[&str]) -> Why {
     match why {
         Why::Cannot(reason) if names.len() > 1 => Why::Cannot(format!("{name}, a summand: {reason}")),
@@ -223,7 +223,7 @@ fn part(core: &Core<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEve
     }
 }
 
-/// By the kernel's format files where it has some.
+/// Encodes by the kernel's format files if it has some.
 fn words(core: &Core<'_>, cpu: &Cpu<'_>, coded: &Coded) -> std::result::Result<ConfigWords, EncodeError> {
     match core.pmu.map(|pmu| &pmu.formats).filter(|formats| !formats.is_empty()) {
         Some(formats) => perf_words_by_format(&chip(cpu), coded, formats),
@@ -257,8 +257,8 @@ fn check_config(entry: &Entry<'_>, coded: &Coded, text: &str) -> Result<()> {
 
 /// The counters that may count an event on this machine; empty when they are not known.
 ///
-/// perf tells a counter only what to count, so an event may use every counter that counts the same: a fixed one and the
-/// general ones, where a name of either has that code.
+/// perf passes only the code of an event to the kernel, so an event may use every counter that counts the
+/// same code. These are a fixed counter and the general ones, if an event on either has that code.
 fn constraint(
     core: &Core<'_>,
     cpu: &Cpu<'_>,
@@ -272,7 +272,7 @@ fn constraint(
         (bits, _) => bits,
     };
     let fixed = own.fixed_bits() | same.fixed_bits();
-    // The vendor's "all" are those of its file, which may be more or fewer than this machine has.
+    // The vendor's "all counters" are those of its file, which may be more or fewer than this machine has.
     let any = (general == 0 && fixed == 0) || general == cpu.counters().general_bits();
     let named = CounterMask::from_bits(if any { u64::MAX } else { general }, fixed);
     match (core.counters.is_empty(), named.and(core.counters)) {
@@ -285,7 +285,7 @@ fn constraint(
     }
 }
 
-/// The counters of every event of the CPU that perf gives the same words.
+/// The counters of every event of the CPU for which perf has the same words.
 fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
     let (chip, own_is_fixed) = (chip(cpu), coded.counters.general_bits() == 0);
     let Ok(words) = perf_words(&chip, coded) else { return CounterMask::EMPTY };
@@ -294,7 +294,7 @@ fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
     same.fold(CounterMask::EMPTY, |all, entry| all.or(entry.counters()))
 }
 
-/// Whether a process that ran has a count above zero for certain: cycles and instructions.
+/// Whether every process that ran has a count above zero: cycles and instructions.
 pub(crate) fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
     ["cpu_cycles", "instructions"].iter().filter_map(|basic| portable::find(basic)).any(|basic| {
         let answer = basic.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some());
@@ -310,7 +310,8 @@ pub(crate) fn has_portable(portable: &Portable, core: &Core<'_>) -> bool {
     })
 }
 
-/// The CPUs of the catalogue that have an event, by id; of a name with a PMU before `::` those that have this PMU.
+/// The CPUs of the catalogue that have an event, by id. For a name with a PMU before `::` these are the CPUs
+/// with this PMU.
 pub(crate) fn elsewhere(name: &str) -> Vec<&'static str> {
     let has = |cpu: &Cpu<'_>| select::entry(cpu, name).is_some() && check_prefix(cpu, name).is_ok();
     cpus::cpus().filter(has).map(|cpu| cpu.id()).collect()

@@ -1,8 +1,8 @@
-//! From an event's name to the ways of counting it on a machine.
+//! From an event's name to the candidates that count it on a machine.
 //!
-//! Names come from four places: the kernel's generic events (with perf's spellings and our portable
-//! ones), the operating system's accounting, the table of the software PMU, and what the host itself names in
-//! sysfs, which arrives as plain values in [`Machine`]. Nothing here touches the host.
+//! The tables and the host provide the names. The tables are those of the kernel's generic events (with
+//! perf's spellings and our portable ones), of the operating system's accounting, and of the software PMU.
+//! The host's own names in sysfs arrive as plain values in [`Machine`]. This crate never accesses the host.
 #![forbid(unsafe_code)]
 
 pub mod about;

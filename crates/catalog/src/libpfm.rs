@@ -9,7 +9,7 @@ use crate::suggest;
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` with the nearest names for one that the kernel does not have.
+/// `ErrorKind::UnknownEvent` with the nearest names for a generic event that the kernel does not have.
 ///
 /// # Source
 ///
@@ -49,12 +49,12 @@ pub(crate) fn generic(name: &str) -> Result<Option<String>> {
     .with_recovery(Recovery::OfferNearest { names: near }))
 }
 
-/// Whether what is behind `PERF_COUNT_HW_CACHE_` begins with a cache, and is not `REFERENCES` or `MISSES`.
+/// Whether the text after `PERF_COUNT_HW_CACHE_` begins with a cache, and is not `REFERENCES` or `MISSES`.
 fn is_cache(event: &str) -> bool {
     !matches!(event, "REFERENCES" | "MISSES")
 }
 
-/// `L1D:READ:MISS` as perf writes it; reads and accesses are meant where nothing is said.
+/// Converts `L1D:READ:MISS` to perf's spelling; the defaults are reads and accesses.
 fn cache(event: &str) -> String {
     let mut pieces = event.split(':');
     let cache = match pieces.next().unwrap_or_default() {

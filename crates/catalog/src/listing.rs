@@ -1,4 +1,4 @@
-//! What this machine offers, for `list` and for the nearest names.
+//! The events of this machine, for `list` and for suggestions of names.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,28 +20,29 @@ use crate::resolve::unit_of;
 use crate::soft;
 use crate::table::{Cpu, Entry};
 
-/// One event that can be asked for by name.
+/// One event that can be requested by name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Listing {
     /// The name to use.
     pub name: String,
     /// Other spellings of it.
     pub aliases: Vec<String>,
-    /// What kind of event it is.
+    /// The kind of the event.
     pub kind: Kind,
     /// The best source for it on this machine.
     pub rung: Rung,
     /// Unit of its values.
     pub unit: Unit,
-    /// What the name resolves to.
+    /// The resolution of the name.
     pub resolution: String,
-    /// Whether it can be counted here, else why not. Cache events are known only when opened.
+    /// Whether it can be counted here, otherwise the reason why not. Whether a cache event works is known
+    /// only after it is opened.
     pub available: Result<(), String>,
-    /// What it counts, in a line.
+    /// The description, in a line.
     pub description: String,
-    /// The counters that may count it, as a table names them; empty where none does.
+    /// The counters that may count it, according to a table; empty if no table has it.
     pub counters: CounterMask,
-    /// Whether the vendor wants it to be replaced.
+    /// Whether the vendor deprecates it.
     pub deprecated: bool,
 }
 
@@ -54,15 +55,15 @@ pub enum Kind {
     Cache,
     /// A software event of the kernel.
     Software,
-    /// An event that the software PMU alone has.
+    /// An event that only the software PMU has.
     Counted,
-    /// An event that the kernel names in a PMU device's folder.
+    /// An event with a name in a PMU device's folder of the kernel.
     Device,
     /// The operating system's accounting.
     Os,
-    /// A portable event, which is one of the vendor's here.
+    /// A portable event, with the vendor's event behind it.
     Portable,
-    /// An event of the vendor's.
+    /// A vendor event.
     Vendor,
 }
 
@@ -82,8 +83,8 @@ impl Kind {
     }
 }
 
-/// Every event that can be named on this machine, by kind; the vendor's own, which are hundreds, are in
-/// [`list_vendor`].
+/// Every event with a name on this machine, by kind. [`list_vendor`] lists the vendor's own events, of which
+/// there are hundreds.
 pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     if registers::is_simulated(machine) {
         return of_simulation(machine, tables);
@@ -104,7 +105,7 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     all
 }
 
-/// The events of a simulated machine: those of its PMU, as nothing else is there.
+/// The events of a simulated machine: those of its PMU, because it has no other source.
 fn of_simulation(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     let cores = cores(machine, tables);
     let mut all = hardware(machine);
@@ -113,7 +114,7 @@ fn of_simulation(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     all.into_iter().map(|listing| simulated(listing, machine, tables)).collect()
 }
 
-/// What an event comes to on a simulated chip.
+/// The resolution of an event on a simulated chip.
 fn simulated(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
     let found = registers::simulated(&listing.name, machine, tables);
     let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
@@ -135,7 +136,7 @@ pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bo
     }
 }
 
-/// How many events [`list_vendor`] has in all.
+/// The total number of events of [`list_vendor`].
 pub fn count_vendor(machine: &Machine, tables: &Tables) -> usize {
     vendors_entries(&cores(machine, tables)).len()
 }
@@ -173,7 +174,7 @@ fn vendors(
     }
 }
 
-/// What a name of a table comes to on a machine.
+/// The resolution of a table's name on a machine.
 fn of_table(name: &str, machine: &Machine, cores: &[Core<'_>]) -> Listing {
     let wanted = Wanted { name, terms: &[], text: name };
     let found = host_event::find(&wanted, cores, Modes::USER);
@@ -188,7 +189,7 @@ fn of_table(name: &str, machine: &Machine, cores: &[Core<'_>]) -> Listing {
     Listing { name: name.to_owned(), resolution, available, ..blank(Kind::Portable) }
 }
 
-/// Of that kind, counted by perf, with nothing said yet.
+/// An empty listing of a kind, counted by perf.
 fn blank(kind: Kind) -> Listing {
     Listing {
         name: String::new(),
@@ -204,7 +205,7 @@ fn blank(kind: Kind) -> Listing {
     }
 }
 
-/// The portable events that go by no other kind's name.
+/// The portable events whose names belong to no other kind.
 fn portables(machine: &Machine, cores: &[Core<'_>]) -> Vec<Listing> {
     let taken = |name: &str| {
         HARDWARE.iter().any(|hardware| crate::generic::named(hardware.names, name))
@@ -239,7 +240,7 @@ fn accounting() -> Vec<Listing> {
     ACCOUNTING.iter().map(entry).collect()
 }
 
-/// Energy that no PMU counts and the kernel's power capping does.
+/// Energy that only the kernel's power capping counts, not a PMU.
 fn energy_zones(machine: &Machine) -> Vec<Listing> {
     let by_pmu = |domain: EnergyDomain| {
         machine.pmu(energy::PMU).is_some_and(|pmu| pmu.events.contains_key(domain.event()))
@@ -288,7 +289,7 @@ fn hardware(machine: &Machine) -> Vec<Listing> {
     HARDWARE.iter().map(entry).collect()
 }
 
-/// What the software PMU counts beside the generic events.
+/// The events of the software PMU, except for generic events.
 fn counted(machine: &Machine) -> Vec<Listing> {
     let is_generic = |event: &soft::SoftEvent| HARDWARE.iter().any(|h| h.names.contains(&event.name));
     let entry = |event: soft::SoftEvent| Listing {
@@ -304,7 +305,7 @@ fn counted(machine: &Machine) -> Vec<Listing> {
     soft::soft_events().filter(|event| !is_generic(event)).map(entry).collect()
 }
 
-/// With `known` tables, the portable names are not these events' but the vendor's.
+/// With `known` tables, the portable names mean the vendor's events and not these.
 fn caches(machine: &Machine, known: bool) -> Vec<Listing> {
     let names: &[(&str, CacheEvent)] = if known { &[] } else { PORTABLE_CACHE };
     let portable = |event: CacheEvent| names.iter().filter(move |p| p.1 == event).map(|p| p.0.to_owned());

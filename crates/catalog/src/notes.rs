@@ -1,4 +1,4 @@
-//! What a reader of a generic event's value should know on this machine.
+//! Notes about the value of a generic event on this machine.
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::machine::Vendor;
@@ -27,14 +27,15 @@ pub(crate) fn generic(config: u64, machine: &Machine) -> Option<String> {
 ///
 /// # Source
 ///
-/// `perf_event_open(2)`, `PERF_TYPE_RAW`; Linux `drivers/perf/arm_pmuv3.c` checks no raw number against PMCEID.
+/// `perf_event_open(2)`, `PERF_TYPE_RAW`; Linux `drivers/perf/arm_pmuv3.c` checks no raw number against
+/// PMCEID.
 pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the kernel does not check it";
 
-/// The note for a clock of the kernel's that was asked for in some modes only.
+/// The note for a clock of the kernel that was requested in some modes only.
 ///
 /// # Source
 ///
-/// Linux `kernel/events/core.c`, `task_clock_event_read`, `cpu_clock_event_read`: no attribute is looked at.
+/// Linux `kernel/events/core.c`, `task_clock_event_read`, `cpu_clock_event_read`: attributes are ignored.
 pub(crate) fn clock(name: &str, modes: Modes) -> String {
     format!("{name} counts all modes together: ':{modes}' changes nothing, as in perf")
 }

@@ -1,4 +1,4 @@
-//! The names of PMUs that stand before an event: perf's before a slash, libpfm4's before two colons.
+//! The names of PMUs in front of an event: perf's before a slash, libpfm4's before two colons.
 //!
 //! # Source
 //!
@@ -57,7 +57,7 @@ const LIBPFM: &[(&str, &str)] = &[
     ("arm_v3", "neoverse-v3"),
 ];
 
-/// Refuses what stands before the two colons of a name where it is another PMU than the CPU's.
+/// Rejects a prefix before the two colons of a name if it is another PMU than the CPU's.
 pub(crate) fn check_prefix(cpu: &Cpu<'_>, name: &str) -> Result<()> {
     let Some((prefix, _)) = name.split_once("::") else { return Ok(()) };
     let prefix = prefix.to_ascii_lowercase();
@@ -74,13 +74,13 @@ pub(crate) fn check_prefix(cpu: &Cpu<'_>, name: &str) -> Result<()> {
     }
 }
 
-/// Whether what stands before the two colons of a name is the PMU of some CPU of the catalogue.
+/// Whether the prefix before the two colons of a name is the PMU of a CPU of the catalogue.
 pub(crate) fn is_known(prefix: &str) -> bool {
     let named = format!("{prefix}::");
     cpus::cpus().any(|cpu| check_prefix(&cpu, &named).is_ok())
 }
 
-/// Refuses a device of the kernel that is not the CPU's core PMU.
+/// Rejects a device of the kernel that is not the CPU's core PMU.
 pub(crate) fn check_pmu(cpu: &Cpu<'_>, pmu: &str) -> Result<()> {
     let core_type = cpu.id().split_once('/').map(|(_, core)| core);
     let arm = matches!(cpu.family(), Family::Arm | Family::Apple);
@@ -107,7 +107,7 @@ fn other(cpu: &Cpu<'_>, pmu: &str) -> Error {
         .with_recovery(Recovery::fix("name its own CPU with --cpu, or leave the PMU away"))
 }
 
-/// The kernel's device for the cores of a CPU, where its name is the same on every machine.
+/// The kernel's device for the cores of a CPU, if its name is the same on every machine.
 pub fn device(cpu: &Cpu<'_>) -> Option<&'static str> {
     match (cpu.id().split_once('/').map(|(_, core)| core), cpu.family()) {
         (Some("core"), _) => Some("cpu_core"),

@@ -1,8 +1,9 @@
-//! Portable events: one name for what every CPU can count, resolved through the vendor's own name on each.
+//! Portable events: one name for an event of every CPU, resolved through the vendor's own name on each.
 //!
-//! The data (`data/portable`) names vendor events, never codes, so that a wrong number cannot be written by hand. A
-//! line of it serves all CPUs that its patterns fit and whose table has the events it names; the first such line
-//! answers. It is read when it is first asked for, and the lines of an event when that one is: they cost nothing before.
+//! The data (`data/portable`) names vendor events, never codes, so that a wrong code cannot be written by
+//! hand. A line of it serves all CPUs that its patterns fit and whose table has the events it names. The
+//! first such line answers. The data is read on first use, and the lines of an event on the first use of that
+//! event.
 
 mod text;
 
@@ -13,23 +14,23 @@ use cyclometer_core::pmu::Family;
 use crate::cpus;
 use crate::table::Cpu;
 
-/// The data; its head says how it is written.
+/// The data; its head describes the format.
 const DATA: &str = include_str!("../data/portable");
 
 static PORTABLE: LazyLock<Table> = LazyLock::new(|| text::read(DATA));
 
-/// What the data says.
+/// The parsed data.
 #[derive(Debug, Default)]
 struct Table {
-    /// Lines that are tried before those of every event.
+    /// Lines that are tried before the lines of every event.
     first: Vec<Line>,
     all: Vec<Portable>,
 }
 
-/// Why an id that the catalogue does not know has no answer.
+/// The reason why an id outside the catalogue has no answer.
 const UNKNOWN_CPU: &str = "the catalogue has no CPU of this id";
 
-/// Why a CPU without a line has no answer; of the catalogue's own CPUs none is left without.
+/// The reason why a CPU without a line has no answer; every CPU of the catalogue has a line.
 const NO_LINE: &str = "the CPU's table names no such event";
 
 /// A portable event.
@@ -43,14 +44,14 @@ pub struct Portable {
     read: OnceLock<Vec<Line>>,
 }
 
-/// What a portable event is on some CPUs.
+/// The definition of a portable event on some CPUs.
 #[derive(Debug)]
 struct Line {
     family: Family,
-    /// Patterns of CPU ids; `!` in front of those that are left out.
+    /// Patterns of CPU ids; `!` marks those that are left out.
     cpus: Vec<&'static str>,
     says: Says,
-    /// The note of events, the reason where there are none.
+    /// The note of events; for a CPU without the event, the reason.
     remark: &'static str,
 }
 
@@ -63,21 +64,21 @@ enum Says {
     Nothing(Vec<&'static str>),
 }
 
-/// What a portable event is on one CPU.
+/// The resolution of a portable event on one CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The CPU counts it.
     Event {
-        /// The vendor's name; several are to be added up.
+        /// The vendor's name; several names are summands.
         names: Vec<&'static str>,
-        /// What is not the same as on other CPUs.
+        /// The difference from other CPUs.
         note: Option<&'static str>,
     },
     /// The CPU does not count it.
     None {
-        /// Why not.
+        /// The reason.
         reason: &'static str,
-        /// Events of the CPU that come near; may be empty. They are offered, never taken instead.
+        /// Events of the CPU that come near; may be empty. They are suggested, never used instead.
         nearest: Vec<&'static str>,
     },
 }
@@ -103,12 +104,12 @@ impl Portable {
         self.name
     }
 
-    /// Other names of it, perf's for example.
+    /// Its other names, for example perf's.
     pub fn aliases(&self) -> &[&'static str] {
         &self.aliases
     }
 
-    /// What it counts, in a line.
+    /// The description, in a line.
     pub fn about(&self) -> &'static str {
         self.about
     }
@@ -121,7 +122,7 @@ impl Portable {
         self.read.get_or_init(|| self.written.iter().copied().filter_map(text::cpu_line).collect())
     }
 
-    /// What it is on the catalogue's CPU of this id.
+    /// The resolution on the catalogue's CPU of this id.
     pub fn on(&self, cpu_id: &str) -> Answer {
         match cpus::cpu(cpu_id) {
             Ok(cpu) => self.on_cpu(&cpu),
@@ -129,12 +130,12 @@ impl Portable {
         }
     }
 
-    /// What it is on a CPU of the catalogue.
+    /// The resolution on a CPU of the catalogue.
     pub fn on_cpu(&self, cpu: &Cpu<'_>) -> Answer {
         self.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some())
     }
 
-    /// What it is on a CPU whose table `has` events by name: also one that the user gave.
+    /// The resolution on a CPU whose table `has` events by name, which may be a table of the user.
     pub fn among(&self, family: Family, cpu_id: &str, has: impl Fn(&str) -> bool) -> Answer {
         self.fitting(family, cpu_id, &has)
             .map_or(Answer::None { reason: NO_LINE, nearest: Vec::new() }, |(_, answer)| answer)
@@ -171,7 +172,7 @@ fn is_among(patterns: &[&str], id: &str) -> bool {
     !left_out && patterns.iter().filter(|pattern| !pattern.starts_with('!')).any(|pattern| fits(pattern))
 }
 
-/// Whether an id is like a pattern, in which `*` stands for anything.
+/// Whether an id matches a pattern, in which `*` matches anything.
 fn is_like(pattern: &str, id: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == id };
     let Some(tail) = id.strip_prefix(head) else { return false };

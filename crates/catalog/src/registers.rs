@@ -15,11 +15,12 @@ use crate::select::{Selected, chip, may_know};
 use crate::table::Cpu;
 use crate::ways;
 
-/// The rungs whose driver is ours.
+/// The sources whose driver is ours.
 const RUNGS: [Rung; 3] = [Rung::Sim, Rung::Msr, Rung::Sysreg];
 
-/// Adds to an event the ways to count it by registers that we program ourselves, where the machine has such a rung. They come
-/// last, as they are used only when they are asked for; on a simulated machine there are no others.
+/// Adds to an event the candidates that count it by registers that we program ourselves, if the machine has
+/// such a source. They come last, because they are used only on request. On a simulated machine there are no
+/// others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
     let is_elsewhere = !event.candidates.is_empty()
         && event.candidates.iter().flat_map(|way| &way.parts).all(|part| part.core().is_none());
@@ -46,7 +47,7 @@ pub(crate) fn is_simulated(machine: &Machine) -> bool {
     is_here(Rung::Sim, machine)
 }
 
-/// The way to count an event of this name on a simulated machine, or why there is none.
+/// The candidate for an event of this name on a simulated machine, or the reason why there is none.
 pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
     let requests = parse_events(name).map_err(|error| error.to_string())?;
     match requests.as_slice() {
@@ -60,7 +61,8 @@ fn is_here(rung: Rung, machine: &Machine) -> bool {
     state.is_some_and(|state| !matches!(state.works, Works::NotHere | Works::NotBuilt))
 }
 
-/// The way to count an event by registers that is counted elsewhere. Most are not theirs, and nobody asks which names are near.
+/// The register candidate for an event that another source counts. Most of these events have no register
+/// code, so the search for near names is skipped.
 fn candidate_beside(
     rung: Rung,
     request: &EventRequest,
@@ -103,7 +105,7 @@ fn candidate(
     Ok(Candidate { resolution, never_zero, ..candidate.with_summands(names) })
 }
 
-/// What the filters of all PMUs can tell apart.
+/// The modes of the request, restricted to those that the filters of all PMUs support.
 fn modes(request: &EventRequest) -> Result<Modes, String> {
     let modifiers = request.modifiers;
     let modes = modifiers.modes.unwrap_or(Modes::USER);
@@ -119,7 +121,7 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
     }
 }
 
-/// The core types of a machine that have one PMU.
+/// The core types of a machine that share one PMU.
 struct Core<'a> {
     name: &'a str,
     id: String,
@@ -157,7 +159,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// The event by its codes that count here; of a portable one that is a sum, the summands.
+    /// The event by its codes that count here; for a portable event that is a sum, its summands.
     fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<Found>, String> {
         let Some(cpu) = tables.first() else { return Err(format!("there is no table of {}", self.id)) };
         let selected = select_in(tables, request).map_err(|error| error.to_string())?;
@@ -201,7 +203,7 @@ impl<'a> Core<'a> {
         })
     }
 
-    /// A code with its counters; `None` where there are none for it.
+    /// A code with its counters; `None` if no counter is usable.
     fn usable(&self, cpu: &Cpu<'_>, coded: Coded, request: &EventRequest) -> Option<RegisterCode> {
         let all = if self.counters.general_bits() == 0 { cpu.counters() } else { self.counters };
         let own = ways::usable(all, coded.counters, request.pin);
@@ -223,7 +225,7 @@ impl<'a> Core<'a> {
     }
 }
 
-/// A raw code all of whose bits mean something here: else it would be another event's.
+/// Rejects a raw code with bits that mean nothing here: it would be a code of another event.
 fn check_raw(cpu: &Cpu<'_>, config: u64, request: &EventRequest) -> Result<(), String> {
     let decoded = decode(&chip(cpu), Register::Perf(ConfigWord::Config), config);
     match decoded.fields.iter().find(|field| field.name == RESERVED) {

@@ -22,11 +22,12 @@ use crate::host_event::{self, HostEvent, Wanted};
 use crate::soft::{self, SoftEvent};
 use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, select, suggest};
 
-/// What is counted when nothing is asked for.
+/// The events that are counted by default.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
     cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
-/// Resolves a comma-separated list with the catalogue's tables; `requested` says whether the user asked for it.
+/// Resolves a comma-separated list with the catalogue's tables; `requested` says whether the user requested
+/// it.
 ///
 /// # Errors
 ///
@@ -35,7 +36,7 @@ pub fn resolve_list(list: &str, machine: &Machine, requested: bool) -> Result<Ve
     resolve_list_in(list, machine, Tables::embedded(), requested)
 }
 
-/// As [`resolve_list`], with tables of the user's before the catalogue's.
+/// As [`resolve_list`], with the user's tables before the catalogue's.
 ///
 /// # Errors
 ///
@@ -52,16 +53,16 @@ pub fn resolve_list_in(
     Ok(events?.into_iter().map(|event| Event { requested, ..event }).collect())
 }
 
-/// Finds an event by name and lists the ways to count it on `machine`, best first.
+/// Finds an event by name and lists the candidates on `machine`, best first.
 ///
-/// Names are looked for among the kernel's generic events, the software PMU's, the accounting's, the host's own in
-/// sysfs, the vendor's in `tables`, and the portable ones. An event that exists in general and has no counterpart here
-/// comes back without candidates.
+/// Names are searched among the events of the kernel, the software PMU, the accounting and sysfs, among the
+/// vendor's in `tables`, and among the portable ones. An event that exists in general and has no counterpart
+/// here has no candidates.
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` with the nearest names; `ErrorKind::InvalidInput` for terms that do not fit
-/// their fields, for terms of an event that cannot be refined, or modes of an event that has none.
+/// `ErrorKind::UnknownEvent` with the nearest names. `ErrorKind::InvalidInput` for terms that do not fit
+/// their fields, for terms of an event that cannot be refined, or for modes of an event without modes.
 pub fn resolve(request: &EventRequest, machine: &Machine, tables: &Tables) -> Result<Event> {
     resolve_on(request, &Host { machine, cores: cores(machine, tables), tables })
 }
@@ -74,7 +75,7 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// The cores that a name is about: those of the PMU before `::`, where it is one of the machine's, else all.
+    /// The cores that a name means: those of the PMU before `::` if the machine has it, otherwise all.
     fn meant(&self, name: &str) -> Vec<Core<'_>> {
         let prefix = name.split_once("::").map(|(prefix, _)| prefix);
         let is_named = |core: &&Core<'_>| prefix == Some(core.pmu_name());
@@ -82,7 +83,7 @@ impl Host<'_> {
         if named.is_empty() { self.cores.clone() } else { named }
     }
 
-    /// Whether there is a table for some core.
+    /// Whether some core has a table.
     fn has_tables(&self) -> bool {
         self.cores.iter().any(|core| !core.tables.is_empty())
     }
@@ -151,7 +152,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
     }
 }
 
-/// Events that no core PMU counts: those of the software PMU, the kernel and the accounting.
+/// Events without a core PMU: those of the software PMU, the kernel and the accounting.
 fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>> {
     let found = if let Some(counted) = soft::find(&[name]) {
         soft_event(&counted, request)
@@ -166,7 +167,8 @@ fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>>
     Ok(Some(found))
 }
 
-/// Whether a name is a portable one whose generic event the kernel lacks on every core here, while the vendor has one.
+/// Whether a name is a portable one whose generic event the kernel lacks on every core here, while the vendor
+/// has one.
 fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
     let Some(portable) = portable::find(name).filter(|portable| portable.name().eq_ignore_ascii_case(name))
     else {
@@ -180,7 +182,7 @@ fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
     !host.cores.is_empty() && host.cores.iter().all(lacks)
 }
 
-/// What the tables say of an event, as an event.
+/// Converts the result of the tables to an event.
 fn of_tables(found: HostEvent, request: &EventRequest) -> Event {
     match found.candidate {
         None => unsupported(request, found.missing.join("; ")),
@@ -188,7 +190,7 @@ fn of_tables(found: HostEvent, request: &EventRequest) -> Event {
     }
 }
 
-/// An event that some core PMUs name in sysfs and others do not.
+/// An event that has a sysfs name on some core PMUs and not on others.
 fn only_on(mut found: Event, devices: &[(&KernelPmu, &str)], machine: &Machine) -> Event {
     let has = |pmu: &&KernelPmu| devices.iter().any(|(known, _)| known.name == pmu.name);
     let lacking: Vec<&str> =
@@ -240,10 +242,11 @@ fn cache_event(cache: CacheEvent, request: &EventRequest, machine: &Machine) -> 
     event(request, Unit::Count, vec![core_candidate(request, parts)])
 }
 
-/// One part for each core PMU; on a machine with one core type the generic event as it is.
+/// One part for each core PMU; on a machine with one core type the plain generic event.
 ///
-/// On hybrids a generic event binds to one of the PMUs in silence, so each PMU gets its own: by the name in
-/// its `events/` folder where there is one (that works on every kernel), else by the extended type.
+/// On hybrids the kernel silently binds a generic event to one of the PMUs, so each PMU gets its own. It is
+/// the event of the PMU's `events/` folder if there is one (that works on every kernel), otherwise the
+/// extended type.
 ///
 /// # Source
 ///
@@ -275,7 +278,7 @@ fn hybrid_part(pmu: &KernelPmu, pmu_type: u32, config: u64, sysfs: &[&str]) -> P
     }
 }
 
-/// Fills in which counters the event may use, where the PMU's inventory is known.
+/// Sets the counters that the event may use, if the PMU's counters are known.
 ///
 /// # Source
 ///
@@ -314,7 +317,7 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
     PerfEvent { constraint, wide, ..part }
 }
 
-/// The generic event that a code is, of those that have a fixed counter.
+/// The generic event of a code, among those that have a fixed counter.
 ///
 /// # Source
 ///
@@ -329,7 +332,7 @@ fn generic_of(machine: &Machine, config: u64) -> Option<u64> {
     }
 }
 
-/// Whether a code of AMD's takes two counters.
+/// Whether a code on AMD takes two counters.
 ///
 /// # Source
 ///
@@ -357,7 +360,7 @@ fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {
 
 // ------------------------------------------------------------------------------------ software PMU
 
-/// The event with the software PMU below the hardware, where that has it.
+/// Adds the software PMU as a source after the hardware, if it has the event.
 fn or_translated(mut found: Event, names: &[&str], machine: &Machine) -> Event {
     if let (Some(counted), true) = (soft::find(names), soft::is_here(machine)) {
         found.candidates.push(counted.candidate(found.modifiers.modes.unwrap_or(Modes::USER)));
@@ -365,14 +368,14 @@ fn or_translated(mut found: Event, names: &[&str], machine: &Machine) -> Event {
     found
 }
 
-/// An event that the software PMU alone has; whether that works here is for the plan to say.
+/// An event that only the software PMU has; the plan decides whether it works here.
 fn soft_event(counted: &SoftEvent, request: &EventRequest) -> Event {
     let mut found = event(request, counted.unit(), vec![counted.candidate(wanted_modes(request))]);
     found.notes.extend(notes::soft(counted.name).map(str::to_owned));
     found
 }
 
-/// `soft/calls/`: the software PMU's count, also where the hardware has the event.
+/// `soft/calls/`: the software PMU's count, even if the hardware has the event.
 fn by_software_pmu(terms: &[Term], request: &EventRequest) -> Result<Event> {
     let [Term { name, value: None }] = terms else {
         return Err(Error::new(
@@ -430,7 +433,7 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
     Ok(or_by_zones(found, domain, machine))
 }
 
-/// An event of the PMU for energy with the zones of the kernel's power capping below it, where there are some.
+/// Adds the zones of the kernel's power capping as a source after the PMU for energy, if there are some.
 fn or_by_zones(mut found: Event, domain: Option<EnergyDomain>, machine: &Machine) -> Event {
     found.candidates.extend(domain.and_then(|domain| energy::candidate(domain, machine)));
     found
@@ -444,7 +447,7 @@ fn by_zones(domain: EnergyDomain, request: &EventRequest, machine: &Machine) -> 
     }
 }
 
-/// The PMUs that name the events among these terms; all where none does.
+/// The PMUs that name the events among these terms; all of them if none does.
 fn having<'p>(pmus: &[&'p KernelPmu], name: &'p str, terms: &[Term]) -> Vec<(&'p KernelPmu, &'p str)> {
     let has = |pmu: &&&KernelPmu| {
         let known = |term: &Term| pmu.events.contains_key(&term.name) || pmu.formats.contains_key(&term.name);
@@ -454,7 +457,7 @@ fn having<'p>(pmus: &[&'p KernelPmu], name: &'p str, terms: &[Term]) -> Vec<(&'p
     if some.is_empty() { pmus.iter().map(|pmu| (*pmu, name)).collect() } else { some }
 }
 
-/// `cpu_core/BR_MISP_RETIRED.ALL_BRANCHES,cmask=1/`: a name that the PMUs' folders do not have and a table does.
+/// `cpu_core/BR_MISP_RETIRED.ALL_BRANCHES,cmask=1/`: a name that a table has and the PMUs' folders do not.
 fn vendors_event(
     pmus: &[&KernelPmu],
     terms: &[Term],
@@ -483,7 +486,7 @@ fn vendors_event(
 }
 
 fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
-    // A core PMU that is missing is this machine's lack, not the user's mistake.
+    // A missing core PMU is a property of this machine, not a mistake of the user.
     let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
     if core && !has_core_pmu(machine) {
         let other =
@@ -501,7 +504,7 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
         .with_recovery(recovery))
 }
 
-/// The name by which the software PMU counts what a core PMU would, between whose slashes stand these terms.
+/// The software PMU's name for these terms of a core PMU.
 fn counted_by_software<'t>(terms: &'t [Term], machine: &Machine) -> Option<&'t str> {
     let [Term { name, value: None }] = terms else { return None };
     let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, name))?;
@@ -551,7 +554,7 @@ pub(crate) fn unit_of(name: Option<String>) -> Unit {
 
 fn software_event(software: &Software, request: &EventRequest) -> Event {
     let part = PerfEvent::new("software", perf_type::SOFTWARE, software.config, PerfClass::Software);
-    // The kernel's clocks run on in kernel mode whatever the attributes exclude.
+    // The kernel's clocks run on in kernel mode even if the attributes exclude it.
     let modes = request.modifiers.modes.filter(|_| !software.clock);
     let perf = Candidate { modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
     // The operating system accounts for all modes together.

@@ -1,4 +1,4 @@
-//! Finding events by pattern, over one CPU or all.
+//! Search for events by pattern, over one CPU or all.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::table::{Cpu, Entry};
 /// Longest pattern that is read, in bytes.
 const MAX_PATTERN: usize = 1000;
 
-/// What a name must be like.
+/// A pattern for names.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// Anything.
+    /// Every name.
     Any,
-    /// All of these words in the name or in what it spells.
+    /// All of these words, in the name or in its spelling.
     Words(Vec<String>),
-    /// A regular expression, made of `*` and `?` or written between slashes; without regard to case.
+    /// A regular expression, made from `*` and `?` or written between slashes; case-insensitive.
     Regex(Regex),
 }
 
@@ -28,7 +28,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] for an expression that is none.
+    /// [`ErrorKind::InvalidInput`] for an invalid expression.
     pub fn parse(text: &str) -> Result<Pattern> {
         if text.len() > MAX_PATTERN {
             return Err(bad(text, "it is too long"));
@@ -47,7 +47,7 @@ impl Pattern {
         built.map(Pattern::Regex).map_err(|error| bad(text, &error.to_string()))
     }
 
-    /// Whether an event's name, or for words what it spells, fits.
+    /// Whether the pattern fits an event's name; for words, also the name's spelling.
     pub fn fits(&self, name: &str, spelled: impl FnOnce() -> String) -> bool {
         match self {
             Pattern::Any => true,
@@ -84,21 +84,21 @@ fn bad(text: &str, reason: &str) -> Error {
         .with_recovery(Recovery::fix("write words, a glob such as L1D*, or /a regular expression/"))
 }
 
-/// Which events of a CPU are wanted.
+/// A filter for the events of a CPU.
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// By name.
     pub pattern: Pattern,
-    /// Those that may use this counter.
+    /// Only events that may use this counter.
     pub counter: Option<CounterId>,
-    /// Those that have a fixed counter.
+    /// Only events with a fixed counter.
     pub fixed: bool,
-    /// Those that the vendor wants to be replaced, only (`Some(true)`), or not at all (`Some(false)`).
+    /// Only deprecated events (`Some(true)`), or none of them (`Some(false)`).
     pub deprecated: Option<bool>,
 }
 
 impl Filter {
-    /// Every event that fits a pattern.
+    /// A filter for every event that fits a pattern.
     pub fn by(pattern: Pattern) -> Filter {
         Filter { pattern, counter: None, fixed: false, deprecated: None }
     }
@@ -114,12 +114,12 @@ impl Filter {
     }
 }
 
-/// The events of a CPU that are wanted, by name.
+/// The events of a CPU that pass the filter, by name.
 pub fn events<'a>(cpu: Cpu<'a>, filter: &Filter) -> impl Iterator<Item = Entry<'a>> {
     cpu.events().filter(move |entry| filter.fits(&cpu, entry))
 }
 
-/// An event of several CPUs.
+/// An event with the CPUs that have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Its name.

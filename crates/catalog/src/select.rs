@@ -1,4 +1,4 @@
-//! From an event as it is written to its code on one CPU of the catalogue.
+//! From the text of an event to its code on one CPU of the catalogue.
 
 use cyclometer_arch::{Chip, Coded, EncodeError, decode_words, perf_words};
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
@@ -12,22 +12,22 @@ use crate::portable::{self, Answer};
 use crate::table::{Cpu, Entry, Generic};
 use crate::{libpfm, suggest};
 
-/// An event as it was asked for, on one CPU.
+/// A requested event on one CPU.
 #[derive(Clone, Debug)]
 pub struct Selected<'a> {
-    /// Its name on this CPU: the vendor's where there is one.
+    /// Its name on this CPU: the vendor's if there is one.
     pub name: String,
     /// The table's entry; `None` for codes and for the kernel's generic events.
     pub entry: Option<Entry<'a>>,
-    /// What a counter is told, attributes included.
+    /// The code for a counter, including attributes.
     pub coded: Coded,
-    /// The kernel's own words for a generic event, which go before those of the code.
+    /// The kernel's own words for a generic event, which take precedence over those of the code.
     pub generic: Option<Generic>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// The facts of a CPU that layouts depend on.
+/// The facts of a CPU that determine register layouts.
 pub fn chip(cpu: &Cpu<'_>) -> Chip {
     Chip {
         family: cpu.family(),
@@ -39,13 +39,14 @@ pub fn chip(cpu: &Cpu<'_>) -> Chip {
     }
 }
 
-/// Finds an event on a CPU: by the vendor's name in any case, libpfm4's spelling of it, perf's generic names, a portable
-/// name, a raw code, terms between slashes. A portable name that is a sum of events gives several.
+/// Finds an event on a CPU. The text is the vendor's name in any case, libpfm4's spelling of it, a generic
+/// name of perf, a portable name, a raw code, or terms between slashes. A portable name that is a sum of
+/// events gives several.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::UnknownEvent`] with the nearest names, [`ErrorKind::InvalidInput`] for an attribute that the event
-/// cannot have.
+/// [`ErrorKind::UnknownEvent`] with the nearest names, [`ErrorKind::InvalidInput`] for an attribute that the
+/// event cannot have.
 pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'a>>> {
     match &request.selector {
         Selector::Name(name) => {
@@ -63,8 +64,8 @@ pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'
     }
 }
 
-/// The entry that a name means on a CPU: its own spelling, libpfm4's with colons and the PMU before it, or perf's of an
-/// offcore response.
+/// The entry for a name on a CPU: its own spelling, libpfm4's with colons and the PMU before it, or perf's of
+/// an offcore response.
 pub(crate) fn entry<'a>(cpu: &Cpu<'a>, name: &str) -> Option<Entry<'a>> {
     let name = name.split_once("::").map_or(name, |(_, event)| event);
     cpu.event(name)
@@ -73,8 +74,8 @@ pub(crate) fn entry<'a>(cpu: &Cpu<'a>, name: &str) -> Option<Entry<'a>> {
         .or_else(|| cpu.event(&offcore_response(name)?))
 }
 
-/// `OFFCORE_RESPONSE:request=A:response=B.C`, the vendor's spelling on Cascade Lake, which no grammar of events reads, of
-/// perf's `OFFCORE_RESPONSE.A.B.C`.
+/// The vendor's spelling on Cascade Lake, `OFFCORE_RESPONSE:request=A:response=B.C`, of perf's
+/// `OFFCORE_RESPONSE.A.B.C`. No grammar of events accepts the vendor's spelling.
 fn offcore_response(name: &str) -> Option<String> {
     let mut parts = name.splitn(3, '.');
     let (event, request, response) = (parts.next()?, parts.next()?, parts.next()?);
@@ -82,7 +83,7 @@ fn offcore_response(name: &str) -> Option<String> {
     is_one.then(|| format!("{event}:request={request}:response={response}"))
 }
 
-/// Whether a CPU may know a name at all. Where it does not, [`select`] says which names are near, and that takes its time.
+/// Whether a CPU may know a name at all. Otherwise [`select`] would search for near names, which is slow.
 pub(crate) fn may_know(cpu: &Cpu<'_>, name: &str) -> bool {
     entry(cpu, name).is_some() || generic(cpu, name).is_some() || portable::find(name).is_some()
 }
@@ -97,7 +98,7 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
         refuse_attributes(attributes, text)?;
         let words = ConfigWords { config: generic.config, config1: generic.config1, config2: 0 };
         let coded = code_of(&cpu, &words);
-        // The kernel gives the firmware a number that is no code of the core's.
+        // The kernel passes a number to the firmware that is not a code of the core.
         let found = (cpu.family() != Family::RiscV).then(|| entries_of(&cpu, &coded));
         let entry = found.into_iter().flatten().next();
         let mut coded = entry.map_or(coded, |entry| of(&entry));
@@ -152,7 +153,7 @@ fn of_entry<'a>(cpu: &Cpu<'a>, entry: Entry<'a>, attributes: &[Term], text: &str
     })
 }
 
-/// What the vendor says of an event that a user should know.
+/// The vendor's notes about an event that a user should know.
 pub(crate) fn notes_of(entry: &Entry<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if entry.deprecated() {
@@ -165,8 +166,8 @@ pub(crate) fn notes_of(entry: &Entry<'_>) -> Vec<String> {
     notes
 }
 
-/// The kernel's generic event of a name, as the CPU's table has it: by perf's name, then by another name of a hardware
-/// event, then by another spelling of a cache event.
+/// The kernel's generic event of a name, as in the CPU's table. perf's name comes first, then another name of
+/// a hardware event, then another spelling of a cache event.
 fn generic(cpu: &Cpu<'_>, name: &str) -> Option<Generic> {
     let hardware =
         HARDWARE.iter().find(|hardware| named(hardware.names, name)).map(|hardware| hardware.names);
@@ -179,7 +180,7 @@ fn generic(cpu: &Cpu<'_>, name: &str) -> Option<Generic> {
         })
 }
 
-/// The code that perf's words hold on a CPU.
+/// The code in perf's words on a CPU.
 fn code_of(cpu: &Cpu<'_>, words: &ConfigWords) -> Coded {
     let decoded = decode_words(&chip(cpu), words);
     let event = decoded.events.into_iter().next();
@@ -189,7 +190,7 @@ fn code_of(cpu: &Cpu<'_>, words: &ConfigWords) -> Coded {
     )
 }
 
-/// The fixed counters on which the kernel counts what these words ask for.
+/// The fixed counters that the kernel may use for these words.
 fn fixed_for(cpu: &Cpu<'_>, words: &ConfigWords) -> CounterMask {
     let events = decode_words(&chip(cpu), words).events;
     let counters = events.iter().filter_map(|event| event.counter);
@@ -198,7 +199,7 @@ fn fixed_for(cpu: &Cpu<'_>, words: &ConfigWords) -> CounterMask {
     counters.filter(fixed).collect()
 }
 
-/// The entries of a CPU one of whose codes is exactly this one: whole config words first, then the fields.
+/// The entries of a CPU with exactly this code among theirs: whole config words first, then the fields.
 pub(crate) fn entries_of<'a>(cpu: &Cpu<'a>, coded: &Coded) -> Vec<Entry<'a>> {
     let whole = coded.config.into_iter().flat_map(|config| cpu.by_code(&coded.code, Some(config)));
     let exactly =
@@ -263,7 +264,7 @@ fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<
     Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: None, notes: Vec::new() }])
 }
 
-/// Whole words with fields put into them, as perf does: bits are set, never taken away.
+/// Puts fields into whole words, as perf does: bits are set, never cleared.
 fn combined(cpu: &Cpu<'_>, fields: &Coded, whole: &[&Term], text: &str) -> Result<ConfigWords> {
     let mut words = match *fields == Coded::default() {
         true => ConfigWords::default(),
@@ -280,7 +281,7 @@ fn combined(cpu: &Cpu<'_>, fields: &Coded, whole: &[&Term], text: &str) -> Resul
     Ok(words)
 }
 
-/// An event that no words can be made of.
+/// The error for an event that cannot be encoded.
 pub(crate) fn cannot_be(text: &str, error: &EncodeError) -> Error {
     let hint = match error {
         EncodeError::TooLarge { greatest, .. } => format!("the greatest value is {greatest:#x}"),
@@ -293,7 +294,7 @@ fn is_whole(name: &str) -> bool {
     matches!(name, "config" | "config1" | "config2")
 }
 
-/// Refuses a value for an extra register that the event is not refined by: the kernel would ignore it.
+/// Rejects a value for an extra register that does not refine the event: the kernel would ignore it.
 ///
 /// # Source
 ///
@@ -317,7 +318,7 @@ fn check_refinement(cpu: &Cpu<'_>, coded: &Coded, text: &str) -> Result<()> {
     )))
 }
 
-/// Registers that are alike.
+/// The class of a register; equal classes are interchangeable.
 fn kind(register: ExtraRegisterKind) -> u8 {
     match register {
         ExtraRegisterKind::LoadLatency => 1,
@@ -372,13 +373,13 @@ pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -
         _ => return Err(no_attribute(cpu, &term.name, text)),
     }
     if is_flag(&term.name) || matches!(term.name.as_str(), "cmask" | "event" | "umask" | "umask2") {
-        // A fixed counter cannot be told any of this.
+        // A fixed counter supports none of this.
         coded.counters = CounterMask::from_bits(coded.counters.general_bits(), 0);
     }
     Ok(())
 }
 
-/// Gives a code its extra register; perf has one word for all of them.
+/// Sets a code's extra register; perf has one word for all of them.
 fn refine(code: &mut EventCode, register: ExtraRegisterKind, value: u64, text: &str) -> Result<()> {
     if let Some(other) = code.extra.filter(|other| kind(other.register) != kind(register)) {
         let message = format!("{text} is refined by {} already", other.register.name());
@@ -389,11 +390,12 @@ fn refine(code: &mut EventCode, register: ExtraRegisterKind, value: u64, text: &
     Ok(())
 }
 
-/// The register of offcore responses that a code goes with.
+/// The offcore response register of a code.
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`: event 0xBB, or 0x2B from Sapphire Rapids on, is refined by MSR_OFFCORE_RSP_1.
+/// Linux `arch/x86/events/intel/core.c`: event 0xBB, or 0x2B from Sapphire Rapids on, is refined by
+/// MSR_OFFCORE_RSP_1.
 fn offcore(code: &EventCode) -> ExtraRegisterKind {
     match (code.extra, code.select) {
         (Some(known), _) => known.register,
@@ -450,7 +452,8 @@ fn refuse_attributes(attributes: &[Term], text: &str) -> Result<()> {
     }
 }
 
-/// The error for a name that a CPU does not have: a unit mask without its event, an event of other CPUs, or the nearest.
+/// The error for a name that a CPU does not have: a unit mask is missing, other CPUs have it, or the nearest
+/// names.
 pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
     if name.contains('=') {
         let message = format!("'{}' is a field without an event", suggest::shown(name));
@@ -679,7 +682,7 @@ mod tests {
                 );
             }
         }
-        // No kernel driver counts on these.
+        // No kernel driver counts on these CPUs.
         let apples = ["m3", "m4", "m5"].iter();
         let fixed =
             apples.flat_map(|m| ["CYCLES", "INSTRUCTIONS"].map(|what| format!("apple-{m} FIXED_{what}")));

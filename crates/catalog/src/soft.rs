@@ -4,7 +4,7 @@ use cyclometer_core::event::Unit;
 use cyclometer_core::ladder::Works;
 use cyclometer_core::{Candidate, Machine, Modes, Rung};
 
-/// The table; its head says how it is written.
+/// The table; its head describes the format.
 const TABLE: &str = include_str!("../data/soft/x86_64");
 
 /// The line between the header and the events.
@@ -19,7 +19,7 @@ pub struct SoftEvent {
     pub aliases: Vec<&'static str>,
     /// The unit's symbol; empty for a number of events.
     pub unit: &'static str,
-    /// What it counts, in a line.
+    /// The description, in a line.
     pub about: &'static str,
 }
 
@@ -29,7 +29,7 @@ pub fn soft_events() -> impl Iterator<Item = SoftEvent> {
     lines.filter_map(read)
 }
 
-/// A line of the table; `None` for one that is no event.
+/// Reads a line of the table; `None` for one that is no event.
 fn read(line: &'static str) -> Option<SoftEvent> {
     let mut fields = line.splitn(4, '|').map(str::trim).map(|field| if field == "-" { "" } else { field });
     let (name, aliases, unit, about) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -38,7 +38,7 @@ fn read(line: &'static str) -> Option<SoftEvent> {
 }
 
 impl SoftEvent {
-    /// Whether it goes by this name, in any case.
+    /// Whether it has this name, in any case.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         std::iter::once(&self.name).chain(&self.aliases).any(|own| own.eq_ignore_ascii_case(name))
     }
@@ -48,7 +48,7 @@ impl SoftEvent {
         if self.unit == "B" { Unit::Bytes } else { Unit::Count }
     }
 
-    /// The way to count it.
+    /// The candidate that counts it.
     pub(crate) fn candidate(&self, modes: Modes) -> Candidate {
         Candidate::soft(self.name, modes)
     }
@@ -59,13 +59,13 @@ pub(crate) fn find(names: &[&str]) -> Option<SoftEvent> {
     soft_events().find(|event| names.iter().any(|name| event.is_named(name)))
 }
 
-/// Whether this program could count so on this kind of machine, whatever forbids it now.
+/// Whether this program could use the software PMU on this kind of machine, even if it is forbidden now.
 pub(crate) fn is_here(machine: &Machine) -> bool {
     let elsewhere = [Works::NotHere, Works::NotBuilt];
     machine.ladder.state(Rung::Soft).is_some_and(|state| !elsewhere.contains(&state.works))
 }
 
-/// Whether it counts on this machine, else why not.
+/// Whether the software PMU works on this machine, otherwise the reason.
 pub(crate) fn available(machine: &Machine) -> Result<(), String> {
     let Some(state) = machine.ladder.state(Rung::Soft) else {
         return Err("there is no software PMU here".to_owned());

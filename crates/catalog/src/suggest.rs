@@ -1,12 +1,12 @@
-//! The nearest names for one that does not exist.
+//! The nearest names for an unknown name.
 
-/// How many names are offered.
+/// The number of suggestions.
 const OFFERED: usize = 3;
 
-/// How like a name must be, from 0 to 1.
+/// The least similarity of a suggestion, from 0 to 1.
 const LEAST: f64 = 0.5;
 
-/// The names of `known` that are most like `name`, best first; none that is unlike.
+/// The names of `known` that are most similar to `name`, best first, without dissimilar ones.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");
     let wanted = fold(name);
@@ -19,15 +19,15 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
     scored.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
-/// What a message may show of an input: control characters escaped, at most 80 characters.
+/// An input in the form for messages: control characters escaped, at most 80 characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 fn likeness(a: &str, b: &str) -> f64 {
     let bonus = if b.starts_with(a) || b.contains(a) { 0.25 } else { 0.0 };
-    // A distance is at least the difference of the lengths. Measuring it takes the product of the lengths, which a
-    // stranger's name of many thousand letters would make long.
+    // A distance is at least the difference of the lengths. Computing it takes time proportional to the
+    // product of the lengths, which would be long for an untrusted name of many thousand letters.
     let most = a.len().min(b.len()) as f64 / a.chars().count().max(b.chars().count()).max(1) as f64;
     if most + bonus < LEAST { 0.0 } else { strsim::normalized_damerau_levenshtein(a, b) + bonus }
 }

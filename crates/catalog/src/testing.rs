@@ -122,7 +122,7 @@ pub(crate) fn big_little() -> Machine {
     machine(Vendor::Arm, pmus, CounterMask::EMPTY)
 }
 
-/// A virtual machine without a PMU where the software PMU works.
+/// A virtual machine without a PMU on which the software PMU works.
 pub(crate) fn vm_with_soft() -> Machine {
     let mut machine = vm_without_pmu();
     machine.ladder.rungs.push(RungState { rung: Rung::Soft, works: Works::Yes, causes: Vec::new() });

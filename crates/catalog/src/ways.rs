@@ -28,8 +28,9 @@ fn all_of<'a>(entry: Entry<'a>) -> impl Iterator<Item = Coded> + use<'a> {
     std::iter::once(own).chain(others_of(entry))
 }
 
-/// The codes to which the kernel moves one that is no event's by name, where the register that it needs is taken: those of
-/// the vendor's events with the same select, unit mask and register, with this value.
+/// The alternative codes of a code that is not a named event. The kernel moves the code to one of them if the
+/// register that it needs is taken. They are the codes of a vendor event with the same select, unit mask and
+/// register, with this value.
 ///
 /// # Source
 ///
@@ -63,11 +64,13 @@ fn moved(tables: &[Cpu<'_>], own: &Coded) -> Vec<Coded> {
     all_of(entry).filter_map(with).collect()
 }
 
-/// The bits that a register does not have, as far as the vendor's events tell: those of events that one alone counts.
+/// The bits that a register lacks, according to the vendor's events: bits that only events of other registers
+/// use.
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/intel/core.c`, the `extra_reg` tables: bit 38, later 63, is in MSR_OFFCORE_RSP_0 alone.
+/// Linux `arch/x86/events/intel/core.c`, the `extra_reg` tables: bit 38, later 63, is in MSR_OFFCORE_RSP_0
+/// alone.
 fn bits_without(cpu: &Cpu<'_>, register: cyclometer_core::event::ExtraRegisterKind) -> u64 {
     let (mut here, mut elsewhere) = (0, 0);
     for code in cpu.events().flat_map(all_of).map(|coded| coded.code) {
@@ -80,14 +83,14 @@ fn bits_without(cpu: &Cpu<'_>, register: cyclometer_core::event::ExtraRegisterKi
     elsewhere & !here
 }
 
-/// Whether a register is not one of those that are there once.
+/// Whether a register is one of several of its kind.
 fn is_offcore(register: cyclometer_core::event::ExtraRegisterKind) -> bool {
     use cyclometer_core::event::ExtraRegisterKind::{Frontend, LoadLatency};
     !matches!(register, Frontend | LoadLatency)
 }
 
-/// The counters, of all that a PMU has, among those that a vendor names, which are the general ones where it names none. A
-/// pin leaves one: the general counter of that number, or where it is none of those, the fixed one.
+/// The counters of a PMU that a vendor names for an event; the general ones if it names none. A pin leaves
+/// one: the general counter of that number, or else the fixed one.
 pub fn usable(all: CounterMask, named: CounterMask, pin: Option<u8>) -> CounterMask {
     let own = match named.is_empty() {
         true => CounterMask::from_bits(all.general_bits(), 0),

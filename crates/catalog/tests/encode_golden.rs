@@ -1,9 +1,9 @@
-//! What events become on CPUs of every vendor: perf's words, the counters, the register writes.
+//! Encodings of events on CPUs of every vendor: perf's words, the counters, the register writes.
 //!
-//! A file below `tests/golden/encode` is named as the CPU, with `-` for `/`. A line that is not indented is an event as
-//! a user writes it, the indented lines behind it are what it becomes. Lines with `#` say what is worth knowing.
-//! `UPDATE_GOLDEN=1 cargo test -p cyclometer-catalog --test encode_golden` writes the indented lines anew; a new event is
-//! a new line.
+//! A file below `tests/golden/encode` has the name of the CPU, with `-` for `/`. A line without indentation
+//! is an event as a user writes it; the indented lines after it are its encoding. Lines with `#` are
+//! comments. `UPDATE_GOLDEN=1 cargo test -p cyclometer-catalog --test encode_golden` rewrites the indented
+//! lines; to add an event, add its line.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn golden(cpu: &Cpu<'_>) -> Option<(PathBuf, String)> {
     Some((path, text))
 }
 
-/// The file with everything that is indented written anew.
+/// The file with all indented lines rewritten.
 fn written(cpu: Cpu<'_>, old: &str) -> String {
     let mut text = String::new();
     for line in old.lines().filter(|line| !line.starts_with(' ')) {
@@ -121,9 +121,9 @@ fn every_golden_file_is_that_of_a_cpu_and_every_family_has_three() {
         assert!(count >= 3, "{}: {count}", family.word());
     }
 }
-/// Each generic name of the kernel means its own line of the table; none is taken for another that it could also be.
+/// Each generic name of the kernel means its own line of the table, and never another one that would fit.
 ///
-/// Not on RISC-V, where the table has codes of the firmware interface, which are no raw words.
+/// RISC-V is excluded: its table has codes of the firmware interface, which are no raw words.
 #[test]
 fn a_generic_event_is_what_the_table_says_of_its_name() {
     let mut wrong = Vec::new();

@@ -1,6 +1,7 @@
-//! Texts and codes of strangers: whatever they say, a value or an error that can be shown, never a panic, and soon.
+//! Untrusted texts and codes: the result is always a value or a printable error, never a panic, within a
+//! short time.
 //!
-//! The cases are the same in every run. Longer runs with other cases: `fuzz/`.
+//! The cases are the same in every run. `fuzz/` has longer runs with other cases.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::path::Path;
@@ -66,7 +67,7 @@ enum Change {
     Truncate(usize),
 }
 
-/// What tables, event lists and formulas are made of.
+/// Parts of tables, event lists and formulas.
 const PIECES: [&str; 32] = [
     " ",
     "\n",
@@ -149,11 +150,11 @@ fn table(index: usize) -> String {
     std::fs::read_to_string(data).unwrap()
 }
 
-/// Reads a table; what is read is written so that it reads back the same.
+/// Reads a table and writes it; the text reads back as the same table.
 fn read_table(table: &str) {
     match text::read(table) {
         Ok(read) => assert_eq!(text::read(&text::write(&read)).unwrap(), read),
-        // Who shows it escapes what is no text.
+        // The caller that prints the message escapes control characters.
         Err(error) => {
             assert!(!error.message.is_empty());
             assert!((1..=table.lines().count().max(1)).contains(&error.line), "{error}");
@@ -190,7 +191,7 @@ fn encode_list(list: &str, cpu: Cpu<'_>) {
     }
 }
 
-/// Any value for any event; a name whose text has an odd length has none.
+/// Gives any event a value; a name of odd length has none.
 struct Anything(f64);
 
 impl Inputs for Anything {
@@ -207,7 +208,7 @@ impl Inputs for Anything {
     }
 }
 
-/// Reads a formula and evaluates it: a number or a reason, never a value that is none.
+/// Reads a formula and evaluates it: the result is a finite number or a reason.
 fn evaluate(formula: &str, value: f64) {
     match Formula::parse(formula) {
         Ok(formula) => match formula.evaluate(&Anything(value)) {

@@ -1,4 +1,4 @@
-//! The embedded tables: how large they are, and that every CPU that detection names has one.
+//! The embedded tables: their size, and a table for every CPU that detection names.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,8 @@ fn all_tables_together_are_small() {
     assert!(cpus().len() > 100 && cpus().flat_map(|cpu| cpu.events()).count() > 25_000, "tables are missing");
 }
 
-/// By the vendor's spelling; that of Cascade Lake's offcore responses no grammar reads, so perf's.
+/// Events are typed in the vendor's spelling. No grammar reads that of Cascade Lake's offcore responses, so
+/// perf's is used.
 #[test]
 fn every_event_of_every_cpu_can_be_typed() {
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Metrics that follow from several events: formulas are data.
+//! Metrics derived from several events: formulas are data.
 
 use std::sync::LazyLock;
 
@@ -11,9 +11,9 @@ use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
 use crate::summary::{LineSummary, RunValue};
 
-/// The metrics that every report gives where it has their inputs: name, unit, formula.
+/// The metrics that every report has if it has their inputs: name, unit, formula.
 ///
-/// The last name of a formula leads: the other events are those that belong together with it.
+/// The last name of a formula is the leader: the other events must belong together with it.
 const OF_EVERY_REPORT: [(&str, &str, &str); 4] = [
     ("cpu_utilization", "CPUs", "(user_time + system_time) / wall_time"),
     ("ipc", "", "instructions / cycles"),
@@ -60,23 +60,23 @@ pub struct DerivedSummary {
     pub unit: Unit,
     /// The names of its inputs as printed.
     pub inputs: Vec<String>,
-    /// Whether all of its inputs were asked for.
+    /// Whether all of its inputs were requested.
     pub requested: bool,
-    /// Whether it was asked for by its name or its group.
+    /// Whether it was requested by its name or its group.
     pub asked: bool,
     /// The formula.
     pub formula: String,
     /// The modes of its inputs; `None` where modes mean nothing or differ.
     pub modes: Option<Modes>,
-    /// Who counted the inputs, each once.
+    /// The provenances of the inputs, each once.
     pub provenances: Vec<Provenance>,
     /// Whether times of translated runs are among the inputs: then it is no property of the program.
     pub is_of_the_translation: bool,
     /// The worst state of all inputs.
     pub verdict: Verdict,
-    /// Why the verdict is not exact.
+    /// The reason why the verdict is not exact.
     pub reason: Option<String>,
-    /// Over the runs in which all inputs were in the pass.
+    /// Statistics over the runs whose pass had all inputs.
     pub statistics: Statistics,
     /// The value of each of those runs.
     pub values: Vec<DerivedValue>,
@@ -93,11 +93,11 @@ pub struct DerivedValue {
     pub value: Option<f64>,
     /// The worst state of the inputs.
     pub verdict: Verdict,
-    /// Why the verdict is not exact.
+    /// The reason why the verdict is not exact.
     pub reason: Option<String>,
 }
 
-/// The metrics that were asked for, and every one of [`OF_EVERY_REPORT`] whose inputs are all in the report.
+/// The requested metrics, and every one of [`OF_EVERY_REPORT`] whose inputs are all in the report.
 ///
 /// A metric has no value where its inputs do not belong together.
 pub(crate) fn derive(
@@ -149,7 +149,7 @@ fn derive_asked(
     }
 }
 
-/// Why the events of a metric cannot be counted at the same time, if so.
+/// The reason why the events of a metric cannot be counted at the same time; `None` if they can.
 fn divided(request: &MetricRequest, plan: &Plan) -> Option<String> {
     let slots = request.slots();
     let (_, reason) =
@@ -157,7 +157,7 @@ fn divided(request: &MetricRequest, plan: &Plan) -> Option<String> {
     Some(format!("its events cannot be counted at the same time: {reason}"))
 }
 
-/// Sets of events, by index, over which a report gives a metric of its own accord.
+/// Sets of events, by index, over which a report derives a metric without a request.
 pub fn partners(events: &[Event]) -> Vec<Vec<usize>> {
     let of = |definition: &Definition| -> Vec<Vec<usize>> {
         let names = definition.expression.events();
@@ -196,7 +196,8 @@ fn derive_one(definition: &Definition, lines: &[LineSummary], runs: &[&Run]) -> 
     apart.into_iter().collect()
 }
 
-/// An event that was named twice gives the same metric twice: the first that has a value stands for all.
+/// Removes duplicates: an event that was named twice gives the same metric twice. The first one with a value
+/// is kept.
 fn each_once(metrics: Vec<DerivedSummary>) -> Vec<DerivedSummary> {
     let mut once: Vec<DerivedSummary> = Vec::new();
     for metric in metrics {
@@ -249,14 +250,14 @@ fn belong_together(a: &LineSummary, b: &LineSummary) -> bool {
     same_modes && a.scope == b.scope
 }
 
-/// An event of a formula, and its line or why there is none.
+/// An event of a formula, and its line or the reason why there is none.
 struct Input<'a> {
     name: String,
     line: Result<&'a LineSummary, String>,
 }
 
 impl Input<'_> {
-    /// Why it has no value in any run.
+    /// The reason why it has no value in any run.
     fn missing(&self) -> Option<String> {
         match &self.line {
             Ok(line) if line.provenance.is_some() => None,
@@ -281,14 +282,15 @@ impl<'a> Counted<'a> {
         self.lines().filter(|line| line.provenance.is_some())
     }
 
-    /// Why those that have values do not belong together, if so.
+    /// The reason why the lines with values do not belong together; `None` if they do.
     fn apart(&self) -> Option<String> {
         let leader = self.counted().next_back()?;
         let apart = self.counted().find(|line| !belong_together(line, leader))?;
         Some(format!("{} and {} cover different modes or scopes", apart.name, leader.name))
     }
 
-    /// The modes of all that have values, or of all where none has; `None` where they differ or mean nothing.
+    /// The modes of all lines with values, or of all lines if none has one; `None` where they differ or mean
+    /// nothing.
     fn modes(&self) -> Option<Modes> {
         let any = self.counted().next().is_some();
         let mut modes = self.lines().filter(|line| !any || line.provenance.is_some()).map(|line| line.modes);
@@ -352,7 +354,7 @@ fn with_modes(name: &str, modes: Option<Modes>) -> String {
     modes.map_or(name.to_owned(), |modes| format!("{name}{colon}{modes}"))
 }
 
-/// The metric in one run; `None` when that run's pass did not hold all that is counted.
+/// The metric in one run; `None` if the run's pass lacks one of the counted inputs.
 fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Option<DerivedValue> {
     let of_run = |line: &LineSummary| line.values.iter().find(|value| value.run == run.index).cloned();
     let counted: Vec<RunValue> = inputs.counted().map(of_run).collect::<Option<_>>()?;
@@ -372,7 +374,8 @@ fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Op
     Some(DerivedValue { run: run.index, pass: run.pass, value: computed.ok(), verdict, reason })
 }
 
-/// Why the inputs were not counted at the same time, if so. What always counts goes with every turn.
+/// The reason why the inputs were not counted at the same time; `None` if they were. An event that is counted
+/// in every slice goes with every rotation group.
 fn alternation(inputs: &Counted<'_>, counted: &[RunValue]) -> Option<String> {
     let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
     let (first, turn) = turns.next()?;
@@ -380,7 +383,7 @@ fn alternation(inputs: &Counted<'_>, counted: &[RunValue]) -> Option<String> {
     Some(format!("{first} and {other} took turns: they were never counted at the same time"))
 }
 
-/// Why the inputs of a translated run do not belong in one formula, if so.
+/// The reason why the inputs of a translated run do not belong in one formula; `None` if they do.
 fn mixture(inputs: &Counted<'_>, run: &Run) -> Option<String> {
     let mut times = inputs.counted().map(|line| line.provenance == Some(Provenance::Kernel));
     let first = times.next()?;

@@ -1,4 +1,4 @@
-//! What happened between two readings.
+//! The difference of two readings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use cyclometer_core::{Count, Rung, Scope, SlotId};
 
 use crate::settle::{Span, settle, settle_over};
 
-/// Takes an earlier reading from a later one, cell by cell.
+/// Subtracts an earlier reading from a later one, cell by cell.
 ///
-/// Cells are matched by slot and place; a cell that is new is taken as it is. Sources give values that only
-/// grow (they have put narrow counters together already); one that went back is lost.
+/// Cells are matched by slot and place; a new cell is taken as it is. Values of sources only grow, because
+/// sources extend narrow counters themselves. A cell whose value went back is lost.
 pub fn difference(now: &Reading, before: &Reading) -> Reading {
     let earlier: HashMap<(SlotId, &At), &Cell> =
         before.cells.iter().map(|cell| ((cell.slot, &cell.at), cell)).collect();
@@ -27,11 +27,11 @@ pub fn difference(now: &Reading, before: &Reading) -> Reading {
     Reading { cells }
 }
 
-/// What is known after a reading: its cells, and those of the time before that could not be read.
+/// The latest known cells after a reading: its own, and earlier cells that it could not read.
 ///
-/// A source that is busy has no cells in a reading. What it counts meanwhile is in the next difference, and the difference must
-/// be to what it had last, not to nothing. A source that gave an event at other places was not busy: what it left out, as a thread
-/// that has ended, is gone and is not kept.
+/// A busy source has no cells in a reading. Its next difference must be to its last reading, not to zero,
+/// because it continues to count. A source that gave other cells of an event was not busy. Cells that it left
+/// out, as of a thread that has ended, are gone and are not kept.
 pub fn latest(now: &Reading, before: &Reading) -> Reading {
     let read: HashSet<(SlotId, &At)> = known(now).map(|cell| (cell.slot, &cell.at)).collect();
     let there: HashSet<(SlotId, &At)> = now.cells.iter().map(|cell| (cell.slot, &cell.at)).collect();
@@ -47,7 +47,7 @@ fn known(reading: &Reading) -> impl Iterator<Item = &Cell> {
     reading.cells.iter().filter(|cell| cell.lost.is_none())
 }
 
-/// Why a cell whose value became smaller is lost.
+/// The reason why a cell whose value became smaller is lost.
 const WENT_BACK: &str = "the value went back";
 
 fn cell_difference(now: &Cell, before: &Cell) -> Cell {
@@ -64,7 +64,7 @@ fn cell_difference(now: &Cell, before: &Cell) -> Cell {
 
 /// The count of one event between two readings.
 ///
-/// A peak has no difference: of such an event the later value is given.
+/// A peak has no difference: the later value is used.
 pub fn settle_interval(
     line: &PlanLine,
     now: &Reading,
@@ -82,8 +82,8 @@ pub fn settle_interval(
     settle_over(line, &between, slot, asked, Span::Interval)
 }
 
-/// Rows of the accounting are read while a command runs; its end is told by the one who reaps it, less what the
-/// launch cost, and may therefore lie a little below the last row.
+/// Rows of the accounting are read while a command runs. The last value comes from the process that reaps the
+/// command, less the cost of the launch. It may therefore be a little below the last row.
 fn forgive(cell: &mut Cell) {
     if cell.lost.as_deref() == Some(WENT_BACK) {
         cell.lost = None;

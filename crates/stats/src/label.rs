@@ -1,11 +1,11 @@
-//! Names as they are printed: with the modes that are really counted.
+//! Names as they are printed: with the modes that are counted.
 
 use cyclometer_core::Modes;
 use cyclometer_core::plan::PlanLine;
 
 /// The modes that a line covers; `None` where modes mean nothing (time, memory).
 ///
-/// For an event that is not counted these are the modes that were wanted.
+/// For an event that is not counted these are the requested modes.
 pub fn effective_modes(line: &PlanLine) -> Option<Modes> {
     line.effective_modes()
 }

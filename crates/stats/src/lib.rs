@@ -1,9 +1,10 @@
-//! From raw readings to values that say what they are.
+//! From raw readings to values that say what they mean.
 //!
-//! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference()`] takes
-//! one reading from another, [`summarise`] turns a whole report into a [`Summary`]: statistics over runs,
-//! hybrid parts and derived metrics; [`compare`] says what differs between two of them. A [`Rotation`] tells the totals of events that took turns. Everything is
-//! pure; nothing here reads a clock.
+//! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), and [`difference()`]
+//! subtracts one reading from another. [`summarise`] turns a whole report into a [`Summary`]: statistics over
+//! runs, hybrid parts and derived metrics. [`compare`] finds the differences between two summaries. A
+//! [`Rotation`] estimates the totals of events that shared counters in rotation. All functions are pure; none
+//! reads a clock.
 #![forbid(unsafe_code)]
 
 pub mod compare;

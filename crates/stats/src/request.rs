@@ -1,4 +1,4 @@
-//! A metric that was asked for, with everything needed to compute it from a report.
+//! A requested metric, with everything needed to compute it from a report.
 
 use cyclometer_core::SlotId;
 use cyclometer_core::event::Unit;
@@ -6,25 +6,25 @@ use cyclometer_core::machine::CpuId;
 
 use crate::formula::Expression;
 
-/// A metric that was asked for.
+/// A requested metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricRequest {
     /// Its name, without modes.
     pub name: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// What the formula's value is multiplied with to be in that unit.
+    /// The factor from the formula's value to that unit.
     pub scale: f64,
     /// The formula, with those of the metrics in it.
     pub expression: Expression,
-    /// For every event of the formula the slot that counts it, or why none does.
+    /// For every event of the formula the slot that counts it, or the reason why none does.
     pub inputs: Vec<(String, Result<SlotId, String>)>,
-    /// What the formula may ask of the machine.
+    /// The facts about the machine that the formula may use.
     pub environment: Environment,
 }
 
 impl MetricRequest {
-    /// The events that count for it, by index, ascending, each once.
+    /// The slots of the inputs, by index, ascending, each once.
     pub fn slots(&self) -> Vec<usize> {
         let slots = self.inputs.iter().filter_map(|(_, slot)| slot.as_ref().ok());
         let mut slots: Vec<usize> = slots.map(|slot| slot.0).collect();
@@ -34,10 +34,10 @@ impl MetricRequest {
     }
 }
 
-/// What formulas may ask of the machine: literals, and which CPU it is.
+/// The facts about the machine that formulas may use: literals, and the CPU.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Environment {
-    /// Values of literals, without the `#`: `slots`, `smt_on`. What is not here is not known.
+    /// Values of literals, without the `#`: `slots`, `smt_on`. A missing literal is unknown.
     pub literals: Vec<(&'static str, f64)>,
     /// The CPU.
     pub cpu: Option<CpuId>,
@@ -49,9 +49,10 @@ impl Environment {
         self.literals.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// Whether this is the CPU of that id; `None` when it cannot be told.
+    /// Whether this is the CPU of that id; `None` when it is unknown.
     ///
-    /// On Arm: whether implementer and part are those of the id, a MIDR, and the revision is that one or a later.
+    /// On Arm the id is a MIDR: implementer and part must be equal, and the revision must be the same or
+    /// later.
     ///
     /// # Source
     ///
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(metric.inputs, ["x:u", "y:u", "z:u"]);
     }
 
-    /// Two events that were counted and one, `z`, that no machine has.
+    /// Two counted events and one, `z`, that no machine has.
     fn without_z(lines: Vec<PlanLine>) -> Report {
         let mut lines = lines;
         lines[2].outcome = Outcome::NotCounted(Count::NotSupported { reason: "no such event".into() });

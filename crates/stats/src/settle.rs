@@ -8,31 +8,31 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Candidate, Count, Interval, Part, Rung, Scope, SlotId};
 
-/// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
-/// between the two clock readings.
+/// Shortfall of running against enabled time that is not multiplexing, in ns: the kernel's time between the
+/// two clock readings.
 const SLACK_NS: u64 = 1_000;
 
 /// The slack also grows with the time: one part in this many.
 const SLACK_DIVISOR: u64 = 10_000;
 
-/// How many lost instances a reason names before it counts the rest.
+/// Number of lost instances that a reason names before it counts the rest.
 const NAMED_INSTANCES: usize = 3;
 
-/// Why a count that the kernel multiplexed has no interval.
+/// The reason why a count that the kernel multiplexed has no interval.
 const UNPLANNED: &str = "the kernel shared the counter and does not tell when each event was on it";
 
-/// Why an event has no interval that shared its counter in all the slices of its turn.
+/// The reason why an event that shared its counter in all of its slices has no interval.
 const SHARED: &str = "another user held the counter for a part of every slice";
 
 /// Combines the cells of one slot into a count.
 ///
-/// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
-/// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
-/// own enabled / running. Cells that are on one PMU, too, are the summands of a sum: each is scaled by its own times, and
-/// without one of them there is no sum. Software events of the kernel need no counter, so they are never scaled. Instances that
-/// were lost or never reached a counter make the count partial,
-/// as does a source whose scope is wider than `asked`. A zero of an event that cannot be zero is not a count:
-/// some drivers claim that an event ran which never had a counter (RISC-V with more events than counters).
+/// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid, and their count is
+/// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its own
+/// enabled / running. Cells that also have the same PMU are summands of a sum. Each is scaled by its own
+/// times, and without one of them there is no sum. Software events of the kernel need no counter, so they are
+/// never scaled. A count is partial if instances were lost or never reached a counter, or if the source's
+/// scope is wider than `asked`. A zero of an event that cannot be zero is not a count. Some drivers claim
+/// that an event without a counter ran (RISC-V with more events than counters).
 ///
 /// # Source
 ///
@@ -41,12 +41,12 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
     settle_over(line, reading, slot, asked, Span::Whole)
 }
 
-/// What the cells are about.
+/// The time that the cells cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Span {
     /// A whole run.
     Whole,
-    /// A part of a run: a process may have slept through it.
+    /// A part of a run: the process may have slept through it.
     Interval,
 }
 
@@ -61,19 +61,19 @@ pub(crate) fn settle_over(
     settle_by(line, reading, slot, asked, |instances| combine(instances, span))
 }
 
-/// What is known of an event that took turns.
+/// The observations of an event that shared counters in rotation.
 pub(crate) enum Observed {
-    /// Nothing, for this reason.
+    /// No observation, for this reason.
     Nothing(String),
-    /// No slice was its own as a whole: others held its counter in part of each.
+    /// No complete slice: other users held its counter in part of each.
     Scaled { time_enabled_ns: u64, time_running_ns: u64 },
-    /// Every slice in which anything ran: there was no other turn.
+    /// Every slice in which anything ran: no other rotation group was active.
     All,
     /// Some slices, from which the total was estimated.
     Estimated { total: u64, interval: Interval, time_enabled_ns: u64, time_running_ns: u64 },
 }
 
-/// As [`settle`], for an event that took turns.
+/// As [`settle`], for an event that shared counters in rotation.
 pub(crate) fn settle_turn(
     line: &PlanLine,
     reading: &Reading,
@@ -113,7 +113,8 @@ fn settle_by(
     widen(count, candidate.widest, asked)
 }
 
-/// The count of an event that took turns. Instances that were lost make it partial, as where there are no turns.
+/// The count of an event that shared counters in rotation. Lost instances make it partial, as without
+/// rotation.
 fn combine_turns(instances: &[Instance], span: Span, observed: impl FnOnce() -> Observed) -> Count {
     let lost = |instance: &&Instance| matches!(instance.state, State::Lost(_));
     if instances.is_empty() || instances.iter().all(|instance| lost(&instance)) {
@@ -143,7 +144,8 @@ fn combine_turns(instances: &[Instance], span: Span, observed: impl FnOnce() -> 
     }
 }
 
-/// The reason of a count with its interval, for where there is no other place for it; empty for an exact one.
+/// The reason of a count with its interval, for output without a field for intervals; empty for an exact
+/// count.
 fn told(count: &Count) -> String {
     let reason = count.reason().unwrap_or_default();
     match count {
@@ -154,7 +156,7 @@ fn told(count: &Count) -> String {
     }
 }
 
-/// An event that only some core types of several count.
+/// An event that only some of several core types count.
 struct Narrow<'a> {
     only: &'a str,
     line: &'a PlanLine,
@@ -162,8 +164,9 @@ struct Narrow<'a> {
 }
 
 impl Narrow<'_> {
-    /// A task that was nowhere else is counted exactly. Otherwise time without a counter is time on the other core type,
-    /// or somebody else's, and nobody can tell which: nothing is extrapolated to cores that lack the event.
+    /// A task that ran only on these core types is counted exactly. Otherwise time without a counter is time
+    /// on the other core type, or time in which another user held the counter. The two cannot be
+    /// distinguished. So counts are not extrapolated to cores that lack the event.
     fn narrow(&self, count: Count, reading: &Reading) -> Count {
         let only = self.only;
         let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
@@ -191,7 +194,7 @@ impl Narrow<'_> {
         }
     }
 
-    /// What was counted where nothing was lost.
+    /// The unscaled count of the instances that were not lost.
     fn unscaled(&self) -> Count {
         let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
             self.instances.iter().partition(|instance| matches!(instance.state, State::Lost(_)));
@@ -200,16 +203,16 @@ impl Narrow<'_> {
         Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
     }
 
-    /// Whether anything was counted on these core types.
+    /// Whether any event was on a counter of these core types.
     fn was_there(&self, reading: &Reading) -> bool {
         let ran = |cell: &&Cell| cell.time_running_ns > 0 && !cell.at.pmu.is_empty();
         reading.cells.iter().filter(ran).any(|cell| self.only.split(" and ").any(|pmu| pmu == cell.at.pmu))
     }
 }
 
-/// Why a zero of an event that cannot be zero is no count; `None` where it may be one after all.
+/// The reason why a zero of an event that cannot be zero is no count; `None` where zero is possible.
 ///
-/// An idle CPU may well execute nothing; a task that was on a counter executed something, and a package uses
+/// An idle CPU may well execute nothing. A task that was on a counter executed something, and a package uses
 /// energy in any 10 ms (its counter is updated every ms).
 fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static str> {
     let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
@@ -220,32 +223,33 @@ fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static 
     }
 }
 
-/// What one core PMU of a hybrid machine counted.
+/// The count of one core PMU of a hybrid machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartCount {
     /// Index of the event's part.
     pub part: usize,
     /// The PMU's name (`cpu_core`).
     pub pmu: String,
-    /// The vendor's event, where several of a PMU are added up.
+    /// The vendor's event, if several events of a PMU are summed.
     pub summand: Option<String>,
-    /// What it counted while the target ran on its cores.
+    /// The count while the target ran on its cores.
     pub count: Count,
     /// Time on a counter of this PMU, in ns.
     pub time_running_ns: u64,
-    /// Time that the event was wanted on any PMU, in ns.
+    /// Time that the event was enabled on any PMU, in ns.
     pub time_enabled_ns: u64,
 }
 
-/// The share of each core PMU in a hybrid count, and of each summand in a sum; empty where an event has a single part.
+/// The share of each core PMU in a hybrid count, and of each summand in a sum; empty where an event has a
+/// single part.
 ///
-/// A part is exact when the whole is: then it is all that happened on those cores.
+/// A part is exact when the whole is: then it covers everything that ran on those cores.
 pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
     let whole_is_exact = matches!(settle(line, reading, slot, asked), Count::Exact(_));
     parts_of(line, reading, slot, whole_is_exact)
 }
 
-/// As [`by_part`], where the whole is known.
+/// As [`by_part`], if it is known whether the whole is exact.
 pub(crate) fn parts_of(
     line: &PlanLine,
     reading: &Reading,
@@ -273,7 +277,7 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
     let lost = cells.iter().find_map(|cell| cell.lost.clone());
     let count = match lost {
         Some(reason) => Count::Lost { reason },
-        // Also where it never ran: then nothing happened on those cores.
+        // Exact even if the part never ran: then nothing ran on those cores.
         None if whole_is_exact => Count::Exact(raw),
         None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
         None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
@@ -281,24 +285,26 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
     PartCount { part, pmu: pmu.to_owned(), summand: None, count, time_running_ns, time_enabled_ns }
 }
 
-/// What the times of an event's cells say.
+/// The meaning of the times of an event's cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Times {
-    /// Nothing.
+    /// No meaning.
     Untold,
-    /// Whether the target ran. The event needs no counter: what it counted is all there was.
+    /// Whether the target ran. The event needs no counter, so its count is complete.
     Presence,
-    /// For how much of the time the event was on a counter.
+    /// The share of the time that the event was on a counter.
     OnCounter,
 }
 
 impl Times {
-    /// A software event of the kernel counts in a handler of its own. In a `{group}` it may wait for the counters of the others.
+    /// A software event of the kernel counts in its own handler. In a `{group}` it may wait for the counters
+    /// of the others.
     ///
     /// # Source
     ///
-    /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can; `perf_cgroup_switch` and
-    /// `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at each switch, between which its events count.
+    /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can;
+    /// `perf_cgroup_switch` and `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at
+    /// each switch, between which its events count.
     fn of(line: &PlanLine, candidate: &Candidate) -> Times {
         let is_software = |part: &Part| match part {
             Part::Perf(event) => event.class == PerfClass::Software,
@@ -317,7 +323,7 @@ struct Instance {
     cpu: Option<u32>,
     tid: Option<u32>,
     raw: u128,
-    /// The raw value, or what it would have been, had the event been on a counter all the time.
+    /// The raw value, extrapolated to the whole time if the event shared its counter.
     estimate: u128,
     enabled_ns: u64,
     running_ns: u64,
@@ -333,14 +339,15 @@ enum State {
     Whole,
     /// On a counter for a part of the time.
     Shared,
-    /// Enabled, and never on a counter; of a sum, the summand.
+    /// Enabled, and never on a counter; for a sum, with the name of the summand.
     Unobserved(Option<String>),
-    /// The source says that the value is not to be used.
+    /// The source reports that the value must not be used.
     Lost(String),
 }
 
 impl Instance {
-    /// The sum with another summand of the same place: as good as the worse of both, and there while both were.
+    /// Adds another summand of the same CPU and thread: the state is the worse of both, and the running time
+    /// the smaller.
     fn with(self, other: Instance) -> Instance {
         Instance {
             raw: self.raw.saturating_add(other.raw),
@@ -360,7 +367,7 @@ impl Instance {
         }
     }
 
-    /// Whether it was wanted for longer than it was on a counter.
+    /// Whether it was enabled for longer than it was on a counter.
     fn was_off_counters(&self) -> bool {
         matches!(self.state, State::Shared | State::Unobserved(_))
     }
@@ -375,7 +382,7 @@ impl Instance {
     }
 }
 
-/// A count whose source says what it leaves out, adds or blurs is partial.
+/// Makes a count partial if its source reports that it leaves out, adds or blurs events.
 fn blur(count: Count, cells: &[&Cell]) -> Count {
     let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
     notes.sort_unstable();
@@ -401,10 +408,10 @@ fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instan
     grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, times)).collect()
 }
 
-/// The cells of one place by PMU, in the order of the parts.
+/// The cells of one CPU and thread by PMU, in the order of the parts.
 type OfPmus<'a> = BTreeMap<&'a str, Vec<&'a Cell>>;
 
-/// One place: the sum of the summands there; an event that is no sum has one.
+/// Combines the cells of one CPU and thread: the sum of its summands; an event that is no sum has one.
 fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, times: Times) -> Instance {
     let mut of_pmus: OfPmus<'_> = BTreeMap::new();
     for cell in cells {
@@ -422,8 +429,8 @@ fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidat
     }
 }
 
-/// For each PMU the cell of its summand of that number, with what it adds. A PMU with fewer summands has nothing more to
-/// add, and its time is still time on a counter.
+/// For each PMU the cell of its summand of that number, with the value to add. A PMU with fewer summands adds
+/// nothing more, and its time is still time on a counter.
 fn parts_of_summand<'a>(of_pmus: &OfPmus<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
     let part = |cells: &Vec<&'a Cell>| match cells.get(number) {
         Some(cell) => Some((*cell, cell.raw)),
@@ -432,7 +439,7 @@ fn parts_of_summand<'a>(of_pmus: &OfPmus<'a>, number: usize) -> Vec<(&'a Cell, u
     of_pmus.values().filter_map(part).collect()
 }
 
-/// A summand for which a PMU has no cell, though it has some of the others.
+/// A summand for which a PMU has no cell, although it has cells of others.
 fn lacking<'a>(of_pmus: &OfPmus<'_>, candidate: &'a Candidate) -> Option<&'a str> {
     let mut named = candidate.parts.iter().zip(&candidate.summands).enumerate();
     named.find_map(|(i, (part, name))| {
@@ -473,7 +480,7 @@ fn summand(
     Instance { cpu, tid, raw, estimate, enabled_ns, running_ns, state }
 }
 
-/// Whether what was on a counter so long was so all the time that it was wanted.
+/// Whether an event was on a counter for all of the time that it was enabled.
 fn is_whole(running_ns: u64, enabled_ns: u64) -> bool {
     let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
     running_ns > 0 && running_ns.saturating_add(slack_ns) >= enabled_ns
@@ -484,7 +491,7 @@ fn combine(instances: &[Instance], span: Span) -> Count {
         return not_counted("the source gave no value for it");
     }
     if instances.iter().all(|instance| matches!(instance.state, State::Idle)) {
-        // What sleeps does nothing, and that is exact. A command that never ran was not counted.
+        // A sleeping process executes nothing, and zero is exact. A command that never ran was not counted.
         let command = instances.iter().all(|instance| instance.cpu.is_none() && instance.tid.is_none());
         return match span {
             Span::Whole if command => not_counted("the process never ran while counting"),

@@ -1,10 +1,11 @@
 //! Statistics over the values of runs.
 
-/// Threshold of the modified z-score beyond which a value is an outlier, in standard deviations as the median absolute
-/// deviation tells them: 10 × 1.4826 MAD.
+/// Threshold of the modified z-score beyond which a value is an outlier. It is in standard deviations as
+/// estimated by the median absolute deviation: 10 × 1.4826 MAD.
 ///
-/// Times of programs have long tails. The 3.5 of the textbook, made for the normal distribution, calls a part of the tail
-/// outliers in every measurement; what is ten deviations away came from elsewhere. Outliers are shown and never left out.
+/// Times of programs have long tails. The textbook's threshold of 3.5, made for the normal distribution,
+/// calls a part of the tail outliers in every measurement. A value ten deviations away has another cause.
+/// Outliers are shown and never left out.
 ///
 /// # Source
 ///
@@ -20,14 +21,14 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 
 /// Standard deviation of a normal distribution, in mean absolute deviations: √(π / 2).
 ///
-/// Takes the place of the median absolute deviation where that is zero, that is when more than half
-/// of the values are equal.
+/// Replaces the median absolute deviation if that is zero, which means that more than half of the values are
+/// equal.
 const SIGMA_BY_MEAN_DEVIATION: f64 = 1.253_314;
 
-/// Fewest values among which one is called an outlier.
+/// Fewest values among which a value can be an outlier.
 pub const LEAST_TO_JUDGE: usize = 5;
 
-/// What the values of several runs have in common; in the unit of the values.
+/// Statistics of the values of several runs, in the unit of the values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Statistics {
     /// Number of values.
@@ -42,16 +43,16 @@ pub struct Statistics {
     pub min: Option<f64>,
     /// The greatest value.
     pub max: Option<f64>,
-    /// How many values lie far from the others, by the modified z-score; `None` for fewer than five:
-    /// of three values, two are near each other by chance.
+    /// Number of values far from the others, by the modified z-score; `None` for fewer than five: of three
+    /// values, two are close by chance.
     pub outliers: Option<usize>,
-    /// What holds the median of all possible runs in 95 of 100 cases, whatever their distribution; `None` for fewer than
-    /// six values.
+    /// The 95 % confidence interval of the median of all possible runs, for any distribution; `None` for
+    /// fewer than six values.
     pub median_interval: Option<(f64, f64)>,
 }
 
 impl Statistics {
-    /// Statistics of values that are all there is.
+    /// Statistics of complete values.
     pub fn of(values: &[f64]) -> Statistics {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -72,7 +73,7 @@ impl Statistics {
         }
     }
 
-    /// Statistics of values of which some may be missing: then only their number is told.
+    /// Statistics of values of which some may be missing: then only their number is given.
     pub fn of_all(values: &[Option<f64>]) -> Statistics {
         let present: Vec<f64> = values.iter().copied().flatten().collect();
         match present.len() == values.len() {
@@ -94,22 +95,23 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The greatest number of values for which the binomial distribution is summed up; beyond it the normal one is as good.
+/// The greatest number of values for which the binomial distribution is summed; beyond it the normal
+/// approximation is as good.
 const MOST_EXACT: usize = 1000;
 
-/// From one of the ordered values to another: so many at each end that the median lies outside in 5 % of all cases at most.
+/// The interval between two of the ordered values: the median lies outside in at most 5 % of all cases.
 ///
 /// # Source
 ///
-/// W. R. Thompson, "On Confidence Ranges for the Median and Other Expectation Distributions", Annals of Mathematical
-/// Statistics 7, 1936.
+/// W. R. Thompson, "On Confidence Ranges for the Median and Other Expectation Distributions", Annals of
+/// Mathematical Statistics 7, 1936.
 fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     const OUTSIDE: f64 = 0.025;
     let n = sorted.len();
     let cut = if n > MOST_EXACT {
         ((n as f64 - NORMAL * (n as f64).sqrt()) / 2.0 - 0.5).floor() as usize
     } else {
-        // The probability that exactly so many values lie below the median, and that at most so many do.
+        // The probability that exactly this many values lie below the median, and that at most this many do.
         let (mut exactly, mut at_most, mut below) = (0.5f64.powi(n as i32), 0.0, 0);
         while at_most + exactly <= OUTSIDE {
             at_most += exactly;

@@ -14,26 +14,27 @@ use crate::settle::{PartCount, parts_of, settle};
 use crate::statistics::Statistics;
 use crate::turns::Turns;
 
-/// What a report says, ready to be shown.
+/// The contents of a report, ready to be shown.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Summary {
-    /// The scope that was asked for.
+    /// The requested scope.
     pub scope: Scope,
     /// One entry for each event, in the order of the plan.
     pub lines: Vec<LineSummary>,
-    /// Metrics that follow from several events.
+    /// Metrics that are derived from several events.
     pub derived: Vec<DerivedSummary>,
     /// The runs that do not enter the statistics.
     pub dropped: Vec<DroppedRun>,
-    /// Every run would have been dropped: the statistics then are of those, because nothing else is there.
+    /// Whether every run would have been dropped: then the statistics are of the dropped runs, because there
+    /// are no others.
     pub only_dropped: bool,
 }
 
 impl Summary {
-    /// Whether every event is exact and comes from hardware, the kernel or an exact software count, and every metric that
-    /// was asked for has a value.
+    /// Whether every event is exact and comes from hardware, the kernel or an exact software count, and every
+    /// requested metric has a value.
     ///
-    /// This is what `--strict` asks for.
+    /// This is the condition of `--strict`.
     pub fn is_strict(&self) -> bool {
         let metrics =
             self.derived.iter().filter(|metric| metric.asked).all(|metric| metric.verdict == Verdict::Exact);
@@ -49,54 +50,54 @@ impl Summary {
 pub struct DroppedRun {
     /// Number of the run, from 0.
     pub run: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// One event over all runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineSummary {
-    /// Which event of the plan.
+    /// The slot of the event in the plan.
     pub slot: SlotId,
     /// The name as printed, with its effective modes (`instructions:u`).
     pub name: String,
     /// The name as typed, without modifiers.
     pub event: String,
-    /// Whether the user asked for it.
+    /// Whether the user requested it.
     pub requested: bool,
     /// Unit of the values.
     pub unit: Unit,
     /// The source; `None` when not counted.
     pub rung: Option<Rung>,
-    /// Who counted; `None` when not counted.
+    /// The kind of counter behind the values; `None` when not counted.
     pub provenance: Option<Provenance>,
-    /// What the values cover.
+    /// The scope of the values.
     pub scope: Scope,
-    /// The modes that they cover; `None` where modes mean nothing.
+    /// The modes of the values; `None` where modes mean nothing.
     pub modes: Option<Modes>,
-    /// What the name resolved to.
+    /// The resolution of the name.
     pub resolution: Option<String>,
-    /// The better sources that were not used, and why.
+    /// The better sources that were not used, each with the reason.
     pub skipped: Vec<Skipped>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// How the command was run where this was measured; `None` without a value. What the kernel accounts for a
-    /// translated run is the translation's cost too, and not the program's own.
+    /// How the command was run for these values; `None` without a value. For a translated run, the kernel's
+    /// accounting includes the cost of the translation, not only the program's own.
     pub launch: Option<LaunchKind>,
-    /// Whether the value repeats, where equal runs are to give equal values: for counts of the software PMU.
+    /// Whether equal runs give equal values, for counts of the software PMU that should repeat.
     pub determinism: Option<Determinism>,
     /// The worst state of all values.
     pub verdict: Verdict,
-    /// Why the verdict is not exact; `None` when it is.
+    /// The reason why the verdict is not exact; `None` when it is.
     pub reason: Option<String>,
-    /// Over the runs that count.
+    /// Statistics over the runs that count.
     pub statistics: Statistics,
-    /// How far the mean may be from what it would be, had all been observed; otherwise why nobody can tell. `None` where
-    /// nothing had to be estimated.
+    /// The confidence interval of the mean, as an estimate of the mean of complete observations, or the
+    /// reason why there is none. `None` where no value is an estimate.
     pub interval: Option<Result<MeanInterval, String>>,
     /// The value of each run that counts and had the event in its pass.
     pub values: Vec<RunValue>,
-    /// For hybrids: each core PMU.
+    /// The parts of a hybrid: one for each core PMU.
     pub parts: Vec<PartSummary>,
 }
 
@@ -110,7 +111,7 @@ impl LineSummary {
             && self.provenance.is_some_and(|who| trusted.contains(&who))
     }
 
-    /// Whether it tells what the translated run cost, and not what the program costs on the CPU.
+    /// Whether the values are the cost of the translated run, and not the program's cost on the CPU.
     pub fn is_of_the_translation(&self) -> bool {
         self.launch == Some(LaunchKind::Translated) && self.rung != Some(Rung::Soft)
     }
@@ -118,14 +119,15 @@ impl LineSummary {
 
 /// The interval of a mean over runs, in the unit of the event.
 ///
-/// The errors of the runs' estimates do not depend on each other, as each run draws its own order of turns: that of the
-/// mean is the root of the sum of their squares, divided by the number of runs. It does not tell how other runs
-/// would differ; the standard deviation does, and has the estimates' errors in it.
+/// The errors of the runs' estimates are independent, because each run draws its own order of rotation
+/// groups. The error of the mean is the root of the sum of their squares, divided by the number of runs. It
+/// does not include the difference between runs; the standard deviation does, and includes the estimates'
+/// errors too.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MeanInterval {
-    /// The distance up and down that holds the truth in 95 of 100 cases.
+    /// The distance up and down that holds the true mean in 95 of 100 cases.
     pub half_width: f64,
-    /// Whether some run saw most of the count in few moments, so that it may be too narrow.
+    /// Whether some run saw most of the count in few moments, so that the interval may be too narrow.
     pub concentrated: bool,
 }
 
@@ -203,9 +205,10 @@ pub struct RunValue {
     pub value: Option<f64>,
     /// The count behind it.
     pub count: Count,
-    /// Half the width of its 95 % interval in the event's unit; `None` when it is no estimate, or nobody can tell.
+    /// Half the width of its 95 % interval in the event's unit; `None` when it is no estimate, or the
+    /// interval is unknown.
     pub half_width: Option<f64>,
-    /// The turn that it was counted in; `None` when it was counted all the time.
+    /// The rotation group in which it was counted; `None` when it was counted all the time.
     pub turn: Option<u32>,
 }
 
@@ -214,15 +217,15 @@ pub struct RunValue {
 pub struct PartSummary {
     /// The PMU's name.
     pub pmu: String,
-    /// The vendor's event, where several of a PMU are added up.
+    /// The vendor's event, if several events of a PMU are summed.
     pub summand: Option<String>,
     /// Share of the enabled time that was spent on it, 0 to 1, over all runs.
     pub share: f64,
     /// The worst state of all values.
     pub verdict: Verdict,
-    /// Why the verdict is not exact.
+    /// The reason why the verdict is not exact.
     pub reason: Option<String>,
-    /// Over the runs that count.
+    /// Statistics over the runs that count.
     pub statistics: Statistics,
 }
 
@@ -246,14 +249,14 @@ pub fn summarise(report: &Report) -> Summary {
     summarise_as(report, asked_scope(report))
 }
 
-/// Summarises a report in a scope that the caller knows better, as with all CPUs of a system.
+/// Summarises a report in a scope that the caller knows better, such as all CPUs of a system.
 ///
-/// Runs that were dropped do not enter the statistics, except when there is no other.
+/// Dropped runs do not enter the statistics, unless there are no others.
 pub fn summarise_as(report: &Report, asked: Scope) -> Summary {
     summarise_with(report, asked, &[])
 }
 
-/// Summarises a report, and computes the metrics that were asked for.
+/// Summarises a report, and computes the requested metrics.
 pub fn summarise_with(report: &Report, asked: Scope, metrics: &[MetricRequest]) -> Summary {
     let kept: Vec<&Run> = report.runs.iter().filter(|run| run.dropped_because.is_none()).collect();
     let only_dropped = kept.is_empty() && !report.runs.is_empty();
@@ -315,7 +318,7 @@ fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineS
     }
 }
 
-/// How the runs were started that gave a value.
+/// The launch kind of the runs that gave a value.
 fn launch(runs: &[&Run], values: &[RunValue]) -> Option<LaunchKind> {
     let with_value = runs.iter().zip(values).find(|(_, value)| value.value.is_some());
     with_value.map(|(run, _)| run.launch)
@@ -341,7 +344,7 @@ fn notes(plan: &Plan, slot: SlotId, runs: &[&Run]) -> Vec<String> {
     notes
 }
 
-/// The worst count, and its reason; of equally bad ones, the one that was observed least.
+/// The worst count, and its reason; of equally bad counts, the one that was observed least.
 fn judge<'a>(
     plan: &Plan,
     slot: SlotId,
@@ -367,7 +370,7 @@ fn judge<'a>(
     }
 }
 
-/// Why no run counted what could have been counted.
+/// The reason why no run counted an event that could be counted.
 fn without_a_run(plan: &Plan, slot: SlotId) -> &'static str {
     let held = plan.passes.iter().any(|pass| pass.slots.iter().any(|held| held.id == slot));
     let translated = plan.passes.iter().all(|pass| pass.launch == LaunchKind::Translated);

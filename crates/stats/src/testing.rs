@@ -23,7 +23,8 @@ pub fn hardware(name: &str, parts: usize) -> PlanLine {
     line(name, Unit::Count, Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER)))
 }
 
-/// An event that is the sum of so many vendor's events (`A`, `B`, …) on the first PMU, and of so many on the second.
+/// An event that is the sum of `first` vendor events (`A`, `B`, …) on the first PMU, and of `second` on the
+/// second.
 pub fn sum(name: &str, first: usize, second: usize) -> PlanLine {
     let pmus = std::iter::repeat_n("cpu_core", first).chain(std::iter::repeat_n("cpu_atom", second));
     let events = pmus.clone().map(|pmu| PerfEvent::new(pmu, 4, 0, PerfClass::Core)).collect();
@@ -60,7 +61,7 @@ pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
     line(name, unit, Candidate::accounting(metric, "rusage"))
 }
 
-/// A cell at no particular place.
+/// A cell without CPU, thread and PMU.
 pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
     Cell::new(slot, raw, time_enabled_ns, time_running_ns)
 }
@@ -102,7 +103,7 @@ pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report
     }
 }
 
-/// A pass with a slot for each of these turns.
+/// A pass with a slot for each of these rotation groups.
 pub fn turning_pass(turns: &[Option<u32>]) -> Pass {
     let slots = (0..turns.len()).collect::<Vec<_>>();
     let mut pass = pass(&slots);
@@ -110,7 +111,7 @@ pub fn turning_pass(turns: &[Option<u32>]) -> Pass {
     pass
 }
 
-/// A set for each turn of the passes.
+/// A set for each rotation group of the passes.
 fn sharing(passes: &[Pass]) -> Sharing {
     let mut turns: Vec<u32> =
         passes.iter().flat_map(|pass| &pass.slots).filter_map(|slot| slot.turn).collect();
@@ -126,8 +127,8 @@ fn sharing(passes: &[Pass]) -> Sharing {
     Sharing { sets: turns.iter().map(set).collect(), ..Sharing::default() }
 }
 
-/// A run whose slots took turns in this order; `counted` gives what a slot counts in a slice, the time it was wanted
-/// and the time it ran.
+/// A run whose slots shared counters in this order; `counted` gives a slot's count in a slice, its enabled
+/// time and its running time.
 pub fn turning_run(
     index: u32,
     turns: &[Option<u32>],

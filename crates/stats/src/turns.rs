@@ -1,4 +1,4 @@
-//! Counts of events that took turns, from the slices of a run.
+//! Counts of events that shared counters in rotation, from the slices of a run.
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::Reading;
@@ -10,21 +10,21 @@ use crate::label::effective_modes;
 use crate::rotation::{Estimate, Rotation};
 use crate::settle::{Observed, Span, settle_turn};
 
-/// Shortfall of running against enabled time in one slice that is not another user of the counter, in ns: what the
-/// kernel needs to put the event on it.
+/// Shortfall of running against enabled time in one slice that is not another user of the counter, in ns. The
+/// kernel needs this time to put the event on the counter.
 const SLACK_NS: u64 = 20_000;
 
 /// The slack also grows with the time: one part in this many.
 const SLACK_DIVISOR: u64 = 100;
 
-/// How far the time of an event in its turn may be off that of what always counts, in ns: changing turns takes time, at most
-/// a twentieth of a slice.
+/// Greatest difference between the time of an event in its slice and the time of events that always count, in
+/// ns. A switch of the rotation group takes time, at most a twentieth of a slice.
 const HELD_UP_NS: u64 = 200_000;
 
-/// That distance also grows with the time: one part in this many.
+/// That difference also grows with the time: one part in this many.
 const HELD_UP_DIVISOR: u64 = 10;
 
-/// The slices of a run, or of an interval of it, with what is needed to judge them.
+/// The slices of a run, or of an interval of it, with the facts needed to judge them.
 #[derive(Clone, Copy)]
 pub(crate) struct Turns<'a> {
     pub(crate) plan: &'a Plan,
@@ -33,11 +33,13 @@ pub(crate) struct Turns<'a> {
     pub(crate) span: Span,
 }
 
-/// The count of an event that took turns, over these slices of a run; `None` where it counted all the time.
+/// The count of an event that shared counters in rotation, over these slices of a run; `None` where it
+/// counted all the time.
 ///
-/// `reading` has the raw values of the same time. A slice in which somebody else held the event's counter is not used.
-/// What it counted in the slices of its own turn is carried over to the others by [`Rotation`]: by what hardware
-/// events without a turn counted in each, first those of the same modes, and by the time that the target ran in it.
+/// `reading` has the raw values of the same time. A slice in which another user held the event's counter is
+/// not used. [`Rotation`] extrapolates the counts in the slices of the event's own rotation group to the
+/// other slices. It uses the time that the target ran in each slice, and the counts of hardware events that
+/// count in every slice. Those of the same modes come first.
 pub fn settle_slices(
     plan: &Plan,
     pass: usize,
@@ -54,7 +56,7 @@ impl<'a> Turns<'a> {
         Turns { plan, pass: run.pass, slices: &run.slices, span: Span::Whole }
     }
 
-    /// The turn of a slot; `None` where it counted all the time, or nobody took turns.
+    /// The rotation group of a slot; `None` where it counted all the time, or without rotation.
     pub(crate) fn turn(&self, slot: SlotId) -> Option<u32> {
         if self.slices.is_empty() {
             return None;
@@ -69,12 +71,12 @@ impl<'a> Turns<'a> {
         Some(settle_turn(line, reading, slot, asked, self.span, || self.observed(slot, turn)))
     }
 
-    /// What a reader should know of the slices of a slot, if anything.
+    /// The note about the slices of a slot, if there is one.
     pub(crate) fn note(&self, slot: SlotId) -> Option<String> {
         let turn = self.turn(slot)?;
         let candidate = self.plan.lines.get(slot.0)?.candidate()?;
         if candidate.only.is_some() {
-            // It may as well have been on the other core type, and nothing is left out.
+            // The target may have been on the other core type, and no slice is left out.
             return None;
         }
         let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
@@ -127,7 +129,8 @@ impl<'a> Turns<'a> {
         Rotation::new(&lengths, &columns)
     }
 
-    /// What was counted in every slice: a column for each hardware event without a turn, those of the slot's modes first.
+    /// The counts of every slice: a column for each hardware event without a rotation group, those of the
+    /// slot's modes first.
     fn always(&self, slot: SlotId) -> Vec<Vec<f64>> {
         let modes = self.modes(slot);
         let mut ids = self.always_ids();
@@ -135,7 +138,7 @@ impl<'a> Turns<'a> {
         ids.into_iter().filter_map(|id| self.column(id)).collect()
     }
 
-    /// The hardware events without a turn.
+    /// The hardware events without a rotation group.
     fn always_ids(&self) -> Vec<SlotId> {
         let Some(pass) = self.plan.passes.get(self.pass) else { return Vec::new() };
         let of_core = |id: &SlotId| {
@@ -146,7 +149,7 @@ impl<'a> Turns<'a> {
         without_turn.filter(of_core).collect()
     }
 
-    /// For each slice what the slot counted in it, where that can be said. Slices that are out of step stay if there are no
+    /// The slot's count in each slice where it is known. Slices that are out of step are used if there are no
     /// others.
     fn seen(&self, slot: SlotId, turn: u32) -> Vec<Option<u64>> {
         let all: Vec<Option<u64>> = self.slices.iter().map(|slice| seen(slice, slot, turn)).collect();
@@ -155,8 +158,8 @@ impl<'a> Turns<'a> {
         if in_step.iter().any(Option::is_some) { in_step } else { all }
     }
 
-    /// Whether an event that takes turns counted for about as long as what always counts: else we were held up while turns
-    /// changed, and the next turn has a part of this slice.
+    /// Whether an event of a rotation group counted for about as long as the events that always count.
+    /// Otherwise the switch of the rotation group was delayed, and the next group has a part of this slice.
     fn is_in_step(&self, slice: &Slice, slot: SlotId) -> bool {
         let times = self.always_ids().into_iter().filter_map(|held| slice.count(held));
         let times = times.map(|count| count.time_enabled_ns);
@@ -173,7 +176,7 @@ impl<'a> Turns<'a> {
         self.plan.lines.get(slot.0).and_then(effective_modes)
     }
 
-    /// What a slot counted in each slice; `None` where a slice lacks it, or others held its counter.
+    /// The slot's count in each slice; `None` if a slice lacks it, or if other users held its counter.
     fn column(&self, slot: SlotId) -> Option<Vec<f64>> {
         let whole =
             |slice: &Slice| slice.count(slot).filter(|count| is_whole(count)).map(|count| count.raw as f64);
@@ -202,7 +205,7 @@ fn is_of_core(candidate: &Candidate) -> bool {
     candidate.parts.iter().all(|part| Part::core(part).is_some())
 }
 
-/// What the slot counted in a slice of its turn; `None` where it did not count the whole slice.
+/// The slot's count in a slice of its rotation group; `None` if it did not count the whole slice.
 fn seen(slice: &Slice, slot: SlotId, turn: u32) -> Option<u64> {
     let count = slice.count(slot).filter(|_| slice.turn == turn)?;
     is_whole(count).then_some(count.raw)
@@ -213,7 +216,7 @@ fn is_whole(count: &SliceCount) -> bool {
     count.time_running_ns.saturating_add(slack_ns) >= count.time_enabled_ns
 }
 
-/// How long the target ran in a slice, as whatever counted in it was wanted so long.
+/// The time that the target ran in a slice, which is the enabled time of the events that counted in it.
 fn length_ns(slice: &Slice) -> u64 {
     slice.counts.iter().map(|count| count.time_enabled_ns).max().unwrap_or(0)
 }
@@ -241,7 +244,7 @@ mod tests {
     /// The length of a slice in the tests, in ns.
     const SLICE_NS: u64 = 10_000_000;
 
-    /// Slot 0 always counts, 1 and 2 take turns 0 and 1.
+    /// Slot 0 always counts; slots 1 and 2 are in the rotation groups 0 and 1.
     const THREE: [Option<u32>; 3] = [None, Some(0), Some(1)];
 
     fn lines(n: usize) -> Vec<PlanLine> {
@@ -256,14 +259,14 @@ mod tests {
         &summary.lines[slot]
     }
 
-    /// Turns that follow no rhythm.
+    /// An irregular order of rotation groups.
     fn order(n: usize, turns: u32) -> Vec<u32> {
         let mut random = cyclometer_core::Random::seeded(9);
         let rounds = (0..n).flat_map(|_| random.permutation(turns as usize));
         rounds.map(|turn| turn as u32).take(n).collect()
     }
 
-    /// A program that does more and more: in slice i, slot 0 counts 1000 i, the others a fifth of it.
+    /// A program whose rates grow: in slice i, slot 0 counts 1000 i, the others a fifth of it.
     fn ramp(turns: &[Option<u32>], order: &[u32]) -> Run {
         turning_run(0, turns, order, |slice, slot| {
             let all = 1000 * slice as u64;
@@ -358,7 +361,7 @@ mod tests {
 
     #[test]
     fn slices_in_which_we_were_held_up_while_turns_changed_are_left_out() {
-        // In every tenth slice of turn 0 the turn had ended when half of the slice was over.
+        // In every tenth slice of rotation group 0, the group ended after half of the slice.
         let run = turning_run(0, &THREE, &order(100, 2), |slice, slot| match (slice % 10, slot) {
             (0, 1) => (50, SLICE_NS / 2, SLICE_NS / 2),
             _ => (100, SLICE_NS, SLICE_NS),

@@ -1,7 +1,7 @@
 //! Metrics by name: formulas over events, for every CPU or for one.
 //!
-//! The tables (`data/metrics`) are text that is read in place, and only when a metric is asked for. What a formula says
-//! is not this crate's concern: reading and evaluating it is that of the statistics.
+//! The tables (`data/metrics`) are text that is read in place, and only when a metric is requested. This
+//! crate does not interpret formulas: the statistics crate parses and evaluates them.
 
 mod spelling;
 mod tables;
@@ -15,7 +15,7 @@ use crate::suggest;
 pub use spelling::{PERF_METRICS, is_pseudo_event, request};
 pub use text::Table;
 
-/// What stands for all CPUs in the header of a table.
+/// The id of all CPUs in the header of a table.
 const EVERY_CPU: &str = "*";
 
 /// A metric of a table.
@@ -23,9 +23,9 @@ const EVERY_CPU: &str = "*";
 pub struct Metric<'t> {
     /// Its name, unique among those of a CPU.
     pub name: &'t str,
-    /// What it tells, in a line.
+    /// The description, in a line.
     pub about: &'t str,
-    /// What the formula's value is multiplied with to be in its unit.
+    /// The factor from the formula's value to its unit.
     pub scale: f64,
     /// The symbol of its unit; empty for a ratio.
     pub symbol: &'t str,
@@ -33,9 +33,10 @@ pub struct Metric<'t> {
     pub groups: Vec<&'t str>,
     /// Its level in a top-down tree, from 1; `None` where there is no tree.
     pub level: Option<u8>,
-    /// Whether it is of every CPU, over portable events.
+    /// Whether it is a metric of every CPU, over portable events.
     pub of_every_cpu: bool,
-    /// The formula, over names of events and of other metrics of the same CPU, whose values it takes without their scale.
+    /// The formula, over names of events and of other metrics of the same CPU. The values of other metrics
+    /// enter without their scale.
     pub formula: &'t str,
 }
 
@@ -63,7 +64,7 @@ pub fn tables() -> impl Iterator<Item = Table<'static>> {
 
 /// The metrics of a CPU, those of every CPU last; with `None` only those of every CPU.
 ///
-/// The CPU's own metric stands for one of every CPU that has the same name.
+/// The CPU's own metric replaces a metric of every CPU with the same name.
 pub fn metrics(cpu: Option<&str>) -> impl Iterator<Item = Metric<'static>> {
     let of = |wanted: &str| {
         tables()
@@ -78,12 +79,12 @@ pub fn metrics(cpu: Option<&str>) -> impl Iterator<Item = Metric<'static>> {
     own.into_iter().chain(portable)
 }
 
-/// The metrics that go by a name or belong to a group of that name, on a CPU.
+/// The metrics of a CPU that have this name or belong to a group of this name.
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` with the nearest names of the CPU's metrics and groups, and the CPUs that do have one of
-/// that name.
+/// `ErrorKind::UnknownEvent` with the nearest names of the CPU's metrics and groups, and with the CPUs that
+/// have a metric or group of that name.
 pub fn metric(name: &str, cpu: Option<&str>) -> Result<Vec<Metric<'static>>> {
     let all: Vec<Metric<'static>> = metrics(cpu).collect();
     let found: Vec<Metric<'static>> = match all.iter().find(|metric| is_same(metric.name, name)) {

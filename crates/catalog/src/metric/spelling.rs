@@ -1,10 +1,11 @@
-//! From names in formulas to events as they are asked for.
+//! From names in formulas to requests of events.
 
-/// Intel's pseudo-events for the fields of PERF_METRICS, each with the name under which the kernel offers it.
+/// Intel's pseudo-events for the fields of PERF_METRICS, each with the kernel's name for it.
 ///
 /// # Source
 ///
-/// Intel perfmon metric files; Linux `arch/x86/events/intel/core.c`, `icl_td_events_attrs`, `spr_td_events_attrs`.
+/// Intel perfmon metric files; Linux `arch/x86/events/intel/core.c`, `icl_td_events_attrs`,
+/// `spr_td_events_attrs`.
 pub const PERF_METRICS: &[(&str, &str)] = &[
     ("PERF_METRICS.RETIRING", "topdown-retiring"),
     ("PERF_METRICS.BAD_SPECULATION", "topdown-bad-spec"),
@@ -16,10 +17,10 @@ pub const PERF_METRICS: &[(&str, &str)] = &[
     ("PERF_METRICS.MEMORY_BOUND", "topdown-mem-bound"),
 ];
 
-/// The event that leads a group with those of [`PERF_METRICS`], and the kernel's name of it.
+/// The event that leads a group with those of [`PERF_METRICS`], and the kernel's name for it.
 const SLOTS: (&str, &str) = ("TOPDOWN.SLOTS:perf_metrics", "slots");
 
-/// Whether a name is none of the vendor's events, but one that the kernel makes of the register PERF_METRICS.
+/// Whether a name is no event of the vendor, but one that the kernel derives from the register PERF_METRICS.
 pub fn is_pseudo_event(name: &str) -> bool {
     kernels_name(name).is_some()
 }
@@ -29,11 +30,11 @@ fn kernels_name(name: &str) -> Option<&'static str> {
     all.clone().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, kernels)| *kernels)
 }
 
-/// An event of a formula in the grammar of event lists, counted by the core PMU `pmu`; `only` says that the machine has
-/// no other.
+/// Converts an event of a formula to the grammar of event lists. The core PMU `pmu` counts it; `only` says
+/// that the machine has no other.
 ///
-/// Intel's modifiers become terms (`X:c1:e1` is `cpu/X,cmask=0x1,edge=1/`), its pseudo-events the kernel's (`cpu/slots/`).
-/// A name that has a PMU already (`power/energy-pkg/`) stays as it is.
+/// Intel's modifiers become terms (`X:c1:e1` is `cpu/X,cmask=0x1,edge=1/`), and its pseudo-events become the
+/// kernel's (`cpu/slots/`). A name that already has a PMU (`power/energy-pkg/`) stays as it is.
 pub fn request(name: &str, pmu: &str, only: bool) -> String {
     if let Some(kernels) = kernels_name(name) {
         return format!("{pmu}/{kernels}/");
@@ -57,7 +58,7 @@ pub fn request(name: &str, pmu: &str, only: bool) -> String {
     }
 }
 
-/// One of Intel's modifiers as a term of `pmu/…/`.
+/// Converts one of Intel's modifiers to a term of `pmu/…/`.
 ///
 /// # Source
 ///
@@ -77,7 +78,7 @@ fn term(modifier: &str) -> Option<String> {
     Some(format!("{field}={number:#x}"))
 }
 
-/// Intel's `USER` and `SUP`, and perf's own letters; what concerns the way of counting only has none.
+/// Intel's `USER` and `SUP`, and perf's own letters; a modifier that does not concern modes has none.
 fn modes_of(modifier: &str) -> String {
     match modifier {
         "USER" => "u".to_owned(),

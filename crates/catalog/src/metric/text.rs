@@ -14,8 +14,9 @@
 //! formula IDQ_UOPS_NOT_DELIVERED.CORE / tma_info_thread_slots
 //! ```
 //!
-//! A header of facts, then a block for each metric with an empty line before it: its name, and a line for each fact.
-//! `unit` is perf's: what the formula's value is multiplied with, and the symbol of the product. `#` starts a comment.
+//! A table has a header of facts, then a block for each metric after an empty line: its name, and a line for
+//! each fact. `unit` is perf's: the factor for the formula's value, and the symbol of the product. `#` starts
+//! a comment.
 
 use super::{EVERY_CPU, Metric};
 
@@ -30,24 +31,24 @@ pub struct Table<'t> {
 }
 
 impl<'t> Table<'t> {
-    /// Takes a text for a table; `None` when it does not begin like one. Nothing else is read yet.
+    /// Takes a text for a table; `None` when it does not begin like one. The rest is not read yet.
     pub fn new(text: &'t str) -> Option<Table<'t>> {
         let rest = text.strip_prefix(FIRST_LINE)?.strip_prefix('\n')?;
         let (header, body) = rest.split_once("\n\n").unwrap_or((rest, ""));
         Some(Table { header, body })
     }
 
-    /// The CPUs that its metrics are of; `*` for all.
+    /// The CPUs of its metrics; `*` for all.
     pub fn cpus(&self) -> impl Iterator<Item = &'t str> + use<'t> {
         facts(self.header, "cpu").flat_map(str::split_whitespace)
     }
 
-    /// Where its facts come from.
+    /// The sources of its facts.
     pub fn sources(&self) -> impl Iterator<Item = &'t str> + use<'t> {
         facts(self.header, "source")
     }
 
-    /// Its metrics, in order; a block that lacks a name or a formula is none.
+    /// Its metrics, in order; a block without a name or a formula is skipped.
     pub fn metrics(&self) -> impl Iterator<Item = Metric<'t>> + use<'t> {
         let of_every_cpu = self.cpus().any(|cpu| cpu == EVERY_CPU);
         self.body.split("\n\n").filter_map(block).map(move |metric| Metric { of_every_cpu, ..metric })

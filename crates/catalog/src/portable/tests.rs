@@ -72,7 +72,7 @@ fn every_event_that_a_line_names_is_described() {
     }
 }
 
-/// What a line names, with the alternative that it belongs to.
+/// The names in a line, grouped by alternative.
 fn named(line: &Line) -> Vec<Vec<&'static str>> {
     match &line.says {
         Says::Events(alternatives) => alternatives.clone(),
@@ -80,7 +80,7 @@ fn named(line: &Line) -> Vec<Vec<&'static str>> {
     }
 }
 
-/// What the CPUs use of the lines: by the line's address, the names of the answers.
+/// The CPUs' uses of the lines: by the line's address, the names of the answers.
 fn uses() -> HashMap<*const Line, HashSet<Vec<&'static str>>> {
     let mut used: HashMap<_, HashSet<_>> = HashMap::new();
     for (cpu, portable) in cpus().iter().flat_map(|cpu| all().iter().map(move |portable| (cpu, portable))) {

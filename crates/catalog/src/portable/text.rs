@@ -9,7 +9,7 @@ use super::{Line, Portable, Says, Table};
 /// The name of the section whose lines are tried before those of every event.
 const FIRST: &str = "*";
 
-/// Reads the table. What cannot be read is left out; the tests see to it that nothing is.
+/// Reads the table. A line that cannot be read is skipped; the tests check that none is.
 pub(super) fn read(text: &'static str) -> Table {
     let mut table = Table::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -58,7 +58,7 @@ fn list(text: &'static str, separator: char) -> Vec<&'static str> {
     text.split(separator).map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-/// How many lines of a table are neither empty nor remarks: each must have been read.
+/// The number of lines of a table that are neither empty nor comments: each must have been read.
 #[cfg(test)]
 pub(super) fn lines(text: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).count()

@@ -1,4 +1,5 @@
-//! Names that the tables of a machine do not have: of other CPUs, portable without a table, or of nothing at all.
+//! Names that are not in the tables of a machine: names of other CPUs, portable names without a table, and
+//! unknown names.
 
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
@@ -8,7 +9,7 @@ use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
 use crate::host::{Core, Tables};
 use crate::{host_event, listing, pmu_names, portable, select, suggest};
 
-/// Portable names where no table knows the machine's cores, and names that are not known at all.
+/// Portable names if no table knows the machine's cores, and unknown names.
 pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
     if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
     {

@@ -1,4 +1,4 @@
-//! Tables of events: as values, as text, and as the bytes that are embedded.
+//! Tables of events: as values, as text, and as the embedded bytes.
 
 pub mod blob;
 pub mod model;

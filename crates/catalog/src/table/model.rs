@@ -1,4 +1,4 @@
-//! What a table of events says, as plain values: one CPU, its counters, its events.
+//! The contents of a table of events as plain values: one CPU, its counters, its events.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
@@ -10,7 +10,7 @@ pub struct CpuTable {
     pub header: Header,
     /// Its events, by name.
     pub events: Vec<TableEvent>,
-    /// What the kernel counts for its generic events on this CPU.
+    /// The kernel's encodings of its generic events on this CPU.
     pub generic: Vec<Generic>,
 }
 
@@ -19,29 +19,30 @@ pub struct CpuTable {
 pub struct Header {
     /// Its id in the manner of Linux's pmu-events folders: `skylake`, `alderlake/core`, `apple-m1`.
     pub cpu: String,
-    /// What people call it: `Sapphire Rapids`, `Alder Lake P-core (Golden Cove)`.
+    /// The common name: `Sapphire Rapids`, `Alder Lake P-core (Golden Cove)`.
     pub title: String,
-    /// How its registers are laid out.
+    /// The layout of its registers.
     pub family: Family,
-    /// Which CPUs it is, one pattern each: `GenuineIntel-6-8f`, `arm-0x41-0xd0c`, `apple-0x1b588bb3`.
+    /// The CPUs of this table, one pattern each: `GenuineIntel-6-8f`, `arm-0x41-0xd0c`, `apple-0x1b588bb3`.
     pub matches: Vec<String>,
-    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is none.
+    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
+    /// none.
     pub pmu_version: u32,
     /// Bits of the event select field.
     pub selector_bits: u32,
     /// Width of a counter in bits.
     pub counter_width_bits: u32,
-    /// The bit that tells an overflow; the width where a carry does.
+    /// The bit that signals an overflow; the width if a carry does.
     pub overflow_bit: u32,
-    /// The counters there are.
+    /// The CPU's counters.
     pub counters: CounterMask,
     /// Version of the vendor's file.
     pub version: String,
     /// Date of the vendor's file, `2026-03-24`; empty where it has none.
     pub date: String,
-    /// Where the facts come from: repository, commit and path.
+    /// The sources of the facts: repository, commit and path.
     pub sources: Vec<String>,
-    /// Under which licence the source is published.
+    /// The licence under which the source is published.
     pub licence: String,
 }
 
@@ -50,23 +51,24 @@ pub struct Header {
 pub struct TableEvent {
     /// The vendor's name.
     pub name: String,
-    /// Other names of the same event, the vendor's older ones for example.
+    /// Other names of the same event, for example the vendor's older ones.
     pub aliases: Vec<String>,
-    /// What a counter is told. Of a fixed event the vendor's pseudo code: select 0, unit mask index + 1.
+    /// The code for a counter. For a fixed event it is the vendor's pseudo code: select 0, unit mask
+    /// index + 1.
     pub code: EventCode,
-    /// The whole config word, where an event is no select and unit mask (RISC-V).
+    /// The whole config word, if an event has no select and unit mask (RISC-V).
     pub config: Option<u64>,
-    /// The counters that may count it; empty where the vendor names none.
+    /// The counters that may count it; empty if the vendor names none.
     pub counters: CounterMask,
     /// Codes that count the same with another extra register.
     pub also: Vec<Also>,
-    /// Whether the vendor wants it to be replaced.
+    /// Whether the vendor deprecates it.
     pub deprecated: bool,
-    /// Whether nothing else may be counted when it is sampled.
+    /// Whether no other event may be counted while it is sampled.
     pub taken_alone: bool,
-    /// Names of errata that concern it.
+    /// Names of its errata.
     pub errata: Vec<String>,
-    /// The vendor's own words: only of a file that the user gave, never in a table of ours.
+    /// The vendor's own words: only from a file that the user gave, never in a table of ours.
     pub about: String,
 }
 
@@ -75,11 +77,11 @@ pub struct TableEvent {
 pub struct Also {
     /// The whole code.
     pub code: EventCode,
-    /// The counters that may count it so.
+    /// The counters that may count this code.
     pub counters: CounterMask,
 }
 
-/// What the kernel makes of a generic event on a CPU.
+/// The kernel's encoding of a generic event on a CPU.
 ///
 /// # Source
 ///

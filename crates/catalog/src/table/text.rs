@@ -12,9 +12,10 @@
 //! BR_MISP_RETIRED.ALL_BRANCHES event=0xc5 counters=0xff
 //! ```
 //!
-//! An event's line has its name, and what differs from 0: `event`, `umask`, `umask2`, `cmask` with a number; `inv`, `edge`,
-//! `eq`, `any`; `extra=MSR:VALUE`; `config` for a whole word; `counters` and `fixed` with masks; `alias`, `also` (all
-//! of the above, separated by commas), `errata` with a list; `deprecated`, `alone`. `#` starts a comment.
+//! An event's line has its name and the facts that differ from 0. `event`, `umask`, `umask2` and `cmask` have
+//! a number; `inv`, `edge`, `eq` and `any` have none. `extra=MSR:VALUE` is an extra register, and `config` a
+//! whole word. `counters` and `fixed` have masks, `alias`, `also` (all of the above, separated by commas) and
+//! `errata` lists. `deprecated` and `alone` have no value. `#` starts a comment.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -34,12 +35,12 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// The longest name of an event or CPU, in bytes.
 pub const MAX_NAME: usize = 200;
 
-/// What is wrong with a table.
+/// An error in a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The description of the error.
     pub message: String,
 }
 
@@ -57,8 +58,8 @@ type Outcome<T> = Result<T, String>;
 ///
 /// # Errors
 ///
-/// The first line that is no part of a table, an event that is there twice, one that does not fit the CPU's select
-/// field or counters (where the header has them), a table that is too long.
+/// The first line that is no part of a table; a duplicate event; a table that is too long. An event must also
+/// fit the CPU's select field and counters, if the header has them.
 pub fn read(text: &str) -> Result<CpuTable, TableError> {
     let at = |line: usize, message: String| TableError { line: line + 1, message };
     if text.len() > MAX_BYTES {
@@ -179,7 +180,7 @@ fn event_line(line: &str) -> Outcome<TableEvent> {
     Ok(event)
 }
 
-/// Whether every code of an event fits the select field, and names counters that there are.
+/// Checks that every code of an event fits the select field, and names counters of the CPU.
 fn fits(header: &Header, event: &TableEvent) -> Outcome<()> {
     let also = event.also.iter().map(|also| (also.code, also.counters));
     std::iter::once((event.code, event.counters)).chain(also).try_for_each(|(code, counters)| {
@@ -190,7 +191,8 @@ fn fits(header: &Header, event: &TableEvent) -> Outcome<()> {
     })
 }
 
-/// Whether counters are among those of the CPU. No CPU has fixed ones only: general ones are then not known.
+/// Checks that counters are among those of the CPU. No CPU has only fixed counters: then the general ones are
+/// unknown.
 fn there_are(all: CounterMask, used: CounterMask) -> Outcome<()> {
     let general = if all.general_bits() == 0 { u64::MAX } else { all.general_bits() };
     let fixed = if all.is_empty() { u64::MAX } else { all.fixed_bits() };
@@ -250,7 +252,7 @@ fn extra(text: &str) -> Outcome<ExtraRegister> {
 }
 
 fn name(text: &str) -> Outcome<String> {
-    // A line that begins with one of these is something else, once the name stands alone on it.
+    // A line that begins with one of these is not an event, once the name stands alone on it.
     let is_mark = text.starts_with(['[', '#']);
     let fits = !is_mark && !text.is_empty() && text.len() <= MAX_NAME;
     let fits = fits && text.chars().all(|c| c.is_ascii_graphic());
@@ -265,7 +267,7 @@ fn small(value: u64, most: u64) -> Outcome<u64> {
     if value <= most { Ok(value) } else { Err(format!("{value:#x} is more than {most:#x}")) }
 }
 
-/// Writes a table; [`read`] gives it back.
+/// Writes a table; [`read`] reads it back unchanged.
 pub fn write(table: &CpuTable) -> String {
     let mut out = String::new();
     let Header { cpu, title, family, matches, sources, counters, version, date, licence, .. } = &table.header;

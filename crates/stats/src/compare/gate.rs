@@ -1,4 +1,4 @@
-//! Gates: what must not have happened to a metric, as in `instructions > +0.5%`.
+//! Gates: conditions on the change of a metric that fail a comparison, as in `instructions > +0.5%`.
 
 use std::fmt;
 
@@ -25,16 +25,16 @@ pub struct Gate {
     limit: Limit,
 }
 
-/// How great a change may be.
+/// The size of change that the gate limits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Limit {
     /// As a share of A.
     Share(f64),
-    /// In the unit of the metric; of which kind its suffix is, if it has one that says so.
+    /// In the unit of the metric, with the kind of its suffix if the suffix implies one.
     Absolute(f64, Option<Kind>),
 }
 
-/// What a suffix of a limit is a multiple of.
+/// The quantity that a limit's suffix is a multiple of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Time,
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// What is wrong with the text of a gate.
+/// The error in the text of a gate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GateError(String);
 
@@ -70,18 +70,18 @@ impl fmt::Display for GateError {
 
 impl std::error::Error for GateError {}
 
-/// What a gate says of a comparison.
+/// The result of a gate for a comparison.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GateOutcome {
     /// The gate as it was written.
     pub gate: String,
-    /// Whether it lets the comparison pass.
+    /// Whether the gate lets the comparison pass.
     pub ruling: Ruling,
-    /// The metric that it looked at; for a formula, the formula's values.
+    /// The metric that the gate looked at; for a formula, the formula's values.
     pub compared: Compared,
 }
 
-/// What a gate decides.
+/// The decision of a gate.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Ruling {
@@ -89,9 +89,9 @@ pub enum Ruling {
     Passed,
     /// The condition holds.
     Failed,
-    /// The runs do not tell.
+    /// The runs do not decide it.
     Inconclusive,
-    /// It cannot be decided, for this reason.
+    /// The gate cannot be decided, for this reason.
     Impossible(String),
 }
 
@@ -107,7 +107,7 @@ impl Ruling {
     }
 }
 
-/// Multiples that a limit may end with, longest first, and of what: times are in ns.
+/// Suffixes of limits, longest first, with factor and kind: times are in ns.
 const SUFFIXES: [(&str, f64, Option<Kind>); 12] = [
     ("KiB", 1024.0, Some(Kind::Bytes)),
     ("MiB", 1024.0 * 1024.0, Some(Kind::Bytes)),
@@ -124,12 +124,12 @@ const SUFFIXES: [(&str, f64, Option<Kind>); 12] = [
 ];
 
 impl Gate {
-    /// Reads `METRIC > LIMIT`; instead of `>` also `>=`, `<`, `<=`. The metric may be a formula; the limit is a change with
-    /// its sign, in percent or in the unit of the metric.
+    /// Reads `METRIC > LIMIT`; instead of `>` also `>=`, `<`, `<=`. The metric may be a formula; the limit is
+    /// a change with its sign, in percent or in the unit of the metric.
     ///
     /// # Errors
     ///
-    /// What is missing or cannot be read, with what to write instead.
+    /// The missing or invalid part, with the text to write instead.
     pub fn parse(text: &str) -> Result<Gate, GateError> {
         let fail = |why: String| GateError(format!("'{text}': {why}"));
         let at = text.rfind(['>', '<']).ok_or_else(|| {
@@ -160,7 +160,7 @@ impl Gate {
         })
     }
 
-    /// As it was written.
+    /// The text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -178,7 +178,8 @@ impl Gate {
         self.expression.is_some()
     }
 
-    /// What does not fit where the limit is of another kind than a metric in this unit; of formulas no unit is known.
+    /// The reason why the limit's kind does not fit a metric in this unit. The unit of a formula is unknown,
+    /// so its limit is not checked.
     pub fn misfit(&self, unit: &str) -> Option<String> {
         let Limit::Absolute(_, Some(kind)) = self.limit else { return None };
         let is_other = self.expression.is_none() && unit != kind.symbol();
@@ -188,7 +189,7 @@ impl Gate {
         })
     }
 
-    /// What it says of `b` against `a`.
+    /// Applies the gate to the change from `a` to `b`.
     pub fn apply(&self, a: &[Series], b: &[Series], question: Question) -> GateOutcome {
         let outcome = |ruling, compared| GateOutcome { gate: self.text.clone(), ruling, compared };
         let compared = compare_single(&self.series(a), &self.series(b), question);
@@ -209,7 +210,7 @@ impl Gate {
         let limit = match (self.limit, change.is_relative) {
             (Limit::Share(share), true) => share,
             (Limit::Absolute(limit, _), false) => limit,
-            // A's level makes one of the other.
+            // The level of A converts one kind of limit to the other.
             (Limit::Share(share), false) => share * level.abs(),
             (Limit::Absolute(limit, _), true) => limit / level,
         };
@@ -251,7 +252,8 @@ impl Gate {
     }
 }
 
-/// The metric of that name: as printed, or as typed where that names one alone; else why there is none.
+/// Finds a metric by its name as printed, or by its name as typed where only one metric has it; otherwise the
+/// reason.
 fn find<'a>(all: &'a [Series], name: &str) -> Result<&'a Series, String> {
     let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
     let wanted = fold(name);
@@ -269,13 +271,13 @@ fn find<'a>(all: &'a [Series], name: &str) -> Result<&'a Series, String> {
     }
 }
 
-/// Whether a text is one name: letters, digits and what names have inside, but no arithmetic.
+/// Whether a text is one name: letters, digits and the signs inside names, but no arithmetic.
 fn is_name(text: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     text.chars().all(inside) && text.chars().any(|c| c.is_ascii_alphabetic())
 }
 
-/// A formula, run by run; runs without a value of one of its inputs have none.
+/// Evaluates a formula run by run; a run that lacks an input has no value.
 fn computed(name: &str, expression: &Expression, inputs: &[(&str, &Series)]) -> Series {
     let runs = inputs.first().map(|(_, series)| series.values.as_slice()).unwrap_or_default();
     let mut reason = None;
@@ -354,7 +356,8 @@ impl Limit {
     }
 }
 
-/// A hundredth of a number, rounded once: 0.7 divided by 100 would lie below 0.007, and a change by just 0.7 % above it.
+/// A hundredth of a number, rounded once: 0.7 divided by 100 would lie below 0.007, and a change by just
+/// 0.7 % above it.
 fn hundredth(value: f64) -> f64 {
     // Numbers are written without an exponent, with all the digits that tell them from others.
     format!("{value}e-2").parse().unwrap_or(value / 100.0)

@@ -1,10 +1,10 @@
 //! Is B different from A? Paired and unpaired comparison of every metric of two measurements.
 //!
-//! A *deterministic* metric is compared exactly. Of the others the ratio of each pair of runs is taken, its logarithm
-//! estimated by Hodges and Lehmann's median of Walsh averages, with the exact signed-rank interval; over all metrics
-//! Benjamini and Hochberg's rates keep the share of false alarms. A metric has `changed` only if its rate is below 5 % *and*
-//! its interval lies beyond the practical threshold; it is the `same` only if its interval lies within; everything else is
-//! inconclusive.
+//! A *deterministic* metric is compared exactly. For any other metric, the estimate is Hodges and Lehmann's
+//! median of Walsh averages over the logarithms of the pairs' ratios. Its interval is the exact signed-rank
+//! interval. Benjamini and Hochberg's rates over all metrics limit the share of false alarms. A metric has
+//! `changed` only if its rate is below 5 % *and* its interval lies beyond the practical threshold. It is the
+//! `same` only if its interval lies within the threshold; everything else is inconclusive.
 
 mod gate;
 mod rank_sum;
@@ -24,10 +24,10 @@ pub use signed_rank::{LEAST_PAIRS, LEVEL, MOST_PAIRS, PairedEstimate, SignedRank
 
 use crate::statistics::Statistics;
 
-/// How many changes smaller than this, as a share, nobody cares for.
+/// The practical threshold by default, as a share: smaller changes do not matter.
 pub const THRESHOLD: f64 = 0.005;
 
-/// Correlation of level and order of pairs beyond which drift is told.
+/// Correlation of level and order of pairs beyond which drift is reported.
 pub const DRIFT_TOLD: f64 = 0.5;
 
 /// The rate of false discoveries below which a metric can have changed.
@@ -41,11 +41,11 @@ const LEAST_COUNTED: usize = 2;
 pub enum Design {
     /// Runs of the same number were made one right after the other, in random order.
     Paired,
-    /// One was made at another time: nothing protects against drift between them.
+    /// The measurements were made at different times: nothing protects against drift between them.
     Apart,
 }
 
-/// What is asked of a comparison.
+/// The parameters of a comparison.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Question {
     /// How the measurements relate.
@@ -60,9 +60,9 @@ pub struct Question {
 pub enum Basis {
     /// Every value of each side is the same: their difference is exact.
     Deterministic,
-    /// From so many pairs of runs.
+    /// The change was estimated from this many pairs of runs.
     Pairs(usize),
-    /// From so many runs of each, that are not paired.
+    /// The change was estimated from this many runs of each, without pairs.
     Apart(usize, usize),
 }
 
@@ -80,12 +80,13 @@ impl Basis {
 /// A change from A to B.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
-    /// Whether it is a share of A (0.01 is +1 %); else it is in the unit of the metric, as A or B has values that are not
-    /// positive.
+    /// Whether the change is a share of A (0.01 is +1 %). Otherwise it is in the unit of the metric, because
+    /// A or B has values that are not positive.
     pub is_relative: bool,
     /// The best estimate.
     pub estimate: f64,
-    /// What holds the truth in 95 of 100 cases; equal ends where the change is exact. `None`: nothing can be said at 95 %.
+    /// The 95 % confidence interval; its ends are equal where the change is exact. `None` if nothing can be
+    /// said at 95 %.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -97,17 +98,17 @@ impl Change {
     }
 }
 
-/// What was found of a metric.
+/// The conclusion about a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It differs, by more than the threshold.
+    /// The metric differs by more than the threshold.
     Changed,
-    /// If it differs, then by less than the threshold.
+    /// Any difference of the metric is smaller than the threshold.
     Same,
-    /// The runs do not tell.
+    /// The runs do not decide it.
     Inconclusive,
-    /// There is nothing to compare, or what there is does not mean the same.
+    /// Values are missing, or the two sides do not mean the same.
     NotCompared,
 }
 
@@ -134,24 +135,27 @@ pub struct Compared {
     pub a: Statistics,
     /// Its values in B.
     pub b: Statistics,
-    /// How the change was found; `None` where none was.
+    /// The basis of the change; `None` where no change was computed.
     pub basis: Option<Basis>,
     /// The change; `None` where there is nothing to compare.
     pub change: Option<Change>,
-    /// The probability of a difference as great as this, if there were none; `None` where nothing was tested.
+    /// The probability of a difference at least this large if there were none; `None` where nothing was
+    /// tested.
     pub p: Option<f64>,
-    /// The same over all metrics: the rate of false discoveries.
+    /// The same, adjusted for the number of metrics: the rate of false discoveries.
     pub q: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub finding: Finding,
-    /// Why nothing more can be said, or what lowers trust; `None` where there is nothing to add.
+    /// The reason why nothing more can be said, or why the values are less trustworthy; `None` where there is
+    /// nothing to add.
     pub reason: Option<String>,
-    /// Rank correlation of level and order of the pairs; `None` where there are few, or they are not in order.
+    /// Rank correlation of level and order of the pairs; `None` with few pairs, or with pairs out of order.
     pub drift: Option<f64>,
 }
 
-/// Compares every metric of `a` with the same of each of `others`, in the order of `a`; metrics that only another has come
-/// last. The rates of false discoveries are over all metrics of all comparisons.
+/// Compares every metric of `a` with the same metric of each of `others`, in the order of `a`. Metrics that
+/// only another measurement has come last. The rates of false discoveries are over all metrics of all
+/// comparisons.
 pub fn compare(a: &[Series], others: &[&[Series]], question: Question) -> Vec<Vec<Compared>> {
     let mut tables = Tables::default();
     let mut all: Vec<Vec<Compared>> =
@@ -239,7 +243,7 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Table
     Compared { reason: compared.reason.clone().or(reason), ..compared }
 }
 
-/// Logarithms of ratios where all values are positive, differences elsewhere.
+/// Logarithms of ratios if all values are positive, otherwise differences.
 struct Scale {
     is_relative: bool,
 }
@@ -289,13 +293,13 @@ fn of_samples(a: &[f64], b: &[f64], empty: Compared) -> Compared {
     Compared { basis, ..told(empty, &found, &scale, &few(fewer, "run")) }
 }
 
-/// Why nothing is said at 95 %: `5 pairs: …`
+/// The reason why nothing is said at 95 %: `5 pairs: …`
 fn few(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}: a statement at 95 % needs more, 6 for the least")
 }
 
-/// The same of pairs; counts that should repeat and do not are called so.
+/// The same for pairs; the reason mentions counts that should repeat and do not.
 fn too_few(a: &Series, n: usize) -> String {
     match a.provenance.as_deref() {
         Some("counted") if n > 1 => {
@@ -316,20 +320,20 @@ fn told(empty: Compared, found: &PairedEstimate, scale: &Scale, too_few: &str) -
     }
 }
 
-/// Said of a metric that would have changed if it were the only one.
+/// The note for a metric that would have changed if it were the only one.
 fn among_many(one: &Compared, tests: usize, threshold: f64) -> Option<String> {
     let alone = Compared { q: one.p, ..one.clone() };
     let is_open = one.finding == Finding::Inconclusive && judge(&alone, threshold) == Finding::Changed;
     is_open.then(|| format!("a change is likely, but not certain among {tests} tests: more pairs would tell"))
 }
 
-/// What follows from interval and rate of a metric that was tested.
+/// The conclusion from interval and rate of a metric that was tested.
 fn judge(one: &Compared, threshold: f64) -> Finding {
     let Some((change, (low, high))) = one.change.and_then(|change| Some((change, change.interval?))) else {
         return one.finding;
     };
     let (up, down) = match change.is_relative {
-        // A factor of 1 + t up is as far as one of 1 / (1 + t) down.
+        // A change by the factor 1 + t is as large as one by the factor 1 / (1 + t).
         true => (threshold, -threshold / (1.0 + threshold)),
         false => {
             let absolute = threshold * one.a.median.unwrap_or_default().abs();
@@ -337,7 +341,7 @@ fn judge(one: &Compared, threshold: f64) -> Finding {
         }
     };
     let is_beyond = low > up || high < down;
-    // Where most values are zero, so are most differences, and the interval says nothing of the others.
+    // If most values are zero, most differences are zero too, and the interval says nothing about the others.
     let is_within = low >= down && high <= up && (change.is_relative || up > 0.0);
     match one.q {
         Some(q) if q < FALSE_DISCOVERIES && is_beyond => Finding::Changed,
@@ -459,7 +463,8 @@ mod tests {
 
     #[test]
     fn many_metrics_raise_the_bar() {
-        // Six pairs of one sign: p = 1/32 for each; among many that show nothing, that is no discovery.
+        // Six pairs of one sign: p = 1/32 for each metric. Among many metrics without a change, that is no
+        // discovery.
         let a: Vec<Series> = (0..10).map(|i| series(&format!("m{i}"), &noisy(1.0)[..6])).collect();
         let mut b = a.clone();
         b[0] = series("m0", &noisy(1.5)[..6]);

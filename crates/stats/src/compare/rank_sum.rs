@@ -1,21 +1,22 @@
-//! Two samples that are not paired, as a run of today and a baseline: the exact rank-sum distribution.
+//! The exact rank-sum distribution, for two samples without pairs, such as a run of today and a baseline.
 
 use super::signed_rank::{LEVEL, PairedEstimate, ends, median};
 use crate::statistics::NORMAL;
 
-/// The greatest product of both numbers of values for which the exact distribution is computed. Beyond it the normal
-/// one is as good to three digits.
+/// The greatest product of both numbers of values for which the exact distribution is computed. Beyond it the
+/// normal approximation agrees to three digits.
 const MOST_EXACT: usize = 2_500;
 
-/// Estimates the shift from `a` to `b`: the median of all differences between a value of one and a value of the other,
-/// its exact interval, and the two-sided probability of ranks as extreme as these. `None` where one has no value.
+/// Estimates the shift from `a` to `b`: the median of all differences between a value of one and a value of
+/// the other. The exact interval and the two-sided probability of ranks at least as extreme come with it.
+/// `None` if one sample is empty.
 ///
 /// Ties count against a change, as with pairs.
 ///
 /// # Source
 ///
-/// H. B. Mann, D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than the Other",
-/// 1947; J. L. Hodges, E. L. Lehmann, "Estimates of Location Based on Rank Tests", 1963.
+/// H. B. Mann, D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than
+/// the Other", 1947; J. L. Hodges, E. L. Lehmann, "Estimates of Location Based on Rank Tests", 1963.
 pub fn shift(a: &[f64], b: &[f64]) -> Option<PairedEstimate> {
     let mut differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
     differences.sort_by(f64::total_cmp);
@@ -28,7 +29,7 @@ pub fn shift(a: &[f64], b: &[f64]) -> Option<PairedEstimate> {
     Some(PairedEstimate { estimate, interval, p })
 }
 
-/// The distribution of the number of positive differences, if both samples are of one population.
+/// The distribution of the number of positive differences, if both samples come from one population.
 enum RankSum {
     Exact(Vec<f64>),
     Normal { mean: f64, deviation: f64 },
@@ -56,8 +57,8 @@ impl RankSum {
         }
     }
 
-    /// The index of the ends of the interval at [`LEVEL`] among the ordered differences; `None` where there is no such
-    /// statement.
+    /// The index of the ends of the interval at [`LEVEL`] among the ordered differences; `None` where the
+    /// samples are too small for this level.
     fn cut(&self) -> Option<usize> {
         let outside = (1.0 - LEVEL) / 2.0;
         match self {
@@ -69,10 +70,10 @@ impl RankSum {
     }
 }
 
-/// The probability of every number of positive differences, by the recursion over the greatest of all values: it is of `b`
-/// with probability n / (m + n), and then above all of `a`.
+/// The probability of every number of positive differences, by recursion over the greatest of all values.
+/// That value is of `b` with probability n / (m + n), and is then above all values of `a`.
 fn chances(m: usize, n: usize) -> Vec<f64> {
-    // For so many values of `a` and, by index, so many of `b`.
+    // The distributions for this many values of `a` and, by index, of `b`.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; n + 1];
     for of_a in 1..=m {
         let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
@@ -98,7 +99,7 @@ fn normal(z: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The distribution by trying every choice of which ranks are of `b`.
+    /// The distribution by enumeration of every choice of ranks for `b`.
     fn enumerated(m: usize, n: usize) -> Vec<f64> {
         let mut counts = vec![0.0; m * n + 1];
         let chosen = (0u32..1 << (m + n)).filter(|set| set.count_ones() as usize == n);

@@ -1,4 +1,4 @@
-//! The values of one metric over the runs of one command, from a summary of ours or from a file.
+//! The values of one metric over the runs of one command, from a summary of cyclometer or from a file.
 
 use cyclometer_core::{LaunchKind, Verdict};
 
@@ -10,13 +10,13 @@ use crate::summary::{LineSummary, RunValue, Summary};
 /// The value of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RunOf {
-    /// Number of the run: of two measurements in pairs, runs of one number belong together.
+    /// Number of the run. In paired measurements, runs with the same number form a pair.
     pub run: u32,
     /// The value; `None` when there is none.
     pub value: Option<f64>,
 }
 
-/// A metric over runs, with what its values mean.
+/// A metric over runs, with the meaning of its values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     /// The name as printed, with modes (`instructions:u`).
@@ -27,18 +27,18 @@ pub struct Series {
     pub unit: String,
     /// The word of its scope; `None` where the source does not say.
     pub scope: Option<String>,
-    /// The word of who counted; `None` where the source does not say.
+    /// The word of the provenance; `None` where the source does not say.
     pub provenance: Option<String>,
     /// How the command was run, as a word; `None` where the source does not say.
     pub launch: Option<String>,
-    /// Why it is not exact, or has no value.
+    /// The reason why the metric is not exact, or has no value.
     pub reason: Option<String>,
     /// The values, each run once.
     pub values: Vec<RunOf>,
 }
 
 impl Series {
-    /// Values of runs 0, 1, … that nothing more is known of.
+    /// Values of runs 0, 1, … without further facts.
     pub fn of(name: &str, values: &[f64]) -> Series {
         let runs = (0..).zip(values).map(|(run, value)| RunOf { run, value: Some(*value) });
         Series {
@@ -49,8 +49,8 @@ impl Series {
         }
     }
 
-    /// Gives it the values of runs 0, 1, …, each with whether it is exact. Where some are, the others are left out: those runs
-    /// were disturbed. Where none is, estimates are all there is.
+    /// Sets the values of runs 0, 1, …, each with whether it is exact. If some are exact, the others are left
+    /// out, because those runs were disturbed. If none is exact, the estimates are kept.
     #[must_use]
     pub fn with_runs(self, runs: impl IntoIterator<Item = (Option<f64>, bool)>) -> Series {
         let runs =
@@ -58,18 +58,18 @@ impl Series {
         Series { values: undisturbed(runs.collect()), ..self }
     }
 
-    /// Every metric of a summary: events, then what follows from them.
+    /// Every metric of a summary: events, then derived metrics.
     pub fn all_of(summary: &Summary) -> Vec<Series> {
         let events = summary.lines.iter().map(of_line);
         events.chain(summary.derived.iter().map(of_derived)).collect()
     }
 
-    /// The values that there are.
+    /// The values of the runs that have one.
     pub fn present(&self) -> Vec<f64> {
         self.values.iter().filter_map(|run| run.value).collect()
     }
 
-    /// The values of the runs that both have.
+    /// The values of the runs that both series have.
     pub(super) fn paired_with(&self, other: &Series) -> Vec<(f64, f64)> {
         let pair = |own: &RunOf| {
             let counterpart = other.values.iter().find(|theirs| theirs.run == own.run)?;
@@ -78,7 +78,7 @@ impl Series {
         self.values.iter().filter_map(pair).collect()
     }
 
-    /// The one value of all runs, where they are enough to say that it repeats.
+    /// The one value of all runs, if there are enough runs to say that it repeats.
     pub fn constant(&self) -> Option<f64> {
         let counted = self.provenance.as_deref() == Some("counted");
         let least = if counted { LEAST_COUNTED } else { LEAST_PAIRS };
@@ -88,7 +88,7 @@ impl Series {
         (repeats && values.len() >= least).then_some(*first)
     }
 
-    /// In what the two do not mean the same, if in anything.
+    /// The property in which the meanings of two series differ; `None` if they mean the same.
     pub(super) fn differs_in_meaning(&self, other: &Series) -> Option<String> {
         if self.unit != other.unit {
             return Some(format!("A is in '{}', B in '{}'", self.unit, other.unit));
@@ -108,19 +108,20 @@ impl Series {
         scopes.or_else(provenances).or_else(launches)
     }
 
-    /// Why there is no value at all, if there is none.
+    /// The reason why no run has a value; `None` if one has.
     pub(super) fn without_values(&self, arm: &str) -> Option<String> {
         let why = || self.reason.clone().unwrap_or_else(|| "no run counted it".to_owned());
         self.present().is_empty().then(|| format!("{arm} has no value: {}", why()))
     }
 
-    /// What lowers trust in the values that there are.
+    /// The reason why the values are less trustworthy.
     pub(super) fn caution(&self, arm: &str) -> Option<String> {
         self.reason.as_ref().map(|reason| format!("{arm}: {reason}"))
     }
 }
 
-/// Where some runs counted an event all the time, the others are left out. Where none did, estimates are all there is.
+/// Leaves out the runs that did not count an event all the time, if others did. If none did, the estimates
+/// are kept.
 fn undisturbed(runs: Vec<(RunOf, bool)>) -> Vec<RunOf> {
     let has_exact = runs.iter().any(|(_, is_exact)| *is_exact);
     let kept =

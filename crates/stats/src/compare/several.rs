@@ -1,11 +1,12 @@
-//! Many counters at once, and drift.
+//! Tests of many metrics at once, and drift.
 
-/// The adjusted probabilities of Benjamini and Hochberg, in the order of the given ones: the smallest rate of false
-/// discoveries at which each would be called one.
+/// Adjusts probabilities by Benjamini and Hochberg, in the given order: the smallest rate of false
+/// discoveries at which each one would count as a discovery.
 ///
 /// # Source
 ///
-/// Y. Benjamini, Y. Hochberg, "Controlling the False Discovery Rate", Journal of the Royal Statistical Society B 57, 1995.
+/// Y. Benjamini, Y. Hochberg, "Controlling the False Discovery Rate", Journal of the Royal Statistical
+/// Society B 57, 1995.
 pub fn false_discovery_rates(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*b].total_cmp(&p[*a]));
@@ -19,9 +20,10 @@ pub fn false_discovery_rates(p: &[f64]) -> Vec<f64> {
     rates
 }
 
-/// Spearman's rank correlation of values with their order, −1 to 1; `None` below three values, or where all are equal.
+/// Spearman's rank correlation of values with their order, −1 to 1; `None` below three values, or where all
+/// are equal.
 ///
-/// Values that are equal have the mean of their ranks.
+/// Equal values have the mean of their ranks.
 pub fn drift(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;

@@ -1,9 +1,10 @@
-//! The exact distribution of Wilcoxon's signed-rank statistic, and what follows from it for paired differences.
+//! The exact distribution of Wilcoxon's signed-rank statistic, and estimates for paired differences from it.
 
-/// Fewest pairs of which a statement at 95 % exists: of five, even the most extreme case has a probability of 2 / 32.
+/// Fewest pairs that allow a statement at 95 %: with five pairs, even the most extreme case has a probability
+/// of 2 / 32.
 pub const LEAST_PAIRS: usize = 6;
 
-/// Most pairs that the exact distribution is computed for.
+/// Most pairs for which the exact distribution is computed.
 pub const MOST_PAIRS: usize = 1000;
 
 /// Level of the intervals.
@@ -11,12 +12,13 @@ pub const LEVEL: f64 = 0.95;
 
 /// The distribution of the signed-rank statistic under "differences are symmetric about zero".
 ///
-/// The statistic is the number of positive Walsh averages, which is the sum of the ranks of the positive differences.
+/// The statistic is the number of positive Walsh averages, which is the sum of the ranks of the positive
+/// differences.
 ///
 /// # Source
 ///
-/// F. Wilcoxon, "Individual Comparisons by Ranking Methods", Biometrics Bulletin 1, 1945; J. W. Tukey, "The Simplest
-/// Signed-Rank Tests", 1949, for the Walsh averages.
+/// F. Wilcoxon, "Individual Comparisons by Ranking Methods", Biometrics Bulletin 1, 1945; J. W. Tukey, "The
+/// Simplest Signed-Rank Tests", 1949, for the Walsh averages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SignedRank {
     pairs: usize,
@@ -25,7 +27,7 @@ pub struct SignedRank {
 }
 
 impl SignedRank {
-    /// For so many pairs, at most [`MOST_PAIRS`].
+    /// The distribution for this many pairs, at most [`MOST_PAIRS`].
     pub fn of(pairs: usize) -> SignedRank {
         let pairs = pairs.min(MOST_PAIRS);
         let greatest = pairs * (pairs + 1) / 2;
@@ -34,7 +36,7 @@ impl SignedRank {
         let mut reached = 0;
         for rank in 1..=pairs {
             reached += rank;
-            // With probability 1/2 the difference of this rank is positive and adds it.
+            // The difference of this rank is positive with probability 1/2, and then adds its rank.
             for sum in (0..=reached).rev() {
                 let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
                 chance[sum] = (chance[sum] + with) / 2.0;
@@ -53,31 +55,31 @@ impl SignedRank {
         self.at_most.get(statistic).copied().unwrap_or(1.0)
     }
 
-    /// How many of the ordered Walsh averages at each end lie outside of the interval at [`LEVEL`], less one: its ends are
-    /// those of this index from below and from above. `None` below [`LEAST_PAIRS`].
+    /// The number of ordered Walsh averages at each end that lie outside of the interval at [`LEVEL`], less
+    /// one. The interval's ends have this index from below and from above. `None` below [`LEAST_PAIRS`].
     fn cut(&self) -> Option<usize> {
         let outside = (1.0 - LEVEL) / 2.0;
         self.at_most.iter().take_while(|chance| **chance <= outside).count().checked_sub(1)
     }
 }
 
-/// What paired differences say.
+/// The estimates from paired differences.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PairedEstimate {
     /// The Hodges–Lehmann estimate: the median of the Walsh averages.
     pub estimate: f64,
     /// The interval at [`LEVEL`]; `None` below [`LEAST_PAIRS`].
     pub interval: Option<(f64, f64)>,
-    /// The two-sided probability of differences as extreme as these, if there were none in truth; `None` below
-    /// [`LEAST_PAIRS`].
+    /// The two-sided probability of differences at least as extreme, if there were none in truth; `None`
+    /// below [`LEAST_PAIRS`].
     pub p: Option<f64>,
 }
 
 /// Estimates the centre of paired differences; `None` without any.
 ///
-/// The interval is closed, and the probability is the smallest level at which it leaves zero out. So differences that are
-/// zero, and averages that are, count against a change: with ties the statement is weaker, never stronger, than the
-/// level says.
+/// The interval is closed, and the probability is the smallest level at which the interval excludes zero. So
+/// differences and averages that are zero count against a change: with ties the statement is weaker, never
+/// stronger, than the level says.
 pub fn paired(differences: &[f64], table: &SignedRank) -> Option<PairedEstimate> {
     debug_assert_eq!(differences.len(), table.pairs);
     let walsh = walsh_averages(differences);
@@ -92,7 +94,7 @@ fn two_sided(walsh: &[f64], table: &SignedRank) -> f64 {
     (2.0 * table.at_most(not_above.min(not_below))).min(1.0)
 }
 
-/// The means of all pairs of values, each with itself too, in order.
+/// The means of all pairs of values, including each value with itself, in order.
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
     for (i, first) in values.iter().enumerate() {
@@ -102,21 +104,22 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
     averages
 }
 
-/// How far a logarithm of a ratio can be off by rounding, as a share of what it was computed from, and some.
+/// Bound for the rounding error of a logarithm of a ratio, as a share of the value it was computed from, with
+/// a margin.
 const ROUNDING: f64 = 1e-12;
 
-/// The mean. What cancels but for rounding, as the logarithms of 2 / 3 and 6 / 4, is a tie.
+/// The mean. Values that cancel except for rounding, such as the logarithms of 2 / 3 and 6 / 4, are a tie.
 fn mean_of(a: f64, b: f64) -> f64 {
     let mean = a / 2.0 + b / 2.0;
     if mean.abs() <= ROUNDING * (a.abs() + b.abs()) { 0.0 } else { mean }
 }
 
-/// The values of this index from below and from above.
+/// The values at this index from below and from above.
 pub(super) fn ends(sorted: &[f64], cut: usize) -> (f64, f64) {
     (sorted[cut], sorted[sorted.len() - 1 - cut])
 }
 
-/// The middle of ordered values.
+/// The median of ordered values.
 pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() % 2 {
@@ -130,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The distribution by trying every assignment of signs to the ranks.
+    /// The distribution by enumeration of every assignment of signs to the ranks.
     fn enumerated(pairs: usize) -> Vec<f64> {
         let mut counts = vec![0u64; pairs * (pairs + 1) / 2 + 1];
         for signs in 0u32..1 << pairs {

@@ -1,7 +1,8 @@
-//! Whether the statements hold: comparisons of simulated runs under drift and spikes, where the truth is known.
+//! Coverage of the statements: comparisons of simulated runs under drift and spikes, where the truth is
+//! known.
 //!
-//! The settings are those that blocked designs fail in: noise of 0.5 %, drift of 2 % in a line, in one step or as a random
-//! walk, with and without 8 % of the runs delayed. All seeds are fixed.
+//! The settings are those in which blocked designs fail: noise of 0.5 % and drift of 2 %. The drift is
+//! linear, in one step or a random walk, with and without delays of 8 % of the runs. All seeds are fixed.
 
 use cyclometer_core::Random;
 
@@ -28,7 +29,7 @@ struct World {
     random: Random,
     course: Course,
     spikes: bool,
-    /// Number of executions, and of the one before which a step happens.
+    /// Number of executions, and the number of the first one after the step.
     total: usize,
     step_at: usize,
     level: f64,
@@ -46,7 +47,7 @@ impl World {
         (self.random.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Box and Muller's.
+    /// Normal deviates by Box and Muller.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -119,7 +120,8 @@ fn equal_commands_are_called_different_in_5_percent_at_most_under_every_drift() 
             });
             let share = alarms.count() as f64 / TRIALS as f64;
             assert!(share <= 0.05 + errors(0.05), "{setting:?}, {n} pairs: {share}");
-            // A test that never speaks would pass, too; the exact levels are 3.1 % of six pairs to 4.9 % of forty.
+            // A test that never finds a change would pass, too; the exact levels are 3.1 % for six pairs to
+            // 4.9 % for forty.
             assert!(share >= 0.015, "{setting:?}, {n} pairs: {share}");
         }
     }
@@ -159,7 +161,7 @@ fn equal_commands_have_hardly_ever_changed_and_3_percent_mostly() {
             found += usize::from(finding(&a, &b) == Finding::Changed);
         }
         assert!(alarms <= 3, "{setting:?}: {alarms} of 300");
-        // Delays of 5 to 30 % in 8 % of the runs cost power, and never truth.
+        // Delays of 5 to 30 % in 8 % of the runs reduce the power of the test, but not its validity.
         let least = if setting.1 { 220 } else { 295 };
         assert!(found >= least, "{setting:?}: {found} of 300");
     }
@@ -167,7 +169,7 @@ fn equal_commands_have_hardly_ever_changed_and_3_percent_mostly() {
 
 #[test]
 fn one_after_the_other_would_be_fooled_by_drift() {
-    // The same runs, all of A before all of B, judged as samples: what the pairs are for.
+    // The same runs, all of A before all of B, compared without pairs: this shows why runs are paired.
     let mut alarms = 0;
     for seed in 0..300 {
         let mut world = World::new(seed, Course::Line, false, 40);

@@ -1,25 +1,25 @@
-//! Steps to a value, or to the reason why there is none.
+//! Evaluates the steps of a formula to a value, or to the reason why there is none.
 
 use std::ops::Range;
 
 use super::{Formula, LITERALS, Operator, Step};
 
-/// What a formula is evaluated with.
+/// The inputs that a formula is evaluated with.
 pub trait Inputs {
     /// The value of an event or a metric.
     ///
     /// # Errors
     ///
-    /// Why it has none.
+    /// The reason why the name has no value.
     fn value(&self, name: &str) -> Result<f64, String>;
 
     /// The value of one of [`LITERALS`], without its `#`; `None` when it is not known.
     fn literal(&self, name: &str) -> Option<f64>;
 
-    /// Whether this is the CPU of that id, as in perf's map files (a MIDR on Arm); `None` when it cannot be told.
+    /// Whether this is the CPU of that id, as in perf's map files (a MIDR on Arm); `None` when it is unknown.
     fn is_cpu(&self, id: &str) -> Option<bool>;
 
-    /// How people are told of a name.
+    /// The form of a name in messages.
     fn shown(&self, name: &str) -> String {
         name.to_owned()
     }
@@ -27,7 +27,8 @@ pub trait Inputs {
 
 type Value = Result<f64, String>;
 
-/// What cannot be had stays on the stack as a reason until it is used: a branch that is not chosen may lack inputs.
+/// A missing input stays on the stack as a reason until it is used: a branch that is not chosen may lack
+/// inputs.
 pub(super) fn evaluate(formula: &Formula, inputs: &dyn Inputs) -> Value {
     let mut stack: Vec<Value> = Vec::new();
     for step in &formula.steps {
@@ -57,12 +58,12 @@ pub(super) fn evaluate(formula: &Formula, inputs: &dyn Inputs) -> Value {
     pop(&mut stack)
 }
 
-/// The parser puts as many values as are taken.
+/// The parser pushes as many values as the steps take.
 fn pop(stack: &mut Vec<Value>) -> Value {
     stack.pop().unwrap_or_else(|| Err("the formula is empty".to_owned()))
 }
 
-/// The two values that were put last, in the order in which they were put.
+/// The two values on top of the stack, in the order in which they were pushed.
 fn pair(stack: &mut Vec<Value>) -> (Value, Value) {
     let last = pop(stack);
     (pop(stack), last)
@@ -98,7 +99,7 @@ fn finite(value: f64) -> Value {
     if value.is_finite() { Ok(value) } else { Err("the result is beyond all numbers".to_owned()) }
 }
 
-/// The divisor for people: a name as it is shown, anything else as it was written.
+/// The divisor in messages: a name as it is shown, anything else as it was written.
 fn divisor_of(formula: &Formula, divisor: &Range<usize>, inputs: &dyn Inputs) -> String {
     let written = formula.text.get(divisor.clone()).unwrap_or("the divisor").trim();
     let bare = written.trim_start_matches(['(', ' ']).trim_end_matches([')', ' ']);
@@ -110,7 +111,7 @@ fn divisor_of(formula: &Formula, divisor: &Range<usize>, inputs: &dyn Inputs) ->
 
 impl Operator {
     fn apply(self, left: f64, right: f64) -> f64 {
-        // What has no whole number is cut off, as perf does; out of range it is the nearest that there is.
+        // Fractions are cut off, as perf does; a value out of range becomes the nearest integer in range.
         let bits = |apply: fn(i64, i64) -> i64| apply(left as i64, right as i64) as f64;
         match self {
             Operator::Add => left + right,

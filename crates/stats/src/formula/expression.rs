@@ -4,26 +4,27 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Formula, FormulaError, Inputs};
 
-/// The most formulas that one metric may need, its own included.
+/// The most formulas that one metric may need, including its own.
 pub const MAX_FORMULAS: usize = 256;
 
-/// A formula and those of the metrics in it, each before the first that needs it.
+/// A formula and those of the metrics in it, each before the first one that needs it.
 ///
-/// Each is evaluated once, however often it is referred to.
+/// Each formula is evaluated once, however often it is referenced.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expression {
     formulas: Vec<(String, Formula)>,
 }
 
 impl Expression {
-    /// Reads the formula of the metric `name`; `find` gives the formula of another metric, and `None` for an event.
+    /// Reads the formula of the metric `name`; `find` gives the formula of another metric, and `None` for an
+    /// event.
     ///
-    /// A name in the metric's own formula that is the metric's own is an event.
+    /// The metric's own name inside its formula means an event.
     ///
     /// # Errors
     ///
-    /// What is no formula, with the name of its metric; metrics that refer to each other in a circle, which is named; more
-    /// than [`MAX_FORMULAS`].
+    /// An invalid formula, with the name of its metric; a cycle of metrics, with their names; more than
+    /// [`MAX_FORMULAS`].
     pub fn resolve<'t>(
         name: &str,
         formula: &str,
@@ -70,7 +71,7 @@ impl Expression {
     }
 }
 
-/// Metrics that have a value already, and everything else.
+/// The metrics that are already evaluated; other names come from the inputs.
 struct Known<'a> {
     values: &'a BTreeMap<&'a str, Result<f64, String>>,
     inputs: &'a dyn Inputs,
@@ -94,13 +95,14 @@ impl Inputs for Known<'_> {
     }
 }
 
-/// Walks from metric to metric on a stack of its own, so that depth costs memory only.
+/// Walks from metric to metric on an explicit stack, so that depth costs only memory.
 struct Resolver<F> {
     find: F,
     done: Vec<(String, Formula)>,
-    /// The metrics that are open, each in the formula of the one before, with the next name to look at.
+    /// The metrics on the current path, each in the formula of the one before, with the index of the next
+    /// name.
     path: Vec<(String, Formula, usize)>,
-    /// Whether a metric was begun, and whether it is done.
+    /// Whether a metric that was visited is complete.
     known: HashMap<String, bool>,
 }
 

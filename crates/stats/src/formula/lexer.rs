@@ -1,4 +1,4 @@
-//! Formulas to tokens.
+//! Divides formulas into tokens.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Number(f64),
     /// A name with its backslashes resolved.
     Name(String),
-    /// With its `#`.
+    /// A literal with its `#`.
     Literal(String),
     /// One of `+ - * / % < > & | ^ ( ) ,`.
     Sign(char),
@@ -95,7 +95,7 @@ fn is_part_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '?' | '@' | '\\')
 }
 
-/// A name; between two `@` everything that can be printed belongs to it.
+/// A name; between two `@` every printable character belongs to it.
 fn name(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
     let (mut name, mut quoted, mut length) = (String::new(), false, 0);
     let mut characters = rest.chars();

@@ -8,18 +8,19 @@
 //!         | "strcmp_cpuid_str" "(" id ")" | "has_event" "(" name ")"
 //! ```
 //!
-//! A name is an event's or another metric's. It has letters, digits and `_ . : ?`; any other character stands behind
-//! a backslash (`topdown\-retiring`), or between two `@`, which mean the slashes of `pmu/…/`
-//! (`cpu@event\,cmask\=0x6@`). Modifiers behind a colon (`UOPS_EXECUTED.CORE:c1`, `TOPDOWN.SLOTS:percore`) belong to
-//! the name. `&`, `|` and `^` work on the bits of whole numbers, `<` and `>` give 1 or 0, and of `a if c else b` only the
-//! part that is chosen needs a value.
+//! A name is the name of an event or of another metric. It has letters, digits and `_ . : ?`. Any other
+//! character follows a backslash (`topdown\-retiring`), or stands between two `@`, which mean the slashes of
+//! `pmu/…/` (`cpu@event\,cmask\=0x6@`). Modifiers after a colon (`UOPS_EXECUTED.CORE:c1`,
+//! `TOPDOWN.SLOTS:percore`) belong to the name. `&`, `|` and `^` work on the bits of whole numbers; `<` and
+//! `>` give 1 or 0. In `a if c else b` only the chosen part needs a value.
 //!
-//! A value that is missing and a division by zero make the result "not countable", with the reason. There is no NaN and
-//! no infinity, and `d_ratio`, which perf lets be 0 where it divides by 0, divides like any other.
+//! A missing value and a division by zero make the result "not countable", with the reason. There is no NaN
+//! and no infinity. `d_ratio` divides like any other division, although perf gives 0 for a division by 0.
 //!
 //! # Source
 //!
-//! Linux `tools/perf/util/expr.l` and `expr.y`; Intel perfmon `metrics/*.json`, fields `Formula` and `BaseFormula`.
+//! Linux `tools/perf/util/expr.l` and `expr.y`; Intel perfmon `metrics/*.json`, fields `Formula` and
+//! `BaseFormula`.
 
 mod evaluate;
 mod expression;
@@ -32,7 +33,7 @@ use std::ops::Range;
 pub use evaluate::Inputs;
 pub use expression::{Expression, MAX_FORMULAS};
 
-/// The longest formula that is read, in bytes. The longest of Intel's has some 5,000.
+/// The longest formula that is read, in bytes. Intel's longest one has about 5,000.
 pub const MAX_LENGTH: usize = 32 << 10;
 
 /// The deepest nesting of parentheses, signs and conditions. Intel's formulas have up to 20 levels.
@@ -57,7 +58,7 @@ pub const LITERALS: &[&str] = &[
 
 /// A formula, ready to be evaluated.
 ///
-/// It is a list of steps on a stack of values, so that neither evaluating nor dropping it recurses.
+/// The formula is a list of steps on a stack of values, so that neither evaluation nor drop recurses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Formula {
     text: String,
@@ -68,27 +69,27 @@ pub struct Formula {
 /// One step of a formula.
 #[derive(Clone, PartialEq, Debug)]
 enum Step {
-    /// Puts a number on the stack.
+    /// Pushes a number.
     Number(f64),
-    /// Puts the value of a name on it: an index into the names.
+    /// Pushes the value of a name: an index into the names.
     Name(usize),
-    /// Puts a literal on it: an index into [`LITERALS`].
+    /// Pushes a literal: an index into [`LITERALS`].
     Literal(usize),
-    /// Puts 1 or 0 on it: whether the CPU has this id.
+    /// Pushes 1 or 0: whether the CPU has this id.
     IsCpu(String),
-    /// Puts 1 or 0 on it: whether the name, an index into the names, has a value.
+    /// Pushes 1 or 0: whether the name, an index into the names, has a value.
     Has(usize),
-    /// Changes the sign.
+    /// Negates the top of the stack.
     Negate,
-    /// Takes two values and puts one.
+    /// Pops two values and pushes one.
     Binary(Operator),
-    /// Takes two values and puts their quotient; the text of the divisor is for the reason.
+    /// Pops two values and pushes their quotient; the text of the divisor is for the reason.
     Divide(Range<usize>),
-    /// Takes what is chosen from if the condition holds, the condition, and the rest.
+    /// Pops the value for a true condition, the condition, and the other value; pushes the chosen one.
     Choose,
 }
 
-/// What is done with two values.
+/// Operators of two values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operator {
     Add,
@@ -109,12 +110,12 @@ impl Formula {
     ///
     /// # Errors
     ///
-    /// What is no formula, with the place; one that is too long or nested too deep.
+    /// An invalid formula, with the position; a formula that is too long or nested too deep.
     pub fn parse(text: &str) -> Result<Formula, FormulaError> {
         parser::parse(text)
     }
 
-    /// As it was written.
+    /// The text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -130,18 +131,18 @@ impl Formula {
     ///
     /// # Errors
     ///
-    /// Why it has none: an input that is missing, a division by zero, a result beyond all numbers.
+    /// The reason why it has none: a missing input, a division by zero, a result that is not finite.
     pub fn evaluate(&self, inputs: &dyn Inputs) -> Result<f64, String> {
         evaluate::evaluate(self, inputs)
     }
 }
 
-/// Why a text is no formula.
+/// The reason why a text is no formula.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormulaError {
-    /// Where, in bytes from the beginning; `None` when it is the formula as a whole.
+    /// The position in bytes from the beginning; `None` for the formula as a whole.
     pub at: Option<usize>,
-    /// What is wrong.
+    /// The description of the error.
     pub message: String,
 }
 

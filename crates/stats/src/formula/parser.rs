@@ -1,4 +1,4 @@
-//! Tokens to steps: recursive descent, no deeper than [`MAX_DEPTH`].
+//! Parses tokens to steps: recursive descent, no deeper than [`MAX_DEPTH`].
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use super::{Formula, FormulaError, LITERALS, MAX_DEPTH, Operator, Step};
 
 type Outcome<T> = Result<T, FormulaError>;
 
-/// Words that are no names.
+/// Words that cannot be names.
 const KEYWORDS: &[&str] = &["if", "else", "min", "max", "d_ratio", "strcmp_cpuid_str", "has_event"];
 
-/// Signs of two operands, from the loosest to the tightest.
+/// Binary operators by precedence, from the loosest to the tightest.
 const LEVELS: &[&[(char, Option<Operator>)]] = &[
     &[('|', Some(Operator::Or))],
     &[('^', Some(Operator::Xor))],
@@ -45,7 +45,7 @@ struct Parser<'t> {
 }
 
 impl Parser<'_> {
-    /// `a [if c else b]`; gives the bytes that it takes.
+    /// Parses `a [if c else b]`; returns its range in bytes.
     fn formula(&mut self) -> Outcome<Range<usize>> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -123,7 +123,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What stands in the parentheses of a function; gives the end.
+    /// Parses the arguments of a function; returns the end.
     fn function(&mut self, name: &str, span: &Range<usize>) -> Outcome<usize> {
         if matches!(name, "if" | "else") {
             return Err(FormulaError::at(span.start, format!("'{name}' in place of a value")));
@@ -145,7 +145,7 @@ impl Parser<'_> {
         self.expect(')')
     }
 
-    /// Everything up to the closing parenthesis, as it stands.
+    /// Reads everything up to the closing parenthesis verbatim.
     fn cpu_id(&mut self) -> Outcome<usize> {
         let start = self.place();
         while self.at < self.tokens.len() && !self.is_sign(')') {
@@ -179,7 +179,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Where the next token starts, in bytes.
+    /// The position of the next token, in bytes.
     fn place(&self) -> usize {
         self.tokens.get(self.at).map_or(self.text.len(), |token| token.span.start)
     }
@@ -209,7 +209,7 @@ impl Parser<'_> {
         is
     }
 
-    /// Takes a sign that has to be there; gives its end.
+    /// Takes a required sign; returns its end.
     fn expect(&mut self, sign: char) -> Outcome<usize> {
         let place = self.place();
         match self.takes_sign(sign) {

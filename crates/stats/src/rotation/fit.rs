@@ -1,36 +1,38 @@
-//! Least squares on the slices seen of an event.
+//! Least squares on the slices in which an event was seen.
 
 use super::{COLUMNS, Sample};
 
-/// How much of a column must be new in the slices seen, as a share of its root mean square there and of its mean in all
-/// slices: a column that is nearly a combination of those before it, or hardly moves where it is seen, is left out.
+/// Least new part of a column, as a share of its root mean square in the slices seen and of its mean in all
+/// slices. A column below it is left out: it is nearly a combination of earlier columns, or hardly varies in
+/// the slices seen.
 const LEAST_NEW: f64 = 1e-3;
 
-/// Shortest slice that the weights tell from shorter ones, in mean slices.
+/// Shortest length that the weights distinguish, in mean slices.
 const SHORTEST: f64 = 0.05;
 
-/// Root mean square of the lengths seen, in mean slices, below which they do not count as any.
+/// Root mean square of the lengths seen, in mean slices, below which the slices count as having no length.
 const LEAST_LENGTH: f64 = f64::EPSILON;
 
-/// Least share of a slice's own residual that is taken to be left where the slice decides on the fit alone.
+/// Least share of a slice's own residual that is assumed to remain where the slice alone determines the fit.
 const LEAST_FREE: f64 = 1e-6;
 
 /// Degrees of freedom of a variance by second differences, for each of the usual one: 18 / 35.
 ///
 /// # Source
 ///
-/// P. Hall, J. Kay, D. Titterington: "Asymptotically Optimal Difference-Based Estimation of Variance in Nonparametric
-/// Regression", Biometrika 77, 1990: the variance of such an estimate, 1 + 2 Σ of the squared autocorrelations of the
-/// differences' weights.
+/// P. Hall, J. Kay, D. Titterington: "Asymptotically Optimal Difference-Based Estimation of Variance in
+/// Nonparametric Regression", Biometrika 77, 1990: the variance of such an estimate, 1 + 2 Σ of the squared
+/// autocorrelations of the differences' weights.
 const EFFICIENCY: f64 = 18.0 / 35.0;
 
-/// A fit of counts by the columns of their slices, each slice with the weight 1 / length: a slice of twice the length
-/// has twice the variance, and a fit by the lengths alone is seen × time / time seen.
+/// A fit of counts by the columns of their slices. Each slice has the weight 1 / length, because a slice of
+/// twice the length has twice the variance. A fit by the lengths alone is seen × time / time seen.
 ///
-/// The normal equations are solved by Cholesky's method; as the columns are scaled and what is left out has no part in
-/// them, their condition number is small enough for that.
+/// The normal equations are solved by Cholesky's method. Their condition number is small enough for it,
+/// because the columns are scaled and dependent columns are left out.
 pub(super) struct Fit {
-    /// Lower triangle of the matrix of sums of products; zero on the diagonal: the column is left out.
+    /// Lower triangle of the matrix of sums of products. A zero on the diagonal marks a column that is left
+    /// out.
     lower: [[f64; COLUMNS]; COLUMNS],
     coefficients: [f64; COLUMNS],
 }
@@ -58,7 +60,7 @@ impl Fit {
         self.coefficients.iter().zip(row).map(|(coefficient, value)| coefficient * value).sum()
     }
 
-    /// Variance of the prediction for `row` that the coefficients bring about, in variances of a mean slice.
+    /// Variance of the prediction for `row` that the coefficients contribute, in variances of a mean slice.
     pub(super) fn uncertainty(&self, row: &[f64; COLUMNS]) -> f64 {
         forward(&self.lower, row).iter().map(|x| x * x).sum()
     }
@@ -110,11 +112,11 @@ fn backward(lower: &[[f64; COLUMNS]; COLUMNS], right: &[f64; COLUMNS]) -> [f64; 
 }
 
 impl Fit {
-    /// Variance of a slice of mean length about the fit, by second differences of the residuals in the order of time:
-    /// each against the mean of its neighbours, in which what changes slowly cancels.
+    /// Variance of a slice of mean length about the fit, by second differences of the residuals in the order
+    /// of time. Each residual is compared with the mean of its neighbours, in which slow changes cancel.
     ///
-    /// Each residual is that of a fit without its slice: an outlier that draws the fit towards itself hides otherwise.
-    /// There have to be three slices or more, some with a length.
+    /// Each residual is that of a fit without its slice; otherwise an outlier hides by drawing the fit
+    /// towards itself. At least three slices are required, some of them with a length.
     pub(super) fn spread(&self, sample: &Sample) -> f64 {
         let slices: Vec<(f64, f64)> = sample
             .rows
@@ -137,7 +139,7 @@ impl Fit {
         (sample.counts.len() - columns) as f64 * EFFICIENCY
     }
 
-    /// What the slice holds beyond what a fit to the others says of it.
+    /// The residual of a slice from a fit to the other slices.
     fn deleted(&self, row: &[f64; COLUMNS], count: f64) -> f64 {
         let leverage = self.uncertainty(row) * weight(row);
         (count - self.predict(row)) / (1.0 - leverage).max(LEAST_FREE)

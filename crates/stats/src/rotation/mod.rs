@@ -1,23 +1,26 @@
-//! Totals of events that took turns: what was seen in the slices of an event's own turn, and what that says about the
-//! other slices.
+//! Totals of events that shared counters in rotation: the counts in the slices of an event's rotation group,
+//! and an estimate for the other slices.
 //!
-//! A run is cut into slices; in each, some events count and the others wait. What is counted in every slice (cycles,
-//! instructions) tells how a slice that was not seen differs from those that were. So an event's counts are regressed on
-//! the slices' lengths and on what was always counted, and the total is what was seen plus what the regression says of
-//! the other slices. [`Rotation`] is made once a run; [`Rotation::estimate`] answers for one event.
+//! A run is cut into slices; in each, some events count and the others wait. Counts that exist in every slice
+//! (cycles, instructions) show how a slice that was not seen differs from those that were. So an event's
+//! counts are regressed on the slices' lengths and on the counts of every slice. The total is the sum of the
+//! counts seen plus the regression's prediction for the other slices. [`Rotation`] is made once a run;
+//! [`Rotation::estimate`] answers for one event.
 //!
 //! # The interval
 //!
-//! The turns come in a random order that is drawn afresh each round, so the slices that an event saw are a random sample
-//! with one slice from each round. The error of the total is then that of a sum over the slices not seen: their own
-//! spread, and the uncertainty of the regression at the place where they lie. The spread comes from differences between
-//! residuals that follow each other, because what changes slowly over the run is the same in a slice seen and in its
-//! neighbours, and adds no error. All slices seen means no error at all.
+//! The rotation groups come in a random order that is drawn afresh each round. So the slices that an event
+//! saw are a random sample with one slice from each round. The error of the total is then that of a sum over
+//! the slices not seen. It consists of their own spread and the uncertainty of the regression at their
+//! columns. The spread comes from differences between successive residuals. A slow change over the run is the
+//! same in a slice seen and in its neighbours, and adds no error. If all slices are seen, there is no error
+//! at all.
 //!
-//! How often the interval held the true total, in percent of the estimates of 12 events in 1000 runs of 800 slices for
-//! each kind of made-up program (those of the tests, other seeds), by cycles and instructions:
+//! Coverage is the share of intervals that held the true total, in percent of the estimates of 12 events in
+//! 1000 runs of 800 slices. The estimates are by cycles and instructions. The kinds of made-up program are
+//! those of the tests, with other seeds. The columns are numbers of rotation groups:
 //!
-//! | program | 2 turns | 4 turns | 8 turns |
+//! | program | 2 groups | 4 groups | 8 groups |
 //! |---|---|---|---|
 //! | blocks, each another program | 95.8 | 96.7 | 97.7 |
 //! | four phases that follow each other at random | 96.7 | 97.5 | 98.2 |
@@ -26,27 +29,28 @@
 //! | the period of the rotation | 93.8 | 94.7 | 94.7 |
 //! | a rate that grows threefold | 95.2 | 95.1 | 95.6 |
 //!
-//! Least is to be had where a program has the very period of the rotation and nothing is known but the time: the slices of
-//! a round differ, and the one in each round that an event sees does not show how much. With two turns 85.9 % of the
-//! intervals hold, with four 92.1 %, with eight 93.7 %.
+//! Coverage is lowest where a program has the very period of the rotation and nothing is known but the time.
+//! The slices of a round differ, and the one in each round that an event sees does not show how much. With
+//! two rotation groups 85.9 % of the intervals hold, with four 92.1 %, with eight 93.7 %.
 //!
-//! That is so while the slices seen are a fair sample of the run. Where few moments hold much of the count, and nothing
-//! that is always counted tells of them, whether they were seen is chance, and the intervals are too narrow. In percent
-//! of the estimates of 12 events in 1000 runs of 2 s, by the time alone, in turns of 10 ms:
+//! These numbers hold while the slices seen are a fair sample of the run. The intervals are too narrow where
+//! few moments hold much of the count and no count of every slice shows them. Whether these moments were seen
+//! is chance. Coverage in percent of the estimates of 12 events in 1000 runs of 2 s, by the time alone, in
+//! slices of 10 ms:
 //!
-//! | program | 2 turns | 4 turns | 8 turns |
+//! | program | 2 groups | 4 groups | 8 groups |
 //! |---|---|---|---|
 //! | the first 1 to 5 % of the time count twenty times as much | 98.3 | 92.2 | 73.7 |
-//! | the same, where the first turns last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
+//! | the same, where the first slices last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
 //! | 2 % of the time, 10 ms each, count fifty times as much | 84.6 | 65.3 | 43.9 |
-//! | what 10 ms count has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
+//! | the count of 10 ms has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
 //!
 //! # Source
 //!
-//! C.-E. Särndal, B. Swensson, J. Wretman: "Model Assisted Survey Sampling", Springer 1992, chapters 6 and 7: the
-//! regression estimator. K. M. Wolter: "Introduction to Variance Estimation", 2nd edition, Springer 2007, chapter 8:
-//! successive differences, the finite-population factor. R. Valliant, A. Dorfman, R. Royall: "Finite Population Sampling
-//! and Inference", Wiley 2000: the variance of a predicted sum.
+//! C.-E. Särndal, B. Swensson, J. Wretman: "Model Assisted Survey Sampling", Springer 1992, chapters 6 and 7:
+//! the regression estimator. K. M. Wolter: "Introduction to Variance Estimation", 2nd edition, Springer 2007,
+//! chapter 8: successive differences, the finite-population factor. R. Valliant, A. Dorfman, R. Royall:
+//! "Finite Population Sampling and Inference", Wiley 2000: the variance of a predicted sum.
 
 mod fit;
 #[cfg(test)]
@@ -55,26 +59,27 @@ mod quantile;
 
 use fit::Fit;
 
-/// Fewest slices seen, of those in which anything ran, of which an interval is told.
+/// Fewest slices seen, of those in which anything ran, for which an interval is reported.
 pub const LEAST_SLICES: usize = 20;
 
-/// Columns of the regression: the slices' lengths and up to three of what was always counted.
+/// Columns of the regression: the slices' lengths and up to three counts that exist in every slice.
 pub(crate) const COLUMNS: usize = 4;
 
-/// Slices seen that there have to be for each column of a regression: fewer slices are fitted by fewer columns.
+/// Fewest slices seen for each column of a regression: with fewer slices, fewer columns are fitted.
 const SLICES_PER_COLUMN: usize = 5;
 
-/// Share of the slices that is looked at to tell whether few of them hold the count.
+/// Share of the slices that is examined for a concentrated count.
 const FEW: f64 = 0.01;
 
-/// Greatest count that may have been missed in as much time as was seen, with 95 % probability, where nothing was counted.
+/// Greatest count that may have been missed in as much time as was seen, with 95 % probability, if the count
+/// seen is zero.
 ///
 /// # Source
 ///
 /// J. Hanley, A. Lippman-Hand: "If nothing goes wrong, is everything all right?", JAMA 249, 1983.
 const RULE_OF_THREE: f64 = 3.0;
 
-/// The slices of a run, with what was counted in every one of them.
+/// The slices of a run, with the counts that exist in every one of them.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     rows: Vec<[f64; COLUMNS]>,
@@ -86,8 +91,8 @@ pub struct Rotation {
 pub struct Estimate {
     /// Count over all slices, ≥ `seen`. A whole number if every slice was seen.
     pub total: f64,
-    /// Half the width of the interval that holds the true total with 95 % probability, in counts; 0 if every slice was
-    /// seen. Otherwise why there is none.
+    /// Half the width of the interval that holds the true total with 95 % probability, in counts; 0 if every
+    /// slice was seen. Otherwise the reason why there is none.
     pub half_width: Result<f64, NoInterval>,
     /// Sum of the counts seen; `u64::MAX` if it is greater.
     pub seen: u64,
@@ -95,21 +100,21 @@ pub struct Estimate {
     pub observed: f64,
     /// Number of slices seen in which anything ran, ≥ 1.
     pub slices: usize,
-    /// One slice in a hundred of those seen holds half of what was seen: whether such a slice was seen is chance, and the
-    /// interval is not to be trusted.
+    /// Whether one slice in a hundred of those seen holds half of the count seen. Then it is chance whether
+    /// such a slice was seen, and the interval is not to be trusted.
     pub concentrated: bool,
 }
 
-/// Why an estimate has no interval.
+/// The reason why an estimate has no interval.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoInterval {
-    /// Fewer slices were seen than [`LEAST_SLICES`], those without any running time not counted.
+    /// Fewer slices were seen than [`LEAST_SLICES`]; slices without any running time are not counted.
     TooFewSlices {
         /// Slices seen in which anything ran.
         slices: usize,
     },
-    /// The slices seen have no length, or next to none beside the others.
+    /// The slices seen have no length, or next to none compared with the others.
     NoTime,
 }
 
@@ -130,11 +135,12 @@ impl std::fmt::Display for NoInterval {
 impl Rotation {
     /// The slices of a run in the order of time.
     ///
-    /// `lengths` are their lengths, in any unit: the time that the program ran in each where that is known, else
-    /// the time that passed. What is not a positive number is a slice without length; where no slice has one, all are taken
-    /// to be of the same length. `known` are columns of what was counted in every slice, the most telling first, as cycles
-    /// and instructions: none is needed, and of more than three the first three are used. A column that has a value that is
-    /// not finite or another number of slices is left out.
+    /// `lengths` are their lengths, in any unit: the time that the program ran in each slice if known,
+    /// otherwise the elapsed time. A length that is not a positive number means a slice without length. If no
+    /// slice has one, all slices get the same length. `known` are columns of counts that exist in every
+    /// slice, the most informative first, such as cycles and instructions. It may be empty; only the first
+    /// three columns are used. A column with a value that is not finite, or with another number of slices, is
+    /// left out.
     pub fn new(lengths: &[f64], known: &[&[f64]]) -> Rotation {
         let cleaned = lengths_of(lengths);
         let mut rows = vec![[0.0; COLUMNS]; lengths.len()];
@@ -149,9 +155,10 @@ impl Rotation {
         Rotation { rows, length }
     }
 
-    /// The total of an event over all slices, by its counts in the slices of its turn: `seen` has one entry for each
-    /// slice, `None` where the event did not count. `None` if it never did, or only in slices without length, where it
-    /// saw nothing: in those nothing ran, and they are no part of the sample.
+    /// The total of an event over all slices, by its counts in the slices of its rotation group. `seen` has
+    /// one entry for each slice, `None` where the event did not count. The result is `None` if the event
+    /// never counted, or only in slices without length. Nothing ran in those, and they are no part of the
+    /// sample.
     ///
     /// # Panics
     ///
@@ -175,7 +182,7 @@ impl Rotation {
         })
     }
 
-    /// What the slices not seen are taken to hold, ≥ 0, and how far that may be off.
+    /// The predicted count of the slices not seen, ≥ 0, and half the width of its interval.
     fn missing(&self, sample: &Sample, all_seen: bool) -> (f64, Result<f64, NoInterval>) {
         if all_seen {
             return (0.0, Ok(0.0));
@@ -229,7 +236,7 @@ impl Sample {
     }
 }
 
-/// The lengths that are numbers above zero; if there are none, one for each slice.
+/// The lengths that are positive numbers; if there are none, 1 for each slice.
 fn lengths_of(lengths: &[f64]) -> Vec<f64> {
     let cleaned: Vec<f64> =
         lengths.iter().map(|length| if length.is_finite() { length.max(0.0) } else { 0.0 }).collect();
@@ -247,7 +254,7 @@ fn scaled(column: &[f64]) -> Vec<f64> {
     small.iter().map(|value| value / mean).collect()
 }
 
-/// Whether one in a hundred of the counts, but at least one, hold half of their sum.
+/// Whether one in a hundred of the counts, at least one, hold half of their sum.
 fn concentrated(counts: &[f64]) -> bool {
     let few = ((counts.len() as f64 * FEW).ceil() as usize).max(1);
     let mut descending = counts.to_vec();

@@ -1,4 +1,5 @@
-//! Made-up programs whose totals are known: six kinds of behaviour in time, and the ways to take turns over them.
+//! Made-up programs whose totals are known: six kinds of behaviour in time, and ways to rotate events over
+//! them.
 
 use cyclometer_core::Random;
 
@@ -13,15 +14,15 @@ const PERIOD: usize = 10;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Kind {
-    /// Stretches of 20 to 120 slices, each another program.
+    /// Stretches of 20 to 120 slices, each with another program.
     Blocks,
-    /// Four phases; the next slice is in another one with a probability of a tenth.
+    /// Four phases; the phase changes after a slice with a probability of a tenth.
     Markov,
-    /// One slice in fifty does something else.
+    /// One slice in fifty has another behaviour.
     Spikes,
     /// Two phases of five slices each.
     Periodic,
-    /// Two phases, the first a slice in each round.
+    /// Two phases, the first for one slice in each round.
     PeriodOfRotation,
     /// The rates grow threefold over the run.
     Ramp,
@@ -30,7 +31,7 @@ pub(super) enum Kind {
 pub(super) const KINDS: [Kind; 6] =
     [Kind::Blocks, Kind::Markov, Kind::Spikes, Kind::Periodic, Kind::PeriodOfRotation, Kind::Ramp];
 
-/// What a run did in each slice.
+/// The counts of a run in each slice.
 pub(super) struct Run {
     pub lengths: Vec<f64>,
     pub cycles: Vec<f64>,
@@ -38,7 +39,7 @@ pub(super) struct Run {
     pub events: Vec<Vec<u64>>,
 }
 
-/// What a program does while it does one thing.
+/// The rates of a program in one phase.
 #[derive(Clone)]
 struct Phase {
     instructions_per_cycle: f64,
@@ -71,19 +72,19 @@ pub(super) fn sleeper(random: &mut Random) -> Run {
 /// Milliseconds of a run of a [`Hard`] program.
 const HARD_MS: usize = 2_000;
 
-/// Programs of which the slices seen are a poor sample: few moments hold much of what is counted, or one of them does.
+/// Programs of which the slices seen are a poor sample: few moments, or a single one, hold much of the count.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Hard {
     /// The first 1 to 5 % of the time count twenty times as much as the rest.
     Start,
-    /// In 2 % of the time, 10 ms each, it counts fifty times as much.
+    /// 2 % of the time, in bursts of 10 ms, counts fifty times as much.
     Bursts,
-    /// What a stretch of 10 ms counts has a Pareto distribution with exponent 1.5: it has no variance.
+    /// The count of a stretch of 10 ms has a Pareto distribution with exponent 1.5: it has no variance.
     HeavyTail,
 }
 
 impl Hard {
-    /// How much more it counts in each millisecond than in a common one.
+    /// The factor of the count in each millisecond over that in a common one.
     fn factors(self, random: &mut Random) -> Vec<f64> {
         if self == Hard::Start {
             let start = HARD_MS / 100 + random.below(HARD_MS / 25);
@@ -97,7 +98,8 @@ impl Hard {
         (0..HARD_MS / 10).flat_map(|_| [stretch(random); 10]).collect()
     }
 
-    /// A run of it in slices of these lengths, in ms: what is always counted says nothing of what the events count.
+    /// A run of it in slices of these lengths, in ms. The counts of every slice say nothing about the counts
+    /// of the events.
     pub(super) fn run(self, lengths_ms: &[usize], random: &mut Random) -> Run {
         let mut events = Vec::new();
         for _ in 0..EVENTS {
@@ -114,8 +116,8 @@ impl Hard {
     }
 }
 
-/// Lengths of slices in ms, with the turn of each, over a run of a [`Hard`] program: turns of 10 ms from the beginning,
-/// or such as begin with 1 ms and last twice as long in each round until they have that length.
+/// Lengths of slices in ms, each with its rotation group, over a run of a [`Hard`] program. The slices last
+/// 10 ms from the beginning, or begin with 1 ms and double in each round up to that length.
 pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usize, usize)> {
     let (mut slices, mut left, mut length) = (Vec::new(), HARD_MS, if grow { 1 } else { 10 });
     while left > 0 {
@@ -129,7 +131,7 @@ pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usiz
     slices
 }
 
-/// A run of a program of this kind, measured in so many turns.
+/// A run of a program of this kind, measured in this many rotation groups.
 pub(super) fn run(kind: Kind, turns: usize, random: &mut Random) -> Run {
     let phases = phases(kind, turns, random);
     let mut run = Run {
@@ -170,23 +172,23 @@ fn phases(kind: Kind, turns: usize, random: &mut Random) -> Vec<Phase> {
     indices.enumerate().map(|(slice, index)| some[index % some.len()].faster(growth(slice))).collect()
 }
 
-/// The turn of each slice: a fresh random order each round.
+/// The rotation group of each slice: a fresh random order each round.
 pub(super) fn shuffled(turns: usize, random: &mut Random) -> Vec<usize> {
     std::iter::repeat_with(|| random.permutation(turns)).flatten().take(SLICES).collect()
 }
 
-/// The turn of each slice: the same order each round, as the kernel has it.
+/// The rotation group of each slice: the same order each round, as in the kernel.
 pub(super) fn round_robin(turns: usize) -> Vec<usize> {
     (0..SLICES).map(|slice| slice % turns).collect()
 }
 
-/// What the event sees in the slices of its turn.
+/// The counts of the event in the slices of its rotation group.
 pub(super) fn seen(event: usize, counts: &[u64], turns: usize, order: &[usize]) -> Vec<Option<u64>> {
     let on = |turn: &usize| *turn == event % turns;
     counts.iter().zip(order).map(|(count, turn)| on(turn).then_some(*count)).collect()
 }
 
-/// One of 0..1.
+/// A uniform deviate in 0..1.
 fn uniform(random: &mut Random) -> f64 {
     (random.word() >> 11) as f64 / (1u64 << 53) as f64
 }

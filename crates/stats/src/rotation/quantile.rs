@@ -2,11 +2,13 @@
 
 use crate::statistics::NORMAL;
 
-/// Half the width, in standard errors, of a 95 % interval with `freedom` ≥ 4 degrees of freedom; off by at most 0.5 %.
+/// Half the width, in standard errors, of a 95 % interval with `freedom` ≥ 4 degrees of freedom; the error is
+/// at most 0.5 %.
 ///
 /// # Source
 ///
-/// M. Abramowitz, I. Stegun: "Handbook of Mathematical Functions", 26.7.5: the expansion about the normal distribution.
+/// M. Abramowitz, I. Stegun: "Handbook of Mathematical Functions", 26.7.5: the expansion about the normal
+/// distribution.
 pub(super) fn t_95(freedom: f64) -> f64 {
     let z = NORMAL;
     let first = (z.powi(3) + z) / 4.0;

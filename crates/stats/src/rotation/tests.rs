@@ -10,10 +10,11 @@ use super::*;
 
 const TURNS: [usize; 3] = [2, 4, 8];
 
-/// Runs of each kind of program and number of turns: so many that chance moves a coverage by a percentage point.
+/// Runs of each kind of program and number of rotation groups: enough that chance moves a coverage by a
+/// percentage point only.
 const REPEATS: usize = 40;
 
-/// What came of the estimates of many runs.
+/// The results of the estimates of many runs.
 #[derive(Default, Debug)]
 struct Tally {
     estimates: f64,
@@ -51,11 +52,11 @@ impl Tally {
     }
 }
 
-/// The estimates of a kind of program in so many turns.
+/// The estimates of a kind of program with a number of rotation groups.
 struct Trial {
     kind: Kind,
     turns: usize,
-    /// In a random order, by what was always counted.
+    /// In a random order, by the counts of every slice.
     random: Tally,
     /// In the same order each round, by time.
     fixed: Tally,
@@ -76,7 +77,7 @@ impl Trial {
     }
 }
 
-/// Every kind of program in every number of turns, worked out once for all tests.
+/// Every kind of program with every number of rotation groups, computed once for all tests.
 fn trials() -> &'static [Trial] {
     static ALL: OnceLock<Vec<Trial>> = OnceLock::new();
     ALL.get_or_init(|| KINDS.into_iter().flat_map(|kind| TURNS.map(|turns| Trial::of(kind, turns))).collect())
@@ -115,7 +116,7 @@ fn intervals_hold_the_total_of_a_program_that_sleeps() {
     }
 }
 
-/// Estimates of a hard program, with turns that grow or not.
+/// Estimates of a hard program, with slices that grow or not.
 fn hard(kind: Hard, turns: usize, grow: bool, repeats: usize) -> Tally {
     let (mut random, mut tally) = (Random::seeded(turns as u64), Tally::default());
     for _ in 0..repeats {
@@ -135,7 +136,7 @@ fn intervals_of_a_start_that_is_unlike_the_rest_hold_where_turns_are_short_at_fi
     assert!(long < 85.0, "turns of one length do it as well: {long:.1} %");
 }
 
-/// What the documentation says: such a program is not told about as well as the interval claims.
+/// The documentation's claim: for such a program, the coverage is below that of the interval.
 #[test]
 fn intervals_of_programs_with_few_heavy_moments_hold_as_seldom_as_documented() {
     for (kind, documented) in [(Hard::Bursts, [84.6, 65.3, 43.9]), (Hard::HeavyTail, [83.2, 77.7, 73.0])] {
@@ -162,7 +163,7 @@ fn programs_without_a_period_are_told_about_as_well_as_by_time_or_better() {
     check_errors(&kinds, |random, fixed| random < fixed * 1.2);
 }
 
-/// Every second slice of as many as it takes to see so many.
+/// Every second slice seen, with as many slices as it takes to see `count`.
 fn alternate(count: usize) -> Vec<Option<u64>> {
     (0..2 * count).map(|slice| (slice % 2 == 0).then_some(1000 + slice as u64 * 37 % 100)).collect()
 }
@@ -305,7 +306,7 @@ fn reasons_say_what_is_missing() {
     );
 }
 
-/// Slices with a length, cycles, and a count where it was seen: in at least one.
+/// Slices with a length, cycles, and a count if seen: at least one is.
 fn slices() -> impl Strategy<Value = Vec<(f64, f64, Option<u64>)>> {
     let slice = (0.5f64..2.0, 1e5f64..1e7, proptest::option::weighted(0.4, 10_000u64..10_000_000));
     proptest::collection::vec(slice, 1..150)

@@ -54,7 +54,7 @@ pub(crate) fn granted(cases: &mut Cases) {
     cases.case("the kernel complained of nothing", quiet);
 }
 
-/// A machine where one thing or another is missing: the module does not load, and nothing breaks.
+/// Machines that lack something: the module does not load, and nothing breaks.
 pub(crate) fn refused_by_module(cases: &mut Cases) {
     cases.case("the module does not load", || match load(MODULE)? {
         Err(Errno::NODEV) => Ok(()),
@@ -65,17 +65,17 @@ pub(crate) fn refused_by_module(cases: &mut Cases) {
 }
 
 fn unload() -> rustix::io::Result<()> {
-    // O_NONBLOCK: no waiting for users of the module.
+    // O_NONBLOCK: does not wait for users of the module.
     delete_module(c"apple_pmu_el0", 0o4000)
 }
 
-/// The tool refuses to begin, for a reason, and has a remedy.
+/// The tool refuses to begin, with a reason and a remedy.
 fn refused(reason: &str) -> Result<()> {
     let args = ["stat", "--backend", "sysreg", "-e", "instructions:u", "--", LOOP.path];
     run(Who::Root, TOOL, &args)?.expect(125)?.says(&["error:", reason, "help:"])
 }
 
-/// Whatever else runs on that CPU is counted along: no less than the loop, and of its size.
+/// Everything that runs on the CPU is counted: the count is no less than the loop's, and of its size.
 fn count() -> Result<()> {
     let events = "instructions:u,cycles:u";
     let stat = counted(&["--backend", "sysreg", "-r", "3", "-e", events, "--", LOOP.path])?;
@@ -112,7 +112,7 @@ fn killed() -> Result<()> {
     count()
 }
 
-/// The kernel's log has no fault.
+/// The kernel's log reports no fault.
 fn quiet() -> Result<()> {
     let log = kernel_log()?;
     ensure!(!log.is_empty(), "the kernel's log is empty");
@@ -123,7 +123,7 @@ fn quiet() -> Result<()> {
     Ok(())
 }
 
-/// One record for each read, until there is none left.
+/// Each read returns one record, until none is left.
 fn kernel_log() -> Result<String> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits())?;
     let mut file = File::options().read(true).custom_flags(nonblocking).open("/dev/kmsg")?;

@@ -1,4 +1,4 @@
-//! Cases, and how they are told: one line each, and a last line that says how many there were.
+//! Cases and their report: one line each, and a last line with their number.
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ impl Cases {
         }
     }
 
-    /// Says how many cases there were: without this line the suite did not come to its end.
+    /// Prints the number of cases: without this line the suite did not come to its end.
     pub(crate) fn finish(self) -> ExitCode {
         println!("suite: {} cases, {} failed", self.run, self.failed);
         if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

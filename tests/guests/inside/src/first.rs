@@ -1,4 +1,5 @@
-//! Process 1: mounts what programs expect, starts the suite, reaps what is left over, and switches the machine off.
+//! Process 1: mounts the file systems that programs expect, starts the suite, reaps orphans, and switches the
+//! machine off.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -12,7 +13,7 @@ use crate::cases::Cases;
 use crate::selftest::Truths;
 use crate::{apple, msr, nothing, overflows, perf, reads, regions, rights, selftest};
 
-/// Where, and of which kind.
+/// Mount point and type.
 const MOUNTS: &[(&str, &str)] = &[
     ("/proc", "proc"),
     ("/sys", "sysfs"),
@@ -48,7 +49,7 @@ fn machine() -> Result<()> {
     fs::set_permissions("/tmp", everybody)?;
     let suite = Command::new("/init").arg("suite").spawn().context("starting the suite")?;
     let suite = i32::try_from(suite.id()).context("the suite's id")?;
-    // Whoever loses its parent becomes ours.
+    // Orphans become children of process 1.
     while let Ok(gone) = wait(WaitOptions::empty()) {
         if gone.is_some_and(|(pid, _)| pid.as_raw_nonzero().get() == suite) {
             break;
@@ -120,7 +121,7 @@ fn suite() -> ExitCode {
     }
     if let Some(truths) = truths(&machine) {
         selftest::cases(&mut cases, truths);
-        // Where the clock is that of instructions: elsewhere it takes long.
+        // Only machines with an instruction clock: on others it takes long.
         if matches!(machine.as_str(), "arm64" | "riscv64") {
             selftest::of_user(&mut cases, truths);
         }
@@ -128,7 +129,8 @@ fn suite() -> ExitCode {
     cases.finish()
 }
 
-/// What `selftest` must find out. Everything but instructions and cycles reads 0 in the emulators' PMUs.
+/// The expected results of `selftest`. Every event except instructions and cycles reads 0 in the emulators'
+/// PMUs.
 fn truths(machine: &str) -> Option<Truths> {
     const COUNTS: (&str, &str) = ("instructions", "exact");
     const CYCLES: (&str, &str) = ("cycles", "plausible");
@@ -139,11 +141,11 @@ fn truths(machine: &str) -> Option<Truths> {
         "arm64" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
         // One counter counts instructions, and the driver claims that all three events are on it.
         "riscv64" => Some(&[COUNTS, CYCLES, ("3 x instructions", "wrong"), ("branches", "not_counted")][..]),
-        // Its CPUID says that it lacks branches.
+        // The CPUID lacks branches.
         "x86" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
         "x86-amd" => Some(AMD),
         "x86-hybrid" => Some(&[COUNTS, CYCLES, TOGETHER][..]),
-        // Each CPU counts what the other executes meanwhile.
+        // Each CPU also counts what the other executes meanwhile.
         "arm64-hybrid" => Some(&[CYCLES][..]),
         "riscv64-nofilter" => Some(&[("instructions", "unjudged")][..]),
         "arm64-nopmu" | "x86-nopmu" | "x86-vanishing" => None,

@@ -1,7 +1,8 @@
-//! What runs inside an emulated machine: process 1 of it, and the suite that tries the programs there.
+//! The program inside an emulated machine: its process 1, and the suite that tests the tool there.
 //!
-//! `cargo xtask guests` builds it without shared libraries, puts it with the command-line tool and a few programs of known
-//! length into an initial RAM disk, and reads what it prints. The kernel's command line says by `machine=NAME` which cases run.
+//! `cargo xtask guests` builds it without shared libraries. It puts it into an initial RAM disk, with the
+//! command-line tool and a few programs of known length, and reads the suite's output. The kernel's command
+//! line selects the cases by `machine=NAME`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

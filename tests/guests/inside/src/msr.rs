@@ -14,7 +14,7 @@ use crate::programs::{LOOP, TOOL, WAITING};
 use crate::stat::counted;
 use crate::system::{Started, Who, load, run, start, sysctl, wait_for};
 
-/// Selects, their counters and what enables them, of both vendors; those that a chip lacks are left out.
+/// Selects, counters and enable registers of both vendors; registers that a chip lacks are left out.
 const REGISTERS: &[u32] = &[
     0x186,
     0x187,
@@ -43,10 +43,10 @@ const REGISTERS: &[u32] = &[
     0xc001_020b,
 ];
 
-/// Where the driver of registers keeps what restores them.
+/// The folder of the journals from which registers are restored.
 const JOURNALS: &str = "/run/cyclometer";
 
-/// Every case, in an order: the driver is loaded, and the watchdog switched off, on the way.
+/// Every case; the order matters: the driver is loaded and the watchdog switched off on the way.
 pub(crate) fn cases(cases: &mut Cases) {
     cases.case("msr without the kernel's driver is refused with the remedy", || {
         refused("the msr driver is not loaded")?;
@@ -94,7 +94,7 @@ pub(crate) fn cases(cases: &mut Cases) {
     });
 }
 
-/// A machine without a PMU whose registers take every write, and keep none.
+/// A machine without a PMU: its registers accept every write and store none.
 pub(crate) fn no_registers(cases: &mut Cases) {
     cases.case("the kernel's driver loads", load_driver);
     cases.case("registers that a CPU does not have are not counted with", || refused("no counters"));
@@ -119,7 +119,7 @@ fn msr<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["--backend", "msr"], args].concat()
 }
 
-/// The tool refuses to begin, for a reason, and has a remedy; the command is not run.
+/// The tool refuses to begin, with a reason and a remedy; the command is not run.
 fn refused(reason: &str) -> Result<()> {
     let args = [&["stat"], msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]).as_slice()].concat();
     run(Who::Root, TOOL, &args)?.expect(125)?.says(&["error:", reason, "help:"])
@@ -149,7 +149,7 @@ fn registers() -> Result<Vec<(u32, u64)>> {
     Ok(found)
 }
 
-/// Those that do not count.
+/// The registers that do not count.
 fn controls(registers: &[(u32, u64)]) -> Vec<(u32, u64)> {
     let is_counter = |register: u32| {
         matches!(register, 0xc1..=0xc4 | 0x309..=0x30b) || register >> 16 == 0xc001 && register & 1 == 1
@@ -157,7 +157,7 @@ fn controls(registers: &[(u32, u64)]) -> Vec<(u32, u64)> {
     registers.iter().copied().filter(|(register, _)| !is_counter(*register)).collect()
 }
 
-/// The tool's own instructions are counted along, so the number is no less than the loop's, and of its size.
+/// The tool's own instructions are counted too, so the number is no less than the loop's, and of its size.
 fn count() -> Result<()> {
     let stat = counted(&msr(&["-C", "0", "-e", "instructions:u,cycles:u", "--", LOOP.path]))?;
     for (index, each) in [(0, 1), (1, 2)] {
@@ -176,7 +176,7 @@ struct Counting {
     _command: PipeWriter,
 }
 
-/// How long anything may take.
+/// Time limit for every wait.
 const LIMIT: Duration = Duration::from_secs(30);
 
 impl Counting {
@@ -208,7 +208,7 @@ fn killed() -> Result<()> {
     wait_for("journals to be gone", LIMIT, || Ok(no_journals().is_ok().then_some(())))
 }
 
-/// Who counts, and who would restore in its place.
+/// Kills the tool that counts and the process that would restore the registers.
 fn both_killed() -> Result<()> {
     let before = registers()?;
     let counting = Counting::start(&before)?;
@@ -227,7 +227,7 @@ fn both_killed() -> Result<()> {
     no_journals()
 }
 
-/// The processes of a name, as far as the kernel keeps it.
+/// The processes with a name, as far as the kernel stores it.
 fn processes(name: &str) -> Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {

@@ -1,4 +1,4 @@
-//! Machines whose PMU is missing, or lacks what one takes for granted.
+//! Machines without a PMU, or with a PMU that lacks common features.
 
 use anyhow::ensure;
 
@@ -46,7 +46,7 @@ fn no_hardware(cases: &mut Cases) {
     });
 }
 
-/// A PMU that cannot keep modes apart: counts cover both, and say so.
+/// A PMU that cannot filter modes: counts cover both, and the report says so.
 pub(crate) fn no_filter(cases: &mut Cases) {
     cases.case("doctor says that perf works", || {
         run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["perf partly", "counts include the kernel"])

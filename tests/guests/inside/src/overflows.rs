@@ -1,4 +1,5 @@
-//! Samples at overflows of hardware counters: each function is a process of its own, run as root and as an ordinary user.
+//! Samples at overflows of hardware counters: each function is a process of its own, run as root and as an
+//! ordinary user.
 
 use std::fs;
 use std::num::NonZeroU64;
@@ -17,13 +18,14 @@ use crate::cases::Cases;
 use crate::programs::{LONG, Program};
 use crate::system::{Finished, Who, run, sysctl};
 
-/// How a machine tells overflows.
+/// How a machine signals overflows.
 pub(crate) struct Interrupts {
     /// The kernel's PMU.
     pmu: &'static str,
-    /// Whether the kernel wants to be told the PMU with a generic event.
+    /// Whether the kernel requires the PMU in a generic event.
     named: bool,
-    /// Whether overflows of cycles are told when the program may be elsewhere, or not each of them.
+    /// Whether the interrupts for cycles come late, so that the program may be elsewhere, or some are
+    /// missing.
     late: bool,
     /// Whether cycles and instructions count at the same time, and begin together.
     together: bool,
@@ -31,20 +33,20 @@ pub(crate) struct Interrupts {
 
 const PLAIN: Interrupts = Interrupts { pmu: "cpu", named: false, late: false, together: true };
 pub(crate) const ARM64: Interrupts = Interrupts { pmu: "armv8_pmuv3", ..PLAIN };
-/// QEMU's timer for the overflow of cycles takes the time of as many instructions, which are two cycles each
-/// (`riscv_pmu_setup_timer` in its `target/riscv/pmu.c`), and is late on a busy host.
+/// QEMU's timer for the overflow of cycles waits for as many instructions, which are two cycles each
+/// (`riscv_pmu_setup_timer` in its `target/riscv/pmu.c`). It is late on a busy host.
 pub(crate) const RISCV64: Interrupts = Interrupts { late: true, ..PLAIN };
 pub(crate) const X86: Interrupts = PLAIN;
-/// Nothing starts its counters together.
+/// The counters do not start together.
 pub(crate) const X86_AMD: Interrupts = Interrupts { together: false, ..PLAIN };
-/// The core: the plugin's interrupts are those of CPU 0.
+/// The PMU of the core: the plugin's interrupts are those of CPU 0.
 pub(crate) const X86_HYBRID: Interrupts = Interrupts { pmu: "cpu_core", named: true, ..PLAIN };
 
 /// Every case.
 pub(crate) fn cases(cases: &mut Cases, how: &Interrupts) {
     let named = if how.named { "named" } else { "" };
     let tried = |who, what: &str, event: &str| ran(who, &[what, how.pmu, named, event]);
-    // Otherwise the kernel samples less where it finds that interrupts take long, as they do in an emulator.
+    // Otherwise the kernel reduces the sample rate when interrupts take long, as they do in an emulator.
     let _ = sysctl("kernel/perf_cpu_time_max_percent", "0");
     for (event, late) in [("instructions", false), ("cycles", how.late)] {
         let (what, when) =
@@ -76,7 +78,7 @@ pub(crate) fn cases(cases: &mut Cases, how: &Interrupts) {
     });
 }
 
-/// Without interrupts events are refused, and the kernel's clocks are not.
+/// Without interrupts, events are rejected and the kernel's clocks are not.
 pub(crate) fn without_interrupts(cases: &mut Cases) {
     for what in ["no-interrupts", "no-interrupts-user"] {
         cases.case(&format!("a PMU that tells no overflows is refused by name ({what})"), || {
@@ -108,7 +110,7 @@ fn ran(who: Who, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs one of them: what, the PMU, whether it is named, the event.
+/// Runs one of them: its name, the PMU, whether the event names the PMU, the event.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let word = |number: usize| args.get(number).map_or("", String::as_str);
     let event = || Event::new(word(1), word(2) == "named", word(3));
@@ -155,7 +157,7 @@ fn named(what: &str, event: impl Fn() -> Result<Event>) -> Result<()> {
     }
 }
 
-/// Pages of room, plenty for the samples of a case.
+/// Pages of the ring: enough for the samples of a case.
 const SMALL: usize = 8;
 /// More pages than an ordinary user may lock.
 const HUGE: usize = 8192;
@@ -164,7 +166,7 @@ const HUGE: usize = 8192;
 struct Event {
     event: PerfEvent,
     name: String,
-    /// How many of it each instruction makes.
+    /// Events for each instruction.
     each: u64,
 }
 
@@ -174,8 +176,8 @@ const HARDWARE: u32 = 0;
 const SOFTWARE: (u32, u64) = (1, 1);
 
 impl Event {
-    /// `PERF_COUNT_HW_CPU_CYCLES` and `_INSTRUCTIONS`, of a PMU whose number stands above where it is named
-    /// (`PERF_PMU_TYPE_SHIFT`). The emulators count two cycles for each instruction.
+    /// `PERF_COUNT_HW_CPU_CYCLES` and `_INSTRUCTIONS`. The PMU's number is in the upper bits if the event
+    /// names the PMU (`PERF_PMU_TYPE_SHIFT`). The emulators count two cycles for each instruction.
     fn new(pmu: &str, is_named: bool, name: &str) -> Result<Event> {
         let (config, each) = match name {
             "cycles" => (0, 2),
@@ -207,8 +209,8 @@ impl Event {
         Slot { filter: Some(modes), ..Slot::new(SlotId(id), self.name.clone(), Rung::Perf, parts) }
     }
 
-    /// Four million instructions and a few: longer than an emulator takes to tell an overflow, which are up to two million where
-    /// it does so at the next tick (4 ms, 2 ns for each instruction).
+    /// About four million instructions: longer than an emulator takes to signal an overflow. That takes up to
+    /// two million instructions if it happens at the next tick (4 ms, 2 ns for each instruction).
     fn period(&self) -> u64 {
         4_000_037 * self.each
     }
@@ -223,7 +225,7 @@ fn opened(answer: std::result::Result<Overflows, Refusal>) -> Result<Overflows> 
     answer.map_err(|refusal| anyhow!("refused: {} ({:?})", refusal.text, refusal.kind))
 }
 
-/// What was taken out.
+/// The drained records.
 #[derive(Default)]
 struct Drained {
     samples: Vec<OverflowSample>,
@@ -242,7 +244,7 @@ impl Drained {
     }
 }
 
-/// Samples a program from its begin to its end, on CPU 0; what came out, and what was counted.
+/// Samples a program from its begin to its end on CPU 0; returns the records and the count.
 fn sampled(slot: &Slot, program: &Program, how: Sampling) -> Result<(Drained, u64)> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let launcher = Launcher::start()?;
@@ -261,7 +263,7 @@ fn sampled(slot: &Slot, program: &Program, how: Sampling) -> Result<(Drained, u6
     Ok((all, count))
 }
 
-/// Where the code of a program of ours is: its few instructions begin at its entry.
+/// The address range of one of our programs: its few instructions begin at its entry.
 ///
 /// # Source
 ///
@@ -283,7 +285,8 @@ fn are_in_the_loop(samples: &[OverflowSample], program: &Program, period: u64) -
     Ok(())
 }
 
-/// The count is the known one, and has been sampled each period; or sometimes, and somewhere, where interrupts are late.
+/// The count is the known one, with one sample for each period. If interrupts are late, there may be fewer
+/// samples, and only those in user mode must be in the loop.
 fn command(event: &Event, late: bool) -> Result<()> {
     let period = event.period();
     let (mut all, count) = sampled(&event.slot(0, Modes::USER), &LONG, every(period, SMALL)?)?;
@@ -298,7 +301,7 @@ fn command(event: &Event, late: bool) -> Result<()> {
     Ok(())
 }
 
-/// What may run between the start of one counter and that of the next.
+/// Greatest difference of cycles caused by counters that do not start together.
 const LATE: u64 = 10_000;
 
 /// The values of a sample are of one moment: two cycles for each instruction.
@@ -331,7 +334,7 @@ fn group(event: &Event, apart: u64) -> Result<()> {
     Ok(())
 }
 
-/// A ring that nobody reads is full after a page.
+/// A ring without a reader is full after a page.
 fn lost(event: &Event) -> Result<()> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let slot = event.slot(0, Modes::USER);
@@ -341,7 +344,7 @@ fn lost(event: &Event) -> Result<()> {
     Kernel::Additions.run(rounds, &mut KernelMemory::new());
     all.take(&mut overflows)?;
     let before = all.samples.len() as u64;
-    // What was lost is told with the first record that there is room for.
+    // The number of lost samples comes with the next record that fits.
     Kernel::Additions.run(rounds, &mut KernelMemory::new());
     overflows.stop()?;
     all.take(&mut overflows)?;
@@ -356,8 +359,8 @@ fn lost(event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's work for a program, as root. An interrupt that comes late may find the program: that sample says so. QEMU tells
-/// overflows of arm64's other counters only when the kernel is left.
+/// The kernel's work for a program, as root. A late interrupt may hit the program, and its sample says so.
+/// QEMU signals overflows of arm64's other counters only on the return from the kernel.
 fn kernel(event: &Event) -> Result<()> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let slot = event.slot(0, Modes::KERNEL);
@@ -380,7 +383,7 @@ fn kernel(event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// Linux can from version 6.12 on; kernels before are recognised and named.
+/// Sampling a family requires Linux 6.12; older kernels are detected, and the error names them.
 fn family(event: &Event) -> Result<()> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let mut child = Launcher::start()?.prepare(&CommandSpec::new(LONG.path))?;
@@ -402,7 +405,7 @@ fn family(event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// The version of the kernel, without what follows its second number.
+/// The first two numbers of the kernel's version.
 fn release() -> Result<(u32, u32)> {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split('.').map(|number| number.parse::<u32>());

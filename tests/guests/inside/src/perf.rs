@@ -11,28 +11,28 @@ use crate::programs::{FORK, LONG, LOOP, Program, TOOL, WAITING};
 use crate::stat::{Stat, counted};
 use crate::system::{Started, Who, run, start, wait_for};
 
-/// What the PMU of a machine is like.
+/// The properties of a machine's PMU.
 pub(crate) struct Pmu {
-    /// Kernel PMUs of the core types; one name where all are of one.
+    /// Kernel PMUs of the core types; one name if all are of one type.
     core_pmus: &'static [&'static str],
-    /// Whether another CPU's instructions may be counted along: QEMU's instruction clock is one for all CPUs.
+    /// Whether instructions of another CPU may be counted too: QEMU has one instruction clock for all CPUs.
     shared_clock: bool,
-    /// How many instructions of the kernel may lie between the start of one counter and that of the next.
+    /// Greatest number of kernel instructions between the starts of two counters.
     apart: u64,
     /// Whether `instructions` may be counted twice at the same time.
     several: bool,
-    /// More events than counters that all count instructions.
+    /// Events that all count instructions, more than there are counters.
     pub(crate) many: &'static [&'static str],
-    /// How many times too high or too low an estimate may be. Instructions are even over time where they are the emulator's
-    /// clock; elsewhere they are as uneven as the host is busy.
+    /// Greatest factor of an estimate's error, up or down. Instructions are even over time if they are the
+    /// emulator's clock; otherwise they are as uneven as the host is busy.
     off_by: f64,
-    /// The raw event that counts instructions; `None` where the PMU's driver takes none.
+    /// The raw event that counts instructions; `None` if the PMU's driver accepts none.
     raw: Option<&'static str>,
     /// A raw event that opens, and never gets a counter.
     raw_stuck: Option<&'static str>,
     /// Whether the catalogue knows the CPU.
     known: bool,
-    /// How many core types the catalogue knows of it.
+    /// Number of its core types in the catalogue.
     core_types: usize,
 }
 
@@ -66,13 +66,13 @@ pub(crate) const ARM64_HYBRID: Pmu =
 pub(crate) const RISCV64: Pmu =
     Pmu { several: false, known: false, raw: None, raw_stuck: Some("r1234"), ..PLAIN };
 
-/// The plugin's four general and three fixed counters. What refines an event does not change its count there.
+/// The plugin's four general and three fixed counters. Event attributes do not change the plugin's counts.
 pub(crate) const X86: Pmu = Pmu {
     many: &["r010000c0", "r020000c0", "r030000c0", "r040000c0", "r050000c0", "r060000c0", "r070000c0"],
     ..PLAIN
 };
 
-/// The plugin's six counters, which nothing starts together.
+/// The plugin's six counters, which do not start together.
 pub(crate) const X86_AMD: Pmu = Pmu {
     apart: 2000,
     many: &[
@@ -88,7 +88,7 @@ pub(crate) const X86_AMD: Pmu = Pmu {
     ..PLAIN
 };
 
-/// The plugin's core and atom.
+/// The plugin's core and atom PMUs.
 pub(crate) const X86_HYBRID: Pmu = Pmu { core_pmus: &["cpu_core", "cpu_atom"], core_types: 2, ..PLAIN };
 
 impl Pmu {
@@ -96,8 +96,8 @@ impl Pmu {
         self.core_pmus.len() > 1
     }
 
-    /// Fails unless a metric has the number of instructions of a program in each of so many runs, or, where the clock is that
-    /// of all CPUs, no fewer and less than twice as many.
+    /// Fails unless a metric has the number of instructions of a program in each of `runs` runs. If all CPUs
+    /// share the clock, it must be at least that number and less than twice as much.
     pub(crate) fn counts(&self, stat: &Stat, index: usize, program: &Program, runs: usize) -> Result<()> {
         if !self.shared_clock {
             return stat.equals(index, program.instructions, runs);
@@ -220,13 +220,14 @@ fn waiting() -> Result<std::process::Child> {
 fn attached(args: &[&str]) -> Result<Started> {
     let report = ["stat", "--export-json", REPORT];
     let mut started = start(Who::Root, TOOL, &[&report, args].concat(), Stdio::null())?;
-    // What is counted begins only afterwards, since it waits. Without a counter the report says why there is none.
+    // The counted work begins only afterwards, because the process waits. Without a counter the report has
+    // the reason.
     let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
     std::thread::sleep(Duration::from_millis(300));
     Ok(started)
 }
 
-/// Where `stat` with a target writes its report.
+/// The report of `stat` with a target.
 const REPORT: &str = "/tmp/root.json";
 
 fn process(pmu: &Pmu) -> Result<()> {
@@ -266,7 +267,7 @@ pub(crate) fn pause() -> ExitCode {
     }
 }
 
-/// Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
+/// Before any controller is enabled for the root's children, they lack perf_event too.
 fn bare_control_group() -> Result<()> {
     fs::create_dir_all(GROUP).context("making a control group")?;
     let args = ["stat", "-G", "counted", "-e", "instructions:u", "--", LOOP.path];
@@ -291,7 +292,7 @@ fn control_group(pmu: &Pmu) -> Result<()> {
     pmu.counts(&stat, 0, &WAITING, 1)
 }
 
-/// Others may run there meanwhile, in user mode too.
+/// Other processes may run there meanwhile, in user mode too.
 fn one_cpu() -> Result<()> {
     let stat = counted(&["-C", "0", "-e", "instructions:u,cycles:uk", "--", LOOP.path])?;
     ensure!(stat.metric(0)?["scope"] == "cpus", "{}", stat.metric(0)?["scope"]);
@@ -327,7 +328,7 @@ fn passes(pmu: &Pmu) -> Result<()> {
     Ok(())
 }
 
-/// What took turns is an estimate, and says so; it is near the truth.
+/// The count of an event that shared counters in rotation is an estimate, marked as one, and near the truth.
 fn turns(pmu: &Pmu) -> Result<()> {
     let stat = counted(&["-e", &user_mode(pmu.many), "--", LONG.path])?;
     let mut scaled = 0;
@@ -347,7 +348,7 @@ fn turns(pmu: &Pmu) -> Result<()> {
     Ok(())
 }
 
-/// An estimate says how much of the time was observed: some of it, and not all.
+/// An estimate reports the share of the time that was observed: more than none and less than all.
 fn shares(metric: &serde_json::Value) -> Result<()> {
     let value = &metric["values"][0];
     let time = |field: &str| value[field].as_u64().with_context(|| format!("no {field}: {value}"));

@@ -1,4 +1,4 @@
-//! Counters read in user space, where a kernel shares them with programs.
+//! Counters read in user space, with a kernel that permits it.
 
 use std::fs;
 
@@ -9,18 +9,19 @@ use crate::perf::{self, Pmu};
 use crate::regions::too_many;
 use crate::system::{Finished, Who, run, sysctl};
 
-/// How a machine lets programs read counters.
+/// How a machine permits programs to read counters.
 pub(crate) struct Reads {
     pmu: &'static Pmu,
     /// The kernel's setting.
     setting: &'static str,
-    /// How it is called where it is off.
+    /// The reason in the report when the setting is off.
     reason: &'static str,
-    /// What it is at first.
+    /// The initial value of the setting.
     on: &'static str,
     /// Whether counters have 32 bits.
     narrow: bool,
-    /// How a program ends whose access is taken away between the look at the page and the instruction.
+    /// The exit status of a program whose access is withdrawn between the look at the page and the
+    /// instruction.
     ended: i32,
 }
 
@@ -59,7 +60,7 @@ pub(crate) const X86: Reads = PLAIN;
 /// `rdpmc`.
 pub(crate) const X86_AMD: Reads = Reads { pmu: &perf::X86_AMD, ..PLAIN };
 
-/// Every case. Whatever executes an instruction that it may not ends with a signal, which is no status 0.
+/// Every case. A program that executes a forbidden instruction ends with a signal, which is no status 0.
 pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
     cases.case("with reads in user space off, regions are counted by the kernel, and say so", || {
         reads.set("0")?;
@@ -101,7 +102,7 @@ pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
     );
 }
 
-/// Where the thread may move to another CPU.
+/// A thread that may move to another CPU.
 pub(crate) fn on_two_cpus(cases: &mut Cases) {
     cases.case("a region that moves between CPUs is the known number", || {
         let finished = ran(Who::Root, &["migrated"])?;
@@ -111,12 +112,12 @@ pub(crate) fn on_two_cpus(cases: &mut Cases) {
     cases.case("a read in user space asks the kernel nothing", || regions(&["silent"]));
 }
 
-/// Where the thread may move to a CPU with other counters.
+/// A thread that may move to a CPU with other counters.
 pub(crate) fn of_a_hybrid(cases: &mut Cases) {
     cases.case("on a hybrid regions are read by the kernel, and say so", || regions(&["hybrid"]));
 }
 
-/// Where there is nothing to read.
+/// A machine without a counter to read.
 pub(crate) fn without_a_pmu(cases: &mut Cases) {
     cases.case("a region without a PMU is no number, and nothing faults", || regions(&["nothing"]));
 }

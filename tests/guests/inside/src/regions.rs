@@ -1,5 +1,5 @@
-//! Regions of this very program, read in user space: each function is a process of its own, so that an instruction which may not be
-//! executed there is seen by how the process ends.
+//! Regions of this program, read in user space. Each function is a process of its own, so that a forbidden
+//! instruction shows in the exit status.
 
 use std::fs;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use cyclometer_sys::fork::in_child;
 
 use crate::perf::Pmu;
 
-/// Runs one of them; its arguments are what it is called, and for some another word.
+/// Runs one of them; the arguments are its name, and for some another word.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let word = |number: usize| args.get(number).map_or("", String::as_str);
     match named(word(0), word(1)) {
@@ -42,17 +42,17 @@ fn named(what: &str, word: &str) -> Result<()> {
     }
 }
 
-/// Loops whose instructions are compared with what is known of them.
+/// Loops with known numbers of instructions.
 const LOOPS: [Kernel; 4] = [Kernel::Additions, Kernel::NotTaken, Kernel::Calls, Kernel::Copies];
 
-/// How often a count is repeated: whatever comes between adds to some of them.
+/// Repetitions of a count: interruptions add to some of them.
 const REPEATS: usize = 5;
 
 fn builder(events: &str) -> MonitorBuilder {
     Monitor::builder().backend(Rung::Perf).event(events).calibrate(false)
 }
 
-/// A monitor that reads in user space, and says so of every event.
+/// A monitor that reads in user space, and reports so for every event.
 fn in_user_space(events: &str) -> Result<Monitor> {
     let monitor = builder(events).build()?;
     let ways = ways(&monitor);
@@ -60,7 +60,7 @@ fn in_user_space(events: &str) -> Result<Monitor> {
     Ok(monitor)
 }
 
-/// A monitor that reads through the kernel, and says so of every event for this reason.
+/// A monitor that reads through the kernel, and reports so for every event with this reason.
 fn by_the_kernel(builder: &MonitorBuilder, reason: &str) -> Result<Monitor> {
     let monitor = builder.build()?;
     let ways = ways(&monitor);
@@ -69,7 +69,7 @@ fn by_the_kernel(builder: &MonitorBuilder, reason: &str) -> Result<Monitor> {
     Ok(monitor)
 }
 
-/// Of each event whether it is read in user space, in the ladder's words.
+/// Whether each event is read in user space, in the ladder's words.
 fn ways(monitor: &Monitor) -> Vec<(bool, String)> {
     let steps = monitor.ladder().iter().filter(|step| step.tried == "read in user space");
     steps.map(|step| (step.is_taken(), step.to_string())).collect()
@@ -83,7 +83,7 @@ fn rounds(number: u32) -> Result<Rounds> {
     Rounds::new(number).context("no rounds")
 }
 
-/// What a region around some work counts exactly, for each event; the least of some repeats.
+/// The exact counts of a region around some work, for each event: the least of some repetitions.
 fn counted(monitor: &Monitor, mut work: impl FnMut()) -> Result<Vec<u64>> {
     let mut least: Vec<u64> = Vec::new();
     for _ in 0..REPEATS {
@@ -101,7 +101,8 @@ fn counted(monitor: &Monitor, mut work: impl FnMut()) -> Result<Vec<u64>> {
     Ok(least)
 }
 
-/// How much more a loop counts in more rounds, for each event, and how many instructions that are.
+/// The difference of the counts between many and few rounds of a loop, for each event, and the true number of
+/// instructions.
 fn differences(monitor: &Monitor, kernel: Kernel) -> Result<(Vec<u64>, u64)> {
     let (few, many) = (rounds(1_000)?, rounds(21_000)?);
     let mut memory = KernelMemory::new();
@@ -120,14 +121,14 @@ fn loops_are_exact(monitor: &Monitor) -> Result<()> {
     Ok(())
 }
 
-/// In user space, and then, as some PMUs count instructions once only, through the kernel.
+/// In user space first, then through the kernel, because some PMUs count instructions only once.
 fn exact() -> Result<()> {
     loops_are_exact(&in_user_space("instructions:u")?)?;
     let asked = builder("instructions:u").user_reads(false);
     loops_are_exact(&by_the_kernel(&asked, "")?)
 }
 
-/// The emulators count two cycles for each instruction: no read is of another moment than the other.
+/// The emulators count two cycles for each instruction: both reads are of the same moment.
 fn group() -> Result<()> {
     let monitor = in_user_space("{cycles:u,instructions:u}")?;
     let (found, truth) = differences(&monitor, Kernel::Additions)?;
@@ -135,7 +136,7 @@ fn group() -> Result<()> {
     Ok(())
 }
 
-/// What the kernel executes for a read tells whether it was asked.
+/// The kernel's cycles for a read show whether it was called.
 fn silent() -> Result<()> {
     let by_instruction = kernel_cycles_a_read(&in_user_space("instructions:u")?)?;
     let asked = by_the_kernel(&builder("instructions:u").user_reads(false), "")?;
@@ -187,8 +188,8 @@ fn forked() -> Result<()> {
     loops_are_exact(&monitor)
 }
 
-/// From one CPU to the other and back, within a region. What goes on at a move is not the same each time; a stay that was lost, or
-/// another CPU's counter, would be off by hundreds of thousands.
+/// Moves from one CPU to the other and back, within a region. The cost of a move varies. A lost stay, or
+/// another CPU's counter, would cause an error of hundreds of thousands.
 fn migrated() -> Result<()> {
     let own = moved(&in_user_space("instructions:u")?)?;
     let kernels = moved(&by_the_kernel(&builder("instructions:u").user_reads(false), "")?)?;
@@ -199,10 +200,10 @@ fn migrated() -> Result<()> {
     loops_are_exact(&in_user_space("instructions:u")?)
 }
 
-/// The CPUs that a region is on, one after the other.
+/// The CPUs of a region, in order.
 const STAYS: [u32; 4] = [0, 1, 0, 1];
 
-/// How many more instructions are counted when each stay has 20,000 rounds more.
+/// The number of additional instructions counted if each stay has 20,000 more rounds.
 fn moved(monitor: &Monitor) -> Result<u64> {
     let mut memory = KernelMemory::new();
     let mut around = |each: Rounds| {
@@ -220,7 +221,7 @@ fn moved(monitor: &Monitor) -> Result<u64> {
     Ok(around(rounds(21_000)?)?.wrapping_sub(little))
 }
 
-/// More cycles than a counter of 32 bits holds from where the kernel presets it: it overflows within the region.
+/// More cycles than a counter of 32 bits holds above the kernel's preset: it overflows within the region.
 fn wide() -> Result<()> {
     let monitor = in_user_space("cycles:u")?;
     let (few, many, mut memory) = (rounds(1_000)?, rounds(70_000_000)?, KernelMemory::new());
@@ -230,14 +231,15 @@ fn wide() -> Result<()> {
     let count = region.stop().values.remove(0).count;
     let of = |rounds| 2 * Kernel::Additions.counts(rounds).instructions;
     let truth = of(many) - of(few) + little;
-    // The calls are not inlined alike, and a read that an interrupt falls into is begun again; an overflow that was lost would be
-    // billions.
+    // The calls are inlined differently, and an interrupted read is repeated. A lost overflow would cause an
+    // error of billions.
     let fits = matches!(count, Count::Exact(count) if count.abs_diff(truth) < 1_000);
     ensure!(truth > 1 << 31 && fits, "{count:?} instead of {truth}");
     Ok(())
 }
 
-/// More events than counters: whatever is on no counter is asked of the kernel. No number is far from the truth.
+/// More events than counters: an event without a counter is read through the kernel. No number is far from
+/// the truth.
 fn turns(events: &str) -> Result<()> {
     let monitor = builder(events).build()?;
     let (rounds, mut memory) = (rounds(4_000_000)?, KernelMemory::new());
@@ -256,19 +258,19 @@ fn turns(events: &str) -> Result<()> {
     Ok(())
 }
 
-/// The setting is off: the reason is told, and the counts are the kernel's.
+/// The setting is off: the reason is reported, and the counts are the kernel's.
 fn asked(reason: &str) -> Result<()> {
     loops_are_exact(&by_the_kernel(&builder("instructions:u"), reason)?)
 }
 
-/// The setting is off, and nobody looks at it: the page says no in time.
+/// The setting is off and not checked: the page denies access in time.
 fn page() -> Result<()> {
     let mut config = Config::default();
     config.x86.pce_flag_check = Some(false);
     loops_are_exact(&by_the_kernel(&builder("instructions:u").config(config), "the kernel")?)
 }
 
-/// Exact or an estimate, as the thread moves; it is no number of other counters.
+/// Exact, or an estimate if the thread moves; never a number of other counters.
 fn hybrid() -> Result<()> {
     let monitor = by_the_kernel(&builder("instructions:u"), "different counters")?;
     let (rounds, mut memory) = (rounds(2_000_000)?, KernelMemory::new());
@@ -291,14 +293,14 @@ fn nothing() -> Result<()> {
     Ok(())
 }
 
-/// The setting is turned off while counters are being read. Pages are not told of that by the kernel.
+/// The setting is turned off while counters are being read. The kernel does not update the pages then.
 fn switched(setting: &str) -> Result<()> {
     let monitor = in_user_space("instructions:u")?;
     fs::write(setting, "0").with_context(|| format!("writing to {setting}"))?;
     loops_are_exact(&monitor)
 }
 
-/// The events of a PMU that do not fit on its counters together.
+/// Events of a PMU that do not fit on its counters together.
 pub(crate) fn too_many(pmu: &Pmu) -> String {
     pmu.many.iter().map(|event| format!("{event}:u")).collect::<Vec<_>>().join(",")
 }

@@ -1,4 +1,4 @@
-//! What an ordinary user may count, by kernel.perf_event_paranoid.
+//! Counting as an ordinary user, by kernel.perf_event_paranoid.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::programs::{LOOP, TOOL, WAITING};
 use crate::stat::{Stat, stat};
 use crate::system::{Who, run, start, sysctl, wait_for};
 
-/// Every case; root's rights are those of all the others.
+/// Every case; all other suites test the rights of root.
 pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
     cases.case("an ordinary user counts the kernel too at paranoid 1", || {
         let user = at("1", &["-e", "instructions:u", "--", LOOP.path], 0)?;
@@ -34,7 +34,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         own_process(pmu)?;
         let mut other = start(Who::Root, WAITING.path, &[], Stdio::piped())?;
         let pid = other.child.id().to_string();
-        // Nothing is counted, so that nobody waits for its end, which nobody brings about.
+        // No event can be counted, so `stat` must not wait for the end of the process.
         let refused = run(Who::User, TOOL, &["stat", "-p", &pid, "-e", "instructions:u"]);
         drop(other.child.stdin.take());
         other.finish()?.expect(0)?;
@@ -58,7 +58,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
     let _ = sysctl("kernel/perf_event_paranoid", "2");
 }
 
-/// A process of the ordinary user's is counted by them from where it is.
+/// A user counts their own process from its current point on.
 fn own_process(pmu: &Pmu) -> Result<()> {
     const REPORT: &str = "/tmp/own.json";
     let mut process = start(Who::User, WAITING.path, &[], Stdio::piped())?;

@@ -1,4 +1,5 @@
-//! What `cyclometer selftest` finds out on a machine: the events that it must trust, and those that it must not.
+//! The results of `cyclometer selftest` on a machine: the events that it must trust, and those that it must
+//! not.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -7,24 +8,24 @@ use crate::cases::Cases;
 use crate::programs::TOOL;
 use crate::system::{Who, run, sysctl};
 
-/// What must be found out of hardware events, by name; `None` where there is no PMU.
+/// The expected results for hardware events, by name; `None` without a PMU.
 pub(crate) type Truths = Option<&'static [(&'static str, &'static str)]>;
 
-/// The kernel's events that must be as they should, and how they are told to root.
+/// The kernel's events that must be correct, and their results for root.
 const ROOTS: &[(&str, &str)] =
     &[("task-clock", "plausible"), ("page-faults", "plausible"), ("context-switches", "plausible")];
 
-/// The same for an ordinary user, who gets what happens in user mode; switches happen in the kernel.
+/// The same for an ordinary user, whose counts cover user mode; context switches happen in the kernel.
 const USERS: &[(&str, &str)] =
     &[("task-clock", "plausible"), ("page-faults:u", "plausible"), ("context-switches", "not_counted")];
 
-/// Every case. The software PMU is left out: this build of it takes minutes to translate all loops in an emulator, and the tool's
-/// own tests have it count them.
+/// Every case. The software PMU is left out: this build of it takes minutes to translate all loops in an
+/// emulator. The tool's own tests run the loops under it.
 pub(crate) fn cases(cases: &mut Cases, truths: Truths) {
     cases.case("selftest trusts what can be trusted, and nothing else", || tested(Who::Root, truths, ROOTS));
 }
 
-/// What an ordinary user is told at paranoid 2: the same of hardware.
+/// The results for an ordinary user at paranoid 2: the same for hardware.
 pub(crate) fn of_user(cases: &mut Cases, truths: Truths) {
     cases.case("selftest tells an ordinary user the same, but for what they may not see", || {
         sysctl("kernel/perf_event_paranoid", "2")?;
@@ -35,7 +36,7 @@ pub(crate) fn of_user(cases: &mut Cases, truths: Truths) {
 fn tested(who: Who, truths: Truths, software: &[(&str, &str)]) -> Result<()> {
     let file = if who == Who::Root { "/tmp/selftest.json" } else { "/tmp/selftest-user.json" };
     let finished = run(who, TOOL, &["selftest", "--backend", "perf", "--report", file])?;
-    // For who reads the console.
+    // For the reader of the console.
     finished.out.lines().for_each(|line| println!("selftest: {line}"));
     let text = std::fs::read_to_string(file).with_context(|| finished.printed())?;
     let report: Value = serde_json::from_str(&text).context("the report is no JSON")?;
@@ -59,7 +60,7 @@ fn check(report: &Value, truths: Truths, software: &[(&str, &str)]) -> Result<()
     software.iter().try_for_each(|(event, verdict)| is(report, "software", event, verdict))
 }
 
-/// The sections of a kind: of a hybrid's hardware there are several.
+/// The sections of a kind: a hybrid has several for hardware.
 fn sections<'a>(report: &'a Value, kind: &str) -> Result<Vec<&'a Value>> {
     let all = report["sections"].as_array().context("no sections")?;
     let found: Vec<&Value> = all.iter().filter(|section| section["kind"] == kind).collect();

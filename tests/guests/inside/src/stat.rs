@@ -1,4 +1,4 @@
-//! `cyclometer stat`, and what its report says.
+//! `cyclometer stat` and its report.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ pub(crate) struct Stat {
     report: Value,
 }
 
-/// Runs `cyclometer stat` and reads its report. The report is written whatever the exit status is.
+/// Runs `cyclometer stat` and reads its report, which is written whatever the exit status is.
 pub(crate) fn stat(who: Who, args: &[&str]) -> Result<Stat> {
     let file = if who == Who::Root { "/tmp/root.json" } else { "/tmp/user.json" };
     let _ = fs::remove_file(file);
@@ -22,7 +22,7 @@ pub(crate) fn stat(who: Who, args: &[&str]) -> Result<Stat> {
     Stat::read(file, finished)
 }
 
-/// The same as root, which has to succeed.
+/// The same as root; it must succeed.
 pub(crate) fn counted(args: &[&str]) -> Result<Stat> {
     let stat = stat(Who::Root, args)?;
     ensure!(stat.finished.status == 0, "exit {}\n{}", stat.finished.status, stat.finished.printed());
@@ -42,18 +42,18 @@ impl Stat {
         self.report["commands"][0]["metrics"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The metric of an event, by its place among those asked for.
+    /// The metric of an event, by its index among the requested ones.
     pub(crate) fn metric(&self, index: usize) -> Result<&Value> {
         let found = self.metrics().get(index);
         found.with_context(|| format!("metric {index} is missing\n{}", self.finished.printed()))
     }
 
-    /// The values of a metric that was counted by hardware for the whole time.
+    /// The values of a metric that hardware counted for the whole time.
     pub(crate) fn exact(&self, index: usize) -> Result<Vec<u64>> {
         self.values(index, "exact", "hardware")
     }
 
-    /// The values of a metric, which has to be of that count and provenance.
+    /// The values of a metric, which must have that count and provenance.
     pub(crate) fn values(&self, index: usize, count: &str, provenance: &str) -> Result<Vec<u64>> {
         let metric = self.metric(index)?;
         let is = |field: &str, wanted: &str| metric[field].as_str() == Some(wanted);
@@ -80,14 +80,14 @@ impl Stat {
         Ok(values[0])
     }
 
-    /// Fails unless a metric was counted exactly, and has that value in each of so many runs.
+    /// Fails unless a metric was counted exactly, and has that value in each of `runs` runs.
     pub(crate) fn equals(&self, index: usize, wanted: u64, runs: usize) -> Result<()> {
         let values = self.exact(index)?;
         ensure!(values == vec![wanted; runs], "{values:?} instead of {runs} times {wanted}");
         Ok(())
     }
 
-    /// Fails unless a metric was kept from being counted, and the reason has all these words.
+    /// Fails unless a metric was not counted, and the reason has all these words.
     pub(crate) fn not_counted(&self, index: usize, words: &[&str]) -> Result<()> {
         let metric = self.metric(index)?;
         ensure!(metric["count"] == "not_counted", "{} is {}", metric["name"], metric["count"]);

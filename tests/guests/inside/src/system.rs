@@ -1,4 +1,4 @@
-//! Commands with a limit of time, settings of the kernel, modules.
+//! Commands with a time limit, settings of the kernel, modules.
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Who runs a command.
+/// The user that runs a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Root,
@@ -18,10 +18,10 @@ pub(crate) enum Who {
 /// An ordinary user's id, and group.
 const USER: u32 = 1000;
 
-/// A command gets no longer than this.
+/// Time limit for a command.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What a command left.
+/// The result of a command.
 pub(crate) struct Finished {
     /// The exit status, or 128 and the signal.
     pub(crate) status: i32,
@@ -30,18 +30,18 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// All that was printed.
+    /// All output.
     pub(crate) fn printed(&self) -> String {
         format!("{}{}", self.out, self.err)
     }
 
-    /// Fails unless the status is that.
+    /// Fails unless the exit status is that.
     pub(crate) fn expect(self, status: i32) -> Result<Self> {
         ensure!(self.status == status, "exit {} instead of {status}\n{}", self.status, self.printed());
         Ok(self)
     }
 
-    /// Fails unless what was printed has all these words; where lines were broken does not matter.
+    /// Fails unless the output has all these words; line breaks do not matter.
     pub(crate) fn says(&self, words: &[&str]) -> Result<()> {
         let printed = self.printed().split_whitespace().collect::<Vec<_>>().join(" ");
         for wanted in words {
@@ -66,7 +66,7 @@ pub(crate) fn start(who: Who, program: &str, args: &[&str], stdin: Stdio) -> Res
     Ok(Started { child, out, err })
 }
 
-/// A command that runs.
+/// A running command.
 pub(crate) struct Started {
     pub(crate) child: Child,
     out: String,
@@ -74,7 +74,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Whether it has a perf counter, which is a file of it, or has ended; `None` while neither is so.
+    /// Whether it has a perf counter, which is one of its files, or has ended; `None` while neither is true.
     pub(crate) fn has_counter(&mut self) -> Option<()> {
         let ended = self.child.try_wait().is_ok_and(|status| status.is_some());
         let files = fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten().flatten();
@@ -88,7 +88,7 @@ impl Started {
         self.finish()
     }
 
-    /// Waits for its end, and kills it when it takes too long.
+    /// Waits for its end, and kills it after the time limit.
     pub(crate) fn finish(mut self) -> Result<Finished> {
         let status = wait_for("its end", LIMIT, || Ok(self.child.try_wait()?));
         if status.is_err() {
@@ -102,12 +102,12 @@ impl Started {
     }
 }
 
-/// Runs a command to its end, its standard input empty.
+/// Runs a command to its end with an empty standard input.
 pub(crate) fn run(who: Who, program: &str, args: &[&str]) -> Result<Finished> {
     start(who, program, args, Stdio::null())?.finish()
 }
 
-/// Waits until something is there.
+/// Waits until a condition is met.
 pub(crate) fn wait_for<T>(
     what: &str,
     limit: Duration,
@@ -129,7 +129,7 @@ fn text(file: &str) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// Sets one of the kernel's numbers, as in `kernel/perf_event_paranoid`.
+/// Writes one of the kernel's numbers, as in `kernel/perf_event_paranoid`.
 pub(crate) fn sysctl(name: &str, value: &str) -> Result<()> {
     fs::write(format!("/proc/sys/{name}"), value).with_context(|| format!("setting {name} to {value}"))
 }

@@ -1,7 +1,8 @@
 //! Tables as bytes: written by the build, read in place.
 //!
-//! All numbers are little-endian and need no alignment. Texts, masks and definitions are there once; a CPU has a row for
-//! each of its names, in the order of the names, and its rows' numbers in the order of their codes.
+//! All numbers are little-endian and need no alignment. Texts, masks and definitions are stored once. A CPU
+//! has a row for each of its names, in the order of the names. The numbers of its rows are also stored in the
+//! order of their codes.
 //!
 //! ```text
 //! head     magic, offset and number of records of each part
@@ -17,7 +18,7 @@
 //! generic  name and config words
 //! ```
 //!
-//! Finding a name takes a hash and a binary search among numbers; finding a code takes a binary search.
+//! A lookup by name is a hash and a binary search among numbers; a lookup by code is a binary search.
 
 mod read;
 mod write;
@@ -25,7 +26,7 @@ mod write;
 pub use read::{Blob, Cpu, Entry};
 pub use write::{TooMany, write};
 
-/// The first bytes; changes with the layout.
+/// The first bytes; they change with the layout.
 const MAGIC: [u8; 8] = *b"cyctabl1";
 
 /// The parts, in the order of the head's entries.
@@ -49,13 +50,14 @@ const SECTIONS: usize = 11;
 /// Bytes of the head: the magic, and offset and number for each part.
 const HEAD: usize = 8 + 8 * SECTIONS;
 
-/// Bytes of a definition: select, unit masks, counter mask, flags, extra register, masks, list, errata, value.
+/// Bytes of a definition: select, unit masks, counter mask, flags, extra register, masks, list, errata,
+/// value.
 const DEF: usize = 24;
 
-/// Bytes of a row: name, definition, name that it is an alias of.
+/// Bytes of a row: name, definition, and for an alias the name that it stands for.
 const ROW: usize = 6;
 
-/// Bytes of a string's place: offset and length.
+/// Bytes of a reference to a string: offset and length.
 const STRING: usize = 8;
 
 /// Bytes of a CPU's record: see `write::cpu`.
@@ -64,10 +66,10 @@ const CPU: usize = 104;
 /// Bytes of a generic event: string, config, config1.
 const GENERIC: usize = STRING + 16;
 
-/// Bytes of an entry in the order of codes: row, and which of its codes.
+/// Bytes of an entry in the order of codes: row, and the number of its code.
 const CODE: usize = 4;
 
-/// Which code of an event: its own is 0, the others count from 1, and this is its whole config.
+/// Number of an event's code: its own is 0, the others count from 1, and this value is its whole config.
 const WHOLE: u16 = u16::MAX;
 
 /// Flags of a definition.

@@ -29,7 +29,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> Blob<'a> {
-    /// Takes bytes that [`write`](super::write) made; `None` where they are others.
+    /// Takes bytes that [`write`](super::write) made; `None` for other bytes.
     pub const fn new(bytes: &'a [u8]) -> Option<Blob<'a>> {
         if bytes.len() < HEAD {
             return None;
@@ -44,7 +44,7 @@ impl<'a> Blob<'a> {
         Some(Blob { bytes })
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -83,7 +83,7 @@ impl<'a> Blob<'a> {
 
     /// The number of a name, in any case.
     fn name_id(&self, name: &str) -> Option<u16> {
-        // A power of two.
+        // The length is a power of two.
         let last = self.count(Section::Hash).checked_sub(1)?;
         let mut slot = hash(name) as usize & last;
         loop {
@@ -124,13 +124,13 @@ impl std::fmt::Debug for Blob<'_> {
     }
 }
 
-/// Where the order is equal; any such place.
+/// Any position at which the order is equal.
 fn search(count: usize, order: impl Fn(usize) -> Ordering) -> Option<usize> {
     let first = first_not_less(count, &order);
     (first < count && order(first) == Ordering::Equal).then_some(first)
 }
 
-/// The first place that is not less.
+/// The first position that is not less.
 fn first_not_less(count: usize, order: impl Fn(usize) -> Ordering) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -165,7 +165,7 @@ impl<'a> Cpu<'a> {
         self.string(0)
     }
 
-    /// What people call it; empty where the table does not say.
+    /// The common name; empty if the table has none.
     pub fn title(&self) -> &'a str {
         self.string(1)
     }
@@ -185,17 +185,17 @@ impl<'a> Cpu<'a> {
         self.string(4)
     }
 
-    /// Which CPUs it is, in the vendor's terms.
+    /// The CPUs of this table, in the vendor's terms.
     pub fn matches(&self) -> impl Iterator<Item = &'a str> {
         self.string(5).lines()
     }
 
-    /// Where the facts come from.
+    /// The sources of its facts.
     pub fn sources(&self) -> impl Iterator<Item = &'a str> {
         self.string(6).lines()
     }
 
-    /// How its registers are laid out.
+    /// The layout of its registers.
     pub fn family(&self) -> Family {
         Family::ALL[(self.small(0) as usize).min(Family::ALL.len() - 1)]
     }
@@ -215,17 +215,17 @@ impl<'a> Cpu<'a> {
         self.small(3)
     }
 
-    /// The bit that tells an overflow; the width where a carry does.
+    /// The bit that signals an overflow; the width if a carry does.
     pub fn overflow_bit(&self) -> u32 {
         self.small(4)
     }
 
-    /// The counters there are.
+    /// The CPU's counters.
     pub fn counters(&self) -> CounterMask {
         CounterMask::from_bits(u64_at(self.record, 64), u64_at(self.record, 72))
     }
 
-    /// What the kernel counts for its generic events.
+    /// The kernel's encodings of its generic events.
     pub fn generic(&self) -> impl Iterator<Item = Generic> + use<'a> {
         let (blob, first) = (self.blob, self.number(2));
         (first..first + self.number(3)).map(move |i| {
@@ -253,7 +253,7 @@ impl<'a> Cpu<'a> {
         (0..self.rows()).map(move |i| self.row(i)).filter(|entry| entry.name == entry.own)
     }
 
-    /// Its aliases, by name, with the events that they stand for.
+    /// Its aliases, by name, with their events.
     pub fn aliases(self) -> impl Iterator<Item = (&'a str, Entry<'a>)> {
         let others = (0..self.rows()).map(move |i| self.row(i)).filter(|row| row.name != row.own);
         others.map(|row| (row.blob.name(row.name), Entry { name: row.own, ..row }))
@@ -269,13 +269,13 @@ impl<'a> Cpu<'a> {
                 let entry = self.row(found);
                 return Some(Entry { name: entry.own, ..entry });
             }
-            // Another CPU may spell it otherwise; this one's spelling is the next then.
+            // Another CPU may spell it otherwise; then this CPU's spelling is the next one.
             id = id.checked_add(1).filter(|next| self.blob.name(*next).eq_ignore_ascii_case(name))?;
         }
     }
 
-    /// The events one of whose codes has these selects, unit masks and extra register; or, where one is given, those with
-    /// this whole config.
+    /// The events with a code of these selects, unit masks and extra register; or, if one is given, those
+    /// with this whole config.
     pub fn by_code(
         &self,
         code: &EventCode,
@@ -342,7 +342,7 @@ impl<'a> Entry<'a> {
         u64_at(self.def, 16)
     }
 
-    /// What a counter is told; of a fixed event the vendor's pseudo code.
+    /// The code for a counter; for a fixed event, the vendor's pseudo code.
     pub fn code(&self) -> EventCode {
         let byte = |at: usize| self.def.get(at).copied().unwrap_or(0);
         let register = ExtraRegisterKind::from_msr(u16_at(self.def, 6).into());
@@ -359,12 +359,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The whole config word, where the event is no select and unit mask.
+    /// The whole config word, if the event has no select and unit mask.
     pub fn config(&self) -> Option<u64> {
         self.flag(flag::CONFIG).then(|| self.value())
     }
 
-    /// The counters that may count it; empty where the vendor names none.
+    /// The counters that may count it; empty if the vendor names none.
     pub fn counters(&self) -> CounterMask {
         let masks = self.blob.record(Section::Masks, 16, u16_at(self.def, 8).into());
         CounterMask::from_bits(u64_at(masks, 0), u64_at(masks, 8))
@@ -382,7 +382,7 @@ impl<'a> Entry<'a> {
         self.blob.at(Section::Lists) + 2 * usize::from(u16_at(self.def, 10))
     }
 
-    /// How many other codes there are.
+    /// The number of other codes.
     fn others(&self) -> usize {
         u16_at(self.blob.bytes, self.list()).into()
     }
@@ -393,17 +393,17 @@ impl<'a> Entry<'a> {
         Entry { def: self.blob.record(Section::Defs, DEF, def.into()), ..self }
     }
 
-    /// Whether the vendor wants it to be replaced.
+    /// Whether the vendor deprecates it.
     pub fn deprecated(&self) -> bool {
         self.flag(flag::DEPRECATED)
     }
 
-    /// Whether nothing else may be counted when it is sampled.
+    /// Whether no other event may be counted while it is sampled.
     pub fn taken_alone(&self) -> bool {
         self.flag(flag::ALONE)
     }
 
-    /// Names of errata that concern it.
+    /// Names of its errata.
     pub fn errata(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let place = self.blob.record(Section::Strings, STRING, u16_at(self.def, 12).into());
         self.blob.text(place).split(',').filter(|name| !name.is_empty())

@@ -1,4 +1,4 @@
-//! Makes the bytes.
+//! Writes tables as bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -9,7 +9,7 @@ use cyclometer_core::{CounterMask, EventCode};
 use super::{HEAD, MAGIC, SECTIONS, Section, WHOLE, flag, hash};
 use crate::table::model::{CpuTable, TableEvent};
 
-/// More of something than the layout has numbers for.
+/// Too many items of a kind for the layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooMany(pub &'static str);
 
@@ -21,7 +21,7 @@ impl fmt::Display for TooMany {
 
 impl std::error::Error for TooMany {}
 
-/// The bytes of tables.
+/// Tables as bytes.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ impl Writer {
         self.counts[section as usize] as usize - 1
     }
 
-    /// Where a text is, as offset and length.
+    /// The offset and length of a text.
     fn text(&mut self, text: &str) -> [u8; 8] {
         let at = match self.texts.get(text) {
             Some(at) => *at,
@@ -111,7 +111,7 @@ impl Writer {
             let place = self.text(name);
             self.part(Section::Names).extend(place);
             self.names.insert(name.clone(), id);
-            // Spellings that differ by case stand together; the hash finds the first.
+            // Spellings that differ by case are adjacent; the hash finds the first.
             if folded == last {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Writer {
         Ok(id)
     }
 
-    /// A list of definitions: where its number stands, in units of 2 bytes.
+    /// A list of definitions: the position of its number, in units of 2 bytes.
     fn list(&mut self, defs: &[u16]) -> Result<u16, TooMany> {
         if let Some(known) = self.lists.get(defs) {
             return Ok(*known);
@@ -255,7 +255,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The rows of a CPU and their order by code; how many there are.
+    /// The rows of a CPU and their order by code; returns their number.
     fn rows(&mut self, table: &CpuTable) -> Result<u32, TooMany> {
         let mut rows = BTreeSet::new();
         let mut codes = BTreeSet::new();
@@ -304,7 +304,7 @@ impl Writer {
     }
 }
 
-/// What codes are sorted by.
+/// The sort key of codes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     whole: bool,
@@ -314,12 +314,12 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// That of a whole config.
+    /// The key of a whole config.
     pub(super) fn whole(config: u64) -> Key {
         Key { whole: true, code: config, register: 0, value: 0 }
     }
 
-    /// That of select, unit masks and extra register.
+    /// The key of select, unit masks and extra register.
     pub(super) fn of(code: &EventCode) -> Key {
         let fields = u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2);
         let (register, value) = code.extra.map_or((0, 0), |extra| (extra.register.msr(), extra.value));
