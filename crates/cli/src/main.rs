@@ -27,7 +27,8 @@ fn main() -> ExitCode {
     cyclometer::with_stack(STACK, || run(launcher))
 }
 
-/// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may allow less.
+/// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may
+/// allow less.
 const STACK: usize = 8 << 20;
 
 fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {

@@ -51,7 +51,7 @@ fn results(path: &Path) -> Value {
     value
 }
 
-/// What was written to standard error, which fits a terminal, as one line.
+/// The text on standard error, which fits a terminal, as one line.
 fn said_before(out: &Output) -> String {
     let text = stderr(out);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-/// What a command line that succeeds prints.
+/// The output of a command line that succeeds.
 fn printed(words: &[&str]) -> String {
     let out = run(words);
     assert_eq!(out.status.code(), Some(0), "{words:?}: {}", stderr(&out));

@@ -152,7 +152,8 @@ fn a_file_that_only_others_may_write_is_refused_before_the_command_runs() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("old.json"), "theirs").unwrap();
     symlink("old.json", folder.path().join("link")).unwrap();
-    // Root may write all: under sudo it has the invoker's rights, and else there is nothing that could be refused.
+    // Root may write all: under sudo it has the invoker's rights, and else there is nothing that could be
+    // refused.
     let script = format!("chmod 444 old.json; SUDO_UID=65534 SUDO_GID=65534 \"$0\" {STAT} link -- touch ran");
     let out = by_shell("sh", &script, folder.path());
     assert_eq!(out.status.code(), Some(125));

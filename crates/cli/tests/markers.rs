@@ -1,4 +1,5 @@
-//! `stat -m`: regions that a program marks. The program is this one, with a test that marks some when it is asked to.
+//! `stat -m`: regions that a program marks. The program is this one, with a test that marks some when it is
+//! asked to.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

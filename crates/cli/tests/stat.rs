@@ -238,7 +238,7 @@ fn json_of_every_target_obeys_the_schema() {
     for target in [&["-p", &own][..], &["-t", &own], &["-a"], &["-C", "0"]] {
         let events = ["--json", "--output", "null", "-e", "wall_time,page-faults"];
         let out = run(&[&["stat"], target, &events, &["sleep", "0.05"]].concat());
-        // What may not be counted here is refused, and never half reported.
+        // A target that may not be counted here is refused, and never half reported.
         if out.status.code() == Some(0) {
             let value: Value = serde_json::from_str(&stdout(&out)).unwrap();
             let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();

@@ -1,4 +1,4 @@
-//! What commands that run several times read, and where their output goes.
+//! The standard input and the output of commands that run several times.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

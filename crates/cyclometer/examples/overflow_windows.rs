@@ -1,4 +1,5 @@
-//! Where is a program slow? A row of six counts after every 512,000 instructions of its own, on a simulated chip.
+//! Where is a program slow? A row of six counts after every 512,000 instructions of its own, on a simulated
+//! chip.
 //!
 //! The same calls work in a driver that gets a real PMU's interrupts: only `Registers` is another.
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -81,7 +82,7 @@ fn record() -> cyclometer::Result<Vec<Row<ThreadId>>> {
     Ok(rows)
 }
 
-/// What was counted, or `lost`; a window that no interrupt has ended is the rest.
+/// A line with the counts of a window, or `lost`; the window that no interrupt ended is the rest.
 fn line(row: &Row<ThreadId>) -> String {
     let count = |slot: usize| row.counts.get(slot).and_then(|count| count.exact());
     let cell = |slot| count(slot).map_or_else(|| "lost".to_owned(), |events| events.to_string());

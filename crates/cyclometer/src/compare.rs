@@ -56,10 +56,12 @@ pub struct Compare {
 /// Pairs where nobody says.
 pub const PAIRS: u32 = 20;
 
-/// Runs of each command that the software PMU counts where nobody says: as many as tell whether counts repeat.
+/// Runs of each command that the software PMU counts where nobody says: as many as tell whether counts
+/// repeat.
 pub const COUNTED: u32 = 2;
 
-/// The greatest padding of the environment: the stack starts at a multiple of 16 bytes, and repeats its place in a page.
+/// The greatest padding of the environment: the stack starts at a multiple of 16 bytes, and repeats its place
+/// in a page.
 const PADDING: u16 = 4095;
 
 /// A watcher that does nothing.
@@ -89,8 +91,8 @@ impl Executions {
 }
 
 impl Compare {
-    /// A comparison of commands of which `stat` says what is counted, on which machine and how; its own command and
-    /// number of runs do not matter.
+    /// A comparison of commands of which `stat` says what is counted, on which machine and how; its own
+    /// command and number of runs do not matter.
     pub fn new(stat: Stat) -> Compare {
         Compare {
             stat,
@@ -121,13 +123,15 @@ impl Compare {
         self
     }
 
-    /// Number of executions of each command under the software PMU, where it counts something. They come on top.
+    /// Number of executions of each command under the software PMU, where it counts something. They come on
+    /// top.
     pub fn counted(mut self, counted: u32) -> Compare {
         self.counted = counted;
         self
     }
 
-    /// Executions of each command that are not measured, at first; `None`: one, if there are native ones at all.
+    /// Executions of each command that are not measured, at first; `None`: one, if there are native ones at
+    /// all.
     pub fn warmups(mut self, warmups: Option<u32>) -> Compare {
         self.warmups = warmups;
         self
@@ -161,7 +165,7 @@ impl Compare {
         Ok(self)
     }
 
-    /// What is counted, by whom, in which runs.
+    /// The plan: events, their sources, and the runs that count them.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub struct MetricListing {
     pub name: String,
     /// The CPU or core type that it is of; `None` for one of every CPU.
     pub cpu: Option<String>,
-    /// What it tells, in a line.
+    /// A description in one line.
     pub about: String,
     /// Unit of its values.
     pub unit: Unit,
@@ -302,12 +302,14 @@ fn is_same_name(a: &Event, b: &Event) -> bool {
     a.name.eq_ignore_ascii_case(&b.name) && a.modifiers == b.modifiers
 }
 
-/// Who counts the events of one metric: hardware counts and those of translated runs never meet in a formula.
+/// The source of the events of one metric: a formula never mixes hardware counts with those of translated
+/// runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MetricSource {
     /// Whoever can.
     Any,
-    /// The hardware, as far as it has the events: one that is missing must not move the others to a translated run.
+    /// The hardware, as far as it has the events: one that is missing must not move the others to a
+    /// translated run.
     Hardware,
     /// The software PMU, because it alone has one of the events.
     Software,
@@ -346,7 +348,7 @@ impl MetricSource {
     }
 }
 
-/// What the machine tells to formulas.
+/// The values about the machine that formulas can use.
 fn environment(machine: &Machine, pmu: Option<&str>) -> Environment {
     let mut literals =
         vec![("num_cpus", machine.online.len() as f64), ("num_cpus_online", machine.online.len() as f64)];

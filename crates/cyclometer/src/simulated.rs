@@ -11,7 +11,7 @@ use crate::chips::cycles;
 
 pub use cyclometer_backend::sim::workload;
 
-/// What stands before the name of a chip where a machine is named.
+/// The prefix of a chip's name in the name of a machine.
 pub const PREFIX: &str = "sim:";
 
 /// The timer of its kernel: four milliseconds are usual, and so are some microseconds for each.
@@ -26,7 +26,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A machine with one CPU of a chip, by the id of its table (`apple-m1`), or by that with `sim:` before it.
+    /// A machine with one CPU of a chip, by the id of its table (`apple-m1`), or by that with `sim:` before
+    /// it.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl Simulated {
         self
     }
 
-    /// What there is to know about it.
+    /// The description of the simulated machine.
     pub fn machine(&self) -> Machine {
         self.model.machine(self.settings.cpus)
     }
@@ -97,7 +98,7 @@ impl Simulated {
     }
 }
 
-/// What a kernel, a hypervisor or another user of the PMU does to the driver.
+/// Fault injection: actions of a kernel, a hypervisor or another user of the PMU that disturb the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Misery {

@@ -45,10 +45,11 @@ pub struct Stat {
     simulated: Option<Simulated>,
 }
 
-/// What is counted on a simulated machine when nothing is asked for: what its PMU has of [`DEFAULT_EVENTS`].
+/// The default events of a simulated machine: those of [`DEFAULT_EVENTS`] that its PMU has.
 const SIMULATED_EVENTS: &str = "cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
-/// Registers are asked for by name only: where they cannot be had nothing else is meant, and what is in the way is an error.
+/// Registers are asked for by name only: where they cannot be had nothing else is meant, and what is in the
+/// way is an error.
 ///
 /// # Errors
 ///
@@ -147,7 +148,8 @@ impl Stat {
         }
     }
 
-    /// A measurement on a simulated machine: the command's program is the name of a workload, and nothing is ever executed.
+    /// A measurement on a simulated machine: the command's program is the name of a workload, and nothing is
+    /// ever executed.
     pub fn simulated(simulated: Simulated) -> Stat {
         Stat { simulated: Some(simulated.clone()), ..Stat::new(simulated.machine()) }
     }
@@ -238,7 +240,8 @@ impl Stat {
         Ok(self)
     }
 
-    /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are counted, too.
+    /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are
+    /// counted, too.
     ///
     /// Without other events these are the only ones.
     ///
@@ -250,8 +253,8 @@ impl Stat {
         Ok(self)
     }
 
-    /// The metrics that were added, for [`summarise_with`](cyclometer_stats::summarise_with) and the report of this
-    /// measurement.
+    /// The metrics that were added, for [`summarise_with`](cyclometer_stats::summarise_with) and the report
+    /// of this measurement.
     pub fn metric_requests(&self) -> Vec<MetricRequest> {
         self.assembled().requests
     }
@@ -290,40 +293,43 @@ impl Stat {
         self
     }
 
-    /// How many runs the software PMU counts when it counts something; the others run as they are and are timed.
+    /// How many runs the software PMU counts when it counts something; the others run as they are and are
+    /// timed.
     pub fn counted(mut self, counted: Counted) -> Stat {
         self.counted = counted;
         self
     }
 
-    /// Leaves the layout of addresses random under the software PMU, as the kernel draws it; else it is fixed where
-    /// that is allowed, so that counts repeat.
+    /// Leaves the layout of addresses random under the software PMU, as the kernel draws it; else it is fixed
+    /// where that is allowed, so that counts repeat.
     pub fn random_layout(mut self, random: bool) -> Stat {
         self.random_layout = random;
         self
     }
 
-    /// Keeps hints and translations of what the software PMU executes in the user's folder for caches (root's: `/var/cache`), and uses those of
-    /// earlier runs: the same code starts faster then. Counts do not depend on them. Not done unless it is asked for.
+    /// Keeps hints and translations of what the software PMU executes in the user's folder for caches
+    /// (root's: `/var/cache`), and uses those of earlier runs: the same code starts faster then. Counts do
+    /// not depend on them. Not done unless it is asked for.
     pub fn hints(mut self, hints: bool) -> Stat {
         self.hints = hints;
         self
     }
 
-    /// Tells translated commands of a processor that is the same on every machine, so that they take the same ways on two of
-    /// them. Native runs have the processor that there is.
+    /// Tells translated commands of a processor that is the same on every machine, so that they take the same
+    /// ways on two of them. Native runs have the processor that there is.
     pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
         self.cpu_baseline = baseline;
         self
     }
 
-    /// What becomes of events that do not fit on the counters at once.
+    /// Decides how events that do not fit on the counters at once are counted.
     pub fn multiplex(mut self, multiplex: Multiplex) -> Stat {
         self.multiplex = multiplex;
         self
     }
 
-    /// Decides the order of passes and turns, so that it can be repeated; otherwise it is another one each time.
+    /// Decides the order of passes and turns, so that it can be repeated; otherwise it is another one each
+    /// time.
     pub fn seed(mut self, seed: u64) -> Stat {
         self.seed = seed;
         self.settings.seed = Some(seed);
@@ -351,7 +357,7 @@ impl Stat {
         SoftwareSettings { random_layout, cpu_baseline, hints, wanted }
     }
 
-    /// What is wrong with the CPU baseline for a plan.
+    /// Checks whether the CPU baseline fits a plan.
     pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
         self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan, self.command.is_some()))
     }
@@ -360,10 +366,10 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, and for events that do not fit at once where they must
-    /// not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that
-    /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
-    /// interval that is too short for the source.
+    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, and for events that do not fit at once
+    /// where they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group
+    /// that cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour,
+    /// or an interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
         let Assembled { events, requests } = match self.events.is_empty() && self.metrics.is_empty() {
             true => {
@@ -400,8 +406,9 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured; what fails later is told in the report. `ErrorKind::InvalidInput` for a CPU baseline
-    /// where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that this machine lacks.
+    /// Only when nothing was measured; what fails later is told in the report. `ErrorKind::InvalidInput` for
+    /// a CPU baseline where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that
+    /// this machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
         self.check_baseline(&plan)?;
@@ -420,15 +427,16 @@ impl Stat {
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
     }
 
-    /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the same events.
+    /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the
+    /// same events.
     ///
-    /// The threads of the command open counters of their own for that: events that fit on the counters once may have to share
-    /// them then, which their values say.
+    /// The threads of the command open counters of their own for that: events that fit on the counters once
+    /// may have to share them then, which their values say.
     ///
     /// # Errors
     ///
-    /// As [`Stat::run`]; `ErrorKind::InvalidInput` where no command is counted: nothing can be handed to what runs already, or
-    /// is simulated.
+    /// As [`Stat::run`]; `ErrorKind::InvalidInput` where no command is counted: nothing can be handed to what
+    /// runs already, or is simulated.
     pub fn run_marked(
         &self,
         launcher: &Launcher,
@@ -499,7 +507,7 @@ impl Stat {
         cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
     }
 
-    /// What to wait for when there is no command.
+    /// The process to wait for when there is no command.
     fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
         let watch =
             |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };

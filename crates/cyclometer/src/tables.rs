@@ -12,7 +12,8 @@ use cyclometer_core::{Machine, Result};
 
 use file::{EventFile, different};
 
-/// The tables that events are looked up in: files of the user's, each before the earlier ones, then the catalogue's.
+/// The tables that events are looked up in: files of the user's, each before the earlier ones, then the
+/// catalogue's.
 ///
 /// ```no_run
 /// use cyclometer::{EventTables, machine};
@@ -35,17 +36,18 @@ impl EventTables {
         EventTables::default()
     }
 
-    /// Adds a file: a table of ours, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON, or an Apple kpep property
-    /// list.
+    /// Adds a file: a table of ours, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON, or an Apple
+    /// kpep property list.
     ///
-    /// `argument` is the file's path, or `CPU=PATH` with the id of one of the machine's core types (`alderlake/atom`) or its
-    /// PMU (`cpu_atom`): needed where the file does not tell its core type and the machine has several, or is of
-    /// another CPU and to be used all the same. The file is opened with the rights of whoever called sudo.
+    /// `argument` is the file's path, or `CPU=PATH` with the id of one of the machine's core types
+    /// (`alderlake/atom`) or its PMU (`cpu_atom`): needed where the file does not tell its core type and the
+    /// machine has several, or is of another CPU and to be used all the same. The file is opened with the
+    /// rights of whoever called sudo.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io` for a file that cannot be read; `ErrorKind::InvalidInput` for one that is no such file, is truncated
-    /// or too large, is of another CPU, or does not tell its core type.
+    /// `ErrorKind::Io` for a file that cannot be read; `ErrorKind::InvalidInput` for one that is no such
+    /// file, is truncated or too large, is of another CPU, or does not tell its core type.
     pub fn with_file(mut self, argument: &Path, machine: &Machine) -> Result<EventTables> {
         let (core, path) = qualified(argument, machine);
         let tables = EventFile::read(path)?.tables(core, machine)?;
@@ -53,17 +55,17 @@ impl EventTables {
         Ok(self)
     }
 
-    /// The tables of files for questions about a CPU on whatever machine this runs, and the ids of the core types that are
-    /// asked about.
+    /// The tables of files for questions about a CPU on whatever machine this runs, and the ids of the core
+    /// types that are asked about.
     ///
-    /// With `cpu`, an id of the catalogue or a new one, the files are for that CPU; `ID=PATH` says for which core type of it. Without
-    /// it they are for the CPUs that they name, or for the machine, as [`EventTables::with_file`] takes them. Each file is
-    /// read once, with the rights of whoever called sudo.
+    /// With `cpu`, an id of the catalogue or a new one, the files are for that CPU; `ID=PATH` says for which
+    /// core type of it. Without it they are for the CPUs that they name, or for the machine, as
+    /// [`EventTables::with_file`] takes them. Each file is read once, with the rights of whoever called sudo.
     ///
     /// # Errors
     ///
-    /// As [`EventTables::with_file`]; also for a file that does not tell its CPU where several are named, or this machine's
-    /// is not known.
+    /// As [`EventTables::with_file`]; also for a file that does not tell its CPU where several are named, or
+    /// this machine's is not known.
     pub fn of_files(
         files: &[PathBuf],
         cpu: Option<&str>,
@@ -158,7 +160,8 @@ impl EventTables {
         self.tables.of(id).into_iter().find_map(|cpu| cpu.event(name))
     }
 
-    /// What an event of a CPU counts: the words of the file that was given, else our line on it, else its name spelled out.
+    /// The description of an event of a CPU: the words of the given file, else our line on it, else its name
+    /// spelled out.
     pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
         self.tables.describe(name, cpu)
     }
@@ -168,7 +171,8 @@ impl EventTables {
     }
 }
 
-/// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that does.
+/// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that
+/// does.
 fn named_file<'m>(
     argument: &Path,
     machine: &'m LazyCell<Machine, impl FnOnce() -> Machine>,

@@ -37,7 +37,7 @@ impl Zones {
         self.folder.path().join(format!("intel-rapl:{i}/energy_uj"))
     }
 
-    /// What a shell script that changes the counters is told to have used.
+    /// The counts of a shell script that changes the energy counters.
     fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
         let mut command = CommandSpec::new("sh");
         command.args = ["-c", script].map(Into::into).to_vec();

@@ -1,4 +1,5 @@
-//! Vendors' and portable events on recorded machines: the words that perf gets, the counters, and what is said.
+//! Vendors' and portable events on recorded machines: the words that perf gets, the counters, and what is
+//! said.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use cyclometer::catalogue::cpus;
@@ -350,7 +351,8 @@ fn what_is_listed_can_be_asked_for() {
     }
 }
 
-/// Every event of a machine's tables, as it is counted here; those that are not, and those whose name is another's.
+/// Every event of a machine's tables, as it is counted here; those that are not, and those whose name is
+/// another's.
 fn every_event(on: &str, unlike: &mut Vec<String>) -> usize {
     let machine = machine(on);
     let mut checked = 0;

@@ -11,8 +11,8 @@ use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::select::select;
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
 
-/// Names that the portable table may use beside portable events: the accounting of the system, the software PMU's own,
-/// and what a device of the kernel names.
+/// Names that the portable table may use beside portable events: the accounting of the system, the software
+/// PMU's own, and what a device of the kernel names.
 const SYSTEM: &[&str] = &[
     "wall_time",
     "user_time",
@@ -177,8 +177,8 @@ impl Inputs for Ordinary {
     }
 }
 
-/// Intel's cores where what is left of the slots is one of the four shares, so that they add up to the whole; the newer
-/// E-cores and the other vendors count each share by itself.
+/// Intel's cores where what is left of the slots is one of the four shares, so that they add up to the whole;
+/// the newer E-cores and the other vendors count each share by itself.
 #[test]
 fn top_down_shares_add_up_to_the_whole() {
     let mut checked = 0;

@@ -3,8 +3,8 @@
 
 use cyclometer::{Count, CountedScope, ErrorKind, Measured, Modes, Monitor, ReadWay, Scope, Value, Verdict};
 
-/// Makes about so many page faults: the memory is new, as none is ever given back. Where huge pages are given out unasked there
-/// are fewer, so that tests ask for a few at a time and expect at least some.
+/// Makes about so many page faults: the memory is new, as none is ever given back. Where huge pages are given
+/// out unasked there are fewer, so that tests ask for a few at a time and expect at least some.
 fn touch(pages: usize) {
     let memory = vec![1u8; pages * 4096];
     std::hint::black_box(&memory);

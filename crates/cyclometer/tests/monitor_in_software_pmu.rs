@@ -1,4 +1,5 @@
-//! A program that counts its own regions while the software PMU runs it: neither loses its counts. The program is this one.
+//! A program that counts its own regions while the software PMU runs it: neither loses its counts. The
+//! program is this one.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -78,8 +79,8 @@ fn every_question_about_the_machine() -> Vec<String> {
     vec![works(machine()), works(diagnosed_machine())]
 }
 
-/// Has the software PMU run the program, which does something; what the software PMU counted, and what the program found. `None`, and a
-/// word why, where there is no software PMU.
+/// Has the software PMU run the program, which does something; what the software PMU counted, and what the
+/// program found. `None`, and a word why, where there is no software PMU.
 fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     let here = diagnosed_machine();
     let state = here.ladder.state(Rung::Soft).unwrap();

@@ -1,5 +1,6 @@
-//! What reads in user space cost, counted by the software PMU: instructions and system calls of this very program, which then
-//! reads a page of its own so many times. It has no harness, as a harness's threads and output would be counted, too.
+//! The cost of reads in user space, in instructions and system calls that the software PMU counts. The
+//! counted program is this test, which then reads a page of its own so many times. It has no harness, as a
+//! harness's threads and output would be counted, too.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it does")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends where something fails")]
 

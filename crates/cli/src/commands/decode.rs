@@ -29,7 +29,7 @@ pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
     })
 }
 
-/// What the values mean on a core type, by all of its tables; the first has its registers.
+/// The meaning of the values on a core type, from all of its tables; the first table provides the registers.
 fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Explained)>> {
     let Some(cpu) = tables.first() else { return Ok(Vec::new()) };
     let mut meant: Vec<Meant<'_>> = Vec::new();
@@ -50,7 +50,7 @@ fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Ex
     Ok(meant.iter().filter_map(explained).map(|explained| (*cpu, explained)).collect())
 }
 
-/// What is to be explained.
+/// The object to explain.
 enum Meant<'a> {
     Register {
         register: Register,

@@ -13,8 +13,8 @@ use crate::render::{doctor, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written; what kept registers from
-/// being restored.
+/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written; what kept
+/// registers from being restored.
 pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     if args.restore {
         return restore();

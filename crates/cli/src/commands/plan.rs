@@ -12,14 +12,16 @@ use crate::output::Channel;
 use crate::render::placement::{self, OnCpu};
 use crate::render::{json, placement_json};
 
-/// What stands for every event of a CPU.
+/// The word for every event of a CPU.
 const ALL: &str = "all";
 
-/// Places events in as few passes as possible; the exit code tells whether all that was asked for can be counted.
+/// Places events in as few passes as possible; the exit code tells whether all that was asked for can be
+/// counted.
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does not have.
+/// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does
+/// not have.
 pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     let named = args.machine.as_deref().map(|path| super::machine_of(Some(path))).transpose()?;
     let asked = match &named {
@@ -31,7 +33,7 @@ pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     for request in requests.iter().filter(|request| !is_all(request)) {
         super::those_that_have_it(cores.iter().map(|tables| table_for(tables, request)).collect())?;
     }
-    // What holds counters of this machine says nothing about another.
+    // Counters that are in use on this machine say nothing about another machine.
     let is_here = named.is_none() && args.cpu.is_none() && args.tables.is_empty();
     let here = if is_here { Some(diagnosed_machine()) } else { named };
     let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());

@@ -11,10 +11,11 @@ use crate::export::Export;
 use crate::output::Channel;
 use crate::render::{json, selftest};
 
-/// Runs a loop for whoever counts this process, where the words are `selftest --kernel NAME:ROUNDS`; `None` where they are not.
+/// Runs a loop for whoever counts this process, where the words are `selftest --kernel NAME:ROUNDS`; `None`
+/// where they are not.
 ///
-/// It stands before the parser of arguments, so that little is translated for a loop. Nobody is told of these words: they are
-/// how the program starts itself.
+/// It stands before the parser of arguments, so that little is translated for a loop. These arguments are
+/// undocumented: the program starts itself with them.
 pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
     let is_meant = words.next()? == "selftest" && words.next()? == "--kernel";
     let spec = words.next().filter(|_| is_meant)?;
@@ -25,8 +26,8 @@ pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested, `ErrorKind::Io` for a
-/// report that cannot be written.
+/// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested,
+/// `ErrorKind::Io` for a report that cannot be written.
 pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
     let report = args.report.as_deref().map(Export::open).transpose()?;
     let launcher = Launcher::start()?;

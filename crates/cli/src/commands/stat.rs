@@ -96,7 +96,7 @@ fn workload(args: &StatArgs) -> &str {
     args.workload.as_deref().unwrap_or(USUAL_WORKLOAD)
 }
 
-/// What a simulated machine does when nobody says.
+/// The default workload of a simulated machine.
 const USUAL_WORKLOAD: &str = "loop";
 
 fn check(args: &StatArgs) -> Result<()> {
@@ -129,7 +129,8 @@ fn check(args: &StatArgs) -> Result<()> {
     check_stdout(args)
 }
 
-/// perf gives each event of a list the control group of the same place: a sum over groups would be another thing.
+/// perf gives each event of a list the control group of the same place: a sum over groups would be another
+/// thing.
 ///
 /// # Source
 ///
@@ -390,7 +391,7 @@ impl Observer for Live {
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
-        // What happened since the last whole interval.
+        // The rest of the run, after the last whole interval, is shown too.
         let (elapsed_ns, pass) = (run.wall_ns, run.pass);
         self.interval(&Moment { elapsed_ns, pass, reading: &run.reading, slices: &run.slices }, plan);
     }

@@ -1,4 +1,5 @@
-//! Where the standard streams of commands lead: what `--output` and `--input` say, and what our own standard input is.
+//! Where the standard streams of commands lead: what `--output` and `--input` say, and what our own standard
+//! input is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,16 +36,17 @@ pub struct Input {
     is_unheard: bool,
 }
 
-/// How long something may take to arrive in a pipe: the program that writes to it is started at the same time as we are.
+/// How long something may take to arrive in a pipe: the program that writes to it is started at the same time
+/// as we are.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Input {
-    /// Of a command that is run once: ours, unless something else is asked for.
+    /// The input of a command that is run once: our standard input by default.
     pub fn of_one_run(asked: Option<&Path>) -> Input {
         Input::certain(asked.map_or(Stream::Inherit, named))
     }
 
-    /// Of a command that is run several times, each time with the same input.
+    /// The input of a command that is run several times, the same each time.
     ///
     /// # Errors
     ///
@@ -77,14 +79,14 @@ impl Input {
         Input { stream, is_unheard: false }
     }
 
-    /// What should be known of it before anything runs.
+    /// A note about the input, before any command runs.
     pub fn note(&self) -> Option<&'static str> {
         self.is_unheard.then_some(
             "cyclometer: note: nothing arrives in standard input, a pipe: the runs read /dev/null, as with --input null\n",
         )
     }
 
-    /// What should be known of it when everything has run.
+    /// A warning about the input, after all commands have run.
     pub fn warning(&self) -> Option<&'static str> {
         let has_come = || StandardInput::look(Duration::ZERO) == StandardInput::Data;
         (self.is_unheard && has_come()).then_some(

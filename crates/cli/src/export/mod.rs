@@ -1,7 +1,7 @@
 //! Files that results are written to: tried before the command runs, written when it has run.
 //!
-//! A regular file is replaced as a whole: a full disk or an end halfway leaves what was there. Devices, pipes and descriptors
-//! that we were started with take the text as it is.
+//! A regular file is replaced as a whole: a full disk or an end halfway leaves what was there. Devices, pipes
+//! and descriptors that we were started with take the text as it is.
 
 mod replacement;
 
@@ -44,8 +44,8 @@ enum Destination {
 impl Export {
     /// Finds out where a path leads, without changing what is there; `-` is standard output.
     ///
-    /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the rights of
-    /// the invoker, so that a path leads nowhere that the invoker could not write by other means.
+    /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the
+    /// rights of the invoker, so that a path leads nowhere that the invoker could not write by other means.
     ///
     /// # Errors
     ///
@@ -66,7 +66,8 @@ impl Export {
         matches!(self.destination, Destination::Pipe | Destination::Stream(_))
     }
 
-    /// What a regular file holds now; `None` where there is none, or it is no text, or longer than `most_bytes`.
+    /// The current text of a regular file; `None` if there is no file, if it is not text, or if it is longer
+    /// than `most_bytes`.
     pub fn former_text(&self, most_bytes: u64) -> Option<String> {
         let Destination::File(path) = &self.destination else { return None };
         let file = with_invoker_rights(|| File::open(path)).ok()?.ok()?;
@@ -111,7 +112,8 @@ impl Destination {
         }
     }
 
-    /// What opening a path for writing leads to. The kernel decides whether we may follow the links on the way.
+    /// The destination that a path leads to when it is opened for writing. The kernel decides whether we may
+    /// follow the links on the way.
     fn opened(path: &Path) -> io::Result<Destination> {
         let (file, is_new) = open_file(path)?;
         let opened = file.metadata()?;
@@ -132,8 +134,8 @@ impl Destination {
 
 /// Writes every export, even when another fails; the first failure is given back.
 ///
-/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and before those
-/// that may wait for a reader.
+/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and
+/// before those that may wait for a reader.
 pub fn write_all<'a>(
     all: impl IntoIterator<Item = (Export, String)>,
     unwatch: impl FnOnce() + 'a,
@@ -153,8 +155,8 @@ pub fn is_stdout(path: &Path) -> bool {
 
 /// The descriptor of ours that a path names, itself or through links.
 ///
-/// Opening such a name anew would begin a regular file from its start, and fails for sockets, so that the descriptor itself
-/// is taken.
+/// Opening such a name anew would begin a regular file from its start, and fails for sockets, so that the
+/// descriptor itself is taken.
 fn descriptor_behind(path: &Path) -> Option<i32> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {

@@ -59,7 +59,8 @@ fn mends(left: &LeftRegisters) -> bool {
     matches!(left.state, LeftState::Left | LeftState::Reset)
 }
 
-/// What became of registers that were left; failures are told elsewhere.
+/// One line for each restoration of counter registers; the command also reports the first failure as its
+/// error.
 pub fn restored(all: &[Restoration]) -> String {
     if all.is_empty() {
         return "no counter registers are left to be restored\n".to_owned();

@@ -1,4 +1,4 @@
-//! What stands below the table: how the session ended, what was not counted, footnotes.
+//! The lines below the table: how the session ended, what was not counted, footnotes.
 
 use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
@@ -30,7 +30,8 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines
 }
 
-/// An event that nobody asked for and that has no value is told below the table, unless it had one until it was lost.
+/// An event that nobody asked for and that has no value is told below the table, unless it had one until it
+/// was lost.
 pub fn is_folded(line: &LineSummary) -> bool {
     !line.requested && line.statistics.mean.is_none() && line.verdict != Verdict::Lost
 }
@@ -92,12 +93,12 @@ fn folded(results: &Results<'_>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("not counted here: {}. {more}", texts.join("; ")))
 }
 
-/// What a reason begins with; the explanation behind the colon is `doctor`'s.
+/// The beginning of a reason, up to the colon; `doctor` shows the explanation behind it.
 fn gist(reason: &str) -> String {
     clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
 }
 
-/// What a reader of a value should know, each remark once.
+/// The remarks that a reader of a value needs, each of them once.
 fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut by_note = Grouped::default();
     for line in results.summary.lines.iter().filter(|line| verbose || wants_notes(line)) {
@@ -108,8 +109,8 @@ fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
     by_note.texts()
 }
 
-/// Whether the notes matter to the value that is shown: what accounting means is known, but for a time of zero,
-/// which is a sampled one; and a raw code that counts something exists.
+/// Whether the notes matter to the value that is shown: what accounting means is known, but for a time of
+/// zero, which is a sampled one; and a raw code that counts something exists.
 fn wants_notes(line: &LineSummary) -> bool {
     let Some(mean) = line.statistics.mean else { return false };
     if line.rung == Some(Rung::Os) {
@@ -213,7 +214,7 @@ fn could_translate(results: &Results<'_>) -> bool {
         && results.summary.lines.iter().any(left_out)
 }
 
-/// What a translated run means for the values, where it is not what the program does by itself.
+/// The effect of translation on the values, where they are not those of the untranslated program.
 fn translation(results: &Results<'_>) -> Vec<String> {
     let lines = &results.summary.lines;
     let times = lines.iter().any(LineSummary::is_of_the_translation);

@@ -15,11 +15,11 @@ use crate::render::units;
 /// The heads of the columns.
 pub const HEADER: &str = "#     time s                 count unit  event\n";
 
-/// What happened between two moments of a run.
+/// The part of a run between two moments.
 pub struct Between<'a> {
     /// The later moment.
     pub now: &'a Moment<'a>,
-    /// What was read at the earlier one.
+    /// The reading at the earlier moment.
     pub before: &'a Reading,
     /// The slices since then.
     pub slices: &'a [Slice],

@@ -11,7 +11,7 @@ pub struct Paint {
     on: bool,
 }
 
-/// What a text is, which decides its colour.
+/// The kind of a text, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// Nothing special.
@@ -24,11 +24,11 @@ pub enum Style {
     Caution,
     /// Something that is missing or does not work.
     Bad,
-    /// Of less interest.
+    /// Text of less interest.
     Dim,
 }
 
-/// What shows a stream.
+/// The kind of device that shows a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShownBy {
     /// A file or a pipe, a terminal without colour, or a user who wants none.
@@ -38,7 +38,8 @@ pub enum ShownBy {
 }
 
 impl ShownBy {
-    /// What shows a stream of ours; `no_color` and `term` are the variables of those names.
+    /// The kind of device that shows one of our streams; `no_color` and `term` are the variables of those
+    /// names.
     ///
     /// # Source
     ///

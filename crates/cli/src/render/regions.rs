@@ -19,7 +19,7 @@ pub struct Regions {
 /// The regions of one name with their statistics.
 #[derive(Debug)]
 pub struct CountedRegion {
-    /// What was measured.
+    /// The region as it was measured.
     pub region: MarkedRegion,
     /// Its statistics.
     pub summary: Summary,
@@ -39,7 +39,7 @@ impl Regions {
         let counted = |region: MarkedRegion| {
             let summary = summarise_with(&region.report, Scope::Thread, requests);
             let mut shown = summary.clone();
-            // What the system accounts for processes would be the same remark on each region.
+            // Lines that the system accounts for whole processes would repeat one remark on each region.
             shown.lines.retain(|line| line.rung != Some(Rung::Os));
             CountedRegion { region, summary, shown }
         };
@@ -51,7 +51,7 @@ impl Regions {
         &self.all
     }
 
-    /// What is to be said of all of them, or why there are none.
+    /// The remarks about all regions, or the reason why there are none.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -110,8 +110,8 @@ impl CountedRegion {
         )
     }
 
-    /// How long a run was in the region, in the mean of the runs on the processor itself: translation takes its own time. Where
-    /// all were translated, it says so.
+    /// How long a run was in the region, in the mean of the runs on the processor itself: translation takes
+    /// its own time. Where all were translated, it says so.
     fn time(&self) -> String {
         let all = || self.region.runs.iter().zip(&self.region.report.runs);
         let has_native = all().any(|(_, run)| !is_translated(run));
@@ -125,8 +125,8 @@ impl CountedRegion {
         format!("{}{each}{how}", units::short(mean, &Unit::Nanoseconds))
     }
 
-    /// What a thread counted of each event that can be counted of a region: its name, its value in the event's unit, and what that
-    /// is worth.
+    /// The counts of a thread for each event that can be counted in a region. Each has its name, its value in
+    /// the event's unit, and its quality.
     pub fn of_thread(&self, thread: &MarkedThread) -> Vec<(String, Option<f64>, Count)> {
         let plan = &self.region.report.plan;
         let counted = |line: &stats::LineSummary| {

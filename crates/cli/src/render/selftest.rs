@@ -1,4 +1,4 @@
-//! What a self-test found out, for people and as JSON by `schemas/selftest-1.json`.
+//! The result of a self-test, for people and as JSON by `schemas/selftest-1.json`.
 
 use cyclometer::Machine;
 use cyclometer::selftest::{Examined, Finding, Measurement, Section, Verdict};
@@ -110,7 +110,7 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// What can be trusted, section by section.
+/// The conclusion: which sources can be trusted, section by section.
 fn conclusion(examined: &Examined, paint: Paint) -> String {
     let mut out = String::new();
     for section in examined.sections.iter().filter(|section| section.absent.is_none()) {

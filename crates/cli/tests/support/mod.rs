@@ -33,12 +33,12 @@ pub fn run_with(common: &[&str], arguments: &[&str]) -> Output {
     run(&[common, arguments].concat())
 }
 
-/// What it wrote to standard output.
+/// The text of its standard output.
 pub fn stdout(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// What it wrote to standard error.
+/// The text of its standard error.
 pub fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }

@@ -11,7 +11,7 @@ pub struct ConfigKey {
     pub path: &'static str,
     /// Its type and range, in words.
     pub takes: &'static str,
-    /// What it does.
+    /// The effect of the key.
     pub effect: &'static str,
 }
 
@@ -160,7 +160,7 @@ fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     is_some
 }
 
-/// What is said of a key that there is none of: the ones beside it.
+/// The message about an unknown key: it lists the keys of the same section.
 pub(super) fn unknown(path: &str) -> String {
     let (room, key) = path.rsplit_once('.').unwrap_or(("", path));
     let beside = |known: &ConfigKey| {

@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Result<Config> {
     })
 }
 
-/// What is wrong, and where.
+/// A problem and its position.
 struct Wrong {
     message: String,
     at: Option<Span>,

@@ -1,4 +1,4 @@
-//! What a monitor is to count.
+//! The builder of a monitor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,15 @@ use super::user_reads::user_reads;
 use super::{Monitor, settings};
 use crate::{Command, Config, EventTables, Stat, chips, machine, machine_for_regions};
 
-/// What a monitor counts of.
+/// The scope in which a monitor counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum CountedScope {
     /// The thread that the region is in. Only here counters can be read in user space.
     #[default]
     Thread,
-    /// The whole process: regions count what all threads do meanwhile, so that those of several threads overlap.
+    /// The whole process: regions count what all threads do meanwhile, so that those of several threads
+    /// overlap.
     Process,
     /// Another process with its threads, and those that it starts.
     Pid(u32),
@@ -59,7 +60,7 @@ enum Rate {
 /// How many samples are kept where nothing is said.
 const BUFFER_SIZE: usize = 1024;
 
-/// What regions count when nothing is asked for.
+/// The events of a monitor by default.
 const DEFAULT_EVENTS: &str = "cycles,instructions,task-clock,page-faults";
 
 impl MonitorBuilder {
@@ -79,9 +80,9 @@ impl MonitorBuilder {
         }
     }
 
-    /// Adds an event, or a comma-separated list, in every spelling that `cyclometer stat -e` takes: portable and vendors' names,
-    /// perf's grammar with modifiers, raw codes, `{groups}`. Without any, cycles, instructions, CPU time and page faults are
-    /// counted.
+    /// Adds an event, or a comma-separated list, in every spelling that `cyclometer stat -e` takes: portable
+    /// and vendors' names, perf's grammar with modifiers, raw codes, `{groups}`. Without any, cycles,
+    /// instructions, CPU time and page faults are counted.
     #[must_use]
     pub fn event(mut self, name: impl Into<String>) -> MonitorBuilder {
         self.events.push(name.into());
@@ -123,8 +124,8 @@ impl MonitorBuilder {
         self
     }
 
-    /// How reads in user space are kept apart from the instructions around them; where nothing is said as the configuration has
-    /// it, or not at all.
+    /// How reads in user space are kept apart from the instructions around them; where nothing is said as the
+    /// configuration has it, or not at all.
     #[must_use]
     pub fn serialisation(mut self, how: Serialisation) -> MonitorBuilder {
         self.serialisation = Some(how);
@@ -138,17 +139,17 @@ impl MonitorBuilder {
         self
     }
 
-    /// Whether the cost of reads and what they add to the counts is measured when the monitor is built, which takes some
-    /// milliseconds; it is where nothing is said. Without it nothing is taken off the counts.
+    /// Whether the cost of reads and what they add to the counts is measured when the monitor is built, which
+    /// takes some milliseconds; it is where nothing is said. Without it nothing is taken off the counts.
     #[must_use]
     pub fn calibrate(mut self, wanted: bool) -> MonitorBuilder {
         self.calibrate = wanted;
         self
     }
 
-    /// Lets a thread read all counters so many times a second, 1 to 10000, from when the monitor is built until its last clone is
-    /// dropped; [`Monitor::samples`] fetches what it read. Of a [`CountedScope::Thread`] the whole process is sampled, with
-    /// the sampling thread in it.
+    /// Lets a thread read all counters so many times a second, 1 to 10000, from when the monitor is built
+    /// until its last clone is dropped; [`Monitor::samples`] fetches what it read. With
+    /// [`CountedScope::Thread`] the whole process is sampled, including the sampling thread.
     #[must_use]
     pub fn sampling_rate(mut self, hertz: u32) -> MonitorBuilder {
         self.sampling = Rate::Hertz(hertz);
@@ -162,7 +163,7 @@ impl MonitorBuilder {
         self
     }
 
-    /// Settings of a file or the environment. What the builder is told itself counts for more, whenever it is told.
+    /// Settings of a file or the environment. Calls of the builder override it, before or after this call.
     #[must_use]
     pub fn config(mut self, config: Config) -> MonitorBuilder {
         self.config = config;
@@ -175,8 +176,9 @@ impl MonitorBuilder {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for what is no event; `ErrorKind::NoSuchTarget` for a process or
-    /// CPU that does not exist; `ErrorKind::HardwareLimit` for a `{group}` that does not fit on the counters.
+    /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for what is no event;
+    /// `ErrorKind::NoSuchTarget` for a process or CPU that does not exist; `ErrorKind::HardwareLimit` for a
+    /// `{group}` that does not fit on the counters.
     pub fn build(&self) -> Result<Monitor> {
         self.build_on(machine_for_regions())
     }
@@ -301,7 +303,8 @@ impl MonitorBuilder {
     }
 }
 
-/// What is sampled: a thread cannot read the counters of all others, so that of threads it is the process.
+/// The target of sampling: a thread cannot read the counters of all others, so that the process is sampled
+/// instead of a thread.
 fn sampled(target: &Target) -> Target {
     match target {
         Target::ThisThread => Target::Process { pid: std::process::id(), inherit: true },
@@ -309,8 +312,8 @@ fn sampled(target: &Target) -> Target {
     }
 }
 
-/// The event in these modes, unless it names its own or modes mean nothing to it. The software PMU and the system's accounting
-/// have no choice.
+/// The event in these modes, unless it names its own or modes mean nothing to it. The software PMU and the
+/// system's accounting have no choice.
 fn in_modes(event: &mut Event, modes: Modes) {
     if event.modifiers.modes.is_some() {
         return;

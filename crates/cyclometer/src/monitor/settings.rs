@@ -1,4 +1,4 @@
-//! What the keys of a configuration do to a monitor.
+//! Effects of configuration keys on a monitor.
 
 use std::time::Duration;
 
@@ -87,12 +87,12 @@ fn chips(entry: &str) -> Vec<String> {
     variants.split('/').map(|variant| format!("{generation} {}", variant.trim())).collect()
 }
 
-/// What there is to say before registers are used that the kernel must give access to.
+/// The step to report before registers are used that the kernel must give access to.
 ///
 /// # Errors
 ///
-/// `ErrorKind::KernelPatchNeeded` where it does not, and nobody said that such a kernel is required: then it is thought to
-/// be there.
+/// `ErrorKind::KernelPatchNeeded` where it does not, and nobody said that such a kernel is required: then it
+/// is thought to be there.
 pub(super) fn registers(config: &Config, machine: &Machine) -> Result<Option<LadderStep>> {
     if !machine.capabilities.needs_kernel_patch || machine.cpu.vendor != Vendor::Apple {
         return Ok(None);

@@ -13,7 +13,7 @@ use cyclometer_core::{Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_import::{ImportError, json, read_file};
 use cyclometer_sys::invoker;
 
-/// What a message may show of a path: control characters escaped.
+/// A path as a message shows it, with control characters escaped.
 fn shown(path: &Path) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_debug().collect() } else { String::from(c) };
     path.display().to_string().chars().map(escaped).collect()

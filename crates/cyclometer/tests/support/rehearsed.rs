@@ -1,5 +1,5 @@
-//! A monitor whose counters are rehearsed: read in user space, by the shipped protocol, with words of memory in place of
-//! the CPU's counters.
+//! A monitor whose counters are rehearsed: read in user space, by the shipped protocol, with words of memory
+//! in place of the CPU's counters.
 
 use std::sync::Arc;
 
@@ -81,12 +81,12 @@ fn event(name: &str, codes: &[u64]) -> Event {
     Event::new(name, Unit::Count, vec![way.with_summands(names)])
 }
 
-/// What such a monitor is opened from, with a source of this rung.
+/// The setup of such a monitor, with a source of this rung.
 pub fn setup(events: usize, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     setup_of((0..events).map(|i| event(&format!("e{i}"), &[i as u64])).collect(), counter, rung)
 }
 
-/// What a monitor of one event is opened from that is the sum of so many others.
+/// The setup of a monitor with one event that is the sum of so many others.
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub fn setup_of_sum(summands: u64, counter: &Arc<Rehearsal>) -> Setup {
     let codes: Vec<u64> = (0..summands).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a gate as far as that can be known before anything runs.
+//! Checks of gates before anything runs.
 
 use cyclometer::core::{Pass, Plan, PlanLine};
 use cyclometer::stats::compare::{Gate, Series};

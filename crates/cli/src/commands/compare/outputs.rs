@@ -14,7 +14,7 @@ pub struct Outputs {
     folder: PathBuf,
     /// The arm whose output came first.
     first: Option<usize>,
-    /// What differed, if something did.
+    /// The first difference between outputs, if there is one.
     difference: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Outputs {
         Some(difference)
     }
 
-    /// What differed, if something did.
+    /// The first difference between outputs, if there is one.
     pub fn difference(&self) -> Option<&str> {
         self.difference.as_deref()
     }

@@ -36,7 +36,8 @@ impl Saving {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` where metrics were not counted that the file has values of; as [`Export::write`].
+    /// `ErrorKind::InvalidInput` where metrics were not counted that the file has values of; as
+    /// [`Export::write`].
     pub fn save(self, contest: &Contest<'_>) -> Result<()> {
         if !matches!(contest.comparison.ended, None | Some(Ended::Budget)) {
             // Half of a measurement is no measure for others.
@@ -91,7 +92,8 @@ mod tests {
     use crate::render::compare::testing::{contest, shown};
     use std::fs;
 
-    /// Saves the comparison of the tests over a file, with `lost` counted by no run; gives the error and what the file holds.
+    /// Saves the comparison of the tests over a file, with `lost` counted by no run; gives the error and what
+    /// the file holds.
     fn saved(before: &str, lost: &[&str], force: bool) -> (Option<String>, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("base.json");

@@ -1,5 +1,5 @@
-//! Shell syntax in a text that no shell reads: there it would be an argument, and the command would do other work in
-//! silence.
+//! Shell syntax in a text that no shell reads: there it would be an argument, and the command would do other
+//! work in silence.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -17,8 +17,8 @@ pub enum Syntax {
     LineEnd,
 }
 
-/// The first of it in a text. What is quoted is none, nor are patterns such as `*.c`: a shell leaves them as they are where
-/// no file fits.
+/// The first of it in a text. Quoted text does not count, nor do patterns such as `*.c`, which a shell leaves
+/// unchanged where no file matches.
 ///
 /// # Source
 ///
@@ -62,7 +62,7 @@ impl Scanner<'_> {
         None
     }
 
-    /// What a character of a word is, if a shell would act on it.
+    /// The syntax that a character of a word begins, if a shell would act on it.
     fn in_word(&mut self, c: char) -> Option<Syntax> {
         if self.word.is_none() && self.line_ended {
             return Some(Syntax::LineEnd);

@@ -21,7 +21,7 @@ pub struct Contestant {
     pub name: String,
     /// How it is run; its streams are to be set.
     pub command: CommandSpec,
-    /// What is run around it.
+    /// The commands that run before and after it.
     pub hooks: Hooks,
 }
 
@@ -64,7 +64,8 @@ pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// A command as it was written; with values or control characters in it as its words are, so that it can be typed in.
+/// A command as it was written; with values or control characters in it as its words are, so that it can be
+/// typed in.
 fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell: bool) -> String {
     if by_shell || (values.is_empty() && clean(text) == text) {
         return clean(&replaced(text, values));
@@ -103,7 +104,7 @@ impl List {
     }
 }
 
-/// What stands for what.
+/// Placeholders, each with its value.
 type Values = Vec<(String, String)>;
 
 /// Every combination of values; the last list changes fastest.
@@ -125,8 +126,8 @@ fn replaced(text: &str, values: &[(String, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// A command of one word: split as a shell would, or given to one. Values stand for names after the splitting, so that
-/// blanks in them divide nothing.
+/// A command of one word: split as a shell would, or given to one. Values stand for names after the
+/// splitting, so that blanks in them divide nothing.
 fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
     if by_shell {
         return Ok(shell(&replaced(text, values)));
@@ -142,7 +143,7 @@ fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -
     Ok(CommandSpec { args: words.collect(), ..CommandSpec::new(program) })
 }
 
-/// What a text is for.
+/// The role of a command text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     /// It is measured.
@@ -185,7 +186,7 @@ fn shell(script: &str) -> CommandSpec {
     CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh") }
 }
 
-/// What is run around a command reads nothing, and says what it has to say to standard error.
+/// The hooks of a command: they read nothing, and only their standard error is shown.
 fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
     let hook = |name: &'static str, text: &Option<String>| -> Result<Option<CommandSpec>> {
         let Some(text) = text else { return Ok(None) };

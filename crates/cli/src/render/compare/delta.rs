@@ -204,7 +204,7 @@ fn style(one: &Compared) -> Style {
 /// Why nothing more can be said, each reason once with the metrics that it is for.
 fn reasons(versus: &Versus, paint: Paint) -> String {
     let mut grouped: Vec<(&str, Vec<&str>)> = Vec::new();
-    // What neither has is told with the tables of the commands.
+    // Metrics that neither side has are reported with the tables of the commands.
     let is_somewhere = |one: &&Compared| one.a.n + one.b.n > 0;
     for one in versus.metrics.iter().filter(is_somewhere) {
         let Some(reason) = &one.reason else { continue };
@@ -247,7 +247,7 @@ fn indented(text: &str) -> String {
     wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
-/// What the ruling of a gate rests on.
+/// The evidence for the ruling of a gate.
 pub fn gate_reason(gate: &GateOutcome) -> String {
     if let Ruling::Impossible(reason) = &gate.ruling {
         return format!(": {reason}");
@@ -298,7 +298,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     lines.iter().map(|line| remark(&clean(line), paint)).collect()
 }
 
-/// What the findings mean, where something was tested.
+/// The meaning of the findings, where a test was made.
 fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
     let tested =
         contest.versus.iter().flat_map(|versus| &versus.metrics).filter(|one| one.p.is_some()).count();
@@ -328,7 +328,7 @@ fn rates(one: &Compared) -> Option<String> {
 /// Metrics whose level moved with the order of the pairs.
 fn drifts(contest: &Contest<'_>) -> Option<String> {
     let told = |one: &&Compared| one.drift.is_some_and(|rho| rho.abs() > DRIFT_TOLD);
-    // Of a metric of several comparisons the one that moved most.
+    // For a metric in several comparisons, the one that moved most is kept.
     let mut most: Vec<(&str, f64)> = Vec::new();
     for one in contest.versus.iter().flat_map(|versus| versus.metrics.iter().filter(told)) {
         let rho = one.drift.unwrap_or_default();
@@ -345,8 +345,8 @@ fn drifts(contest: &Contest<'_>) -> Option<String> {
     })
 }
 
-/// Where commands that may fail do so in different ways, they did not do the same work. A run that is left out, as the
-/// one that a signal ended, says nothing of it.
+/// Where commands that may fail do so in different ways, they did not do the same work. A run that is left
+/// out, as the one that a signal ended, says nothing of it.
 fn different_exits(contest: &Contest<'_>) -> Option<String> {
     let exits = |report: &cyclometer::Report| {
         let kept = report.runs.iter().filter(|run| run.dropped_because.is_none());

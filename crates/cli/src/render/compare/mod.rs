@@ -1,4 +1,4 @@
-//! What several commands, or one and a baseline, have in common and what not, in every format.
+//! The comparison of several commands, or of one command and a baseline, in every format.
 
 pub mod csv;
 pub mod delta;
@@ -47,7 +47,7 @@ pub enum Reference {
         series: Vec<Series>,
         /// How many of its runs failed.
         failures: Failures,
-        /// What should be known of it: other kernels, formats that say little.
+        /// Remarks on the baseline: another kernel, a format with few details.
         notes: Vec<String>,
     },
 }
@@ -59,20 +59,20 @@ pub struct Versus {
     pub arm: usize,
     /// Every metric of both.
     pub metrics: Vec<Compared>,
-    /// What the gates say.
+    /// The outcomes of the gates.
     pub gates: Vec<GateOutcome>,
 }
 
-/// What every format is made from.
+/// The input of every output format of `compare`.
 #[derive(Debug)]
 pub struct Contest<'a> {
     /// Where it was measured.
     pub machine: &'a Machine,
-    /// What was measured.
+    /// The reports of the measurement.
     pub comparison: &'a Comparison,
     /// The commands.
     pub arms: Vec<ArmShown>,
-    /// What they are compared with.
+    /// The side that the commands are compared with.
     pub reference: Reference,
     /// The comparisons; none where one command became a baseline.
     pub versus: Vec<Versus>,
@@ -121,7 +121,7 @@ impl Contest<'_> {
         }
     }
 
-    /// What was measured of a command.
+    /// The report of a command.
     pub fn report(&self, arm: usize) -> &Report {
         &self.comparison.reports[arm]
     }

@@ -1,4 +1,5 @@
-//! A picture of every run and interval, as SVG or in a page: no scripts, no fonts from elsewhere, nothing to load.
+//! A picture of every run and interval, as SVG or in a page: no scripts, no fonts from elsewhere, nothing to
+//! load.
 
 use std::fmt::Write;
 use std::path::Path;

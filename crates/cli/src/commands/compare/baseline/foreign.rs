@@ -8,7 +8,7 @@ use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
 
-/// What other programs call our metrics: theirs, ours, the unit, and what makes it ours.
+/// Metrics of other programs: their name, our name, the unit, and the factor to our unit.
 ///
 /// # Source
 ///
@@ -50,7 +50,8 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
     })
 }
 
-/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing one says nothing.
+/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing one says
+/// nothing.
 ///
 /// # Source
 ///
@@ -155,7 +156,8 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its mean.
+/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its
+/// mean.
 ///
 /// poop itself exports nothing; this is the shape of what users add to it.
 fn poop(results: &[Value]) -> Read<Contents> {
