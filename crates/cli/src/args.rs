@@ -108,7 +108,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The rung that it names; `None` for all of them.
+    /// The source that it names; `None` for all sources.
     pub fn rung(self) -> Option<Rung> {
         match self {
             Backend::Auto => None,

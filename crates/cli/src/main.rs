@@ -21,8 +21,8 @@ fn main() -> ExitCode {
     if let Some(ran) = commands::selftest::kernel(std::env::args_os().skip(1)) {
         return ran.unwrap_or_else(|error| failure::report(&error, false)).into();
     }
-    // The helper that starts commands is forked before anything else: it must be small, because what a
-    // command inherits from it counts as the command's peak memory.
+    // The helper that starts commands is forked first and must be small: memory that a command inherits from
+    // it counts as the command's peak memory.
     let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
     cyclometer::with_stack(STACK, || run(launcher))
 }

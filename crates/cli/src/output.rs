@@ -97,9 +97,9 @@ fn put_to(stream: &mut dyn Write, text: &str) -> io::Result<()> {
     stream.flush()
 }
 
-/// Writes to standard error what nobody could be told if it failed.
+/// Writes a message to standard error; a failure to do so cannot be reported.
 pub fn tell(text: &str) {
-    // A closed standard error leaves no one to tell.
+    // A closed standard error has no reader.
     let _ = put(Channel::Err, text);
 }
 

@@ -1,7 +1,7 @@
 //! Our figures of a real program agree with those of `/usr/bin/time -v` and `perf stat`.
 //!
-//! The programs measure different executions of one command, so that only what repeats can agree. Where a
-//! peer is missing the test says so; with `CYCLOMETER_REQUIRE_PEERS` set it fails instead.
+//! The programs measure different executions of one command, so that only repeatable quantities can agree.
+//! Where a peer is missing the test says so; with `CYCLOMETER_REQUIRE_PEERS` set it fails instead.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -38,7 +38,7 @@ const fn tolerance(name: &'static str, share: f64, absolute: f64) -> Tolerance {
 const MS: f64 = 1e6;
 
 /// `time` prints times in steps of 10 ms, and CPU time differs by some percent from run to run (frequency,
-/// caches); the split into user and system time is sampled at the tick. Wall time also has the other load of
+/// caches). The split into user and system time is sampled at the tick. Wall time also has the other load of
 /// the machine. For the peak, the kernel's own counters lag by up to 64 pages for each CPU (`mm/memory.c`),
 /// and the layout is random.
 const TIME: [Tolerance; 4] = [

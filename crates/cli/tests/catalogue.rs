@@ -1,5 +1,5 @@
-//! `encode`, `decode`, `plan` and `list --cpu` from the outside: what people read, and what they are told
-//! when they err.
+//! `encode`, `decode`, `plan` and `list --cpu` from the outside: output for people, and messages about
+//! errors.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,4 +1,4 @@
-//! `--events FILE` from the outside: what is read, what is refused, and how it ends.
+//! `--events FILE` from the outside: files that are read, files that are refused, and the exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

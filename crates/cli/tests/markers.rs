@@ -37,7 +37,7 @@ fn as_on_the_page() {
     }
 }
 
-/// A table without what differs from machine to machine: numbers, units, widths.
+/// A table without the parts that differ from machine to machine: numbers, units, widths.
 fn shape(text: &str) -> Vec<String> {
     let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let units = ["ns", "µs", "ms", "s"];

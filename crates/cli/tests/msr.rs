@@ -1,5 +1,4 @@
-//! `stat --backend msr` on simulated chips behind sockets: the whole way from the command line to the
-//! registers and back.
+//! `stat --backend msr` on simulated chips behind sockets: from the command line to the registers and back.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -207,8 +206,8 @@ fn what_always_counts_misses_no_change_of_turns() {
         assert!(cycles > 2.98e9, "{cycles}");
         found[2]["mean"].as_f64().unwrap() / cycles
     };
-    // A turn's counters are read one after the other, by sockets: that is a percent or two of a turn, and
-    // much more while something else has the machine.
+    // The counters of a rotation group are read one after the other, by sockets. That takes a percent or two
+    // of a rotation, and much more while other programs use the machine.
     let mut shares = std::iter::repeat_with(share).take(5);
     assert!(shares.any(|share| (share / 0.375 - 1.0).abs() < 0.1), "never in five runs");
 }

@@ -1,5 +1,5 @@
-//! The software PMU where something keeps it from tracing: the reason is that of what is refused, with what
-//! lifts it.
+//! The software PMU where tracing is restricted: the reason names the refused operation, and the remedy lifts
+//! the restriction.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,4 +1,4 @@
-//! Programs that write registers, on simulated chips behind sockets: what `doctor` says and does.
+//! Programs that write registers, on simulated chips behind sockets: the output and effects of `doctor`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

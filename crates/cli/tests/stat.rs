@@ -328,7 +328,7 @@ fn intervals_are_told_while_the_command_runs() {
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{rows:?}");
 }
 
-/// Whether a signal was ignored before we began, which what we start inherits.
+/// Whether a signal was ignored before we began; our children inherit that.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -352,7 +352,8 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        // As `nohup` and shells leave it to jobs in the background: then nobody hears of it, as it should be.
+        // Jobs in the background ignore it, as `nohup` and shells arrange; then the signal has no effect, as
+        // it should be.
         if is_ignored(number) {
             support::skip(&format!("SIG{} is ignored here", &signal[1..]));
             continue;

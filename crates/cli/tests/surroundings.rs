@@ -1,5 +1,5 @@
-//! The tool where limits are low and `/proc` is not its own: counts or a reason, and nothing of others is
-//! touched.
+//! The tool where limits are low and `/proc` is not its own: it counts or gives a reason, and touches no
+//! other process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

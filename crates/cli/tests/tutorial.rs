@@ -1,11 +1,11 @@
-//! The tutorial does what it says: every command of `docs/tutorial` runs, and prints what the page shows.
+//! The tutorial is correct: every command of `docs/tutorial` runs, and prints the text of the page.
 //!
-//! A fence says how its commands are compared: `console` prints exactly that, everywhere; `console compiler`
-//! too, and needs gcc; `console counted` needs gcc and the software PMU, and has the form of what is shown,
-//! as the numbers are a compiler's; `console timed` needs gcc, and has the same first words of lines, as
-//! times are what a loaded machine makes of them; `console no-pmu` has the form where this is such a machine
-//! as the page's, and runs elsewhere. `console library` and `console example` are run by the tests of the C
-//! interface and the façade. `UPDATE_GOLDEN=1` accepts what is printed.
+//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console compiler`
+//! too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be that of the
+//! page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words of each line
+//! must be the same, as times depend on the load. `console no-pmu` has the form of the page on a machine like
+//! the page's, and runs without a comparison on others. `console library` and `console example` are run by
+//! the tests of the C interface and the façade. `UPDATE_GOLDEN=1` accepts the printed text.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -28,7 +28,7 @@ const REFUSAL: &str = "no PMU in this virtual machine (Firecracker on KVM)";
 /// Blocks that other tests run.
 const ELSEWHERE: [&str; 2] = ["library", "example"];
 
-/// How the commands of a block are compared with what the page shows.
+/// How the output of the commands of a block is compared with the page.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     /// Digit by digit.
@@ -37,11 +37,11 @@ enum Kind {
     Form,
     /// By the first words of its lines.
     FirstWords,
-    /// Not at all, but that it runs.
+    /// Not at all: the command only has to run.
     Runs,
 }
 
-/// A command of a page, and what it prints there.
+/// A command of a page, and its output there.
 #[derive(Debug)]
 struct Step<'a> {
     command: String,
@@ -69,8 +69,8 @@ fn step(text: &str) -> Step<'_> {
 /// The placeholder for lines that a page leaves out.
 const LEFT_OUT: &str = "[…]";
 
-/// A line without its digits, units and columns, and without which of two is greater: what does not depend on
-/// a compiler or a clock.
+/// A line without its digits, units and columns, and without the order of two values. The rest does not
+/// depend on a compiler or a clock.
 fn form(line: &str) -> String {
     let units = ["ns", "µs", "ms", "s", "KiB", "MiB", "GiB"];
     let word = |word: &str| {
@@ -104,7 +104,8 @@ fn missing(shown: &[String], printed: &[String]) -> Option<String> {
     shown.iter().find(|line| *line != LEFT_OUT && !rest.any(|other| other == *line)).cloned()
 }
 
-/// Where the commands of a page are typed: the program on the path, the sources at hand, nothing else known.
+/// The environment in which the commands of a page are typed: the program on the path, and the sources at
+/// hand.
 struct Place {
     folder: tempfile::TempDir,
     path: String,
@@ -180,7 +181,7 @@ fn kind(word: &str) -> Option<Kind> {
     }
 }
 
-/// Whether the page shows what was printed.
+/// Whether the output agrees with the page.
 fn agrees(kind: Kind, shown: &str, printed: &str) -> Result<(), String> {
     match kind {
         Kind::Runs => Ok(()),

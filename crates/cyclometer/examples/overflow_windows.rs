@@ -50,7 +50,7 @@ fn placed() -> [Placed; 6] {
     ]
 }
 
-/// A program that computes, misses caches and mispredicts branches, in turn.
+/// A program that alternately computes, misses caches and mispredicts branches.
 fn workload() -> Workload {
     let mut workload = Workload::named("phases").map(|phases| phases.for_rounds(1)).unwrap_or_default();
     for (phase, cycles) in workload.phases.iter_mut().zip([900_000, 5_000_000, 2_000_000]) {
@@ -59,7 +59,7 @@ fn workload() -> Workload {
     workload
 }
 
-/// Runs it, and keeps what each interrupt gives.
+/// Runs it, and keeps the row of each interrupt.
 fn record() -> cyclometer::Result<Vec<Row<ThreadId>>> {
     let Some(model) = Model::find("skylake") else { return Ok(Vec::new()) };
     let source = OverflowSource { slot: 0, period_events: PERIOD_EVENTS };

@@ -1,4 +1,4 @@
-//! Counts what a CPU did: on any CPU, in any place, and says how far each number can be trusted.
+//! Counts what a CPU did, on any CPU, and says how far each number can be trusted.
 //!
 //! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect,
 //! catalogue, plan, session, statistics) and contains no logic of its own.
@@ -35,8 +35,8 @@
 //! # }
 //! ```
 //!
-//! Every value is a [`Count`]: a number with what it is worth, or the reason why there is none. Nothing here
-//! panics where there is no PMU, and nothing gives a zero for what was not counted. Threads, forks, costs,
+//! Every value is a [`Count`]: a number with its quality, or the reason why there is none. No function panics
+//! where there is no PMU, and none gives a zero for an event that was not counted. Threads, forks, costs,
 //! configuration: the project's page `docs/guides/sdk.md`.
 //!
 //! A program that is run:

@@ -55,16 +55,16 @@ pub struct Placed<'a> {
 /// Counters that are not free, and uses of those that stay free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wishes {
-    /// Counters that something else holds.
+    /// Counters that are in use by others.
     pub without: CounterMask,
     /// Whether counters that stay free repeat events of other passes.
     pub repeats: bool,
 }
 
 impl<'a> Placement<'a> {
-    /// Places events of a CPU in as few passes as possible, whatever their order. A pin (`event@7`) leaves an
-    /// event one counter; events of a `{group}` are in one pass. Among plans of the same length, it prefers
-    /// one that keeps the events of metrics together.
+    /// Plans the events of a CPU in as few passes as possible, whatever their order. A pin (`event@7`) leaves
+    /// an event one counter; events of a `{group}` are in one pass. Among plans of the same length, it
+    /// prefers one that keeps the events of metrics together.
     ///
     /// `tables` are those of one CPU, best first: each event is what the first that has it says. The counters
     /// are those of the first table.

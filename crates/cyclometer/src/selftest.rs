@@ -1,4 +1,4 @@
-//! Whether the sources of this machine tell the truth: what `cyclometer selftest` does.
+//! The self-test of this machine's sources, as in `cyclometer selftest`.
 //!
 //! Loops of known length are counted with every generic and portable event, and with the software PMU.
 
@@ -59,7 +59,7 @@ pub struct Section {
 }
 
 impl Examined {
-    /// Whether nothing contradicts what is known.
+    /// Whether no count contradicts a known number.
     pub fn is_true(&self) -> bool {
         self.findings().all(|finding| finding.verdict != Verdict::Wrong)
     }
@@ -201,7 +201,7 @@ impl SelfTest {
         self.filtered(source, listing, (modes, None), memory)
     }
 
-    /// The same with a filter for what has no modes in its name.
+    /// The same with a filter for events whose name has no modes.
     fn filtered(
         &self,
         source: &dyn Source,
@@ -249,7 +249,7 @@ impl SelfTest {
         if slots.is_empty() { Err("perf does not count it".to_owned()) } else { Ok(slots) }
     }
 
-    /// Names the erratum that explains what is too high.
+    /// Names the erratum that explains a count that is too high.
     ///
     /// # Source
     ///
@@ -401,7 +401,7 @@ fn nothing_tested(only: Rung, examined: &Examined) -> Error {
         .with_recovery(Recovery::fix("`cyclometer doctor` says what works here"))
 }
 
-/// Runs a kernel as `NAME:ROUNDS` has it, for whoever counts this process.
+/// Runs a kernel as `NAME:ROUNDS` specifies it, to be counted.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Simulated machines: chips to learn and to test on, with workloads in place of commands.
+//! Simulated machines: chips to learn and to test on, with workloads instead of commands.
 
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
@@ -79,7 +79,7 @@ impl Simulated {
     ///
     /// # Errors
     ///
-    /// A trouble that it cannot have.
+    /// A fault that this machine cannot have.
     pub(crate) fn start(&self) -> Result<Simulation> {
         let mut machine = SimMachine::new(self.model, self.settings);
         self.troubles.iter().try_for_each(|trouble| machine.inject(*trouble))?;
@@ -116,7 +116,7 @@ impl Misery {
     fn on(self, model: &Model) -> InjectedFault {
         let general = model.chip.counters.general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
-        // Apple's fixed counters are the kernel's all the time, and nobody minds.
+        // The kernel always owns Apple's fixed counters, so that holding one would disturb nothing.
         let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {
             Some((n, _)) => CounterId::Fixed(*n),

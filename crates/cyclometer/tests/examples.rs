@@ -1,4 +1,4 @@
-//! The examples run here, and say what they counted or why they did not.
+//! The examples run here, and print their counts or the reason why there are none.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 #![allow(dead_code, reason = "the examples' main functions print what their reports say")]
 

@@ -13,7 +13,7 @@ use cyclometer::{
 };
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
-/// An event that is counted where nothing of a CPU is.
+/// An event that is counted even where no CPU counter is available.
 const FAULTS: &str = "page-faults,task-clock";
 
 fn main() {
@@ -135,7 +135,7 @@ fn program(what: &str) {
     }
 }
 
-/// The loop of 16 additions, so many times.
+/// Runs the loop of 16 additions this many times.
 #[inline(never)]
 fn additions(rounds: u32, memory: &mut KernelMemory) {
     Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
@@ -511,7 +511,7 @@ fn threads_one_after_the_other_share_rooms(tool: &Tool<'_>) {
     }
 }
 
-/// Touches so many pages that were never touched before.
+/// Touches this many pages that were never touched before.
 fn touch(pages: usize) {
     let mut memory: Vec<u8> = Vec::with_capacity(pages << 12);
     for page in 0..pages {

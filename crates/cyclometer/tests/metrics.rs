@@ -1,4 +1,4 @@
-//! Metrics on recorded machines: which events they add to the plan, and what comes out of known counts.
+//! Metrics on recorded machines: the events that they add to the plan, and their values from known counts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use cyclometer::core::event::{Part, PerfEvent};

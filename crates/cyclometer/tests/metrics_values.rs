@@ -56,9 +56,9 @@ fn check(cpu: &str, counts: &Counts, expected: &[(&str, f64)]) {
     assert_eq!(shares, levels, "{cpu} has other metrics than are looked at");
 }
 
-/// 12,000 slots of an AMD: 3,000 starved, 1,800 of these in cycles that starved altogether; 1,800 held up by
-/// the back end, 600 given to the other thread; 6,600 operations dispatched, of which 6,000 retired, 1,200 of
-/// these from microcode.
+/// 12,000 slots of an AMD CPU: 3,000 starved, 1,800 of these in cycles that starved altogether. 1,800 were
+/// held up by the back end, 600 given to the other thread. 6,600 operations were dispatched, of which 6,000
+/// retired, 1,200 of these from microcode.
 fn amd(cycles: f64) -> Counts {
     Counts::new(&[
         ("ls_not_halted_cyc", cycles),
@@ -194,9 +194,9 @@ fn tremont_adds_up_the_causes_of_its_front_end() {
     }
 }
 
-/// 4,000 slots in 1,000 cycles of a Sandy Bridge, with the events that Ivy Bridge calls otherwise: 800 slots
-/// starved, 600 of them in 150 cycles that starved altogether; 1,760 micro-operations issued, 1,600 retired,
-/// 10 cycles of recovery.
+/// 4,000 slots in 1,000 cycles of a Sandy Bridge, with the events that have other names on Ivy Bridge. 800
+/// slots starved, 600 of them in 150 cycles that starved altogether. 1,760 micro-operations were issued,
+/// 1,600 retired; 10 cycles of recovery.
 fn bridge(idle: &'static str, behind_loads: &'static str, executed: [&'static str; 3]) -> Counts {
     Counts::new(&[
         ("CPU_CLK_UNHALTED.THREAD", 1000.0),

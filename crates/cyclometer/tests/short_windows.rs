@@ -1,5 +1,5 @@
-//! Sampling by registers to which the kernel writes as well, on a simulated chip whose truth is known:
-//! windows become as short as the kernel leaves them.
+//! Sampling by registers that the kernel writes as well, on a simulated chip whose true counts are known.
+//! Windows become as short as the kernel makes them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use std::cell::RefCell;
@@ -31,7 +31,8 @@ struct Living {
     bus: Rc<RefCell<SimBus>>,
 }
 
-/// A window reads its counters twice; who reads them oftener keeps them open, and time passes before.
+/// Counters of a window are read twice; a reader that reads them more often keeps them open, so that time
+/// passes before those reads.
 struct Open {
     counting: Box<dyn Counting>,
     bus: Rc<RefCell<SimBus>>,
@@ -143,7 +144,7 @@ fn monitor(troubles: &'static [InjectedFault], longest_window: Option<Duration>)
     Monitor::open(setup).unwrap()
 }
 
-/// At least so many samples, all that there were.
+/// At least this many samples, and all that are available.
 fn samples(monitor: &Monitor, number: usize) -> Samples {
     let mut all = monitor.samples();
     while all.rows.len() < number {

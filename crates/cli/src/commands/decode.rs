@@ -1,4 +1,4 @@
-//! `decode`: what a register's value, or an event's code, means.
+//! `decode`: the meaning of a register's value, or of an event's code.
 
 use cyclometer::arch::Register;
 use cyclometer::catalogue::decode::{self, Explained};
@@ -15,7 +15,7 @@ use crate::render::{decoded, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a CPU or register that is not known, or what is no number.
+/// `ErrorKind::InvalidInput` for a CPU or register that is not known, or a value that is no number.
 pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
     let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
     let cores = asked.cores();

@@ -18,8 +18,8 @@ use crate::render::{events, json, list, metrics};
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` when nothing fits the pattern, `ErrorKind::InvalidInput` for a CPU that is not
-/// known.
+/// `ErrorKind::UnknownEvent` when no event matches the pattern, `ErrorKind::InvalidInput` for a CPU that is
+/// not known.
 pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     if args.metrics {
         return run_metrics(args, cli);
@@ -128,7 +128,7 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
 }
 
-/// The CPUs whose id or title contains a text, in any case; all without one.
+/// The CPUs whose id or title contains a text, in any case; all CPUs without a text.
 fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
     let part = pattern.unwrap_or_default().to_lowercase();
     let fits = |cpu: &Cpu<'_>| cpu.id().contains(&part) || cpu.title().to_lowercase().contains(&part);
@@ -141,7 +141,7 @@ fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
     Ok(found)
 }
 
-/// The error where no event of a CPU passes what was asked for.
+/// The error if no event of a CPU matches.
 fn nothing_fits(args: &ListArgs, ids: &[String]) -> Error {
     let cpu = clean(args.cpu.as_deref().unwrap_or(&ids.join(", ")));
     let mut message = format!("no event of {cpu}");

@@ -57,7 +57,7 @@ fn read_recording(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The CPUs that a question is about, with the files that tell of them.
+/// The CPUs that a question is about, with the files that describe them.
 struct Asked {
     tables: EventTables,
     ids: Vec<String>,

@@ -15,7 +15,7 @@ use crate::render::{json, placement_json};
 /// The word for every event of a CPU.
 const ALL: &str = "all";
 
-/// Places events in as few passes as possible; the exit code tells whether all that was asked for can be
+/// Places events in as few passes as possible; the exit code says whether all requested events can be
 /// counted.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ fn is_all(request: &EventRequest) -> bool {
     bare && request.text.eq_ignore_ascii_case(ALL)
 }
 
-/// The events that a core type has, placed, and those that it lacks; `None` where there is no table.
+/// The events that a core type has, placed, and those that it lacks; `None` if it has no table.
 fn on<'a>(
     tables: &[Cpu<'a>],
     requests: &[EventRequest],
@@ -89,7 +89,7 @@ fn on<'a>(
     Ok(Some(OnCpu { cpu, placement: Placement::of(tables, &held, wishes)?, lacking, asked, watchdog }))
 }
 
-/// Every event of the tables by its name, whatever the name is made of.
+/// Every event of the tables by its name, whatever characters the name has.
 fn every_event(tables: &[Cpu<'_>]) -> Vec<EventRequest> {
     let mut all = Vec::new();
     for (cpu, is_new) in super::each_with_better(tables) {

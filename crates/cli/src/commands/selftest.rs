@@ -1,4 +1,4 @@
-//! `selftest`: which events told the truth about loops of known length.
+//! `selftest`: compares the counts of events over loops of known length with the known numbers.
 
 use std::ffi::OsString;
 
@@ -11,8 +11,7 @@ use crate::export::Export;
 use crate::output::Channel;
 use crate::render::{json, selftest};
 
-/// Runs a loop for whoever counts this process, where the words are `selftest --kernel NAME:ROUNDS`; `None`
-/// where they are not.
+/// Runs a loop to be counted, if the arguments are `selftest --kernel NAME:ROUNDS`; `None` if they are not.
 ///
 /// It stands before the parser of arguments, so that little is translated for a loop. These arguments are
 /// undocumented: the program starts itself with them.
@@ -22,7 +21,7 @@ pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
     Some(run_kernel(&spec.to_string_lossy()).map(|()| exit::OK))
 }
 
-/// Tests the sources of this machine; the exit code tells whether something contradicts what is known.
+/// Tests the sources of this machine; the exit code says whether a count contradicts the known number.
 ///
 /// # Errors
 ///

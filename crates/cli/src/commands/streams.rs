@@ -1,5 +1,4 @@
-//! Where the standard streams of commands lead: what `--output` and `--input` say, and what our own standard
-//! input is.
+//! The standard streams of commands: `--output` and `--input`, and the kind of our own standard input.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
 
 use crate::failure::usage;
 
-/// Standard output and standard error; `usual`: where nothing is said.
+/// Standard output and standard error; `usual` is the default.
 pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     let Some(path) = asked else { return (usual.clone(), usual) };
     match path.to_str() {
@@ -19,7 +18,7 @@ pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     }
 }
 
-/// Standard output as the command sees it: who inherits the null device writes to that.
+/// Standard output as the command sees it: a command that inherits the null device writes to that.
 pub fn as_seen(stdout: Stream) -> Stream {
     match stdout {
         Stream::Inherit if standard_output_is_null() => Stream::Null,
@@ -32,12 +31,12 @@ pub fn as_seen(stdout: Stream) -> Stream {
 pub struct Input {
     /// Where it comes from.
     pub stream: Stream,
-    /// Whether it is empty because nothing has arrived in ours yet.
+    /// Whether it is empty because no data has arrived in our standard input yet.
     is_unheard: bool,
 }
 
-/// How long something may take to arrive in a pipe: the program that writes to it is started at the same time
-/// as we are.
+/// How long data may take to arrive in a pipe: the program that writes to it starts at the same time as we
+/// do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Input {

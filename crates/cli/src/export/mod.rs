@@ -1,7 +1,7 @@
 //! Files that results are written to: tried before the command runs, written when it has run.
 //!
-//! A regular file is replaced as a whole: a full disk or an end halfway leaves what was there. Devices, pipes
-//! and descriptors that we were started with take the text as it is.
+//! A regular file is replaced as a whole: after a full disk or an early end it has its old contents. Devices,
+//! pipes and descriptors that we were started with take the text as it is.
 
 mod replacement;
 
@@ -42,7 +42,7 @@ enum Destination {
 }
 
 impl Export {
-    /// Finds out where a path leads, without changing what is there; `-` is standard output.
+    /// Finds out where a path leads, without changing the file; `-` is standard output.
     ///
     /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the
     /// rights of the invoker, so that a path leads nowhere that the invoker could not write by other means.
@@ -125,7 +125,7 @@ impl Destination {
             return Err(io::Error::other("the path led to another file a moment later"));
         }
         if is_new {
-            // It was made to see that it can be. Nothing is measured yet, so nothing is left.
+            // It was made to see that it can be. Nothing is measured yet, so no file is to exist.
             fs::remove_file(&resolved)?;
         }
         Ok(Destination::File(resolved))
@@ -186,16 +186,16 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
 }
 
-/// Opens for writing what a path leads to, and tells whether that was made for it. Nothing in it is changed.
+/// Opens the file of a path for writing, and returns whether this created it. Nothing in it is changed.
 fn open_file(path: &Path) -> io::Result<(File, bool)> {
-    // First without following a link, as there is no doubt then who has made the file.
+    // The first attempt follows no link, so that the file is certainly ours if it succeeds.
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => return Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
     match OpenOptions::new().write(true).open(path) {
-        // A link whose target is to be made.
+        // The path is a link whose target does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
             let is_empty = file.metadata()?.len() == 0;

@@ -12,10 +12,10 @@ use crate::render::events::fields;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, hanging, wrap};
 
-/// Columns before what an event counts.
+/// Columns before the description of an event.
 const INDENT: usize = 6;
 
-/// Each value: its fields, the events in it by name, and what is wrong about it.
+/// Each value: its fields, the events in it by name, and any error in it.
 pub fn render(found: &[(Cpu<'_>, Explained)], tables: &EventTables, paint: Paint) -> String {
     let about = |cpu: &Cpu<'_>, name: &str| tables.describe(name, cpu);
     found.iter().map(|(cpu, explained)| entry(cpu, explained, &about, paint)).collect()

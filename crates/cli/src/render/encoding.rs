@@ -14,7 +14,7 @@ use crate::render::events::counters;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, wrap};
 
-/// Each event: what it counts, perf's words, the counters, the register writes for one of them.
+/// Each event: its description, perf's words, the counters, the register writes for one of them.
 pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], tables: &EventTables, paint: Paint) -> String {
     found.iter().map(|(cpu, encoding)| entry(cpu, encoding, &counted(cpu, encoding, tables), paint)).collect()
 }
@@ -62,7 +62,7 @@ fn has(entry: &Entry<'_>, code: &EventCode) -> bool {
     entry.code() == *code || entry.also().any(|also| also.code == *code)
 }
 
-/// An event whose fields were changed is not what is said of it: its name spelled out, and whose code it is
+/// The description of an event with changed fields: its name spelled out, and the events whose code it has
 /// now.
 fn changed(cpu: &Cpu<'_>, entry: &Entry<'_>, code: &EventCode) -> String {
     let spelled = glossary::spell(entry.name(), cpu.family());

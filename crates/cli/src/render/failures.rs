@@ -7,7 +7,7 @@ use cyclometer::core::report::Report;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Failures {
     runs: usize,
-    /// Each way to fail with the number of its runs, the most frequent first.
+    /// Each kind of failure with the number of its runs, the most frequent first.
     ways: Vec<(String, usize)>,
 }
 

@@ -25,7 +25,7 @@ pub struct Between<'a> {
     pub slices: &'a [Slice],
 }
 
-/// A row for each event that is counted in this pass: what happened between two moments.
+/// A row for each event that is counted in this pass, with its count between two moments.
 pub fn rows(between: &Between<'_>, plan: &Plan, asked: Scope) -> String {
     let now = between.now;
     let time = format!("{:12.6}", now.elapsed_ns as f64 / 1e9);

@@ -80,7 +80,7 @@ pub fn cpu_text(machine: &Machine) -> String {
     }
 }
 
-/// The system in a line: operating system, architecture, what is below and around us.
+/// The system in a line: operating system, architecture, hypervisor and container.
 pub fn system_text(machine: &Machine) -> String {
     let kernel = machine.kernel_release.as_deref().unwrap_or("");
     let mut text = format!("{} {}", machine.os, clean(kernel)).trim_end().to_owned();

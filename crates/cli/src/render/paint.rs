@@ -18,11 +18,11 @@ pub enum Style {
     Plain,
     /// A heading.
     Heading,
-    /// A value, or something that works.
+    /// A value, or a source that works.
     Good,
-    /// Something to be aware of.
+    /// A text that needs attention.
     Caution,
-    /// Something that is missing or does not work.
+    /// A missing value, or a source that does not work.
     Bad,
     /// Text of less interest.
     Dim,
@@ -31,7 +31,7 @@ pub enum Style {
 /// The kind of device that shows a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShownBy {
-    /// A file or a pipe, a terminal without colour, or a user who wants none.
+    /// A file or a pipe, a terminal without colour, or any terminal if the user wants no colour.
     Plain,
     /// A terminal with colour.
     ColourTerminal,
@@ -59,11 +59,11 @@ pub fn is_dumb(term: Option<&OsStr>) -> bool {
 }
 
 impl Paint {
-    /// No colour at all.
+    /// Never any colour.
     #[cfg(test)]
     pub const NONE: Paint = Paint { on: false };
 
-    /// As asked for, on what shows the stream.
+    /// The requested use of colour, given the device that shows the stream.
     pub fn new(when: ColorWhen, shown_by: ShownBy) -> Paint {
         let on = match when {
             ColorWhen::Always => true,

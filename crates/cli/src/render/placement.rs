@@ -30,11 +30,11 @@ const COUNTER: usize = 9;
 /// Columns that names of events are filled up to at most.
 const NAME: usize = 36;
 
-/// The most reasons that are told for what cannot meet.
+/// The most reasons that are shown for events that cannot be in one pass.
 const CONFLICTS: usize = 8;
 
-/// For each CPU its events with their counters and passes, why there are no fewer, and what cannot be
-/// counted.
+/// For each CPU its events with their counters and passes, the proof that fewer passes are impossible, and
+/// the events that cannot be counted.
 pub fn render(placed: &[OnCpu<'_>], explain: bool, paint: Paint) -> String {
     placed.iter().map(|on| one(on, explain, paint)).collect()
 }
@@ -82,7 +82,7 @@ fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
     }
 }
 
-/// One pass: an event a line, and what stays free.
+/// One pass: a line for each event, and the counters that stay free.
 fn single(placement: &Placement<'_>, pass: &[CounterAssignment], paint: Paint) -> String {
     let mut out = String::new();
     for seat in in_order(pass) {
@@ -245,7 +245,7 @@ fn not(on: &OnCpu<'_>) -> Vec<String> {
     refused.chain(on.lacking.iter().map(|(event, why)| clean(&format!("{event}: {why}")))).collect()
 }
 
-/// Why nothing can count an event.
+/// The reason why no counter can count an event.
 pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
     let event = &on.placement.events[event];
     let taken = on.asked.or(on.watchdog);

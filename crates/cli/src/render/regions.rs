@@ -23,7 +23,7 @@ pub struct CountedRegion {
     pub region: MarkedRegion,
     /// Its statistics.
     pub summary: Summary,
-    /// Those of what can be counted of a region.
+    /// The statistics of the events that can be counted in a region.
     shown: Summary,
 }
 
@@ -56,7 +56,7 @@ impl Regions {
         &self.notes
     }
 
-    /// A table for each, and what is to be said.
+    /// A table for each region, and the remarks.
     pub fn tables(&self, whole: &Results<'_>, verbose: bool, paint: Paint) -> String {
         let mut out: String =
             self.all.iter().take(SHOWN).map(|counted| counted.table(whole, verbose, paint)).collect();
@@ -83,12 +83,12 @@ fn not_of_regions(lines: &[stats::LineSummary]) -> Vec<String> {
 }
 
 impl CountedRegion {
-    /// This region in place of the whole.
+    /// The results of this region instead of those of the whole command.
     pub fn results<'a>(&'a self, whole: &Results<'a>) -> Results<'a> {
         Results { report: &self.region.report, summary: &self.summary, regions: None, ..*whole }
     }
 
-    /// The same without what cannot be counted of any region.
+    /// The same without the events that cannot be counted in any region.
     pub fn shown<'a>(&'a self, whole: &Results<'a>) -> Results<'a> {
         Results { summary: &self.shown, ..self.results(whole) }
     }

@@ -37,7 +37,7 @@ pub fn render_below(heading: &str, results: &Results<'_>, verbose: bool, paint: 
         + &layout(&rows(results, several, verbose), several, paint)
 }
 
-/// The same as one of several tables: what has been said below another is not said again.
+/// The same as one of several tables: remarks below earlier tables are not repeated.
 pub fn render_among(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
     let several = results.report.runs.len() > 1;
     let table = layout(&rows(results, several, verbose), several, paint);
@@ -143,7 +143,7 @@ enum Cells {
 }
 
 impl Cells {
-    /// The text of the last column; empty where a word stands instead of the numbers.
+    /// The text of the last column; empty if a word replaces the numbers.
     fn last(&self) -> &str {
         match self {
             Cells::Word(_) => "",
@@ -224,7 +224,7 @@ fn line_cells(line: &LineSummary, several: bool) -> Cells {
             }
             Cells::Numbers(texts)
         }
-        // How estimates differ that nobody can tell the error of says nothing of the runs.
+        // The deviation of estimates without a known error does not describe the runs.
         _ if matches!(line.interval, Some(Err(_))) => {
             let statistics = Statistics { stddev: None, ..line.statistics.clone() };
             cells(&statistics, &line.unit, line.verdict, several)
@@ -289,7 +289,7 @@ pub fn marked(line: &LineSummary) -> Option<Provenance> {
     line.provenance.filter(|who| line.statistics.mean.is_some() && holds(*who, line.verdict))
 }
 
-/// The mark of the software PMU says that a count is exact: not where something is missing.
+/// The mark of the software PMU says that a count is exact, so a partial count has none.
 fn holds(provenance: Provenance, verdict: Verdict) -> bool {
     (provenance, verdict) != (Provenance::Counted, Verdict::Partial)
 }
@@ -344,7 +344,7 @@ fn verdict_note(verdict: Verdict, reason: Option<&str>, has_value: bool) -> Stri
     let reason = clean(reason.unwrap_or_default());
     match verdict {
         Verdict::Exact => String::new(),
-        // The verdict stands where the value would.
+        // The verdict replaces the missing value.
         _ if !has_value => reason,
         other => format!("{other}: {reason}"),
     }
@@ -469,7 +469,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
         let mut texts = match &row.cells {
             Cells::Numbers(texts) => texts.iter(),
             Cells::Word(text) if !several => std::slice::from_ref(text).iter(),
-            // A word takes the place of all the columns.
+            // A word replaces all the columns.
             Cells::Word(_) => [].iter(),
         };
         let text = |(_, head, _): &Column| match *head {

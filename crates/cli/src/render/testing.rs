@@ -227,8 +227,8 @@ pub fn several_runs() -> Show {
     Show { report, machine: machine_with_pmu() }
 }
 
-/// The same with `-i`, so that runs count that failed in two ways, of a command that read a file and wrote
-/// what was discarded.
+/// The same with `-i`, so that runs count that failed in two ways. The command read a file, and its output
+/// was discarded.
 pub fn failing_runs() -> Show {
     let mut show = several_runs();
     let report = &mut show.report;
@@ -317,7 +317,7 @@ fn translated(run: &mut Run, layout: Layout) {
     (run.launch, run.layout) = (LaunchKind::Translated, Some(layout));
 }
 
-/// The only run, under the software PMU; one event was lost on the way, and the hardware could not count.
+/// The only run, under the software PMU; one event was lost in it, and the hardware could not count.
 pub fn translated_run() -> Show {
     let mut lines = basics();
     lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
@@ -439,7 +439,7 @@ pub fn three_passes() -> Show {
     Show { report, machine: machine_with_pmu() }
 }
 
-/// Events of which some take turns: a run for each number of slices.
+/// Events some of which are rotated: a run for each number of slices.
 ///
 /// Instructions always count. Cache misses come in proportion to them, branch misses almost, and page walks
 /// in few moments only.

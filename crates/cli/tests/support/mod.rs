@@ -1,4 +1,4 @@
-//! Running the program and reading what it said.
+//! Runs the program and reads its output.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

@@ -79,7 +79,7 @@ pub(super) enum Given {
         quoted: bool,
     },
     List(Vec<String>),
-    /// Something with keys.
+    /// A mapping with keys.
     Mapping,
 }
 
@@ -128,7 +128,7 @@ pub(crate) const LONGEST_INTERVAL_MS: u32 = 3_600_000;
 /// The most samples that are kept.
 pub(crate) const MOST_SAMPLES: u32 = 1 << 20;
 
-/// Sets a key; otherwise says what is wrong.
+/// Sets a key, or returns the error.
 pub(super) fn set(config: &mut Config, path: &str, given: &Given) -> Result<(), String> {
     let Some(key) = CONFIG_KEYS.iter().find(|key| key.path == path) else {
         return Err(unknown(path));

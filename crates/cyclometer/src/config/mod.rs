@@ -40,8 +40,8 @@ pub struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct AppleConfig {
-    /// Registers are asked for only where the kernel gives access to them; where it does not, that is told,
-    /// and the next source is used.
+    /// Registers are used only if the kernel gives access to them; if it does not, a step says so, and the
+    /// next source is used.
     pub kernel_patch_required: Option<bool>,
     /// Regions that are counted by registers are lost when they last longer, in µs: 1 to 1000000.
     pub max_monitor_duration_us: Option<u32>,
@@ -66,13 +66,13 @@ impl Config {
     /// `CYCLOMETER_BUFFER_SIZE`, for each of [`CONFIG_KEYS`]. Without a file that of the variable
     /// `CYCLOMETER_CONFIG` is taken, if it is set.
     ///
-    /// For root and programs with more rights than their caller the environment counts for nothing; what was
-    /// left out is told in [`Config::steps`].
+    /// Root and programs with more rights than their caller ignore the environment; [`Config::steps`] lists
+    /// the ignored settings.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io` for a file that cannot be read, `ErrorKind::InvalidInput` with line and column, or the
-    /// variable, for what is no setting; `ErrorKind::EventUnsupported` for any file where this crate was
+    /// `ErrorKind::Io` for a file that cannot be read. `ErrorKind::InvalidInput` for an invalid setting, with
+    /// line and column, or with the variable. `ErrorKind::EventUnsupported` for any file if this crate was
     /// built without its feature `yaml`.
     pub fn load(file: Option<&Path>) -> Result<Config> {
         environment::load(file, |name| std::env::var_os(name), environment::is_trusted())
@@ -106,8 +106,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` with line and column for what is no YAML, no key, or of the wrong type or
-    /// range.
+    /// `ErrorKind::InvalidInput` with line and column for invalid YAML, an unknown key, or a value of the
+    /// wrong type or range.
     pub fn from_yaml(text: &str) -> Result<Config> {
         from_yaml(text)
     }

@@ -14,7 +14,7 @@ use cyclometer_core::{
 };
 use cyclometer_marker::board::{Board, Counts, MOST_COUNTERS, Row};
 
-/// The boards of the commands of a measurement, and what was on them.
+/// The boards of the commands of a measurement, and the contents of those that ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boards(Rc<RefCell<State>>);
 
@@ -211,7 +211,7 @@ impl Drop for MarkedChild {
     }
 }
 
-/// A source whose counters of a command are put on its board.
+/// A source that puts the counters of a command on its board.
 pub(crate) struct MarkedSource {
     pub(crate) inner: Box<dyn Source>,
     pub(crate) boards: Boards,

@@ -29,7 +29,7 @@ pub struct MarkedRegion {
     pub label: String,
     /// How often it was executed in each run; runs without it are there with zeros.
     pub runs: Vec<MarkedRun>,
-    /// The measurement, with what was counted in these regions in place of what was counted in whole runs.
+    /// The measurement, with the counts of these regions instead of those of whole runs.
     pub report: Report,
     /// Remarks about ends of the region that do not match.
     pub notes: Vec<String>,
@@ -118,7 +118,7 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegio
     MarkedRegion { label: own.label.to_owned(), runs, report, notes: faults.notes() }
 }
 
-/// Replaces what a whole run counted by what some regions counted.
+/// Replaces the counts of a whole run by those of some regions.
 fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]) -> MarkedRun {
     run.slices = Vec::new();
     // Others only ended regions: of before a fork, or by mistake.
@@ -165,9 +165,9 @@ fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
     }
 }
 
-/// Adds up what was counted in one place. Several rows may be of one: of threads one after the other, of a
-/// program and what it executes. Each was counted for a time of its own, where cells of one place share
-/// theirs.
+/// Adds up the counts of each slot and origin. Several rows may have one origin: threads that ran one after
+/// the other, or a program and the one that it executes. Each was counted over its own time, where cells of
+/// one origin share theirs.
 fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     let mut found: Vec<Cell> = Vec::new();
     let mut places: HashMap<(SlotId, At), usize> = HashMap::new();
@@ -181,7 +181,7 @@ fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     found
 }
 
-/// Adds what was counted in the same place at another time. If one of the two is lost, the sum is partial.
+/// Adds a count of the same slot and origin over another time. If one of the two is lost, the sum is partial.
 fn join(sum: &mut Cell, other: Cell) {
     let missing = match (sum.lost.take(), other.lost) {
         (Some(reason), Some(_)) => {
@@ -243,7 +243,7 @@ fn why_partial(row: &Row, rung: Rung) -> Option<String> {
     (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
 }
 
-/// Why a region has no counts that nobody marked.
+/// The reason why a region that no code marked has no counts.
 const NOT_EXECUTED: &str = "the region was not executed in this run";
 
 /// Why a region has no counts that only ended.

@@ -1,5 +1,4 @@
-//! Whether counters may be read in user space on a machine, as far as the machine tells before anything was
-//! opened.
+//! Whether counters may be read in user space on a machine, as far as that is known before they are opened.
 
 use cyclometer_backend::Serialisation;
 use cyclometer_core::Machine;

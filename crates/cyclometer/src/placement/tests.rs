@@ -51,8 +51,8 @@ proptest! {
     }
 }
 
-/// All events of CPUs, and those of them that are not deprecated: how many, in how many passes, and the
-/// counters that prove it with the number of events that can use no others.
+/// All events of CPUs, and all that are not deprecated: how many, in how many passes, and the proof. The
+/// proof is the counters with the number of events that can use no others.
 const WHOLE: [(&str, bool, usize, usize, &str, usize); 14] = [
     ("apple-m1", true, 62, 9, "5-7", 25),
     ("apple-m1", false, 60, 8, "5-7", 24),
@@ -286,7 +286,7 @@ proptest! {
     }
 }
 
-/// Every event has a seat, on a counter that it may use with the code that was chosen; in a pass every
+/// Every event has a counter assignment: a counter that it may use with the chosen code. In a pass every
 /// counter is taken once and every register has one value.
 #[track_caller]
 fn check(placement: &Placement<'_>) {

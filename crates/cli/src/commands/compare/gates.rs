@@ -11,7 +11,8 @@ use crate::output::clean;
 /// Metrics of every report that has their inputs.
 const OF_EVERY_REPORT: [&str; 4] = ["cpu_utilization", "ipc", "branch_miss_rate", "cache_miss_rate"];
 
-/// Refuses gates on what is not measured, what the baseline does not have, and what no run could decide.
+/// Refuses gates on unmeasured metrics, on metrics that the baseline lacks, and on those that no run could
+/// decide.
 ///
 /// # Errors
 ///

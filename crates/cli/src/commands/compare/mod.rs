@@ -1,4 +1,4 @@
-//! `compare`: runs commands in turn, says what differs, and holds it against a gate.
+//! `compare`: runs several commands alternately, reports their differences, and checks them against gates.
 
 mod args;
 mod baseline;
@@ -47,12 +47,12 @@ const PAIRS_OF_DURATION: u32 = 1000;
 ///
 /// # Errors
 ///
-/// Usage that makes no sense, files that cannot be read or written, and whatever kept everything from being
-/// measured.
+/// Usage that makes no sense, files that cannot be read or written, and errors that prevent the whole
+/// measurement.
 pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let contestants = words::contestants(args)?;
     check(args, contestants.len())?;
-    // Before anything runs: nobody wants to run it again because of a typo in a path.
+    // Exports are opened before any command runs, so that a typo in a path costs no run.
     let exports = Exports::open(args)?;
     let machine = machine();
     let mut baseline = match (&args.baseline, contestants.first()) {
@@ -305,7 +305,7 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     .collect()
 }
 
-/// Why no gate can be decided: what failed did not do the work that is compared.
+/// The reason why no gate can be decided: failed runs did not do the work that is compared.
 fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
     let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
     let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
@@ -398,7 +398,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     exit::OK
 }
 
-/// Turns results into text.
+/// Renders results as text.
 type Format = fn(&Contest<'_>) -> String;
 
 /// The files that were asked for.

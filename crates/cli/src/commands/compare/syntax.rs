@@ -4,12 +4,12 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Something that a shell would act on.
+/// Shell syntax.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Syntax {
     /// `<`, `2>`, `|`, `&&` and the like, as written.
     Operator(String),
-    /// `$NAME`, `$(command)` and the like, with what comes first of it.
+    /// `$NAME`, `$(command)` and the like, with their first characters.
     Expansion(String),
     /// `NAME=value` before the program, with its name.
     Assignment(String),
@@ -30,7 +30,7 @@ pub fn first(text: &str) -> Option<Syntax> {
 /// Reads words as `shell_words::split` does.
 struct Scanner<'a> {
     chars: Peekable<Chars<'a>>,
-    /// The word that is being read, as far as nothing of it is quoted.
+    /// The word that is being read, as long as no part of it is quoted.
     word: Option<Word>,
     /// Whether a word has been read that is no assignment.
     has_program: bool,

@@ -1,4 +1,5 @@
-//! From what is written on the command line to commands: words, values in place of names, a shell.
+//! Turns the words of the command line into commands: splits them, replaces placeholders by values, or has a
+//! shell do it.
 
 use std::ffi::OsString;
 
@@ -29,7 +30,8 @@ pub struct Contestant {
 ///
 /// # Errors
 ///
-/// Usage: quotes that do not close, a command without a word, a list without values or that nothing names.
+/// Usage: quotes that do not close, a command without a word, a list without values or one that no command
+/// names.
 pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
     let lists = args.lists.iter().map(|text| List::parse(text)).collect::<Result<Vec<_>>>()?;
     if let Some((program, rest)) = args.command.split_first() {
@@ -73,7 +75,7 @@ fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell
     shown_command([&command.program].into_iter().chain(&command.args).map(OsString::as_os_str))
 }
 
-/// A name and the values that stand for it in turn.
+/// A name and the values that replace it, one after the other.
 #[derive(Clone, PartialEq, Debug)]
 struct List {
     name: String,
@@ -126,8 +128,8 @@ fn replaced(text: &str, values: &[(String, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// A command of one word: split as a shell would, or given to one. Values stand for names after the
-/// splitting, so that blanks in them divide nothing.
+/// A command of one word: split as a shell would, or given to one. Values replace names after the splitting,
+/// so that blanks in them divide nothing.
 fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
     if by_shell {
         return Ok(shell(&replaced(text, values)));

@@ -21,7 +21,7 @@ use crate::render::failures::Failures;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
 
-/// One of the commands, with what it came to.
+/// One of the commands, with its results.
 #[derive(Debug)]
 pub struct ArmShown {
     /// The command as it is shown.
@@ -127,7 +127,7 @@ impl Contest<'_> {
     }
 }
 
-/// A table for each command, then what differs.
+/// A table for each command, then the differences.
 pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut said = Vec::new();
     let mut out = String::new();

@@ -32,9 +32,9 @@ pub struct Baseline {
     pub command: String,
     /// The metrics over runs.
     pub series: Vec<Series>,
-    /// How many of its runs failed, as far as the file tells.
+    /// How many of its runs failed, as far as the file says.
     pub failures: Failures,
-    /// Where its standard output led, if the file tells.
+    /// The destination of its standard output, if the file has it.
     stdout: Option<String>,
     /// The CPU baselines of the runs that the software PMU counted, each once; `None` stands for the real
     /// processor.
@@ -54,8 +54,8 @@ impl Baseline {
         ));
     }
 
-    /// Whether its counted runs were told of the same processor as ours are to be: libraries take other code
-    /// on another.
+    /// Checks that its counted runs had the same CPU baseline as ours will have: libraries select other code
+    /// for another processor.
     ///
     /// # Errors
     ///
@@ -84,14 +84,14 @@ impl Baseline {
 struct Contents {
     /// Every command.
     commands: Vec<Recorded>,
-    /// The machine, as far as the file tells.
+    /// The machine, as far as the file describes it.
     machine: Option<Value>,
     /// As [`Baseline::processors`].
     processors: Vec<Option<String>>,
     notes: Vec<String>,
 }
 
-/// A command as a file tells of it.
+/// A command as it is recorded in a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Recorded {
     command: String,
@@ -107,9 +107,9 @@ struct Recorded {
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` where the file cannot be read; `ErrorKind::InvalidInput` for a file of no known format or
-/// version, values that are no numbers, several commands none of which is meant, and another machine unless
-/// that is wanted.
+/// `ErrorKind::Io` for a file that cannot be read. `ErrorKind::InvalidInput` for a file of no known format or
+/// version, and for values that are no numbers. It is also the error for several commands none of which is
+/// meant, and for another machine unless that is wanted.
 pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Result<Baseline> {
     let file = clean_os(path.as_os_str());
     let text = text_of(path, &file)?;
@@ -216,7 +216,7 @@ fn not_below_zero(value: &Value, what: &str) -> Parsed {
 /// A value in a file; `None` if nothing was measured.
 type Parsed = std::result::Result<Option<f64>, Problem>;
 
-/// A number that a file gives; what is none is named.
+/// A number of a file; an error names any other value.
 fn number(value: &Value, what: &str) -> Parsed {
     match value {
         Value::Null => Ok(None),

@@ -193,7 +193,7 @@ mod tests {
         let told = contents.commands[0].failures.text().unwrap();
         assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with signal 9)");
         assert_eq!(contents.commands[0].stdout.as_deref(), Some("null"));
-        // Files of before say nothing of streams.
+        // Older files have no streams.
         let older = text.replace("streams", "other");
         assert_eq!(super::super::parse(&older).unwrap().commands[0].stdout, None);
     }

@@ -32,7 +32,7 @@ const PARTS: [(&str, &str); 9] = [
     ("cgroup", "--for-each-cgroup"),
 ];
 
-/// Reads an object in each line; `None` where the lines are something else.
+/// Reads an object in each line; `None` if the lines have another format.
 pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
     const VALUE: &str = "\"counter-value\"";
     if text.contains("Performance counter stats for") {
@@ -100,8 +100,8 @@ fn foreign_number(text: &str) -> Option<String> {
 
 /// # Source
 ///
-/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and what follows it: values are texts,
-/// of several runs the mean.
+/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and the functions after it: values are
+/// texts, with several runs the mean.
 pub(super) fn read(objects: &[Value]) -> Read<Contents> {
     let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
     let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
@@ -195,7 +195,7 @@ impl Row {
     }
 }
 
-/// The clocks of the kernel, whose modes change nothing: perf adds `:u` to their names for ordinary users.
+/// The clocks of the kernel, which have no modes: perf adds `:u` to their names for ordinary users.
 fn without_modes(event: &str) -> &str {
     match event.split_once(':') {
         Some((clock @ ("task-clock" | "cpu-clock"), _)) => clock,
