@@ -163,7 +163,7 @@ impl MonitorBuilder {
         self
     }
 
-    /// Settings of a file or the environment. Calls of the builder override it, before or after this call.
+    /// Settings of a file or the environment. Calls of the builder override them, before or after this call.
     #[must_use]
     pub fn config(mut self, config: Config) -> MonitorBuilder {
         self.config = config;
