@@ -17,7 +17,7 @@ use crate::render::WIDTH;
     disable_help_subcommand = true, max_term_width = WIDTH,
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
     /// When to use colour.
@@ -75,12 +75,12 @@ pub enum ColorWhen {
     Never,
 }
 
-/// What happens to the driver of a simulated machine.
+/// Faults that a simulated machine injects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Trouble {
     /// The kernel writes over the register that enables counters, about every 100 µs.
     Rewrite,
-    /// Somebody else takes counter 0 after 1 ms, on Apple's chips counter 2.
+    /// Another user of the PMU takes counter 0 after 1 ms, on Apple's chips counter 2.
     Steal,
     /// A watchdog holds a counter.
     Watchdog,
@@ -97,16 +97,18 @@ pub enum Backend {
     Perf,
     /// The software PMU only: exact counts by translation.
     Soft,
-    /// x86 PMU registers only, written by ourselves through the msr driver: as root, and while nobody else counts.
+    /// x86 PMU registers only, written by ourselves through the msr driver: as root, and while nobody else
+    /// counts.
     Msr,
-    /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a patched macOS.
+    /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
+    /// patched macOS.
     Sysreg,
     /// Clocks and accounting of the operating system only.
     Os,
 }
 
 impl Backend {
-    /// The rung that it names; `None` for all of them.
+    /// The source that it names; `None` for all sources.
     pub fn rung(self) -> Option<Rung> {
         match self {
             Backend::Auto => None,
@@ -126,7 +128,7 @@ const COMMAND: &str = "The command";
 const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
-/// What is said of a command that is executed, or of who counts it.
+/// Options about a command that is executed, or about the source that counts it.
 const OF_COMMANDS: [&str; 8] =
     ["backend", "output", "input", "random_layout", "no_hints", "cpu_baseline", "counted", "ignore_failure"];
 
@@ -142,11 +144,12 @@ pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
-    /// A table of events that goes before the catalogue's: ours, Intel's perfmon or Linux's pmu-events JSON, an Apple kpep
-    /// file. CPU=FILE, as in `cpu_atom=FILE`, says for which core type. Can be repeated.
+    /// A table of events that goes before the catalogue's: ours, Intel's perfmon or Linux's pmu-events JSON,
+    /// an Apple kpep file. CPU=FILE, as in `cpu_atom=FILE`, says for which core type. Can be repeated.
     #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
-    /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be repeated.
+    /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be
+    /// repeated.
     #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
     pub metrics: Vec<String>,
     /// How often to run the command, or the workload.
@@ -162,19 +165,23 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
-    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as the first one.
+    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
+    /// the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Under the software PMU tell the command that it has this processor, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
-    /// Let events that do not fit on the counters at once take turns within each run, also with a run for each of them.
+    /// Let events that do not fit on the counters at once take turns within each run, also with a run for
+    /// each of them.
     #[arg(help_heading = COUNTING, long)]
     pub multiplex: bool,
-    /// Refuse events that do not fit on the counters at once, unless there are runs enough to count each exactly.
+    /// Refuse events that do not fit on the counters at once, unless there are runs enough to count each
+    /// exactly.
     #[arg(help_heading = COUNTING, long)]
     pub no_multiplex: bool,
-    /// Count the regions too that the command marks with cyclometer's library (marker), each with the same events.
+    /// Count the regions too that the command marks with cyclometer's library (marker), each with the same
+    /// events.
     #[arg(help_heading = COUNTING, short, long,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
     pub markers: bool,
@@ -204,10 +211,10 @@ pub struct StatArgs {
     /// Count on a simulated machine instead of this one, as in `sim:apple-m1`: no command is executed.
     #[arg(help_heading = SIMULATED, long, value_name = "sim:ID", conflicts_with_all = OF_COMMANDS)]
     pub machine: Option<String>,
-    /// What it does, as in `loop`, or `phases:250` for 250 ms of its time.
+    /// Its workload, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
     pub workload: Option<String>,
-    /// What happens to the driver meanwhile; can be repeated.
+    /// A fault that is injected meanwhile; can be repeated.
     #[arg(help_heading = SIMULATED, long, value_name = "WHAT", requires = "machine")]
     pub trouble: Vec<Trouble>,
     /// Decides all that is left to chance, there and in the order of passes.
@@ -219,10 +226,11 @@ pub struct StatArgs {
     /// Go on when a run of the command fails, and exit with 0; the table counts the failures.
     #[arg(help_heading = COMMAND, short, long)]
     pub ignore_failure: bool,
-    /// Where the command's standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
+    /// Where the command's standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a
+    /// file, as in ./pipe.
     #[arg(help_heading = COMMAND, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
-    /// What each run reads from standard input: a file, or null.
+    /// The standard input of each run: a file, or null.
     #[arg(help_heading = COMMAND, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Print JSON on standard output instead of a table; short for --export-json -.
@@ -245,7 +253,7 @@ pub struct StatArgs {
     pub command: Vec<OsString>,
 }
 
-/// What `stat --help` says below the options.
+/// The notes of `stat --help` below the options.
 const STAT_NOTES: &str = "\
 With one run the command has our standard streams, and the table goes to standard error. With more runs the \
 table goes to standard output. Each run then reads the file that is our standard input from the same place; a pipe \
@@ -278,7 +286,7 @@ pub fn cpu_list(text: &str) -> Result<CpuSet, String> {
     if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
 }
 
-/// What `selftest --help` and its manual page say at the end.
+/// The notes at the end of `selftest --help` and of its manual page.
 const SELFTEST_NOTES: &str = "\
 Each event is counted over loops whose instructions, branches, loads and stores are known:
   exact        every count was the known number
@@ -322,7 +330,8 @@ pub struct DoctorArgs {
     /// Diagnose the machine of such a file instead of this one, or a simulated one, as in `sim:skylake`.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
-    /// Restore counter registers of this machine that a process wrote and could not give back, as it was killed.
+    /// Restore counter registers of this machine that a process wrote and could not give back, as it was
+    /// killed.
     #[arg(long, conflicts_with_all = ["json", "record", "machine"])]
     pub restore: bool,
 }
@@ -333,8 +342,8 @@ pub struct MachineArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Look at the machine of a file made by `doctor --record` instead of this one, or at a simulated one, as in
-    /// `sim:skylake`.
+    /// Look at the machine of a file made by `doctor --record` instead of this one, or at a simulated one, as
+    /// in `sim:skylake`.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
 }
@@ -346,17 +355,18 @@ pub struct MachineArgs {
     group(ArgGroup::new("of_cpu").args(["cpu", "tables"]).multiple(true)),
 )]
 pub struct ListArgs {
-    /// Words of a name or description, a pattern with * and ?, or /a regular expression/ (of a CPU's events); case does
-    /// not matter.
+    /// Words of a name or description, a pattern with * and ?, or /a regular expression/ (of a CPU's events);
+    /// case does not matter.
     pub pattern: Option<String>,
     /// List metrics instead of events; a pattern may also be that of a group.
     #[arg(long, conflicts_with_all = ["everywhere", "cpus", "counter", "fixed", "deprecated", "classes"])]
     pub metrics: bool,
-    /// What this CPU of the catalogue has instead of this machine, as in `skylake` or `alderlake/atom`.
+    /// A CPU of the catalogue instead of this machine, as in `skylake` or `alderlake/atom`.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
-    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
+    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
+    /// repeated.
     #[arg(long = "events", value_name = "FILE", conflicts_with_all = ["everywhere", "cpus", "metrics"])]
     pub tables: Vec<PathBuf>,
     /// Search the events of all CPUs of the catalogue.
@@ -388,17 +398,20 @@ pub struct EncodeArgs {
     /// Events by any spelling: a vendor's, perf's or libpfm4's name, a portable name, `cpu/event=…/`, `r1c5`.
     #[arg(value_name = "EVENT")]
     pub events: Vec<String>,
-    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
+    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this
+    /// machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
-    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
+    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
+    /// repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Every event of the CPU.
     #[arg(long, conflicts_with = "events")]
     pub all: bool,
-    /// The counter that registers are for, as in `2` or `fixed1`; without it, the first that may count the event.
+    /// The counter that registers are for, as in `2` or `fixed1`; without it, the first that may count the
+    /// event.
     #[arg(long, value_name = "N", value_parser = counter)]
     pub counter: Option<CounterId>,
     /// Print JSON.
@@ -415,11 +428,12 @@ pub struct DecodeArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
-    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
+    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
+    /// repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
-    /// What the value is said to count: warns when that is something else.
+    /// The event that the value is said to count: warns when that is something else.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
     /// Print JSON.
@@ -430,10 +444,12 @@ pub struct DecodeArgs {
 /// Arguments of `registers`.
 #[derive(Args, Debug)]
 pub struct RegistersArgs {
-    /// Registers by name or address, as in `PERFEVTSEL0`, `0x38f`, `PMESR0`, `S3_1_C15_C5_0`; without any, all of them.
+    /// Registers by name or address, as in `PERFEVTSEL0`, `0x38f`, `PMESR0`, `S3_1_C15_C5_0`; without any,
+    /// all of them.
     #[arg(value_name = "REGISTER")]
     pub registers: Vec<String>,
-    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
+    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this
+    /// machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
     /// Print JSON.
@@ -444,18 +460,20 @@ pub struct RegistersArgs {
 /// Arguments of `plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
-    /// Events; can be repeated. `{a,b}` are counted in one pass, `event@counter` on that counter, and `all` stands for every event
-    /// of the CPU.
+    /// Events; can be repeated. `{a,b}` are counted in one pass, `event@counter` on that counter, and `all`
+    /// stands for every event of the CPU.
     #[arg(short, long = "event", value_name = "EVENTS", required = true)]
     pub events: Vec<String>,
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// The machine of a file made by `doctor --record` instead of this one, or a simulated one, as in `sim:skylake`.
+    /// The machine of a file made by `doctor --record` instead of this one, or a simulated one, as in
+    /// `sim:skylake`.
     #[arg(long, value_name = "FILE|sim:ID", conflicts_with_all = ["cpu", "tables"])]
     pub machine: Option<PathBuf>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
-    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
+    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
+    /// repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Counters that something else holds, such as 5-7 or fixed1; can be repeated.

@@ -1,11 +1,11 @@
-//! Exit codes: what each means, and which error gives which.
+//! Exit codes: their meaning, and the errors that lead to them.
 
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::{Error, ErrorKind};
 
 /// Everything went well.
 pub const OK: u8 = 0;
-/// `selftest`: an event did not tell the truth.
+/// `selftest`: an event contradicted a known count.
 pub const UNTRUE: u8 = 1;
 /// `compare`: a condition of `--fail-if` holds, or outputs differ.
 pub const GATE: u8 = 1;

@@ -1,4 +1,4 @@
-//! Errors as they are shown: a line that names the thing, and what helps.
+//! Errors as they are shown: a line that names the object, and a remedy.
 
 use std::error::Error as _;
 
@@ -35,7 +35,7 @@ pub fn usage(message: impl Into<String>, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(hint))
 }
 
-/// Shows what was wrong with the arguments, or the help or version asked for; gives the exit code.
+/// Shows an error in the arguments, or the requested help or version; returns the exit code.
 pub fn of_arguments(error: &clap::Error) -> u8 {
     match error.kind() {
         ClapKind::DisplayHelp | ClapKind::DisplayVersion => {

@@ -21,13 +21,14 @@ fn main() -> ExitCode {
     if let Some(ran) = commands::selftest::kernel(std::env::args_os().skip(1)) {
         return ran.unwrap_or_else(|error| failure::report(&error, false)).into();
     }
-    // The helper that starts commands is forked before anything else: it must be small, because what a
-    // command inherits from it counts as the command's peak memory.
+    // The helper that starts commands is forked first and must be small: memory that a command inherits from
+    // it counts as the command's peak memory.
     let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
     cyclometer::with_stack(STACK, || run(launcher))
 }
 
-/// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may allow less.
+/// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may
+/// allow less.
 const STACK: usize = 8 << 20;
 
 fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
-/// Text with control characters escaped, bidirectional overrides included, so that no name can drive a terminal, divide a
-/// row, or look like another.
+/// Text with control characters escaped, bidirectional overrides included, so that no name can drive a
+/// terminal, divide a row, or look like another.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -41,8 +41,8 @@ fn is_invisible_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A command as it is shown: arguments with blanks are quoted, for people and not for a shell; control characters are
-/// escaped.
+/// A command as it is shown: arguments with blanks are quoted, for people and not for a shell; control
+/// characters are escaped.
 pub fn shown_command<'a>(words: impl Iterator<Item = &'a OsStr>) -> String {
     words.map(|word| shown_word(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
@@ -97,9 +97,9 @@ fn put_to(stream: &mut dyn Write, text: &str) -> io::Result<()> {
     stream.flush()
 }
 
-/// Writes to standard error what nobody could be told if it failed.
+/// Writes a message to standard error; a failure to do so cannot be reported.
 pub fn tell(text: &str) {
-    // A closed standard error leaves no one to tell.
+    // A closed standard error has no reader.
     let _ = put(Channel::Err, text);
 }
 

@@ -10,9 +10,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How the bar looks, in indicatif's notation.
 const LOOK: &str = "{bar:20} {pos} of {len} runs, about {eta} left";
 
-/// Tells how many runs are done and how long the rest will take.
+/// Shows how many runs are done and how long the rest will take.
 ///
-/// It is drawn between runs only: a thread that ticks would disturb what is measured.
+/// It is drawn between runs only: a thread that ticks would disturb the measurement.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For `total` executions, warm-ups included; nothing is ever shown unless `enabled`.
+    /// For `total` executions, warm-ups included; shows progress only if `enabled`.
     pub fn new(total: u32, enabled: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total.into()), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template(LOOK).unwrap_or_else(|_| ProgressStyle::default_bar());

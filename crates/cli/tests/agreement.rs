@@ -1,7 +1,7 @@
 //! Our figures of a real program agree with those of `/usr/bin/time -v` and `perf stat`.
 //!
-//! The programs measure different executions of one command, so that only what repeats can agree. Where a peer
-//! is missing the test says so; with `CYCLOMETER_REQUIRE_PEERS` set it fails instead.
+//! The programs measure different executions of one command, so that only repeatable quantities can agree.
+//! Where a peer is missing the test says so; with `CYCLOMETER_REQUIRE_PEERS` set it fails instead.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -38,9 +38,9 @@ const fn tolerance(name: &'static str, share: f64, absolute: f64) -> Tolerance {
 const MS: f64 = 1e6;
 
 /// `time` prints times in steps of 10 ms, and CPU time differs by some percent from run to run (frequency,
-/// caches); the split into user and system time is sampled at the tick. Wall time also has the other load of
-/// the machine. Of the peak, the kernel's own counters lag by up to 64 pages for each CPU (`mm/memory.c`), and
-/// the layout is random.
+/// caches). The split into user and system time is sampled at the tick. Wall time also has the other load of
+/// the machine. For the peak, the kernel's own counters lag by up to 64 pages for each CPU (`mm/memory.c`),
+/// and the layout is random.
 const TIME: [Tolerance; 4] = [
     tolerance("wall_time", 0.25, 30.0 * MS),
     tolerance("user_time", 0.15, 20.0 * MS),
@@ -48,7 +48,8 @@ const TIME: [Tolerance; 4] = [
     tolerance("peak_rss", 0.20, 512.0 * 1024.0),
 ];
 
-/// Page faults depend on the random layout. Switches depend on the other load: they are compared in magnitude.
+/// Page faults depend on the random layout. Switches depend on the other load: they are compared in
+/// magnitude.
 const PERF: [Tolerance; 3] = [
     tolerance("task-clock", 0.15, 5.0 * MS),
     tolerance("page-faults", 0.10, 20.0),
@@ -82,7 +83,7 @@ fn ours(events: &str, command: &[&str]) -> Figures {
     TIME.iter().chain(&PERF).filter_map(figure).collect()
 }
 
-/// What `/usr/bin/time -v` says; `None` when it is not installed.
+/// The figures of `/usr/bin/time -v`; `None` when it is not installed.
 fn of_time(command: &[&str]) -> Option<Figures> {
     let out = Command::new("/usr/bin/time").arg("-v").args(command).stdout(Stdio::null()).output().ok()?;
     let text = stderr(&out);
@@ -102,7 +103,7 @@ fn of_time(command: &[&str]) -> Option<Figures> {
     ]))
 }
 
-/// What `perf stat` says; `None` when it is not installed for this kernel, or may not count.
+/// The figures of `perf stat`; `None` when it is not installed for this kernel, or may not count.
 fn of_perf(command: &[&str]) -> Option<Figures> {
     let options = ["stat", "-x", ";", "-e", "task-clock,page-faults,context-switches", "--"];
     let mut perf = Command::new("perf");

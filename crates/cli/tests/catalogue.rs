@@ -1,4 +1,5 @@
-//! `encode`, `decode`, `plan` and `list --cpu` from the outside: what people read, and what they are told when they err.
+//! `encode`, `decode`, `plan` and `list --cpu` from the outside: output for people, and messages about
+//! errors.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -9,7 +10,8 @@ use std::process::{Output, Stdio};
 
 use support::{cyclometer, run, stderr, stdout};
 
-/// What several command lines print, each below itself, as in `tests/golden`.
+/// Compares the output of several command lines with a file in `tests/golden`, each output below its command
+/// line.
 fn transcript(name: &str, lines: &[&[&str]]) {
     let mut text = String::new();
     for words in lines {

@@ -14,7 +14,7 @@ fn valid(schema: &jsonschema::Validator, words: &[&str]) -> Vec<Value> {
 
 fn valid_one(schema: &jsonschema::Validator, words: &[&str]) -> Value {
     let out = run(words);
-    // A plan may lack something: see `what_cannot_be_counted_is_told_by_the_exit_code`.
+    // A plan may be incomplete: see `what_cannot_be_counted_is_told_by_the_exit_code`.
     let fine = out.status.code() == Some(0) || (words[0] == "plan" && out.status.code() == Some(125));
     assert!(fine, "{words:?}: {}", stderr(&out));
     let value: Value = serde_json::from_str(&stdout(&out)).unwrap();

@@ -1,4 +1,4 @@
-//! `compare` from the outside: what is run and how often, what is said, gates, baselines, bad input.
+//! `compare` from the outside: the runs, the output, gates, baselines, bad input.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -16,7 +16,7 @@ use support::{cyclometer, run, run_with, schema, skip, stderr, stdout};
 /// Without the software PMU, so that it goes quickly and everywhere.
 const OS: &[&str] = &["compare", "--backend", "os"];
 
-/// Only what the software PMU counts.
+/// Only events of the software PMU.
 const SOFT: &[&str] = &["compare", "--backend", "soft", "-e", "instructions,branches"];
 
 /// Whether the software PMU counts here; says so where it does not.
@@ -51,7 +51,7 @@ fn results(path: &Path) -> Value {
     value
 }
 
-/// What was written to standard error, which fits a terminal, as one line.
+/// The text on standard error, which fits a terminal, as one line.
 fn said_before(out: &Output) -> String {
     let text = stderr(out);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -1,4 +1,4 @@
-//! `--events FILE` from the outside: what is read, what is refused, and how it ends.
+//! `--events FILE` from the outside: files that are read, files that are refused, and the exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-/// What a command line that succeeds prints.
+/// The output of a command line that succeeds.
 fn printed(words: &[&str]) -> String {
     let out = run(words);
     assert_eq!(out.status.code(), Some(0), "{words:?}: {}", stderr(&out));

@@ -1,4 +1,4 @@
-//! Files that results are written to: what is there before, and what is left when writing fails.
+//! Files that results are written to: their contents before, and after a failed write.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -152,7 +152,8 @@ fn a_file_that_only_others_may_write_is_refused_before_the_command_runs() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("old.json"), "theirs").unwrap();
     symlink("old.json", folder.path().join("link")).unwrap();
-    // Root may write all: under sudo it has the invoker's rights, and else there is nothing that could be refused.
+    // Root may write every file: under sudo it has the invoker's rights, and without sudo no write is
+    // refused.
     let script = format!("chmod 444 old.json; SUDO_UID=65534 SUDO_GID=65534 \"$0\" {STAT} link -- touch ran");
     let out = by_shell("sh", &script, folder.path());
     assert_eq!(out.status.code(), Some(125));

@@ -1,4 +1,5 @@
-//! What does not pass for a good measurement: runs that failed, and shell syntax that no shell reads.
+//! Problems that must not pass for a good measurement: runs that failed, and shell syntax that no shell
+//! reads.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,4 +1,5 @@
-//! `stat -m`: regions that a program marks. The program is this one, with a test that marks some when it is asked to.
+//! `stat -m`: regions that a program marks. The program is this one, with a test that marks some when it is
+//! asked to.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -36,7 +37,7 @@ fn as_on_the_page() {
     }
 }
 
-/// A table without what differs from machine to machine: numbers, units, widths.
+/// A table without the parts that differ from machine to machine: numbers, units, widths.
 fn shape(text: &str) -> Vec<String> {
     let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let units = ["ns", "µs", "ms", "s"];

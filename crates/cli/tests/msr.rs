@@ -1,4 +1,4 @@
-//! `stat --backend msr` on simulated chips behind sockets: the whole way from the command line to the registers and back.
+//! `stat --backend msr` on simulated chips behind sockets: from the command line to the registers and back.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -72,7 +72,7 @@ const SEED: &str = "INST_RETIRED.ANY,CPU_CLK_UNHALTED.THREAD,CPU_CLK_UNHALTED.RE
 #[test]
 fn fixed_and_programmable_counters_of_cpus_are_counted_and_left_as_they_were() {
     let devices = skylake();
-    // What somebody left behind, and BIOS: enabled, with nothing that counts.
+    // Leftovers of another program and of the BIOS: counters are enabled, but none counts.
     for cpu in 0..2 {
         devices.set_register(cpu, "IA32_PERF_GLOBAL_CTRL", 0xf);
         devices.set_register(cpu, "IA32_PERFEVTSEL1", 0x13_00c0);
@@ -206,8 +206,8 @@ fn what_always_counts_misses_no_change_of_turns() {
         assert!(cycles > 2.98e9, "{cycles}");
         found[2]["mean"].as_f64().unwrap() / cycles
     };
-    // A turn's counters are read one after the other, by sockets: that is a percent or two of a turn, and much more while
-    // something else has the machine.
+    // The counters of a rotation group are read one after the other, by sockets. That takes a percent or two
+    // of a rotation, and much more while other programs use the machine.
     let mut shares = std::iter::repeat_with(share).take(5);
     assert!(shares.any(|share| (share / 0.375 - 1.0).abs() < 0.1), "never in five runs");
 }
@@ -254,7 +254,8 @@ fn who_is_killed_leaves_the_registers_as_they_were() {
     killed.wait().unwrap();
     until("registers are restored", &|| controls(&devices) == before);
     until("journals are gone", &|| journals(&devices) == 0);
-    // What it ran is in its process group; without the `--`, a `kill` that reads `-1234` as `-1` ends every process.
+    // Its command is in its process group; without the `--`, a `kill` that reads `-1234` as `-1` ends every
+    // process.
     let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", killed.id())]).status();
 }
 

@@ -1,4 +1,5 @@
-//! The software PMU where something keeps it from tracing: the reason is that of what is refused, with what lifts it.
+//! The software PMU where tracing is restricted: the reason names the refused operation, and the remedy lifts
+//! the restriction.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -35,7 +36,8 @@ fn works() -> bool {
     works
 }
 
-/// The program of fixtures that refuses a system call; `None`, and a word why, where there is no compiler or no such filter.
+/// The program of fixtures that refuses a system call; `None`, and a word why, where there is no compiler or
+/// no such filter.
 fn refuser() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs/refuse.c");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refuse-{}", std::process::id()));

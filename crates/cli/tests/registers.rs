@@ -1,4 +1,4 @@
-//! Programs that write registers, on simulated chips behind sockets: what `doctor` says and does.
+//! Programs that write registers, on simulated chips behind sockets: the output and effects of `doctor`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,7 +22,8 @@ fn doctor(devices: &FakeDevices, arguments: &[&str]) -> Output {
     cyclometer().arg("doctor").args(arguments).env(VARIABLE, devices.folder()).output().unwrap()
 }
 
-/// What a process that is dead has left: the registers of a CPU, and how they become what they were.
+/// Leaves what a killed process leaves: the registers of a CPU, and a journal with the steps that restore
+/// them.
 fn leave(devices: &FakeDevices, cpu: u32, steps: &str) {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     let _ = std::fs::DirBuilder::new().mode(0o700).create(devices.journals());

@@ -1,4 +1,5 @@
-//! `selftest` from the outside: what the software PMU counts of loops of known length, and what is told of it.
+//! `selftest` from the outside: the software PMU's counts of loops of known length, and the report about
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -21,7 +22,8 @@ fn valid(text: &str) -> Value {
     report
 }
 
-/// That every kernel executes what its source says: the software PMU, which knows nothing of them, counts them.
+/// Checks that every kernel executes the instructions of its source: the software PMU, which does not know
+/// the kernels, counts them.
 #[test]
 fn the_software_pmu_counts_the_known_number_of_everything_in_every_loop() {
     let out = run(&["selftest", "--backend", "soft", "--json"]);
@@ -57,7 +59,8 @@ fn software_events_tell_the_truth_and_a_report_is_written() {
     let software = section(&report, "software");
     if software["absent"].is_null() {
         let events = software["events"].as_array().unwrap();
-        // Who may not count the kernel is told of user mode; switches are not counted there.
+        // Without the right to count the kernel, events are counted in user mode; context switches are not
+        // counted there.
         let is = |event: &Value, name: &str| event["event"] == name || event["event"] == format!("{name}:u");
         let of = |name: &str| events.iter().find(|event| is(event, name)).unwrap();
         for name in ["task-clock", "page-faults", "context-switches"] {
@@ -69,7 +72,7 @@ fn software_events_tell_the_truth_and_a_report_is_written() {
     assert!(stdout(&out).contains("the kernel's software events (perf)"), "{}", stdout(&out));
 }
 
-/// The report names nobody: neither the user nor the host nor anything of the environment.
+/// The report is anonymous: it contains neither the user nor the host nor anything of the environment.
 #[test]
 fn a_report_names_no_user_no_host_and_nothing_of_the_environment() {
     let secret = "hedgehog-4711";

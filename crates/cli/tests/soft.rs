@@ -1,4 +1,4 @@
-//! `stat` with the software PMU, on real commands: which runs are translated, and what is said about it.
+//! `stat` with the software PMU, on real commands: the translated runs, and the remarks about them.
 //!
 //! Where tracing is not permitted, or there is a PMU that counts instead, the tests say so.
 
@@ -297,7 +297,7 @@ fn rows_of_a_program_that_is_translated_anew_add_up_to_its_count() {
     if !works() {
         return;
     }
-    // It runs for long enough to be translated by what it has executed, and is read meanwhile.
+    // It runs long enough to be retranslated by its execution profile, and is read while it runs.
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let arguments =
         ["--no-hints", "--backend", "soft", "-I", "100", "-e", EVENT, "--json", "--output", "null"];

@@ -238,7 +238,7 @@ fn json_of_every_target_obeys_the_schema() {
     for target in [&["-p", &own][..], &["-t", &own], &["-a"], &["-C", "0"]] {
         let events = ["--json", "--output", "null", "-e", "wall_time,page-faults"];
         let out = run(&[&["stat"], target, &events, &["sleep", "0.05"]].concat());
-        // What may not be counted here is refused, and never half reported.
+        // A target that may not be counted here is refused, and never half reported.
         if out.status.code() == Some(0) {
             let value: Value = serde_json::from_str(&stdout(&out)).unwrap();
             let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
@@ -328,7 +328,7 @@ fn intervals_are_told_while_the_command_runs() {
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{rows:?}");
 }
 
-/// Whether a signal was ignored before we began, which what we start inherits.
+/// Whether a signal was ignored before we began; our children inherit that.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -352,7 +352,8 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        // As `nohup` and shells leave it to jobs in the background: then nobody hears of it, as it should be.
+        // Jobs in the background ignore it, as `nohup` and shells arrange; then the signal has no effect, as
+        // it should be.
         if is_ignored(number) {
             support::skip(&format!("SIG{} is ignored here", &signal[1..]));
             continue;

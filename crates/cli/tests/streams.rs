@@ -1,4 +1,4 @@
-//! What commands that run several times read, and where their output goes.
+//! The standard input and the output of commands that run several times.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -17,7 +17,7 @@ use support::{cyclometer, run, stderr, stdout};
 /// Without a PMU, and without translation.
 const STAT: [&str; 4] = ["stat", "--backend", "os", "-r"];
 
-/// A folder, and the file in it that commands write what they saw to.
+/// A folder, and the file in it to which commands write their input.
 struct Seen {
     folder: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// Says what standard output is.
+/// Prints the kind of standard output.
 const WHAT_OUTPUT_IS: &str = "exec 3>&1; if [ /dev/fd/3 -ef /dev/null ]; then echo null; elif [ -p /dev/fd/3 ]; then \
                               echo pipe; elif [ -t 3 ]; then echo terminal; else echo other; fi >> \"$0\"";
 

@@ -1,4 +1,5 @@
-//! The tool where limits are low and `/proc` is not its own: counts or a reason, and nothing of others is touched.
+//! The tool where limits are low and `/proc` is not its own: it counts or gives a reason, and touches no
+//! other process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -30,7 +31,8 @@ fn script(text: &str) -> Output {
     Command::new("bash").args(["-c", text]).env("TOOL", TOOL).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What the software PMU counts of `true` behind some preparation, or the reason why it does not.
+/// The calls that the software PMU counts in `true` after some preparation, or the reason why it does not
+/// count.
 fn counted(preparation: &str) -> Result<u64, String> {
     let out = script(&format!("{preparation}; exec \"$TOOL\" stat --json --output null -e calls -- true"));
     let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
@@ -38,7 +40,8 @@ fn counted(preparation: &str) -> Result<u64, String> {
     calls["mean"].as_u64().ok_or_else(|| calls["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-/// A PID namespace with a `/proc` of its own, which ordinary users may make too; the script in it makes another one without.
+/// A PID namespace with a `/proc` of its own, which ordinary users may make too; the script in it makes
+/// another one without.
 fn in_namespace(text: &str, folder: &Path) -> Option<Output> {
     let unshare = |command: &[&str]| {
         let mut unshare = Command::new("unshare");

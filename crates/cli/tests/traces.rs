@@ -1,4 +1,4 @@
-//! What a session leaves behind on the machine: nothing.
+//! Checks that a session leaves nothing behind on the machine.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -92,7 +92,7 @@ fn a_command_that_is_not_found_leaves_nothing_behind() {
 fn an_aborted_session_leaves_nothing_behind() {
     let elsewhere = tempfile::tempdir().unwrap();
     let witness = elsewhere.path().join("started");
-    // What a command started itself and leaves running is its own affair, hence exec.
+    // A process that the command itself starts and leaves running is its own affair, hence exec.
     let script = format!("touch '{}'; exec sleep 60", witness.display());
     let code = leaves_nothing(&["-r", "5", "--", "sh", "-c", &script], |child| terminate(child, &witness));
     assert_eq!(code, Some(128 + 15));

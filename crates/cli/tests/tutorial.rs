@@ -1,10 +1,11 @@
-//! The tutorial does what it says: every command of `docs/tutorial` runs, and prints what the page shows.
+//! The tutorial is correct: every command of `docs/tutorial` runs, and prints the text of the page.
 //!
-//! A fence says how its commands are compared: `console` prints exactly that, everywhere; `console compiler` too, and needs gcc;
-//! `console counted` needs gcc and the software PMU, and has the form of what is shown, as the numbers are a compiler's;
-//! `console timed` needs gcc, and has the same first words of lines, as times are what a loaded machine makes of them;
-//! `console no-pmu` has the form where this is such a machine as the page's, and runs elsewhere. `console library` and
-//! `console example` are run by the tests of the C interface and the façade. `UPDATE_GOLDEN=1` accepts what is printed.
+//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console compiler`
+//! too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be that of the
+//! page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words of each line
+//! must be the same, as times depend on the load. `console no-pmu` has the form of the page on a machine like
+//! the page's, and runs without a comparison on others. `console library` and `console example` are run by
+//! the tests of the C interface and the façade. `UPDATE_GOLDEN=1` accepts the printed text.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -21,13 +22,13 @@ use support::{cyclometer, run, skip, stdout};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial");
 
-/// What the pages say of the machine on which they were written.
+/// The reason that the pages quote for the machine on which they were written.
 const REFUSAL: &str = "no PMU in this virtual machine (Firecracker on KVM)";
 
 /// Blocks that other tests run.
 const ELSEWHERE: [&str; 2] = ["library", "example"];
 
-/// How the commands of a block are compared with what the page shows.
+/// How the output of the commands of a block is compared with the page.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     /// Digit by digit.
@@ -36,11 +37,11 @@ enum Kind {
     Form,
     /// By the first words of its lines.
     FirstWords,
-    /// Not at all, but that it runs.
+    /// Not at all: the command only has to run.
     Runs,
 }
 
-/// A command of a page, and what it prints there.
+/// A command of a page, and its output there.
 #[derive(Debug)]
 struct Step<'a> {
     command: String,
@@ -65,11 +66,11 @@ fn step(text: &str) -> Step<'_> {
     Step { command: command.to_owned(), shown }
 }
 
-/// What stands for lines that a page leaves out.
+/// The placeholder for lines that a page leaves out.
 const LEFT_OUT: &str = "[…]";
 
-/// A line without its digits, units and columns, and without which of two is greater: what does not depend on a compiler or a
-/// clock.
+/// A line without its digits, units and columns, and without the order of two values. The rest does not
+/// depend on a compiler or a clock.
 fn form(line: &str) -> String {
     let units = ["ns", "µs", "ms", "s", "KiB", "MiB", "GiB"];
     let word = |word: &str| {
@@ -103,7 +104,8 @@ fn missing(shown: &[String], printed: &[String]) -> Option<String> {
     shown.iter().find(|line| *line != LEFT_OUT && !rest.any(|other| other == *line)).cloned()
 }
 
-/// Where the commands of a page are typed: the program on the path, the sources at hand, nothing else known.
+/// The environment in which the commands of a page are typed: the program on the path, and the sources at
+/// hand.
 struct Place {
     folder: tempfile::TempDir,
     path: String,
@@ -122,7 +124,7 @@ impl Place {
         Place { folder, path }
     }
 
-    /// What a terminal would show.
+    /// The output that a terminal would show.
     fn type_in(&self, command: &str) -> String {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("exec 2>&1\n{command}")]).current_dir(self.folder.path());
@@ -179,7 +181,7 @@ fn kind(word: &str) -> Option<Kind> {
     }
 }
 
-/// Whether the page shows what was printed.
+/// Whether the output agrees with the page.
 fn agrees(kind: Kind, shown: &str, printed: &str) -> Result<(), String> {
     match kind {
         Kind::Runs => Ok(()),
@@ -233,7 +235,7 @@ fn typed(command: &str, output: &str) -> String {
     format!("$ {command}\n{}", output.trim_end()).trim_end().to_owned() + "\n"
 }
 
-/// What each page's commands are, so that none is left out by a fence that is spelled otherwise.
+/// Finds the commands of each page, so that none is left out because its fence is spelled differently.
 #[test]
 fn every_command_of_the_pages_is_in_a_block_that_is_run() {
     for entry in fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().path()) {
@@ -336,7 +338,8 @@ fn disassembled(listing: &str, function: &str) -> Vec<(u64, String, String)> {
     lines.collect()
 }
 
-/// What one round of the innermost loop executes: of the loops, the one that lies in most others.
+/// The instructions, loads and stores of one iteration of the innermost loop, the one that lies in most other
+/// loops.
 fn innermost(code: &[(u64, String, String)]) -> Iteration {
     let target = |(at, mnemonic, operands): &(u64, String, String)| {
         let to = u64::from_str_radix(operands.split_whitespace().next()?, 16).ok()?;
@@ -365,7 +368,8 @@ fn memory(mnemonic: &str, operands: &str) -> (bool, bool) {
     match mnemonic {
         _ if mnemonic.starts_with("lea") || mnemonic.starts_with("nop") => (false, false),
         _ if !written => (true, false),
-        // With one operand that is in memory it would be the last one, too: none of those is in the loops here.
+        // With one operand that is in memory it would be the last one, too: none of those is in the loops
+        // here.
         _ if mnemonic.starts_with("mov") => (false, true),
         _ if mnemonic.starts_with("cmp") || mnemonic.starts_with("test") => (true, false),
         _ => (true, true),
@@ -387,13 +391,15 @@ fn counts(program: &Path, arguments: [&str; 3]) -> [i64; 4] {
     })
 }
 
-/// What a product of this size adds: two of them less one, so that whatever else the program does cancels out.
+/// The counts that one product of this size adds: two products less one, so that the rest of the program
+/// cancels out.
 fn product(program: &Path, size: &str, order: &str) -> [i64; 4] {
     let (one, two) = (counts(program, [size, order, "1"]), counts(program, [size, order, "2"]));
     std::array::from_fn(|event| two[event] - one[event])
 }
 
-/// A product of `n` rows costs a n³ + b n² + c n + d. Of four sizes at a distance of h the third difference is 6 a h³.
+/// A product of `n` rows costs a n³ + b n² + c n + d. The third difference of four sizes at a distance of h
+/// is 6 a h³.
 fn cubic(program: &Path, order: &str) -> Iteration {
     let [p4, p8, p12, p16] = ["4", "8", "12", "16"].map(|size| product(program, size, order));
     Iteration::of(std::array::from_fn(|event| {

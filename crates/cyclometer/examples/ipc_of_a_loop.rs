@@ -1,4 +1,5 @@
-//! How many instructions a cycle does a loop reach? A chain of dependent additions beside four chains that are not.
+//! How many instructions a cycle does a loop reach? A chain of dependent additions beside four chains that
+//! are not.
 //!
 //! Without a PMU there are no cycles, and the example says so.
 #![allow(clippy::print_stdout, reason = "an example prints")]

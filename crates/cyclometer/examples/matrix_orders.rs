@@ -1,6 +1,7 @@
 //! Which order of loops misses the cache? The same sum over a matrix, row by row and column by column.
 //!
-//! Without a PMU the misses are not counted, and the example says so; the times show the difference all the same.
+//! Without a PMU the misses are not counted, and the example says so; the times show the difference all the
+//! same.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Where is a program slow? A row of six counts after every 512,000 instructions of its own, on a simulated chip.
+//! Where is a program slow? A row of six counts after every 512,000 instructions of its own, on a simulated
+//! chip.
 //!
 //! The same calls work in a driver that gets a real PMU's interrupts: only `Registers` is another.
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -49,7 +50,7 @@ fn placed() -> [Placed; 6] {
     ]
 }
 
-/// A program that computes, misses caches and mispredicts branches, in turn.
+/// A program that alternately computes, misses caches and mispredicts branches.
 fn workload() -> Workload {
     let mut workload = Workload::named("phases").map(|phases| phases.for_rounds(1)).unwrap_or_default();
     for (phase, cycles) in workload.phases.iter_mut().zip([900_000, 5_000_000, 2_000_000]) {
@@ -58,7 +59,7 @@ fn workload() -> Workload {
     workload
 }
 
-/// Runs it, and keeps what each interrupt gives.
+/// Runs it, and keeps the row of each interrupt.
 fn record() -> cyclometer::Result<Vec<Row<ThreadId>>> {
     let Some(model) = Model::find("skylake") else { return Ok(Vec::new()) };
     let source = OverflowSource { slot: 0, period_events: PERIOD_EVENTS };
@@ -81,7 +82,7 @@ fn record() -> cyclometer::Result<Vec<Row<ThreadId>>> {
     Ok(rows)
 }
 
-/// What was counted, or `lost`; a window that no interrupt has ended is the rest.
+/// A line with the counts of a window, or `lost`; the window that no interrupt ended is the rest.
 fn line(row: &Row<ThreadId>) -> String {
     let count = |slot: usize| row.counts.get(slot).and_then(|count| count.exact());
     let cell = |slot| count(slot).map_or_else(|| "lost".to_owned(), |events| events.to_string());

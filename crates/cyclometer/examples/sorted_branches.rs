@@ -1,7 +1,7 @@
 //! Does sorting spare mispredicted branches? The same branch over numbers in random order and in theirs.
 //!
-//! Without a PMU the branches of a region are not counted, and the example says so. Those of a whole command the software PMU
-//! counts: `cyclometer stat -e branches -- COMMAND`.
+//! Without a PMU the branches of a region are not counted, and the example says so. Those of a whole command
+//! the software PMU counts: `cyclometer stat -e branches -- COMMAND`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! What does each thread of a pool do? One monitor for all: each worker counts its own jobs, and a label is the sum.
+//! What does each thread of a pool do? One monitor for all: each worker counts its own jobs, and a label is
+//! the sum.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What the registers of a machine's CPUs are like.
+//! Descriptions of the counter registers of a machine's CPUs.
 
 use cyclometer_arch::{Chip, Coded};
 use cyclometer_backend::registers::{Chips, CorePmu};
@@ -13,14 +13,14 @@ use cyclometer_core::{CounterMask, Machine};
 
 use crate::EventTables;
 
-/// The chips of a machine with every register that may have been written: those of the CPU's table, and of the counters
-/// that the machine tells of.
+/// The chips of a machine with every register that may have been written. These are the registers of the
+/// CPU's table, and of the counters that the machine reports.
 pub(crate) fn for_restoring(machine: &Machine) -> Chips {
     let each = machine.core_types.iter().filter_map(|core| Some((core.cpus.clone(), chip(machine, core)?)));
     Chips::new(each.collect())
 }
 
-/// The PMUs of a machine as it tells of them, for the driver; without those of core types that no table is about.
+/// The PMUs that a machine reports, for the driver; without those of core types that have no table.
 pub(crate) fn for_counting(machine: &Machine, tables: &EventTables) -> Vec<CorePmu> {
     let core = |core: &CoreType| {
         let tables = tables.all_of(table_id(core));
@@ -38,7 +38,7 @@ pub(crate) fn for_counting(machine: &Machine, tables: &EventTables) -> Vec<CoreP
     machine.core_types.iter().filter_map(core).collect()
 }
 
-/// What counts cycles on general counters.
+/// The code that counts cycles on general counters.
 pub(crate) fn cycles(tables: &[Cpu<'_>], counters: CounterMask) -> Option<Coded> {
     let request = parse_events("cycles").ok()?.pop()?;
     let coded = select_in(tables, &request).ok()?.first()?.coded;

@@ -7,8 +7,8 @@ use crate::{CommandSpec, Launcher, Quiet, Stat, machine};
 
 /// A command to be run and counted, as `cyclometer stat` does.
 ///
-/// Where there is no PMU, events that were asked for by name are counted by the software PMU, which runs the program under
-/// translation.
+/// Where there is no PMU, events that were asked for by name are counted by the software PMU, which runs the
+/// program under translation.
 ///
 /// ```
 /// use cyclometer::{Command, CommandSpec, Launcher};
@@ -51,13 +51,13 @@ impl Command {
         Command { stat: self.stat.runs(runs) }
     }
 
-    /// Counts with one source only; the best for each event where nothing is said.
+    /// Counts with one source only; by default with the best for each event.
     #[must_use]
     pub fn backend(self, backend: Rung) -> Command {
         Command { stat: self.stat.backend(Some(backend)) }
     }
 
-    /// How many runs the software PMU counts when it counts something.
+    /// How many runs the software PMU counts, if it counts any event.
     #[must_use]
     pub fn counted(self, counted: Counted) -> Command {
         Command { stat: self.stat.counted(counted) }
@@ -67,16 +67,16 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured.
+    /// Only if nothing was measured.
     pub fn run(&self, launcher: &Launcher) -> Result<Summary> {
         Ok(summarise_with(&self.report(launcher)?, Scope::Tree, &self.stat.metric_requests()))
     }
 
-    /// Runs it, and hands back what was read.
+    /// Runs it, and returns the report.
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured.
+    /// Only if nothing was measured.
     pub fn report(&self, launcher: &Launcher) -> Result<Report> {
         self.stat.run(launcher, &mut Quiet)
     }

@@ -1,4 +1,4 @@
-//! Comparing commands: what `cyclometer compare` does.
+//! Comparing commands, as `cyclometer compare` does.
 
 use std::time::Duration;
 
@@ -53,13 +53,15 @@ pub struct Compare {
     cpus: CpuSet,
 }
 
-/// Pairs where nobody says.
+/// The default number of pairs.
 pub const PAIRS: u32 = 20;
 
-/// Runs of each command that the software PMU counts where nobody says: as many as tell whether counts repeat.
+/// The default number of runs of each command that the software PMU counts: as many as show whether counts
+/// repeat.
 pub const COUNTED: u32 = 2;
 
-/// The greatest padding of the environment: the stack starts at a multiple of 16 bytes, and repeats its place in a page.
+/// The greatest padding of the environment: the stack starts at a multiple of 16 bytes, and its offset in a
+/// page repeats after 4 KiB.
 const PADDING: u16 = 4095;
 
 /// A watcher that does nothing.
@@ -89,7 +91,7 @@ impl Executions {
 }
 
 impl Compare {
-    /// A comparison of commands of which `stat` says what is counted, on which machine and how; its own command and
+    /// A comparison of commands; `stat` gives the events, the machine and the settings. Its own command and
     /// number of runs do not matter.
     pub fn new(stat: Stat) -> Compare {
         Compare {
@@ -109,7 +111,7 @@ impl Compare {
         self.command_with(command, Hooks::default())
     }
 
-    /// Adds a command with what runs around it.
+    /// Adds a command with the hooks that run around it.
     pub fn command_with(mut self, command: CommandSpec, hooks: Hooks) -> Compare {
         self.arms.push((command, hooks));
         self
@@ -121,13 +123,15 @@ impl Compare {
         self
     }
 
-    /// Number of executions of each command under the software PMU, where it counts something. They come on top.
+    /// Number of executions of each command under the software PMU, if that counts any event. They come on
+    /// top.
     pub fn counted(mut self, counted: u32) -> Compare {
         self.counted = counted;
         self
     }
 
-    /// Executions of each command that are not measured, at first; `None`: one, if there are native ones at all.
+    /// Executions of each command that are not measured, at first; `None`: one, if there are native ones at
+    /// all.
     pub fn warmups(mut self, warmups: Option<u32>) -> Compare {
         self.warmups = warmups;
         self
@@ -161,7 +165,7 @@ impl Compare {
         Ok(self)
     }
 
-    /// What is counted, by whom, in which runs.
+    /// The plan: events, their sources, and the runs that count them.
     ///
     /// # Errors
     ///
@@ -187,7 +191,7 @@ impl Compare {
         self.warmups.unwrap_or(u32::from(native > 0))
     }
 
-    /// Runs that only count come on top of the pairs; where nothing is native there are only they.
+    /// Runs that only count are added to the pairs; without native runs they are the only ones.
     fn planned(&self) -> Result<(Stat, Plan)> {
         let with = |runs: u32| -> Result<(Stat, Plan)> {
             let stat = self.stat.clone().command(CommandSpec::new("")).runs(runs);
@@ -206,11 +210,11 @@ impl Compare {
         }
     }
 
-    /// Measures all commands in turn.
+    /// Measures all commands alternately.
     ///
     /// # Errors
     ///
-    /// Only where not every command was measured once; what fails later is told in the comparison.
+    /// Only if a command was not measured even once; later failures are reported in the comparison.
     pub fn run(&self, launcher: &Launcher, watcher: &mut dyn Watcher) -> Result<Comparison> {
         let (stat, plan) = self.planned()?;
         stat.check_baseline(&plan)?;

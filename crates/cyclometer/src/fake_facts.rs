@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cyclometer_detect::{FactSource, HostFacts, RecordedFacts};
 
-/// From the file `machine` in the folder that the environment names; without that variable or file from the host.
+/// From the file `machine` in the folder that the environment names; without that variable or file from the
+/// host.
 ///
 /// # Panics
 ///

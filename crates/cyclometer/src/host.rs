@@ -17,14 +17,16 @@ mod facts;
 
 /// Detects the machine that this runs on, for a measurement.
 ///
-/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, as far as they do not follow
-/// from others, and whether a process may be traced only where no hardware counts and nothing traces this one.
+/// Never fails: facts that cannot be found out are missing from the result. It probes counters on the calling
+/// thread, as far as they do not follow from others. It checks whether a process may be traced only if no
+/// hardware counts and this process is not traced.
 pub fn machine() -> Machine {
     detect_for_counting(facts::here().as_ref())
 }
 
-/// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does: what they do not need is not
-/// tried, so that no process is forked and whatever traces this one is not disturbed.
+/// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does.
+/// Sources that regions do not need are not tried: no process is forked, and a tracer of this process is not
+/// disturbed.
 pub fn machine_for_regions() -> Machine {
     detect_for_regions(facts::here().as_ref())
 }
@@ -34,7 +36,8 @@ pub fn diagnosed_machine() -> Machine {
     detect(facts::here().as_ref())
 }
 
-/// Detects this machine and records every fact that was looked at, so that the result can be replayed elsewhere.
+/// Detects this machine and records every fact that was looked at, so that another machine can replay the
+/// result.
 ///
 /// `note` becomes the recording's first line.
 pub fn record_machine(note: &str) -> (Machine, String) {
@@ -54,18 +57,19 @@ pub fn replay_machine(recording: &str) -> Result<Machine> {
     Ok(detect(&RecordedFacts::parse(recording)?))
 }
 
-/// Counter registers of this machine that somebody wrote and has not restored yet. Only who wrote them, mostly root, can
-/// know.
+/// Counter registers of this machine that were written and have not been restored yet. Only the user that
+/// wrote them, mostly root, can find them.
 pub fn left_registers() -> Vec<LeftRegisters> {
     msr::left_registers()
 }
 
-/// Restores counter registers of this machine whose writers died, and whose restorers too.
+/// Restores counter registers of this machine whose writer died, and whose restore daemon died too.
 pub fn restore_registers() -> Vec<Restoration> {
     msr::restore_registers(&chips::for_restoring(&machine()))
 }
 
-/// Every event that can be named on a machine, with whether it can be counted there; without the vendor's hundreds.
+/// Every event that can be named on a machine, with whether it can be counted there; without the vendor's
+/// hundreds.
 pub fn list_events(machine: &Machine) -> Vec<Listing> {
     list_events_in(machine, &EventTables::embedded())
 }

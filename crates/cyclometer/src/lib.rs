@@ -1,7 +1,7 @@
-//! Counts what a CPU did: on any CPU, in any place, and says how far each number can be trusted.
+//! Counts what a CPU did, on any CPU, and says how far each number can be trusted.
 //!
-//! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect, catalogue,
-//! plan, session, statistics) and contains no logic of its own.
+//! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect,
+//! catalogue, plan, session, statistics) and contains no logic of its own.
 //!
 //! # Where to start
 //!
@@ -35,9 +35,9 @@
 //! # }
 //! ```
 //!
-//! Every value is a [`Count`]: a number with what it is worth, or the reason why there is none. Nothing here panics where
-//! there is no PMU, and nothing gives a zero for what was not counted. Threads, forks, costs, configuration:
-//! the project's page `docs/guides/sdk.md`.
+//! Every value is a [`Count`]: a number with its quality, or the reason why there is none. No function panics
+//! where there is no PMU, and none gives a zero for an event that was not counted. Threads, forks, costs,
+//! configuration: the project's page `docs/guides/sdk.md`.
 //!
 //! A program that is run:
 //!
@@ -120,7 +120,7 @@ pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;
 
-/// What is counted when nothing is asked for, as an event list.
+/// The events that are counted by default, as an event list.
 pub use cyclometer_catalog::DEFAULT_EVENTS;
 
 /// The README's examples, compiled and run with the documentation's.

@@ -1,4 +1,5 @@
-//! Metrics by name: from the catalogue's formulas to the events of a plan and to what the statistics compute.
+//! Metrics by name: from the catalogue's formulas to the events of a plan and to the inputs of the
+//! statistics.
 
 use cyclometer_catalog::metric::{self, Metric, PERF_METRICS, is_pseudo_event, request};
 use cyclometer_catalog::{Tables, cpus, resolve_list_in};
@@ -29,7 +30,7 @@ pub struct MetricListing {
     pub name: String,
     /// The CPU or core type that it is of; `None` for one of every CPU.
     pub cpu: Option<String>,
-    /// What it tells, in a line.
+    /// A description in one line.
     pub about: String,
     /// Unit of its values.
     pub unit: Unit,
@@ -302,19 +303,21 @@ fn is_same_name(a: &Event, b: &Event) -> bool {
     a.name.eq_ignore_ascii_case(&b.name) && a.modifiers == b.modifiers
 }
 
-/// Who counts the events of one metric: hardware counts and those of translated runs never meet in a formula.
+/// The source of the events of one metric: a formula never mixes hardware counts with those of translated
+/// runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MetricSource {
-    /// Whoever can.
+    /// Any source.
     Any,
-    /// The hardware, as far as it has the events: one that is missing must not move the others to a translated run.
+    /// The hardware, as far as it has the events: one that is missing must not move the others to a
+    /// translated run.
     Hardware,
     /// The software PMU, because it alone has one of the events.
     Software,
 }
 
 fn source_of(events: &[Event], machine: &Machine) -> MetricSource {
-    // Registers are for those who ask for them, and then for everything.
+    // Registers are used only on request, and then for every event.
     let unasked = |way: &&Candidate| !matches!(way.rung, Rung::Msr | Rung::Sysreg);
     let by_software_alone = |event: &Event| {
         let mut ways = event.candidates.iter().filter(unasked).peekable();
@@ -328,7 +331,7 @@ fn source_of(events: &[Event], machine: &Machine) -> MetricSource {
 }
 
 impl MetricSource {
-    /// The event with the ways of this source only, where it has any.
+    /// The event with the encodings of this source only, if it has any.
     fn reduced(self, mut event: Event) -> Event {
         let suits = |way: &Candidate| match self {
             MetricSource::Any => true,
@@ -346,7 +349,7 @@ impl MetricSource {
     }
 }
 
-/// What the machine tells to formulas.
+/// The values about the machine that formulas can use.
 fn environment(machine: &Machine, pmu: Option<&str>) -> Environment {
     let mut literals =
         vec![("num_cpus", machine.online.len() as f64), ("num_cpus_online", machine.online.len() as f64)];
@@ -356,7 +359,7 @@ fn environment(machine: &Machine, pmu: Option<&str>) -> Environment {
     Environment { literals, cpu }
 }
 
-/// Slots in a cycle; Arm's drivers tell them, with 0 for a core that does not say.
+/// Slots in a cycle; Arm's drivers report them, with 0 for a core that does not.
 fn slots(machine: &Machine, pmu: Option<&str>) -> Option<f64> {
     let device = match pmu {
         Some(pmu) => machine.pmu(pmu),

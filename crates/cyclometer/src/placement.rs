@@ -1,4 +1,5 @@
-//! Which events of a CPU of the catalogue count at once, on which counters, and in how many passes all of them.
+//! Which events of a CPU of the catalogue count at once, on which counters, and in how many passes all of
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ pub struct Placement<'a> {
     pub events: Vec<Placed<'a>>,
     /// The groups of the request that have two events and more: indices into `events`.
     pub groups: Vec<Vec<usize>>,
-    /// The passes, and why there are no fewer. Its indices of events are those into `events`, of sets those into `groups`,
-    /// and there is one PMU.
+    /// The passes, and why there are no fewer. Its indices of events are those into `events`, of sets those
+    /// into `groups`, and there is one PMU.
     pub packing: Packing,
     /// The counters that were there to be used.
     pub counters: CounterMask,
@@ -37,7 +38,7 @@ pub struct Placement<'a> {
 pub struct Placed<'a> {
     /// As it was written, as often as it was.
     pub texts: Vec<String>,
-    /// What it is on the CPU.
+    /// The event as it was selected on the CPU.
     pub selected: Selected<'a>,
     /// The counters that may count it, whether they are free or not.
     pub allowed: CounterMask,
@@ -51,21 +52,22 @@ pub struct Placed<'a> {
     pin: Option<u8>,
 }
 
-/// What may be done about counters that stay free, and what is not free at all.
+/// Counters that are not free, and uses of those that stay free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wishes {
-    /// Counters that something else holds.
+    /// Counters that are in use by others.
     pub without: CounterMask,
     /// Whether counters that stay free repeat events of other passes.
     pub repeats: bool,
 }
 
 impl<'a> Placement<'a> {
-    /// Places events of a CPU in as few passes as possible, whatever their order. A pin (`event@7`) leaves an event one counter;
-    /// events of a `{group}` are in one pass. Of plans that are as short, one is taken that keeps the events of metrics together.
+    /// Plans the events of a CPU in as few passes as possible, whatever their order. A pin (`event@7`) leaves
+    /// an event one counter; events of a `{group}` are in one pass. Among plans of the same length, it
+    /// prefers one that keeps the events of metrics together.
     ///
-    /// `tables` are those of one CPU, best first: each event is what the first that has it says. The counters are those of
-    /// the first table.
+    /// `tables` are those of one CPU, best first: each event is what the first that has it says. The counters
+    /// are those of the first table.
     ///
     /// # Errors
     ///
@@ -153,7 +155,7 @@ impl<'a> Placed<'a> {
         events.len() - 1
     }
 
-    /// What the planner is told.
+    /// The demand of the event, as the planner takes it.
     fn demand(&self, cpu: Option<&Cpu<'_>>) -> Demand {
         let way = |coded: &Coded| {
             let counters =
@@ -161,7 +163,7 @@ impl<'a> Placed<'a> {
             CounterEncoding { counters, extra: coded.code.extra }
         };
         let need = PmuNeed { pmu: 0, ways: self.codes.iter().map(way).collect(), wide: self.wide };
-        // What must be alone must be so when it is sampled, which nothing here is.
+        // An event must be alone only when it is sampled, and nothing is sampled here.
         Demand { needs: vec![need], alone: false }
     }
 

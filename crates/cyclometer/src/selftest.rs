@@ -1,4 +1,4 @@
-//! Whether the sources of this machine tell the truth: what `cyclometer selftest` does.
+//! The self-test of this machine's sources, as in `cyclometer selftest`.
 //!
 //! Loops of known length are counted with every generic and portable event, and with the software PMU.
 
@@ -36,14 +36,14 @@ pub struct SelfTest {
     program: Option<PathBuf>,
 }
 
-/// What was found out.
+/// The result of a self-test.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Examined {
     /// One for each kind of event and source.
     pub sections: Vec<Section>,
 }
 
-/// What was found out about the events of one kind.
+/// The result for the events of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Section {
     /// The kind, in a word: `hardware`, `software`, `translated`.
@@ -59,7 +59,7 @@ pub struct Section {
 }
 
 impl Examined {
-    /// Whether nothing contradicts what is known.
+    /// Whether no count contradicts a known number.
     pub fn is_true(&self) -> bool {
         self.findings().all(|finding| finding.verdict != Verdict::Wrong)
     }
@@ -92,8 +92,8 @@ impl SelfTest {
         self
     }
 
-    /// The program that runs a kernel when it is started as `PROGRAM selftest --kernel NAME:ROUNDS`, by [`run_kernel`]:
-    /// the software PMU counts whole programs. Without one it is not tested.
+    /// The program that runs a kernel when it is started as `PROGRAM selftest --kernel NAME:ROUNDS`, by
+    /// [`run_kernel`]: the software PMU counts whole programs. Without one it is not tested.
     pub fn program(mut self, program: PathBuf) -> SelfTest {
         self.program = Some(program);
         self
@@ -103,8 +103,9 @@ impl SelfTest {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` for a source that loops cannot be counted with, `ErrorKind::EventUnsupported` for one that
-    /// counts nothing here. What only some events lack is a finding.
+    /// `ErrorKind::InvalidInput` for a source that loops cannot be counted with,
+    /// `ErrorKind::EventUnsupported` for one that counts nothing here. A single event that cannot be counted
+    /// is a finding, not an error.
     pub fn run(&self, launcher: &Launcher) -> Result<Examined> {
         let sections = match self.only {
             None => [self.hardware(), vec![self.software(), self.translated(launcher)]].concat(),
@@ -163,12 +164,13 @@ impl SelfTest {
         Section { findings: findings.collect(), ..section }
     }
 
-    /// A software event; where the kernel's share is not permitted that of user mode, under its name, if the work is seen there.
+    /// A software event; where the kernel's share is not permitted that of user mode, under its name, if the
+    /// work is seen there.
     ///
     /// # Source
     ///
-    /// Linux `kernel/events/core.c`, `perf_exclude_event`: a fault is counted in the mode that it happened in, a switch always
-    /// in the kernel's. The clocks have no modes.
+    /// Linux `kernel/events/core.c`, `perf_exclude_event`: a fault is counted in the mode that it happened
+    /// in, a switch always in the kernel's. The clocks have no modes.
     fn of_kernel(&self, source: &dyn Source, listing: &Listing, memory: &mut KernelMemory) -> Finding {
         let all = self.examined(source, listing, "", memory);
         let is_seen = matches!(Truth::of(&listing.name), Truth::Time | Truth::Faults);
@@ -199,7 +201,7 @@ impl SelfTest {
         self.filtered(source, listing, (modes, None), memory)
     }
 
-    /// The same with a filter for what has no modes in its name.
+    /// The same with a filter for events whose name has no modes.
     fn filtered(
         &self,
         source: &dyn Source,
@@ -247,12 +249,12 @@ impl SelfTest {
         if slots.is_empty() { Err("perf does not count it".to_owned()) } else { Ok(slots) }
     }
 
-    /// Names the erratum that explains what is too high.
+    /// Names the erratum that explains a count that is too high.
     ///
     /// # Source
     ///
-    /// AMD, Revision Guide for Family 17h Models 30h-3Fh Processors, erratum 1291: counts of retired instructions and branches
-    /// may be too high.
+    /// AMD, Revision Guide for Family 17h Models 30h-3Fh Processors, erratum 1291: counts of retired
+    /// instructions and branches may be too high.
     fn with_errata(&self, finding: Finding) -> Finding {
         let is_zen2 = matches!(self.machine.cpu.id, CpuId::X86 { family: 0x17, model: 0x30.., .. });
         let retired = matches!(Truth::of(&finding.event), Truth::Known(_));
@@ -327,7 +329,7 @@ impl SelfTest {
     }
 }
 
-/// What the software PMU has a name for.
+/// The quantities that the software PMU has a name for.
 fn countable() -> impl Iterator<Item = KernelQuantity> {
     KernelQuantity::ALL.into_iter().filter(|quantity| *quantity != KernelQuantity::Accesses)
 }
@@ -336,7 +338,8 @@ fn more_rounds() -> Rounds {
     Rounds::MIN.saturating_add(ROUNDS)
 }
 
-/// A reason without the folder that the program is in, which may have the name of a user. Reports are sent to others.
+/// A reason without the folder that the program is in, which may have the name of a user. Reports are sent to
+/// others.
 fn nameless(reason: &str, program: &Path) -> String {
     let folder = program.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
     let path = program.to_string_lossy();
@@ -398,7 +401,7 @@ fn nothing_tested(only: Rung, examined: &Examined) -> Error {
         .with_recovery(Recovery::fix("`cyclometer doctor` says what works here"))
 }
 
-/// Runs a kernel as `NAME:ROUNDS` has it, for whoever counts this process.
+/// Runs a kernel as `NAME:ROUNDS` specifies it, to be counted.
 ///
 /// # Errors
 ///

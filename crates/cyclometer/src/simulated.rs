@@ -1,4 +1,4 @@
-//! Simulated machines: chips to learn and to test on, with workloads in place of commands.
+//! Simulated machines: chips to learn and to test on, with workloads instead of commands.
 
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
@@ -11,7 +11,7 @@ use crate::chips::cycles;
 
 pub use cyclometer_backend::sim::workload;
 
-/// What stands before the name of a chip where a machine is named.
+/// The prefix of a chip's name in the name of a machine.
 pub const PREFIX: &str = "sim:";
 
 /// The timer of its kernel: four milliseconds are usual, and so are some microseconds for each.
@@ -26,7 +26,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A machine with one CPU of a chip, by the id of its table (`apple-m1`), or by that with `sim:` before it.
+    /// A machine with one CPU of a chip, by the id of its table (`apple-m1`), or by that with `sim:` before
+    /// it.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl Simulated {
         self
     }
 
-    /// What there is to know about it.
+    /// The description of the simulated machine.
     pub fn machine(&self) -> Machine {
         self.model.machine(self.settings.cpus)
     }
@@ -78,7 +79,7 @@ impl Simulated {
     ///
     /// # Errors
     ///
-    /// A trouble that it cannot have.
+    /// A fault that this machine cannot have.
     pub(crate) fn start(&self) -> Result<Simulation> {
         let mut machine = SimMachine::new(self.model, self.settings);
         self.troubles.iter().try_for_each(|trouble| machine.inject(*trouble))?;
@@ -97,7 +98,7 @@ impl Simulated {
     }
 }
 
-/// What a kernel, a hypervisor or another user of the PMU does to the driver.
+/// Fault injection: actions of a kernel, a hypervisor or another user of the PMU that disturb the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Misery {
@@ -115,7 +116,7 @@ impl Misery {
     fn on(self, model: &Model) -> InjectedFault {
         let general = model.chip.counters.general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
-        // Apple's fixed counters are the kernel's all the time, and nobody minds.
+        // The kernel always owns Apple's fixed counters, so that holding one would disturb nothing.
         let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {
             Some((n, _)) => CounterId::Fixed(*n),

@@ -1,4 +1,4 @@
-//! Counting a command, a process, CPUs or a control group: what `cyclometer stat` does.
+//! Counting a command, a process, CPUs or a control group, as `cyclometer stat` does.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -45,10 +45,11 @@ pub struct Stat {
     simulated: Option<Simulated>,
 }
 
-/// What is counted on a simulated machine when nothing is asked for: what its PMU has of [`DEFAULT_EVENTS`].
+/// The default events of a simulated machine: those of [`DEFAULT_EVENTS`] that its PMU has.
 const SIMULATED_EVENTS: &str = "cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
-/// Registers are asked for by name only: where they cannot be had nothing else is meant, and what is in the way is an error.
+/// Registers are a source by request only: if they cannot be used there is no fallback, and the obstacle is
+/// an error.
 ///
 /// # Errors
 ///
@@ -81,7 +82,7 @@ fn some_seed() -> u64 {
     nanos ^ u64::from(std::process::id()).rotate_left(32)
 }
 
-/// Whether commands can be told of a processor, which translated ones only can.
+/// Checks that a CPU baseline can be applied, which is possible for translated commands only.
 fn check_baseline(baseline: CpuBaseline, plan: &Plan, has_command: bool) -> Result<()> {
     let name = baseline.word();
     if !has_command {
@@ -147,7 +148,8 @@ impl Stat {
         }
     }
 
-    /// A measurement on a simulated machine: the command's program is the name of a workload, and nothing is ever executed.
+    /// A measurement on a simulated machine: the command's program is the name of a workload, and no program
+    /// is executed.
     pub fn simulated(simulated: Simulated) -> Stat {
         Stat { simulated: Some(simulated.clone()), ..Stat::new(simulated.machine()) }
     }
@@ -158,7 +160,7 @@ impl Stat {
         self
     }
 
-    /// Counts a running process with all its threads and what they start from now on.
+    /// Counts a running process with all its threads and the processes that it starts from now on.
     pub fn process(mut self, pid: u32) -> Stat {
         self.target = Some(Target::Process { pid, inherit: true });
         self
@@ -170,7 +172,8 @@ impl Stat {
         self
     }
 
-    /// Counts several running processes together, with all their threads and what they start from now on.
+    /// Counts several running processes together, with all their threads and the processes that they start
+    /// from now on.
     pub fn processes(self, pids: &[u32]) -> Stat {
         self.several(pids, |pid| Target::Process { pid, inherit: true })
     }
@@ -238,7 +241,8 @@ impl Stat {
         Ok(self)
     }
 
-    /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are counted, too.
+    /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are
+    /// counted, too.
     ///
     /// Without other events these are the only ones.
     ///
@@ -250,8 +254,8 @@ impl Stat {
         Ok(self)
     }
 
-    /// The metrics that were added, for [`summarise_with`](cyclometer_stats::summarise_with) and the report of this
-    /// measurement.
+    /// The metrics that were added, for [`summarise_with`](cyclometer_stats::summarise_with) and the report
+    /// of this measurement.
     pub fn metric_requests(&self) -> Vec<MetricRequest> {
         self.assembled().requests
     }
@@ -272,7 +276,7 @@ impl Stat {
         self
     }
 
-    /// Reads all counters this often and tells the observer.
+    /// Reads all counters at this interval and reports them to the observer.
     pub fn interval(mut self, interval: Duration) -> Stat {
         self.settings.interval = Some(interval);
         self
@@ -290,40 +294,43 @@ impl Stat {
         self
     }
 
-    /// How many runs the software PMU counts when it counts something; the others run as they are and are timed.
+    /// How many runs the software PMU counts, if it counts any event; the other runs are native and are
+    /// timed.
     pub fn counted(mut self, counted: Counted) -> Stat {
         self.counted = counted;
         self
     }
 
-    /// Leaves the layout of addresses random under the software PMU, as the kernel draws it; else it is fixed where
-    /// that is allowed, so that counts repeat.
+    /// Leaves the layout of addresses random under the software PMU, as the kernel draws it; else it is fixed
+    /// where that is allowed, so that counts repeat.
     pub fn random_layout(mut self, random: bool) -> Stat {
         self.random_layout = random;
         self
     }
 
-    /// Keeps hints and translations of what the software PMU executes in the user's folder for caches (root's: `/var/cache`), and uses those of
-    /// earlier runs: the same code starts faster then. Counts do not depend on them. Not done unless it is asked for.
+    /// Keeps hints and translations of code under the software PMU in the user's folder for caches (root's:
+    /// `/var/cache`), and uses those of earlier runs. The same code starts faster then. Counts do not depend
+    /// on them. Not done unless it is asked for.
     pub fn hints(mut self, hints: bool) -> Stat {
         self.hints = hints;
         self
     }
 
-    /// Tells translated commands of a processor that is the same on every machine, so that they take the same ways on two of
-    /// them. Native runs have the processor that there is.
+    /// Shows translated commands a processor that is the same on every machine, so that they execute the same
+    /// code on two of them. Native runs have the processor that there is.
     pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
         self.cpu_baseline = baseline;
         self
     }
 
-    /// What becomes of events that do not fit on the counters at once.
+    /// Decides how events that do not fit on the counters at once are counted.
     pub fn multiplex(mut self, multiplex: Multiplex) -> Stat {
         self.multiplex = multiplex;
         self
     }
 
-    /// Decides the order of passes and turns, so that it can be repeated; otherwise it is another one each time.
+    /// Decides the order of passes and rotation groups, so that it can be repeated; by default it differs
+    /// each time.
     pub fn seed(mut self, seed: u64) -> Stat {
         self.seed = seed;
         self.settings.seed = Some(seed);
@@ -340,7 +347,8 @@ impl Stat {
         &self.settings
     }
 
-    /// How the software PMU runs commands for a plan: it counts what an event of the plan may need of it.
+    /// The settings with which the software PMU runs commands for a plan: it counts only the quantities that
+    /// events of the plan need.
     pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
         let Stat { random_layout, cpu_baseline, hints, .. } = *self;
         let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
@@ -351,7 +359,7 @@ impl Stat {
         SoftwareSettings { random_layout, cpu_baseline, hints, wanted }
     }
 
-    /// What is wrong with the CPU baseline for a plan.
+    /// Checks whether the CPU baseline fits a plan.
     pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
         self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan, self.command.is_some()))
     }
@@ -360,9 +368,9 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, and for events that do not fit at once where they must
-    /// not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that
-    /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
+    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit. Also for events that do not fit at
+    /// once, must not be rotated, and have too few runs. `ErrorKind::ConstraintConflict` for a group that
+    /// cannot be counted in one run. `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
     /// interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
         let Assembled { events, requests } = match self.events.is_empty() && self.metrics.is_empty() {
@@ -400,8 +408,9 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured; what fails later is told in the report. `ErrorKind::InvalidInput` for a CPU baseline
-    /// where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that this machine lacks.
+    /// Only if nothing was measured; later failures are noted in the report. `ErrorKind::InvalidInput` for a
+    /// CPU baseline if no run is translated, `ErrorKind::EventUnsupported` for one with a feature that this
+    /// machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
         self.check_baseline(&plan)?;
@@ -420,15 +429,16 @@ impl Stat {
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
     }
 
-    /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the same events.
+    /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the
+    /// same events.
     ///
-    /// The threads of the command open counters of their own for that: events that fit on the counters once may have to share
-    /// them then, which their values say.
+    /// The threads of the command open counters of their own for that. Events that fit on the counters once
+    /// may have to share them then, and their values say so.
     ///
     /// # Errors
     ///
-    /// As [`Stat::run`]; `ErrorKind::InvalidInput` where no command is counted: nothing can be handed to what runs already, or
-    /// is simulated.
+    /// As [`Stat::run`]; `ErrorKind::InvalidInput` if no command is counted: a running or simulated program
+    /// cannot get a board.
     pub fn run_marked(
         &self,
         launcher: &Launcher,
@@ -459,7 +469,7 @@ impl Stat {
         Ok((report, regions))
     }
 
-    /// Registers only where they are asked for: whoever has them is alone with the PMU.
+    /// Registers only on request: this source needs the PMU for itself.
     pub(crate) fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
         let cores = || chips::for_counting(&self.machine, &self.tables);
         Ok(match self.backend {
@@ -499,7 +509,7 @@ impl Stat {
         cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
     }
 
-    /// What to wait for when there is no command.
+    /// The process to wait for when there is no command.
     fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
         let watch =
             |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };

@@ -12,7 +12,8 @@ use cyclometer_core::{Machine, Result};
 
 use file::{EventFile, different};
 
-/// The tables that events are looked up in: files of the user's, each before the earlier ones, then the catalogue's.
+/// The tables that events are looked up in: files of the user's, each before the earlier ones, then the
+/// catalogue's.
 ///
 /// ```no_run
 /// use cyclometer::{EventTables, machine};
@@ -35,17 +36,19 @@ impl EventTables {
         EventTables::default()
     }
 
-    /// Adds a file: a table of ours, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON, or an Apple kpep property
-    /// list.
+    /// Adds a file: a table of ours, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON, or an Apple
+    /// kpep property list.
     ///
-    /// `argument` is the file's path, or `CPU=PATH` with the id of one of the machine's core types (`alderlake/atom`) or its
-    /// PMU (`cpu_atom`): needed where the file does not tell its core type and the machine has several, or is of
-    /// another CPU and to be used all the same. The file is opened with the rights of whoever called sudo.
+    /// `argument` is the file's path, or `CPU=PATH` with the id of one of the machine's core types
+    /// (`alderlake/atom`) or its PMU (`cpu_atom`). The prefix is needed where the file does not name its core
+    /// type and the machine has several. It is also needed to use a file of another CPU all the same. The
+    /// file is opened with the rights of the user that called sudo.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io` for a file that cannot be read; `ErrorKind::InvalidInput` for one that is no such file, is truncated
-    /// or too large, is of another CPU, or does not tell its core type.
+    /// `ErrorKind::Io` for a file that cannot be read. `ErrorKind::InvalidInput` for a file of another
+    /// format, a truncated or too large one, or one of another CPU. Also for a file that does not name its
+    /// core type.
     pub fn with_file(mut self, argument: &Path, machine: &Machine) -> Result<EventTables> {
         let (core, path) = qualified(argument, machine);
         let tables = EventFile::read(path)?.tables(core, machine)?;
@@ -53,17 +56,18 @@ impl EventTables {
         Ok(self)
     }
 
-    /// The tables of files for questions about a CPU on whatever machine this runs, and the ids of the core types that are
-    /// asked about.
+    /// The tables of files for questions about a CPU, on any machine, and the ids of the core types in
+    /// question.
     ///
-    /// With `cpu`, an id of the catalogue or a new one, the files are for that CPU; `ID=PATH` says for which core type of it. Without
-    /// it they are for the CPUs that they name, or for the machine, as [`EventTables::with_file`] takes them. Each file is
-    /// read once, with the rights of whoever called sudo.
+    /// With `cpu`, an id of the catalogue or a new one, the files are for that CPU; `ID=PATH` says for which
+    /// core type of it. Without it they are for the CPUs that they name, or for the machine, as
+    /// [`EventTables::with_file`] takes them. Each file is read once, with the rights of the user that called
+    /// sudo.
     ///
     /// # Errors
     ///
-    /// As [`EventTables::with_file`]; also for a file that does not tell its CPU where several are named, or this machine's
-    /// is not known.
+    /// As [`EventTables::with_file`]; also for a file that does not name its CPU where several are named, or
+    /// this machine's is not known.
     pub fn of_files(
         files: &[PathBuf],
         cpu: Option<&str>,
@@ -158,7 +162,8 @@ impl EventTables {
         self.tables.of(id).into_iter().find_map(|cpu| cpu.event(name))
     }
 
-    /// What an event of a CPU counts: the words of the file that was given, else our line on it, else its name spelled out.
+    /// The description of an event of a CPU: the words of the given file, else our line on it, else its name
+    /// spelled out.
     pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
         self.tables.describe(name, cpu)
     }
@@ -168,7 +173,8 @@ impl EventTables {
     }
 }
 
-/// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that does.
+/// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that
+/// does.
 fn named_file<'m>(
     argument: &Path,
     machine: &'m LazyCell<Machine, impl FnOnce() -> Machine>,
@@ -178,7 +184,7 @@ fn named_file<'m>(
         let file = EventFile::read(path)?;
         return Ok((Some(file.table(Some(id))?), None, file));
     }
-    // Looking at the machine takes a while: only for what may be the name of its PMU.
+    // Looking at the machine takes a while, so it is done only for a possible name of its PMU.
     let (core, path) = match argument.to_string_lossy().contains('=') {
         true => qualified(argument, machine),
         false => (None, path),
@@ -187,7 +193,7 @@ fn named_file<'m>(
     Ok((file.named().filter(|_| core.is_none()), core, file))
 }
 
-/// A file and what `name` makes of the word before it, where it stands for something.
+/// A file, and the result of `name` for the word before it, if the word is a name.
 fn named_before<T>(argument: &Path, name: impl FnOnce(&str) -> Option<T>) -> (Option<T>, &Path) {
     let split = argument.to_str().and_then(|text| text.split_once('='));
     match split.and_then(|(word, path)| Some((name(word)?, path))) {
@@ -200,7 +206,7 @@ fn find<'i>(ids: &[&'i str], name: &str) -> Option<&'i str> {
     ids.iter().find(|id| id.eq_ignore_ascii_case(name)).copied()
 }
 
-/// A file with the core type that stands before it, by its id or its PMU, if one does.
+/// A file with the core type before it, by its id or its PMU, if there is one.
 fn qualified<'p, 'm>(argument: &'p Path, machine: &'m Machine) -> (Option<&'m CoreType>, &'p Path) {
     named_before(argument, |name| {
         machine.core_types.iter().find(|core| {

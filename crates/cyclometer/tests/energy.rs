@@ -1,4 +1,4 @@
-//! Energy by the kernel's power capping, with a folder of ours in the place of sysfs.
+//! Energy by the kernel's power capping, with a folder of the test instead of sysfs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Zones {
         self.folder.path().join(format!("intel-rapl:{i}/energy_uj"))
     }
 
-    /// What a shell script that changes the counters is told to have used.
+    /// The counts of a shell script that changes the energy counters.
     fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
         let mut command = CommandSpec::new("sh");
         command.args = ["-c", script].map(Into::into).to_vec();
@@ -48,7 +48,7 @@ impl Zones {
     }
 }
 
-/// A script that lets a counter show so much, after a moment in which something may be used.
+/// A script that sets a counter, after a moment in which energy may be used.
 fn set(counter: &Path, uj: u64) -> String {
     format!("echo {uj} > '{}'; sleep 0.02;", counter.display())
 }

@@ -1,4 +1,5 @@
-//! Tables of events that users give: found before the catalogue's, for the right core type, or refused by name.
+//! Tables of events that users give: found before the catalogue's, for the right core type, or refused by
+//! name.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::{Path, PathBuf};

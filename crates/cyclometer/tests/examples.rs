@@ -1,4 +1,4 @@
-//! The examples run here, and say what they counted or why they did not.
+//! The examples run here, and print their counts or the reason why there are none.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 #![allow(dead_code, reason = "the examples' main functions print what their reports say")]
 
@@ -71,7 +71,8 @@ fn a_window_follows_the_other_until_the_program_ends() {
     // Boundaries are at multiples of the period, but for the lateness of one interrupt.
     let twelve: u64 = counts(1).take(12).sum();
     assert!((12 * 512_000..12 * 512_000 + 300).contains(&twelve), "{twelve}");
-    // The workload's phases: 900,000 cycles at 3 instructions, 5,000,000 at 0.4, 2,000,000 at 0.9, to the last one.
+    // The workload's phases: 900,000 cycles at 3 instructions, 5,000,000 at 0.4, 2,000,000 at 0.9, to the
+    // last one.
     assert!((6_499_998..=6_500_000).contains(&counts(1).sum::<u64>()), "{text}");
     assert_eq!(counts(2).sum::<u64>(), 7_900_000);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

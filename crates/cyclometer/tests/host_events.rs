@@ -1,4 +1,4 @@
-//! Vendors' and portable events on recorded machines: the words that perf gets, the counters, and what is said.
+//! Vendors' and portable events on recorded machines: perf's words, the counters, and the notes.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use cyclometer::catalogue::cpus;
@@ -161,7 +161,7 @@ fn a_hybrid_counts_on_the_core_types_that_have_the_event_and_names_the_others() 
     let slots = event("alder-lake", "cpu/slots/");
     assert_eq!(slots.candidates[0].only.as_deref(), Some("cpu_core"));
     assert_eq!(slots.notes, ["not everywhere: cpu_atom has no event cpu/slots/"]);
-    // Asked for on one core type, it is told when the program ran on the other as well.
+    // An event of one core type has no note: the report says when the program also ran on the other type.
     let asked = event("alder-lake", "cpu_core/MEM_LOAD_RETIRED.L3_MISS/");
     assert_eq!((parts(&asked).len(), asked.candidates[0].only.as_deref()), (1, Some("cpu_core")));
     assert_eq!(asked.notes, [""; 0]);
@@ -350,7 +350,8 @@ fn what_is_listed_can_be_asked_for() {
     }
 }
 
-/// Every event of a machine's tables, as it is counted here; those that are not, and those whose name is another's.
+/// Checks that every event of a machine's tables is counted here as it is encoded. Collects those that are
+/// not, and those whose name another event has.
 fn every_event(on: &str, unlike: &mut Vec<String>) -> usize {
     let machine = machine(on);
     let mut checked = 0;

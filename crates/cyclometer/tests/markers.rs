@@ -1,5 +1,5 @@
-//! Programs that mark regions, counted by the software PMU to the last instruction, and by the kernel. The program is this one: it
-//! has no harness, as a harness has threads.
+//! Programs that mark regions, counted by the software PMU to the last instruction, and by the kernel. The
+//! program is this one: it has no harness, as a harness has threads.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it does")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends where something fails")]
 
@@ -13,7 +13,7 @@ use cyclometer::{
 };
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
-/// An event that is counted where nothing of a CPU is.
+/// An event that is counted even where no CPU counter is available.
 const FAULTS: &str = "page-faults,task-clock";
 
 fn main() {
@@ -59,7 +59,7 @@ fn check() {
 
 type Test = fn(&Tool<'_>);
 
-/// What counts.
+/// The tool that counts.
 struct Tool<'a> {
     launcher: &'a Launcher,
 }
@@ -135,7 +135,7 @@ fn program(what: &str) {
     }
 }
 
-/// The loop of 16 additions, so many times.
+/// Runs the loop of 16 additions this many times.
 #[inline(never)]
 fn additions(rounds: u32, memory: &mut KernelMemory) {
     Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
@@ -185,7 +185,7 @@ fn program_loops() {
     marker::end("empty");
 }
 
-/// What this test's own code adds to a region: to call the loop, to make the memory.
+/// The instructions that this test's own code adds to a region: to call the loop, to make the memory.
 const AROUND: u64 = 120;
 
 fn a_loop_is_counted_exactly(tool: &Tool<'_>) {
@@ -267,7 +267,7 @@ fn program_nested() {
 fn nested_regions_add_nothing(tool: &Tool<'_>) {
     let Some(marked) = tool.exact("nested", "instructions") else { return };
     let around = |inner: u64| exact_value(region(&marked, &format!("around {inner}")), 0);
-    // What is left are the arguments of the calls, and the branches around them.
+    // The rest is the arguments of the calls, and the branches around them.
     let each = |inner: u64| (around(inner) - around(0)) as f64 / inner as f64;
     println!("  {:.1} instructions for each inner region", each(7));
     assert!(around(0) >= 8 * instructions(500));
@@ -511,7 +511,7 @@ fn threads_one_after_the_other_share_rooms(tool: &Tool<'_>) {
     }
 }
 
-/// Touches so many pages that were never touched before.
+/// Touches this many pages that were never touched before.
 fn touch(pages: usize) {
     let mut memory: Vec<u8> = Vec::with_capacity(pages << 12);
     for page in 0..pages {

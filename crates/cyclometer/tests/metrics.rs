@@ -1,4 +1,4 @@
-//! Metrics on recorded machines: which events they add to the plan, and what comes out of known counts.
+//! Metrics on recorded machines: the events that they add to the plan, and their values from known counts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use cyclometer::core::event::{Part, PerfEvent};
@@ -34,7 +34,7 @@ fn perf<'p>(plan: &'p Plan, name: &str) -> &'p PerfEvent {
     }
 }
 
-/// What a measurement gives when every event that is planned counts what `count` says, all the time.
+/// The metrics of a measurement in which every planned event counts the value of `count`, all the time.
 fn counted(stat: &Stat, count: impl Fn(&str) -> u64) -> Vec<DerivedSummary> {
     counted_over(stat, Scope::Tree, count)
 }
@@ -305,7 +305,7 @@ fn with_a_pmu_one_source_counts_all_events_of_a_metric() {
     let exact = plan("instructions", "arithmetic_intensity");
     assert_eq!(names(&exact)[0], "instructions");
     assert!(soft(&exact)[1..].iter().all(|rungs| *rungs == [Rung::Soft]), "{:?}", soft(&exact));
-    // What the user asked for serves the metric, too.
+    // An event that the user asked for serves the metric, too.
     assert_eq!(
         names(&plan("branch_instructions", "branch_miss_rate")),
         ["branch_instructions", "branch_misses"]

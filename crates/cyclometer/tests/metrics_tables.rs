@@ -11,8 +11,8 @@ use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::select::select;
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
 
-/// Names that the portable table may use beside portable events: the accounting of the system, the software PMU's own,
-/// and what a device of the kernel names.
+/// Names that the portable table may use beside portable events: the system's accounting, the software PMU's
+/// own, and those of kernel devices.
 const SYSTEM: &[&str] = &[
     "wall_time",
     "user_time",
@@ -29,7 +29,7 @@ fn expression(metric: &Metric<'_>, all: &[Metric<'static>]) -> Expression {
         .unwrap_or_else(|error| panic!("{}: {error}", metric.name))
 }
 
-/// An event of a formula without what says how it is counted: `cpu/X,cmask=1/`, `X:c1`.
+/// An event of a formula without the terms that say how it is counted: `cpu/X,cmask=1/`, `X:c1`.
 fn bare(event: &str) -> &str {
     let event = event.strip_prefix("cpu/").unwrap_or(event);
     event.split([',', ':']).next().unwrap_or(event)
@@ -177,8 +177,8 @@ impl Inputs for Ordinary {
     }
 }
 
-/// Intel's cores where what is left of the slots is one of the four shares, so that they add up to the whole; the newer
-/// E-cores and the other vendors count each share by itself.
+/// Intel's cores on which one of the four shares is the rest of the slots, so that they add up to the whole.
+/// The newer E-cores and the other vendors count each share by itself.
 #[test]
 fn top_down_shares_add_up_to_the_whole() {
     let mut checked = 0;

@@ -56,8 +56,9 @@ fn check(cpu: &str, counts: &Counts, expected: &[(&str, f64)]) {
     assert_eq!(shares, levels, "{cpu} has other metrics than are looked at");
 }
 
-/// 12,000 slots of an AMD: 3,000 starved, 1,800 of these in cycles that starved altogether; 1,800 held up by the back end,
-/// 600 given to the other thread; 6,600 operations dispatched, of which 6,000 retired, 1,200 of these from microcode.
+/// 12,000 slots of an AMD CPU: 3,000 starved, 1,800 of these in cycles that starved altogether. 1,800 were
+/// held up by the back end, 600 given to the other thread. 6,600 operations were dispatched, of which 6,000
+/// retired, 1,200 of these from microcode.
 fn amd(cycles: f64) -> Counts {
     Counts::new(&[
         ("ls_not_halted_cyc", cycles),
@@ -131,7 +132,8 @@ fn a_part_of_a_node_that_never_happened_is_not_countable() {
     assert!(value("amdzen4", "retiring", &amd(0.0)).is_err(), "no cycle, no share");
 }
 
-/// What Intel's E-cores count in 120,000 slots: 24,000 starved, 36,000 held up by the back end, 48,000 retired.
+/// The counts of Intel's E-cores in 120,000 slots: 24,000 starved, 36,000 held up by the back end, 48,000
+/// retired.
 const E_CORE: [(&str, f64); 12] = [
     ("TOPDOWN_FE_BOUND.ALL", 24_000.0),
     ("TOPDOWN_FE_BOUND.ALL_P", 24_000.0),
@@ -192,8 +194,9 @@ fn tremont_adds_up_the_causes_of_its_front_end() {
     }
 }
 
-/// 4,000 slots in 1,000 cycles of a Sandy Bridge, with the events that Ivy Bridge calls otherwise: 800 slots starved, 600
-/// of them in 150 cycles that starved altogether; 1,760 micro-operations issued, 1,600 retired, 10 cycles of recovery.
+/// 4,000 slots in 1,000 cycles of a Sandy Bridge, with the events that have other names on Ivy Bridge. 800
+/// slots starved, 600 of them in 150 cycles that starved altogether. 1,760 micro-operations were issued,
+/// 1,600 retired; 10 cycles of recovery.
 fn bridge(idle: &'static str, behind_loads: &'static str, executed: [&'static str; 3]) -> Counts {
     Counts::new(&[
         ("CPU_CLK_UNHALTED.THREAD", 1000.0),
@@ -228,8 +231,8 @@ fn sandy_and_ivy_bridge_share_four_slots_a_cycle() {
         "CYCLE_ACTIVITY.STALLS_LDM_PENDING",
         ["UOPS_EXECUTED.CORE:c1", "UOPS_EXECUTED.CORE:c2", "UOPS_EXECUTED.CORE:c3"],
     );
-    // Back-end cycles: 300 idle, 130 with one micro-operation, without the 50 that the front end left empty, 20 of stores.
-    // Of these 400 the 180 behind loads and the 20 of stores are memory's: half.
+    // Back-end cycles: 300 idle, 130 with one micro-operation, without the 50 that the front end left empty,
+    // 20 of stores. From these 400, the 180 behind loads and the 20 of stores are memory's: half.
     let expected = [
         ("tma_frontend_bound", 0.2),
         ("tma_bad_speculation", 0.05),

@@ -1,10 +1,10 @@
-//! Regions of this very program, counted by whatever is here: where there is no PMU by the kernel.
+//! Regions of this very program, counted by any source that works here: without a PMU by the kernel.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use cyclometer::{Count, CountedScope, ErrorKind, Measured, Modes, Monitor, ReadWay, Scope, Value, Verdict};
 
-/// Makes about so many page faults: the memory is new, as none is ever given back. Where huge pages are given out unasked there
-/// are fewer, so that tests ask for a few at a time and expect at least some.
+/// Makes about this many page faults: the memory is new, as it is never freed. Where huge pages are given out
+/// unasked there are fewer, so that tests ask for a few at a time and expect at least some.
 fn touch(pages: usize) {
     let memory = vec![1u8; pages * 4096];
     std::hint::black_box(&memory);

@@ -1,4 +1,5 @@
-//! A program that counts its own regions while the software PMU runs it: neither loses its counts. The program is this one.
+//! A program that counts its own regions while the software PMU runs it: neither loses its counts. The
+//! program is this one.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -10,7 +11,7 @@ use cyclometer::{
 };
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
-/// Says to the program what it is to do, and where it writes what it found.
+/// Gives the program its task, and the file for its results.
 const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
 const FOUND: &str = "CYCLOMETER_TEST_FOUND";
 
@@ -34,7 +35,7 @@ fn instructions(rounds: u32) -> u64 {
     Kernel::Additions.counts(Rounds::new(rounds).unwrap()).instructions
 }
 
-/// The rounds of the loops; what regions count beside them is the same in each.
+/// The rounds of the loops; the rest of each region counts the same.
 const ROUNDS: [u32; 3] = [1000, 2000, 4000];
 
 /// An event of a region: its number, or the reason why there is none.
@@ -78,8 +79,8 @@ fn every_question_about_the_machine() -> Vec<String> {
     vec![works(machine()), works(diagnosed_machine())]
 }
 
-/// Has the software PMU run the program, which does something; what the software PMU counted, and what the program found. `None`, and a
-/// word why, where there is no software PMU.
+/// Runs the program under the software PMU; returns the software PMU's count and the program's own. `None`,
+/// and a word why, where there is no software PMU.
 fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     let here = diagnosed_machine();
     let state = here.ladder.state(Rung::Soft).unwrap();

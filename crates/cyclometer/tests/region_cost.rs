@@ -1,4 +1,4 @@
-//! What regions cost: memory, system calls, instructions.
+//! The cost of regions: memory, system calls, instructions.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends where something fails")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From a recorded machine to a plan: which source counts what, and in which runs.
+//! From a recorded machine to a plan: the source of each event, and the runs that count it.
 
 use cyclometer::core::LaunchKind;
 use cyclometer::{CommandSpec, Counted, ErrorKind, Machine, Plan, Rung, Stat, replay_machine};

@@ -1,4 +1,4 @@
-//! docs/guides/sdk.md says what the code does.
+//! docs/guides/sdk.md is correct about the code.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use cyclometer::config::CONFIG_KEYS;

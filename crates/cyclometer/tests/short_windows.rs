@@ -1,5 +1,5 @@
-//! Sampling by registers to which the kernel writes as well, on a simulated chip whose truth is known: windows become as short as
-//! the kernel leaves them.
+//! Sampling by registers that the kernel writes as well, on a simulated chip whose true counts are known.
+//! Windows become as short as the kernel makes them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use std::cell::RefCell;
@@ -31,7 +31,8 @@ struct Living {
     bus: Rc<RefCell<SimBus>>,
 }
 
-/// A window reads its counters twice; who reads them oftener keeps them open, and time passes before.
+/// Counters of a window are read twice; a reader that reads them more often keeps them open, so that time
+/// passes before those reads.
 struct Open {
     counting: Box<dyn Counting>,
     bus: Rc<RefCell<SimBus>>,
@@ -143,7 +144,7 @@ fn monitor(troubles: &'static [InjectedFault], longest_window: Option<Duration>)
     Monitor::open(setup).unwrap()
 }
 
-/// At least so many samples, all that there were.
+/// At least this many samples, and all that are available.
 fn samples(monitor: &Monitor, number: usize) -> Samples {
     let mut all = monitor.samples();
     while all.rows.len() < number {
@@ -156,7 +157,7 @@ fn samples(monitor: &Monitor, number: usize) -> Samples {
     all
 }
 
-/// What was counted is what happens in so much time, to the cycles in which counters are started and read.
+/// Counts match the duration, up to the cycles in which counters are started and read.
 fn is_true(samples: &Samples) {
     let mhz = Model::find(CHIP).unwrap().mhz as f64;
     let good: Vec<_> = samples.rows.iter().filter(|row| row.values.iter().all(|raw| !raw.is_lost)).collect();
@@ -216,7 +217,8 @@ fn estimates_are_of_the_time_before_windows_began_as_well() {
         let monitor = monitor(troubles, longest);
         let samples = samples(&monitor, 20);
         let first = first_of_windows(&samples);
-        // The counters were open for all of this time before they were lost, or open for longer than they may be.
+        // The counters were open for all of this time before they were lost, or open for longer than they may
+        // be.
         let passed = samples.rows[first].values[0].time_enabled_ns;
         assert!(passed >= BETWEEN_NS, "{passed} ns, and {BETWEEN_NS} passed before windows began");
         let estimate = samples.estimates(SlotId(0))[first].unwrap();

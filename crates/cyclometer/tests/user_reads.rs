@@ -1,5 +1,6 @@
-//! What reads in user space cost, counted by the software PMU: instructions and system calls of this very program, which then
-//! reads a page of its own so many times. It has no harness, as a harness's threads and output would be counted, too.
+//! The cost of reads in user space, in instructions and system calls that the software PMU counts. The
+//! counted program is this test, which then reads a page of its own a given number of times. It has no
+//! harness, as a harness's threads and output would be counted, too.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it does")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends where something fails")]
 
@@ -14,7 +15,7 @@ mod rehearsed;
 /// The most instructions that a read of one counter may take.
 const MOST: f64 = 40.0;
 
-/// The same with the times that tell whether it shared its counter.
+/// The most instructions with the times that show whether the counter was shared.
 const MOST_WITH_TIMES: f64 = 65.0;
 
 fn main() {
@@ -64,7 +65,7 @@ fn three_events_of_the_kernel_are_read_by_one_system_call() {
     (0..1_000).for_each(|_| drop(monitor.region("work")));
     let reads = reads_of_this_thread().unwrap() - before;
     println!("1000 regions of three events of the kernel read {reads} times");
-    // Each at its start and at its end; the rest is what asking takes.
+    // A region reads at its start and at its end; the few other reads are those of this measurement itself.
     assert!((2_000..2_100).contains(&reads), "{reads}");
 }
 

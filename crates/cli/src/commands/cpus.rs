@@ -1,4 +1,4 @@
-//! `cpus`: what CPUs and counters there are.
+//! `cpus`: the CPUs and their counters.
 
 use cyclometer::Result;
 

@@ -1,4 +1,4 @@
-//! `decode`: what a register's value, or an event's code, means.
+//! `decode`: the meaning of a register's value, or of an event's code.
 
 use cyclometer::arch::Register;
 use cyclometer::catalogue::decode::{self, Explained};
@@ -15,7 +15,7 @@ use crate::render::{decoded, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a CPU or register that is not known, or what is no number.
+/// `ErrorKind::InvalidInput` for a CPU or register that is not known, or a value that is no number.
 pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
     let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
     let cores = asked.cores();
@@ -29,7 +29,7 @@ pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
     })
 }
 
-/// What the values mean on a core type, by all of its tables; the first has its registers.
+/// The meaning of the values on a core type, from all of its tables; the first table provides the registers.
 fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Explained)>> {
     let Some(cpu) = tables.first() else { return Ok(Vec::new()) };
     let mut meant: Vec<Meant<'_>> = Vec::new();
@@ -50,7 +50,7 @@ fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Ex
     Ok(meant.iter().filter_map(explained).map(|explained| (*cpu, explained)).collect())
 }
 
-/// What is to be explained.
+/// The object to explain.
 enum Meant<'a> {
     Register {
         register: Register,

@@ -1,4 +1,4 @@
-//! `doctor`: which sources work, why others do not, what mends them.
+//! `doctor`: the sources that work, and for the others the reasons and remedies.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::render::{doctor, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written; what kept registers from
-/// being restored.
+/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written; the reason
+/// why registers could not be restored.
 pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     if args.restore {
         return restore();
@@ -28,7 +28,7 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     }
     let left = match &args.machine {
         None => left_registers(),
-        // A recording tells of another machine.
+        // A recording describes another machine.
         Some(_) => Vec::<LeftRegisters>::new(),
     };
     super::print(&match args.json {
@@ -37,7 +37,7 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     })
 }
 
-/// Restores what can be, then tells the first failure.
+/// Restores all registers that it can, then returns the first failure.
 fn restore() -> Result<u8> {
     let all = restore_registers();
     super::print(&doctor::restored(&all))?;

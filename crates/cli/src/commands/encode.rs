@@ -1,4 +1,4 @@
-//! `encode`: what to write where to count an event.
+//! `encode`: perf's words and the register values that count an event.
 
 use cyclometer::catalogue::encode::{Encoding, encode, encode_all};
 use cyclometer::catalogue::table::Cpu;
@@ -14,8 +14,8 @@ use crate::render::{encoding, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a CPU that is not known or a value that does not fit, `ErrorKind::UnknownEvent` for
-/// a name that no core type of it has.
+/// `ErrorKind::InvalidInput` for a CPU that is not known or a value that does not fit,
+/// `ErrorKind::UnknownEvent` for a name that no core type of it has.
 pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
     if args.events.is_empty() && !args.all {
         return Err(Error::new(ErrorKind::InvalidInput, "no event is named")
@@ -65,7 +65,7 @@ fn on<'a>(
     Ok(all.into_iter().map(|encoding| (cpu, encoding)).collect())
 }
 
-/// An event that was asked for and has no bits at all is an error, and one that a counter asked for cannot count.
+/// An event without any encoding is an error, and so is one that the requested counter cannot count.
 fn possible(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counter_named: bool) -> Result<()> {
     let reason = match (&encoding.perf, &encoding.registers) {
         (Err(perf), Err(_)) => perf,

@@ -18,7 +18,8 @@ use crate::render::{events, json, list, metrics};
 ///
 /// # Errors
 ///
-/// `ErrorKind::UnknownEvent` when nothing fits the pattern, `ErrorKind::InvalidInput` for a CPU that is not known.
+/// `ErrorKind::UnknownEvent` when no event matches the pattern, `ErrorKind::InvalidInput` for a CPU that is
+/// not known.
 pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     if args.metrics {
         return run_metrics(args, cli);
@@ -40,7 +41,7 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
         all.extend(list_vendor_events(&machine, &tables, &|name| pattern.fits(name, || spelled(name))));
     }
     let fits = |event: &&Listing| match &pattern {
-        // What a name spells was looked at above.
+        // Spelled-out names of the vendor's events have been compared above.
         Some(pattern) => event.kind == Kind::Vendor || list::fits(event, pattern),
         None => true,
     };
@@ -57,7 +58,7 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     })
 }
 
-/// What a name of the vendor's of a machine spells.
+/// The spelled-out form of one of the vendor's names on a machine.
 fn spelled(machine: &Machine, name: &str) -> String {
     let id = machine.core_types.iter().find_map(|core| core.cpu_id.as_deref());
     let cpu = id.and_then(|id| catalogue::cpus::cpu(id).ok());
@@ -127,7 +128,7 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
 }
 
-/// The CPUs whose id or title contains a text, in any case; all without one.
+/// The CPUs whose id or title contains a text, in any case; all CPUs without a text.
 fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
     let part = pattern.unwrap_or_default().to_lowercase();
     let fits = |cpu: &Cpu<'_>| cpu.id().contains(&part) || cpu.title().to_lowercase().contains(&part);
@@ -140,7 +141,7 @@ fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
     Ok(found)
 }
 
-/// The error where no event of a CPU passes what was asked for.
+/// The error if no event of a CPU matches.
 fn nothing_fits(args: &ListArgs, ids: &[String]) -> Error {
     let cpu = clean(args.cpu.as_deref().unwrap_or(&ids.join(", ")));
     let mut message = format!("no event of {cpu}");

@@ -57,7 +57,7 @@ fn read_recording(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The CPUs that a question is about, with the files that tell of them.
+/// The CPUs that a question is about, with the files that describe them.
 struct Asked {
     tables: EventTables,
     ids: Vec<String>,
@@ -70,7 +70,7 @@ impl Asked {
         Ok(Asked { tables: EventTables::embedded(), ids })
     }
 
-    /// What `--cpu` and `--events` say; this machine where they say nothing.
+    /// The tables of `--cpu` and `--events`; those of this machine without these options.
     fn read(cpu: Option<&str>, files: &[PathBuf]) -> Result<Asked> {
         if files.is_empty() {
             let ids = cpus_of(cpu)?.iter().map(|cpu| cpu.id().to_owned()).collect();
@@ -122,7 +122,7 @@ fn cpus_on(machine: &Machine) -> Result<Vec<Cpu<'static>>> {
     Ok(found)
 }
 
-/// What the core types that have an event say of it; the first error where none has it.
+/// The results of the core types that have an event; the first error if none has it.
 fn those_that_have_it<T>(each: Vec<Result<T>>) -> Result<Vec<T>> {
     let (mut found, mut first) = (Vec::new(), None);
     for one in each {

@@ -12,14 +12,16 @@ use crate::output::Channel;
 use crate::render::placement::{self, OnCpu};
 use crate::render::{json, placement_json};
 
-/// What stands for every event of a CPU.
+/// The word for every event of a CPU.
 const ALL: &str = "all";
 
-/// Places events in as few passes as possible; the exit code tells whether all that was asked for can be counted.
+/// Places events in as few passes as possible; the exit code says whether all requested events can be
+/// counted.
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does not have.
+/// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does
+/// not have.
 pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     let named = args.machine.as_deref().map(|path| super::machine_of(Some(path))).transpose()?;
     let asked = match &named {
@@ -31,7 +33,7 @@ pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     for request in requests.iter().filter(|request| !is_all(request)) {
         super::those_that_have_it(cores.iter().map(|tables| table_for(tables, request)).collect())?;
     }
-    // What holds counters of this machine says nothing about another.
+    // Counters that are in use on this machine say nothing about another machine.
     let is_here = named.is_none() && args.cpu.is_none() && args.tables.is_empty();
     let here = if is_here { Some(diagnosed_machine()) } else { named };
     let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());
@@ -65,7 +67,7 @@ fn is_all(request: &EventRequest) -> bool {
     bare && request.text.eq_ignore_ascii_case(ALL)
 }
 
-/// The events that a core type has, placed, and those that it lacks; `None` where there is no table.
+/// The events that a core type has, placed, and those that it lacks; `None` if it has no table.
 fn on<'a>(
     tables: &[Cpu<'a>],
     requests: &[EventRequest],
@@ -87,7 +89,7 @@ fn on<'a>(
     Ok(Some(OnCpu { cpu, placement: Placement::of(tables, &held, wishes)?, lacking, asked, watchdog }))
 }
 
-/// Every event of the tables by its name, whatever the name is made of.
+/// Every event of the tables by its name, whatever characters the name has.
 fn every_event(tables: &[Cpu<'_>]) -> Vec<EventRequest> {
     let mut all = Vec::new();
     for (cpu, is_new) in super::each_with_better(tables) {

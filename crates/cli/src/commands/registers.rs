@@ -1,4 +1,4 @@
-//! `registers`: where a PMU's registers are, and what their bits mean.
+//! `registers`: the addresses of a PMU's registers, and the meaning of their bits.
 
 use cyclometer::Result;
 use cyclometer::arch::Register;

@@ -1,4 +1,4 @@
-//! `selftest`: which events told the truth about loops of known length.
+//! `selftest`: compares the counts of events over loops of known length with the known numbers.
 
 use std::ffi::OsString;
 
@@ -11,22 +11,22 @@ use crate::export::Export;
 use crate::output::Channel;
 use crate::render::{json, selftest};
 
-/// Runs a loop for whoever counts this process, where the words are `selftest --kernel NAME:ROUNDS`; `None` where they are not.
+/// Runs a loop to be counted, if the arguments are `selftest --kernel NAME:ROUNDS`; `None` if they are not.
 ///
-/// It stands before the parser of arguments, so that little is translated for a loop. Nobody is told of these words: they are
-/// how the program starts itself.
+/// It stands before the parser of arguments, so that little is translated for a loop. These arguments are
+/// undocumented: the program starts itself with them.
 pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
     let is_meant = words.next()? == "selftest" && words.next()? == "--kernel";
     let spec = words.next().filter(|_| is_meant)?;
     Some(run_kernel(&spec.to_string_lossy()).map(|()| exit::OK))
 }
 
-/// Tests the sources of this machine; the exit code tells whether something contradicts what is known.
+/// Tests the sources of this machine; the exit code says whether a count contradicts the known number.
 ///
 /// # Errors
 ///
-/// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested, `ErrorKind::Io` for a
-/// report that cannot be written.
+/// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested,
+/// `ErrorKind::Io` for a report that cannot be written.
 pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
     let report = args.report.as_deref().map(Export::open).transpose()?;
     let launcher = Launcher::start()?;

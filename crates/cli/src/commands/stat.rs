@@ -1,4 +1,4 @@
-//! `stat`: runs a command, or looks at what runs, and counts.
+//! `stat`: runs a command, or attaches to running processes, and counts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,11 +28,10 @@ const SENSIBLE_INTERVAL_MS: u64 = 10;
 ///
 /// # Errors
 ///
-/// Usage that makes no sense, exports that cannot be written, and whatever kept everything from being
-/// measured.
+/// Usage that makes no sense, exports that cannot be written, and errors that prevent the whole measurement.
 pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
-    // Before the command runs: nobody wants to run it again because of a typo in a path.
+    // Exports are opened before the command runs, so that a typo in a path costs no run.
     let exports = Exports::open(args)?;
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
@@ -96,7 +95,7 @@ fn workload(args: &StatArgs) -> &str {
     args.workload.as_deref().unwrap_or(USUAL_WORKLOAD)
 }
 
-/// What a simulated machine does when nobody says.
+/// The default workload of a simulated machine.
 const USUAL_WORKLOAD: &str = "loop";
 
 fn check(args: &StatArgs) -> Result<()> {
@@ -129,7 +128,8 @@ fn check(args: &StatArgs) -> Result<()> {
     check_stdout(args)
 }
 
-/// perf gives each event of a list the control group of the same place: a sum over groups would be another thing.
+/// perf assigns control groups to events by their position in the list: a sum over groups would be another
+/// quantity.
 ///
 /// # Source
 ///
@@ -292,18 +292,18 @@ fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {
     })
 }
 
-/// All CPUs are the system, which a report's target alone does not tell.
+/// All CPUs are the system, which the target of a report alone does not show.
 fn scope(args: &StatArgs, report: &Report) -> Scope {
     if args.all_cpus { Scope::System } else { asked_scope(report) }
 }
 
-/// Shows what happens while it happens: progress and rows of intervals.
+/// Shows a measurement while it runs: progress and rows of intervals.
 struct Live {
     progress: Progress,
     executions: u32,
     started: u32,
     rows: bool,
-    /// Says before the first run what kinds there will be.
+    /// Whether the kinds of runs are listed before the first run.
     announces: bool,
     header: bool,
     scope: Scope,
@@ -390,13 +390,13 @@ impl Observer for Live {
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
-        // What happened since the last whole interval.
+        // The rest of the run, after the last whole interval, is shown too.
         let (elapsed_ns, pass) = (run.wall_ns, run.pass);
         self.interval(&Moment { elapsed_ns, pass, reading: &run.reading, slices: &run.slices }, plan);
     }
 }
 
-/// Turns results into text.
+/// Renders results as text.
 type Format = fn(&Results<'_>) -> String;
 
 /// The files that were asked for.
@@ -431,7 +431,7 @@ impl Exports {
     }
 }
 
-/// Prints the table, unless something else stands in its place.
+/// Prints the table, unless another format replaces it.
 fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         if let Some(failure) = &results.report.failure {

@@ -1,4 +1,4 @@
-//! Where the standard streams of commands lead: what `--output` and `--input` say, and what our own standard input is.
+//! The standard streams of commands: `--output` and `--input`, and the kind of our own standard input.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
 
 use crate::failure::usage;
 
-/// Standard output and standard error; `usual`: where nothing is said.
+/// Standard output and standard error; `usual` is the default.
 pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     let Some(path) = asked else { return (usual.clone(), usual) };
     match path.to_str() {
@@ -18,7 +18,7 @@ pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     }
 }
 
-/// Standard output as the command sees it: who inherits the null device writes to that.
+/// Standard output as the command sees it: a command that inherits the null device writes to that.
 pub fn as_seen(stdout: Stream) -> Stream {
     match stdout {
         Stream::Inherit if standard_output_is_null() => Stream::Null,
@@ -31,20 +31,21 @@ pub fn as_seen(stdout: Stream) -> Stream {
 pub struct Input {
     /// Where it comes from.
     pub stream: Stream,
-    /// Whether it is empty because nothing has arrived in ours yet.
+    /// Whether it is empty because no data has arrived in our standard input yet.
     is_unheard: bool,
 }
 
-/// How long something may take to arrive in a pipe: the program that writes to it is started at the same time as we are.
+/// How long data may take to arrive in a pipe: the program that writes to it starts at the same time as we
+/// do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Input {
-    /// Of a command that is run once: ours, unless something else is asked for.
+    /// The input of a command that is run once: our standard input by default.
     pub fn of_one_run(asked: Option<&Path>) -> Input {
         Input::certain(asked.map_or(Stream::Inherit, named))
     }
 
-    /// Of a command that is run several times, each time with the same input.
+    /// The input of a command that is run several times, the same each time.
     ///
     /// # Errors
     ///
@@ -77,14 +78,14 @@ impl Input {
         Input { stream, is_unheard: false }
     }
 
-    /// What should be known of it before anything runs.
+    /// A note about the input, before any command runs.
     pub fn note(&self) -> Option<&'static str> {
         self.is_unheard.then_some(
             "cyclometer: note: nothing arrives in standard input, a pipe: the runs read /dev/null, as with --input null\n",
         )
     }
 
-    /// What should be known of it when everything has run.
+    /// A warning about the input, after all commands have run.
     pub fn warning(&self) -> Option<&'static str> {
         let has_come = || StandardInput::look(Duration::ZERO) == StandardInput::Data;
         (self.is_unheard && has_come()).then_some(

@@ -1,7 +1,7 @@
 //! Files that results are written to: tried before the command runs, written when it has run.
 //!
-//! A regular file is replaced as a whole: a full disk or an end halfway leaves what was there. Devices, pipes and descriptors
-//! that we were started with take the text as it is.
+//! A regular file is replaced as a whole: after a full disk or an early end it has its old contents. Devices,
+//! pipes and descriptors that we were started with take the text as it is.
 
 mod replacement;
 
@@ -42,10 +42,10 @@ enum Destination {
 }
 
 impl Export {
-    /// Finds out where a path leads, without changing what is there; `-` is standard output.
+    /// Finds out where a path leads, without changing the file; `-` is standard output.
     ///
-    /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the rights of
-    /// the invoker, so that a path leads nowhere that the invoker could not write by other means.
+    /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the
+    /// rights of the invoker, so that a path leads nowhere that the invoker could not write by other means.
     ///
     /// # Errors
     ///
@@ -66,7 +66,8 @@ impl Export {
         matches!(self.destination, Destination::Pipe | Destination::Stream(_))
     }
 
-    /// What a regular file holds now; `None` where there is none, or it is no text, or longer than `most_bytes`.
+    /// The current text of a regular file; `None` if there is no file, if it is not text, or if it is longer
+    /// than `most_bytes`.
     pub fn former_text(&self, most_bytes: u64) -> Option<String> {
         let Destination::File(path) = &self.destination else { return None };
         let file = with_invoker_rights(|| File::open(path)).ok()?.ok()?;
@@ -111,7 +112,8 @@ impl Destination {
         }
     }
 
-    /// What opening a path for writing leads to. The kernel decides whether we may follow the links on the way.
+    /// The destination that a path leads to when it is opened for writing. The kernel decides whether we may
+    /// follow the links on the way.
     fn opened(path: &Path) -> io::Result<Destination> {
         let (file, is_new) = open_file(path)?;
         let opened = file.metadata()?;
@@ -123,7 +125,7 @@ impl Destination {
             return Err(io::Error::other("the path led to another file a moment later"));
         }
         if is_new {
-            // It was made to see that it can be. Nothing is measured yet, so nothing is left.
+            // It was made to see that it can be. Nothing is measured yet, so no file is to exist.
             fs::remove_file(&resolved)?;
         }
         Ok(Destination::File(resolved))
@@ -132,8 +134,8 @@ impl Destination {
 
 /// Writes every export, even when another fails; the first failure is given back.
 ///
-/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and before those
-/// that may wait for a reader.
+/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and
+/// before those that may wait for a reader.
 pub fn write_all<'a>(
     all: impl IntoIterator<Item = (Export, String)>,
     unwatch: impl FnOnce() + 'a,
@@ -153,8 +155,8 @@ pub fn is_stdout(path: &Path) -> bool {
 
 /// The descriptor of ours that a path names, itself or through links.
 ///
-/// Opening such a name anew would begin a regular file from its start, and fails for sockets, so that the descriptor itself
-/// is taken.
+/// Opening such a name anew would begin a regular file from its start, and fails for sockets, so that the
+/// descriptor itself is taken.
 fn descriptor_behind(path: &Path) -> Option<i32> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -184,16 +186,16 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
 }
 
-/// Opens for writing what a path leads to, and tells whether that was made for it. Nothing in it is changed.
+/// Opens the file of a path for writing, and returns whether this created it. Nothing in it is changed.
 fn open_file(path: &Path) -> io::Result<(File, bool)> {
-    // First without following a link, as there is no doubt then who has made the file.
+    // The first attempt follows no link, so that the file is certainly ours if it succeeds.
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => return Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
     match OpenOptions::new().write(true).open(path) {
-        // A link whose target is to be made.
+        // The path is a link whose target does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
             let is_empty = file.metadata()?.len() == 0;

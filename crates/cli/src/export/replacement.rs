@@ -1,7 +1,7 @@
 //! Gives a file new contents: all of them, or it stays as it was.
 //!
-//! The text goes to a new file in the same folder, which then takes the name (`rename(2)`). Where that would change more than
-//! the contents, the file is written over, and what was there is put back if that fails:
+//! The text goes to a new file in the same folder, which then takes the name (`rename(2)`). Where that would
+//! change more than the contents, the file is written over, and its old contents are restored if that fails:
 //!
 //! - it has other names (hard links), which would keep the old contents;
 //! - it belongs to another user or group, and we cannot give a new file to them;
@@ -107,7 +107,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // What cannot be removed is all that could stay.
+            // Only a file that cannot be removed stays.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -122,7 +122,8 @@ fn write_over(target: &Path, text: &[u8]) -> io::Result<()> {
     (&file).take(text.len() as u64).read_to_end(&mut former)?;
     let written = file.write_all_at(text, 0).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Its space is still there, so that this succeeds unless the disk is failing: the first error tells.
+        // The space is still allocated, so that this succeeds unless the disk is failing. The first error is
+        // returned.
         let _ = file.write_all_at(&former, 0).and_then(|()| file.set_len(length));
         return written;
     }

@@ -6,14 +6,14 @@ use crate::output::clean;
 use crate::render::failures::Failures;
 use crate::render::{Results, target};
 
-/// The first row. `half_width` is that of the 95 % interval of the mean, where it is an estimate that has one;
-/// `median_low` and `median_high` are the ends of that of the median, where the runs are enough for one; `failed_runs` is how many
-/// of the runs of the command failed and count all the same.
+/// The first row. `half_width` is that of the 95 % interval of the mean, where the estimate has one.
+/// `median_low` and `median_high` are the ends of the interval of the median, where the runs are enough for
+/// one. `failed_runs` is the number of runs of the command that failed and count all the same.
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
                           median,min,max,outliers,half_width,launch,reason,median_low,median_high,failed_runs";
 
-/// A header and a row for each metric, derived ones last. With regions there is a last column more: their names, empty for the
-/// whole of the command.
+/// A header and a row for each metric, derived ones last. With regions there is a last column more: their
+/// names, empty for the whole of the command.
 ///
 /// # Source
 ///

@@ -12,16 +12,16 @@ use crate::render::events::fields;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, hanging, wrap};
 
-/// Columns before what an event counts.
+/// Columns before the description of an event.
 const INDENT: usize = 6;
 
-/// Each value: its fields, the events in it by name, and what is wrong about it.
+/// Each value: its fields, the events in it by name, and any error in it.
 pub fn render(found: &[(Cpu<'_>, Explained)], tables: &EventTables, paint: Paint) -> String {
     let about = |cpu: &Cpu<'_>, name: &str| tables.describe(name, cpu);
     found.iter().map(|(cpu, explained)| entry(cpu, explained, &about, paint)).collect()
 }
 
-/// What an event of a CPU counts, by its name.
+/// Describes what an event of a CPU counts, given its name.
 type About<'t> = &'t dyn Fn(&Cpu<'_>, &str) -> String;
 
 fn entry(cpu: &Cpu<'_>, explained: &Explained, about: About<'_>, paint: Paint) -> String {
@@ -77,7 +77,7 @@ fn place(counter: CounterId) -> String {
     }
 }
 
-/// What an event counts, below its name.
+/// The description of an event, indented below its name.
 fn below(text: &str, paint: Paint) -> String {
     let lines = wrap(text, WIDTH - INDENT);
     lines.iter().map(|line| format!("{:INDENT$}{}\n", "", paint.paint(Style::Dim, line))).collect()
@@ -88,7 +88,7 @@ fn caution(text: &str, paint: Paint) -> String {
     lines.iter().map(|line| format!("  {}\n", paint.paint(Style::Caution, line))).collect()
 }
 
-/// What is wrong about a label.
+/// The warning about a label that does not match its event.
 fn sentence(mismatch: &Mismatch) -> String {
     let is = match mismatch.is.is_empty() {
         true => "no event that is known".to_owned(),

@@ -16,7 +16,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Columns before the text of a line.
 const INDENT: usize = 12;
 
-/// The machine in a few lines, then each rung with cause and cure, and registers that were left.
+/// The machine in a few lines, then each source with causes and remedies, and counter registers that were not
+/// restored.
 pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String {
     let mut out = String::new();
     out += &entry("cpu", &machine::cpu_text(machine), paint);
@@ -59,7 +60,8 @@ fn mends(left: &LeftRegisters) -> bool {
     matches!(left.state, LeftState::Left | LeftState::Reset)
 }
 
-/// What became of registers that were left; failures are told elsewhere.
+/// One line for each restoration of counter registers; the command also reports the first failure as its
+/// error.
 pub fn restored(all: &[Restoration]) -> String {
     if all.is_empty() {
         return "no counter registers are left to be restored\n".to_owned();
@@ -141,7 +143,7 @@ fn rung(state: &RungState, paint: Paint) -> String {
     out
 }
 
-/// Why a rung of another system does not work is no news.
+/// Sources of other systems are not of interest.
 fn is_of_interest(works: Works) -> bool {
     !matches!(works, Works::NotHere | Works::NotBuilt)
 }

@@ -14,7 +14,7 @@ use crate::render::events::counters;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, wrap};
 
-/// Each event: what it counts, perf's words, the counters, the register writes for one of them.
+/// Each event: its description, perf's words, the counters, the register writes for one of them.
 pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], tables: &EventTables, paint: Paint) -> String {
     found.iter().map(|(cpu, encoding)| entry(cpu, encoding, &counted(cpu, encoding, tables), paint)).collect()
 }
@@ -43,7 +43,8 @@ fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counted: &str, paint: Paint) ->
     out
 }
 
-/// What an event counts; a generic one may be on a fixed counter where the vendor's of that code is not.
+/// The description of an event. A generic event may be on a fixed counter where the vendor's event with that
+/// code is not.
 fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>, tables: &EventTables) -> String {
     let Some(entry) = encoding.selected.entry else { return String::new() };
     let code = encoding.selected.coded.code;
@@ -61,7 +62,8 @@ fn has(entry: &Entry<'_>, code: &EventCode) -> bool {
     entry.code() == *code || entry.also().any(|also| also.code == *code)
 }
 
-/// An event whose fields were changed is not what is said of it: its name spelled out, and whose code it is now.
+/// The description of an event with changed fields: its name spelled out, and the events whose code it has
+/// now.
 fn changed(cpu: &Cpu<'_>, entry: &Entry<'_>, code: &EventCode) -> String {
     let spelled = glossary::spell(entry.name(), cpu.family());
     let same: Vec<&str> =

@@ -20,7 +20,7 @@ pub fn counters(mask: CounterMask) -> String {
     if mask.is_empty() { "not named by the vendor".to_owned() } else { mask.to_string() }
 }
 
-/// A CPU and its events: code, counters, what they count.
+/// A CPU and its events: code, counters, description.
 pub fn render(
     cpu: &Cpu<'_>,
     events: &[Entry<'_>],
@@ -105,7 +105,7 @@ fn name_behind(name: &'static str) -> &'static str {
     }
 }
 
-/// How many events may use which counters: those that can be counted in the fewest places first.
+/// The number of events that may use each set of counters, the smallest sets first.
 pub fn classes(cpu: &Cpu<'_>, events: &[Entry<'_>], paint: Paint) -> String {
     let mut by_mask: BTreeMap<(u32, u64, u64), Vec<&str>> = BTreeMap::new();
     for entry in events {

@@ -7,18 +7,18 @@ use cyclometer::core::report::Report;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Failures {
     runs: usize,
-    /// Each way to fail with the number of its runs, the most frequent first.
+    /// Each kind of failure with the number of its runs, the most frequent first.
     ways: Vec<(String, usize)>,
 }
 
 impl Failures {
-    /// Of the runs of a report that enter its statistics.
+    /// Counts the failures of those runs of a report that enter its statistics.
     pub fn of(report: &Report) -> Failures {
         let kept = report.runs.iter().filter(|run| run.dropped_because.is_none());
         Failures::among(kept.map(|run| run.exit.and_then(way)))
     }
 
-    /// Of runs that each failed in some way, or did not.
+    /// Counts failures over runs; each has its kind of failure, or `None` for a run that succeeded.
     pub fn among(ends: impl IntoIterator<Item = Option<String>>) -> Failures {
         let mut failures = Failures::default();
         for end in ends {

@@ -1,4 +1,4 @@
-//! What stands below the table: how the session ended, what was not counted, footnotes.
+//! The lines below the table: how the session ended, what was not counted, footnotes.
 
 use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
@@ -20,7 +20,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines.extend(passes(results));
     lines.extend(turns(results));
     let contradictions = results.report.plan.sharing.contradictions.iter();
-    // The steps tell them as well.
+    // With `verbose`, the steps report them as well.
     lines.extend(contradictions.filter(|_| !verbose).map(|text| clean(text)));
     lines.extend(legend(results));
     lines.extend(translation(results));
@@ -30,7 +30,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines
 }
 
-/// An event that nobody asked for and that has no value is told below the table, unless it had one until it was lost.
+/// An event that was not requested and has no value is reported below the table, unless its value was lost.
 pub fn is_folded(line: &LineSummary) -> bool {
     !line.requested && line.statistics.mean.is_none() && line.verdict != Verdict::Lost
 }
@@ -81,7 +81,7 @@ fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
     format!("run {} {what}: {}", dropped.run + 1, clean(&dropped.reason))
 }
 
-/// One line for all events that nobody asked for and that have no value, by reason.
+/// One line for all events that were not requested and have no value, by reason.
 fn folded(results: &Results<'_>) -> Option<String> {
     let mut by_reason = Grouped::default();
     for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
@@ -92,12 +92,12 @@ fn folded(results: &Results<'_>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("not counted here: {}. {more}", texts.join("; ")))
 }
 
-/// What a reason begins with; the explanation behind the colon is `doctor`'s.
+/// The beginning of a reason, up to the colon; `doctor` shows the explanation behind it.
 fn gist(reason: &str) -> String {
     clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
 }
 
-/// What a reader of a value should know, each remark once.
+/// The remarks that a reader of a value needs, each of them once.
 fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut by_note = Grouped::default();
     for line in results.summary.lines.iter().filter(|line| verbose || wants_notes(line)) {
@@ -108,8 +108,8 @@ fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
     by_note.texts()
 }
 
-/// Whether the notes matter to the value that is shown: what accounting means is known, but for a time of zero,
-/// which is a sampled one; and a raw code that counts something exists.
+/// Whether the notes matter to the value that is shown. Accounting needs a note only for a time of zero,
+/// which is a sampled one. A raw code needs none if it counts at all.
 fn wants_notes(line: &LineSummary) -> bool {
     let Some(mean) = line.statistics.mean else { return false };
     if line.rung == Some(Rung::Os) {
@@ -119,7 +119,7 @@ fn wants_notes(line: &LineSummary) -> bool {
     line.requested && !(raw && mean > 0.0)
 }
 
-/// The steps of recovery: those that changed what a name means, or all of them.
+/// The fallback steps: those that changed the meaning of a name, or all of them.
 fn steps(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut by_text = Grouped::default();
     for step in results.report.steps.iter().filter(|step| verbose || changes_a_name(results, step)) {
@@ -142,7 +142,8 @@ fn hint(results: &Results<'_>) -> Option<String> {
     hardware_mend(&ladder.state(Rung::Perf)?.causes).map(|mend| format!("to count them: {}", clean(mend)))
 }
 
-/// That events took turns, with the reason, and how often the command has to run so that none needs to.
+/// The remark that events were rotated, with the reason, and the number of runs that makes rotation
+/// unnecessary.
 fn turns(results: &Results<'_>) -> Option<String> {
     let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
     let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
@@ -191,7 +192,7 @@ fn in_passes(least: usize, most: usize) -> String {
     }
 }
 
-/// Why events share counters, where there is something to say.
+/// The reason why events share counters, if it is known.
 fn because(plan: &Plan) -> String {
     match plan.sharing.because.as_str() {
         "" => String::new(),
@@ -199,7 +200,7 @@ fn because(plan: &Plan) -> String {
     }
 }
 
-/// Whether the software PMU works and was left out only because nobody asked for it.
+/// Whether the software PMU works and was left out only because it was not requested.
 fn could_translate(results: &Results<'_>) -> bool {
     let works = |state: &RungState| matches!(state.works, Works::Yes | Works::Partly);
     let intent = &results.report.plan.intent;
@@ -213,7 +214,7 @@ fn could_translate(results: &Results<'_>) -> bool {
         && results.summary.lines.iter().any(left_out)
 }
 
-/// What a translated run means for the values, where it is not what the program does by itself.
+/// The effect of translation on the values, where they are not those of the untranslated program.
 fn translation(results: &Results<'_>) -> Vec<String> {
     let lines = &results.summary.lines;
     let times = lines.iter().any(LineSummary::is_of_the_translation);

@@ -15,17 +15,17 @@ use crate::render::units;
 /// The heads of the columns.
 pub const HEADER: &str = "#     time s                 count unit  event\n";
 
-/// What happened between two moments of a run.
+/// The part of a run between two moments.
 pub struct Between<'a> {
     /// The later moment.
     pub now: &'a Moment<'a>,
-    /// What was read at the earlier one.
+    /// The reading at the earlier moment.
     pub before: &'a Reading,
     /// The slices since then.
     pub slices: &'a [Slice],
 }
 
-/// A row for each event that is counted in this pass: what happened between two moments.
+/// A row for each event that is counted in this pass, with its count between two moments.
 pub fn rows(between: &Between<'_>, plan: &Plan, asked: Scope) -> String {
     let now = between.now;
     let time = format!("{:12.6}", now.elapsed_ns as f64 / 1e9);

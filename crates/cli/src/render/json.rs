@@ -297,7 +297,7 @@ fn step(step: &Step) -> Value {
     json!({ "event": step.event, "refused": step.refused, "done": step.done })
 }
 
-/// Whole numbers without a point; what is no number becomes null.
+/// Whole numbers without a point; a value that is no number becomes null.
 pub fn optional(value: Option<f64>) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {

@@ -13,7 +13,7 @@ use crate::render::{WIDTH, wrap};
 /// Columns before the text below a name.
 const INDENT: usize = 6;
 
-/// The events by kind, each with what it counts or why it cannot.
+/// The events by kind, each with its description or the reason why it cannot be counted.
 pub fn render(events: &[&Listing], paint: Paint) -> String {
     let mut out = String::new();
     let mut last = None;
@@ -59,7 +59,7 @@ fn entry(event: &Listing, paint: Paint) -> String {
 
 /// An array with an object for each event.
 ///
-/// Counters are null where no table names them: the kernel places such events.
+/// Counters are null where no table names them: the kernel assigns such events.
 pub fn json(events: &[&Listing]) -> Value {
     let entry = |event: &&Listing| {
         json!({
@@ -80,7 +80,7 @@ pub fn json(events: &[&Listing]) -> Value {
     Value::Array(events.iter().map(entry).collect())
 }
 
-/// Whether an event's name, one of its aliases, or for words what it counts, fits a pattern.
+/// Whether a pattern matches an event's name or one of its aliases, or its words the description.
 pub fn fits(event: &Listing, pattern: &Pattern) -> bool {
     [&event.name]
         .into_iter()

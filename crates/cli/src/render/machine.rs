@@ -54,7 +54,7 @@ pub fn capabilities_json(machine: &Machine) -> Value {
     })
 }
 
-/// What we may do, as JSON.
+/// The access rights of this process, as JSON.
 pub fn access_json(access: &Access) -> Value {
     json!({
         "root": access.root,
@@ -80,7 +80,7 @@ pub fn cpu_text(machine: &Machine) -> String {
     }
 }
 
-/// The system in a line: operating system, architecture, what is below and around us.
+/// The system in a line: operating system, architecture, hypervisor and container.
 pub fn system_text(machine: &Machine) -> String {
     let kernel = machine.kernel_release.as_deref().unwrap_or("");
     let mut text = format!("{} {}", machine.os, clean(kernel)).trim_end().to_owned();
@@ -122,7 +122,8 @@ pub fn counters_text(core: &CoreType) -> String {
     format!("{general}{fixed}{width}{source}")
 }
 
-/// The number of general counters; `None` when it is unknown, as where the kernel drives a PMU of which we see none.
+/// The number of general counters; `None` when it is unknown, as where the kernel drives a PMU of which we
+/// see none.
 fn general_counters(core: &CoreType) -> Option<u32> {
     match core.pmu.counters.general_bits().count_ones() {
         0 if core.kernel_pmu.is_some() => None,

@@ -65,7 +65,7 @@ fn half_width(line: &LineSummary) -> Option<f64> {
 struct Numbers(Vec<String>);
 
 impl Numbers {
-    /// `half_width`: of a table that has that column, what stands in it.
+    /// `half_width`: the content of that column, in a table that has it.
     fn of(statistics: &Statistics, unit: &Unit, half_width: Option<Option<f64>>) -> Numbers {
         let one = statistics.n == 1;
         let shown = |value: f64| if one { units::precise(value, unit) } else { units::short(value, unit) };

@@ -11,7 +11,7 @@ use crate::render::{WIDTH, wrap};
 /// Columns before the text below a name.
 const INDENT: usize = 6;
 
-/// The metrics by CPU, each with what it tells; with its formula and its events on request.
+/// The metrics by CPU, each with its description; with its formula and its events on request.
 pub fn render(metrics: &[&MetricListing], verbose: bool, paint: Paint) -> String {
     let mut out = String::new();
     let mut last = None;
@@ -66,7 +66,7 @@ pub fn json(metrics: &[&MetricListing]) -> Value {
     Value::Array(metrics.iter().map(entry).collect())
 }
 
-/// Whether a metric's name, one of its groups, or for words what it tells, fits a pattern.
+/// Whether a pattern matches a metric's name or one of its groups, or its words the description.
 pub fn fits(metric: &MetricListing, pattern: &Pattern) -> bool {
     [&metric.name].into_iter().chain(&metric.groups).any(|name| pattern.fits(name, || metric.about.clone()))
 }

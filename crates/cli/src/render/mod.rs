@@ -35,10 +35,10 @@ use cyclometer::stats::Summary;
 /// Width that text is laid out for, in columns, whether a terminal is there or not.
 pub const WIDTH: usize = 80;
 
-/// What every format of results is made from.
+/// The input of every output format of `stat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'a> {
-    /// What was measured.
+    /// The report of the measurement.
     pub report: &'a Report,
     /// Its statistics.
     pub summary: &'a Summary,
@@ -49,8 +49,8 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// The runs that could have counted an event: those that enter the statistics, translated or native as the
-    /// event's pass is.
+    /// The runs that could have counted an event: those that enter the statistics, translated or native as
+    /// the event's pass is.
     pub fn runs_for(&self, slot: SlotId) -> usize {
         let mut passes = self.report.plan.passes.iter();
         let held = passes.find(|pass| pass.slots.iter().any(|held| held.id == slot));

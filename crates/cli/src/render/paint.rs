@@ -11,34 +11,35 @@ pub struct Paint {
     on: bool,
 }
 
-/// What a text is, which decides its colour.
+/// The kind of a text, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// Nothing special.
     Plain,
     /// A heading.
     Heading,
-    /// A value, or something that works.
+    /// A value, or a source that works.
     Good,
-    /// Something to be aware of.
+    /// A text that needs attention.
     Caution,
-    /// Something that is missing or does not work.
+    /// A missing value, or a source that does not work.
     Bad,
-    /// Of less interest.
+    /// Text of less interest.
     Dim,
 }
 
-/// What shows a stream.
+/// The kind of device that shows a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShownBy {
-    /// A file or a pipe, a terminal without colour, or a user who wants none.
+    /// A file or a pipe, a terminal without colour, or any terminal if the user wants no colour.
     Plain,
     /// A terminal with colour.
     ColourTerminal,
 }
 
 impl ShownBy {
-    /// What shows a stream of ours; `no_color` and `term` are the variables of those names.
+    /// The kind of device that shows one of our streams; `no_color` and `term` are the variables of those
+    /// names.
     ///
     /// # Source
     ///
@@ -58,11 +59,11 @@ pub fn is_dumb(term: Option<&OsStr>) -> bool {
 }
 
 impl Paint {
-    /// No colour at all.
+    /// Never any colour.
     #[cfg(test)]
     pub const NONE: Paint = Paint { on: false };
 
-    /// As asked for, on what shows the stream.
+    /// The requested use of colour, given the device that shows the stream.
     pub fn new(when: ColorWhen, shown_by: ShownBy) -> Paint {
         let on = match when {
             ColorWhen::Always => true,

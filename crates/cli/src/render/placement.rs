@@ -10,7 +10,7 @@ use crate::output::clean;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, proof};
 
-/// What becomes of events on one core type.
+/// The placement of the events on one core type.
 pub struct OnCpu<'a> {
     /// The core type.
     pub cpu: Cpu<'a>,
@@ -30,10 +30,11 @@ const COUNTER: usize = 9;
 /// Columns that names of events are filled up to at most.
 const NAME: usize = 36;
 
-/// The most reasons that are told for what cannot meet.
+/// The most reasons that are shown for events that cannot be in one pass.
 const CONFLICTS: usize = 8;
 
-/// For each CPU its events with their counters and passes, why there are no fewer, and what cannot be counted.
+/// For each CPU its events with their counters and passes, the proof that fewer passes are impossible, and
+/// the events that cannot be counted.
 pub fn render(placed: &[OnCpu<'_>], explain: bool, paint: Paint) -> String {
     placed.iter().map(|on| one(on, explain, paint)).collect()
 }
@@ -81,7 +82,7 @@ fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
     }
 }
 
-/// One pass: an event a line, and what stays free.
+/// One pass: a line for each event, and the counters that stay free.
 fn single(placement: &Placement<'_>, pass: &[CounterAssignment], paint: Paint) -> String {
     let mut out = String::new();
     for seat in in_order(pass) {
@@ -107,7 +108,8 @@ fn in_order(pass: &[CounterAssignment]) -> Vec<&CounterAssignment> {
     seats
 }
 
-/// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room, else numbers.
+/// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room,
+/// else numbers.
 fn picture(placement: &Placement<'_>, passes: &[Vec<CounterAssignment>], paint: Paint) -> String {
     let used = passes.iter().flatten().map(|seat| seat.counters(placement.events[seat.demand].wide));
     let counters: Vec<CounterId> = used.fold(CounterMask::EMPTY, |all, own| all.or(own)).iter().collect();
@@ -131,7 +133,7 @@ fn picture(placement: &Placement<'_>, passes: &[Vec<CounterAssignment>], paint: 
 /// Columns for passes.
 const ROOM: usize = WIDTH - COUNTER - 2;
 
-/// What stands on each counter in each pass.
+/// The content of each counter in each pass.
 struct Grid<'g> {
     counters: &'g [CounterId],
     cells: Vec<Vec<String>>,
@@ -181,7 +183,7 @@ fn sits(placement: &Placement<'_>, pass: &[CounterAssignment], counter: CounterI
     pass.iter().find(on).map(|seat| seat.demand)
 }
 
-/// What the numbers of a picture stand for.
+/// The legend of the numbers in a picture.
 fn legend(placement: &Placement<'_>) -> String {
     let digits = placement.events.len().to_string().len();
     let line = |(n, event): (usize, &Placed<'_>)| format!("  {:>digits$} {}\n", n + 1, event.selected.name);
@@ -226,7 +228,7 @@ fn named_twice(placement: &Placement<'_>) -> Vec<String> {
         .collect()
 }
 
-/// What is not counted, or not as it was asked for, and why.
+/// The events that are not counted, or not as requested, each with the reason.
 fn not(on: &OnCpu<'_>) -> Vec<String> {
     let refused = on.placement.packing.refused.iter().map(|refused| match refused {
         Unplaceable::Event(event) => {
@@ -243,7 +245,7 @@ fn not(on: &OnCpu<'_>) -> Vec<String> {
     refused.chain(on.lacking.iter().map(|(event, why)| clean(&format!("{event}: {why}")))).collect()
 }
 
-/// Why nothing can count an event.
+/// The reason why no counter can count an event.
 pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
     let event = &on.placement.events[event];
     let taken = on.asked.or(on.watchdog);
@@ -263,7 +265,7 @@ pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
     }
 }
 
-/// Of each event why it is where it is, and which cannot meet.
+/// The reason for the counter of each event, and the events that cannot be in one pass.
 fn explained(on: &OnCpu<'_>, paint: Paint) -> String {
     let placement = &on.placement;
     let width =

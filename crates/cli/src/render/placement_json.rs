@@ -45,7 +45,8 @@ fn event(placement: &Placement<'_>, seat: &CounterAssignment) -> Value {
     })
 }
 
-/// What proves the bound, for a program to check: events that can use these counters only, or need a value each in these registers.
+/// The proof of the bound, for a program to check. It names events that can use only these counters, or that
+/// each need their own value in these registers.
 fn certificate(placement: &Placement<'_>) -> Value {
     let names = |events: &[usize]| -> Vec<&str> {
         events.iter().map(|event| placement.events[*event].selected.name.as_str()).collect()

@@ -25,7 +25,8 @@ pub fn certificate(placement: &Placement<'_>) -> String {
     why
 }
 
-/// Why some of these events cannot be counted at the same time: all that are confined to counters, where these are too few.
+/// Why some of these events cannot be counted at the same time: all that are confined to counters, where
+/// these are too few.
 pub fn conflict(placement: &Placement<'_>, conflict: &Conflict, among: &[usize]) -> String {
     let confined: Vec<usize> = match &conflict.because {
         Because::Counters { counters, .. } => {

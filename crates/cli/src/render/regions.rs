@@ -19,11 +19,11 @@ pub struct Regions {
 /// The regions of one name with their statistics.
 #[derive(Debug)]
 pub struct CountedRegion {
-    /// What was measured.
+    /// The region as it was measured.
     pub region: MarkedRegion,
     /// Its statistics.
     pub summary: Summary,
-    /// Those of what can be counted of a region.
+    /// The statistics of the events that can be counted in a region.
     shown: Summary,
 }
 
@@ -39,7 +39,7 @@ impl Regions {
         let counted = |region: MarkedRegion| {
             let summary = summarise_with(&region.report, Scope::Thread, requests);
             let mut shown = summary.clone();
-            // What the system accounts for processes would be the same remark on each region.
+            // Lines that the system accounts for whole processes would repeat one remark on each region.
             shown.lines.retain(|line| line.rung != Some(Rung::Os));
             CountedRegion { region, summary, shown }
         };
@@ -51,12 +51,12 @@ impl Regions {
         &self.all
     }
 
-    /// What is to be said of all of them, or why there are none.
+    /// The remarks about all regions, or the reason why there are none.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// A table for each, and what is to be said.
+    /// A table for each region, and the remarks.
     pub fn tables(&self, whole: &Results<'_>, verbose: bool, paint: Paint) -> String {
         let mut out: String =
             self.all.iter().take(SHOWN).map(|counted| counted.table(whole, verbose, paint)).collect();
@@ -83,12 +83,12 @@ fn not_of_regions(lines: &[stats::LineSummary]) -> Vec<String> {
 }
 
 impl CountedRegion {
-    /// This region in place of the whole.
+    /// The results of this region instead of those of the whole command.
     pub fn results<'a>(&'a self, whole: &Results<'a>) -> Results<'a> {
         Results { report: &self.region.report, summary: &self.summary, regions: None, ..*whole }
     }
 
-    /// The same without what cannot be counted of any region.
+    /// The same without the events that cannot be counted in any region.
     pub fn shown<'a>(&'a self, whole: &Results<'a>) -> Results<'a> {
         Results { summary: &self.shown, ..self.results(whole) }
     }
@@ -110,8 +110,8 @@ impl CountedRegion {
         )
     }
 
-    /// How long a run was in the region, in the mean of the runs on the processor itself: translation takes its own time. Where
-    /// all were translated, it says so.
+    /// How long a run was in the region, in the mean of the runs on the processor itself: translation takes
+    /// its own time. Where all were translated, it says so.
     fn time(&self) -> String {
         let all = || self.region.runs.iter().zip(&self.region.report.runs);
         let has_native = all().any(|(_, run)| !is_translated(run));
@@ -125,8 +125,8 @@ impl CountedRegion {
         format!("{}{each}{how}", units::short(mean, &Unit::Nanoseconds))
     }
 
-    /// What a thread counted of each event that can be counted of a region: its name, its value in the event's unit, and what that
-    /// is worth.
+    /// The counts of a thread for each event that can be counted in a region. Each has its name, its value in
+    /// the event's unit, and its quality.
     pub fn of_thread(&self, thread: &MarkedThread) -> Vec<(String, Option<f64>, Count)> {
         let plan = &self.region.report.plan;
         let counted = |line: &stats::LineSummary| {

@@ -1,4 +1,4 @@
-//! What a self-test found out, for people and as JSON by `schemas/selftest-1.json`.
+//! The result of a self-test, for people and as JSON by `schemas/selftest-1.json`.
 
 use cyclometer::Machine;
 use cyclometer::selftest::{Examined, Finding, Measurement, Section, Verdict};
@@ -15,9 +15,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 const NAME: usize = 27;
 const VERDICT: usize = 12;
 
-/// A table for each kind of event, then what can be trusted.
+/// A table for each kind of event, then the conclusion.
 ///
-/// Why events are not counted, or not judged, is told where everything is (`verbose`).
+/// The reasons why events are not counted, or not judged, are shown with `verbose`, as all events are.
 pub fn render(examined: &Examined, machine: &Machine, verbose: bool, paint: Paint) -> String {
     let mut out = lines(&machine::cpu_text(machine), 0) + &lines(&machine::system_text(machine), 0);
     for section in &examined.sections {
@@ -65,7 +65,7 @@ fn row(finding: &Finding, paint: Paint) -> String {
     format!("{head}{first}\n{rest}")
 }
 
-/// Why nothing of a section is counted, where that is the same for all.
+/// The reason why no event of a section is counted, if it is the same for all.
 fn common_reason(section: &Section) -> Option<&str> {
     let first = section.findings.first()?;
     let same = |one: &Finding| one.verdict == Verdict::NotCounted && one.why == first.why;
@@ -110,7 +110,7 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// What can be trusted, section by section.
+/// The conclusion: which sources can be trusted, section by section.
 fn conclusion(examined: &Examined, paint: Paint) -> String {
     let mut out = String::new();
     for section in examined.sections.iter().filter(|section| section.absent.is_none()) {
@@ -153,7 +153,7 @@ fn trusted(section: &Section, paint: Paint) -> String {
     out
 }
 
-/// Everything that was found out, and on what machine.
+/// The whole result, with the machine.
 pub fn json(examined: &Examined, machine: &Machine) -> Value {
     let names = |verdict: Verdict| -> Vec<&str> {
         let of = examined.findings().filter(|finding| finding.verdict == verdict);

@@ -37,14 +37,14 @@ pub fn render_below(heading: &str, results: &Results<'_>, verbose: bool, paint: 
         + &layout(&rows(results, several, verbose), several, paint)
 }
 
-/// The same as one of several tables: what has been said below another is not said again.
+/// The same as one of several tables: remarks below earlier tables are not repeated.
 pub fn render_among(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
     let several = results.report.runs.len() > 1;
     let table = layout(&rows(results, several, verbose), several, paint);
     heading(results, paint) + &table + &remarks(results, verbose, paint, said)
 }
 
-/// What stands below a table, but for what has been said.
+/// The remarks below a table that have not been printed before.
 fn remarks(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
     let mut out = String::new();
     for line in footer::lines(results, verbose) {
@@ -129,7 +129,7 @@ fn failed_runs(results: &Results<'_>) -> Option<String> {
 struct Row {
     name: String,
     cells: Cells,
-    /// Who counted, where that is not hardware or the kernel.
+    /// The source of the count, unless that is hardware or the kernel.
     mark: &'static str,
     note: String,
     style: Style,
@@ -143,7 +143,7 @@ enum Cells {
 }
 
 impl Cells {
-    /// The text of the last column; empty where a word stands instead of the numbers.
+    /// The text of the last column; empty if a word replaces the numbers.
     fn last(&self) -> &str {
         match self {
             Cells::Word(_) => "",
@@ -170,7 +170,8 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     rows
 }
 
-/// The core types of a hybrid between which the time was divided, none when all was spent on one; the summands of a sum.
+/// The core types of a hybrid between which the time was divided, none when all was spent on one; the
+/// summands of a sum.
 fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &PartSummary> {
     let ran = |part: &&PartSummary| part.share > 0.0;
     let divided = line.parts.iter().filter(ran).count() > 1;
@@ -223,7 +224,7 @@ fn line_cells(line: &LineSummary, several: bool) -> Cells {
             }
             Cells::Numbers(texts)
         }
-        // How estimates differ that nobody can tell the error of says nothing of the runs.
+        // The deviation of estimates without a known error does not describe the runs.
         _ if matches!(line.interval, Some(Err(_))) => {
             let statistics = Statistics { stddev: None, ..line.statistics.clone() };
             cells(&statistics, &line.unit, line.verdict, several)
@@ -237,7 +238,7 @@ fn half_width(distance: String) -> String {
     format!("{distance} ({})", units::percent(CONFIDENCE))
 }
 
-/// What an estimate was made from, and how far it may be off where the table has no column for that.
+/// The data that an estimate is based on, and its possible error where the table has no column for that.
 fn interval_note(
     line: &LineSummary,
     interval: &Result<MeanInterval, String>,
@@ -283,12 +284,12 @@ fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
     results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
 }
 
-/// Who counted a value, as far as its mark says so.
+/// The source of a value, as far as its mark shows it.
 pub fn marked(line: &LineSummary) -> Option<Provenance> {
     line.provenance.filter(|who| line.statistics.mean.is_some() && holds(*who, line.verdict))
 }
 
-/// The mark of the software PMU says that a count is exact: not where something is missing.
+/// The mark of the software PMU says that a count is exact, so a partial count has none.
 fn holds(provenance: Provenance, verdict: Verdict) -> bool {
     (provenance, verdict) != (Provenance::Counted, Verdict::Partial)
 }
@@ -343,7 +344,7 @@ fn verdict_note(verdict: Verdict, reason: Option<&str>, has_value: bool) -> Stri
     let reason = clean(reason.unwrap_or_default());
     match verdict {
         Verdict::Exact => String::new(),
-        // The verdict stands where the value would.
+        // The verdict replaces the missing value.
         _ if !has_value => reason,
         other => format!("{other}: {reason}"),
     }
@@ -358,7 +359,7 @@ fn runs_note(counted: usize, kept: usize, has_value: bool) -> String {
     }
 }
 
-/// What the kernel accounts for a translated run is not the program's own.
+/// The kernel's accounting of a translated run includes the translation, so it is not the program's own.
 fn translation_note(is_of_the_translation: bool) -> String {
     if is_of_the_translation { "translated".to_owned() } else { String::new() }
 }
@@ -424,7 +425,8 @@ const SEVERAL: &[Column] = &[
 /// Between a value and how far it may be off.
 const SIGN: &str = "±";
 
-/// The head of the column that is left out, with the sign before it, where nothing was estimated with an interval.
+/// The head of the column that is left out, with the sign before it, where nothing was estimated with an
+/// interval.
 const HALF_WIDTH: &str = "half-width";
 
 /// The head of the column of marks, which is left out where nothing is marked.
@@ -467,7 +469,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
         let mut texts = match &row.cells {
             Cells::Numbers(texts) => texts.iter(),
             Cells::Word(text) if !several => std::slice::from_ref(text).iter(),
-            // A word takes the place of all the columns.
+            // A word replaces all the columns.
             Cells::Word(_) => [].iter(),
         };
         let text = |(_, head, _): &Column| match *head {

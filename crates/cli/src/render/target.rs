@@ -1,4 +1,4 @@
-//! What was measured, in words.
+//! The target of a measurement, in words.
 
 use std::iter;
 

@@ -227,7 +227,8 @@ pub fn several_runs() -> Show {
     Show { report, machine: machine_with_pmu() }
 }
 
-/// The same with `-i`, so that runs count that failed in two ways, of a command that read a file and wrote what was discarded.
+/// The same with `-i`, so that runs count that failed in two ways. The command read a file, and its output
+/// was discarded.
 pub fn failing_runs() -> Show {
     let mut show = several_runs();
     let report = &mut show.report;
@@ -316,7 +317,7 @@ fn translated(run: &mut Run, layout: Layout) {
     (run.launch, run.layout) = (LaunchKind::Translated, Some(layout));
 }
 
-/// The only run, under the software PMU; one event was lost on the way, and the hardware could not count.
+/// The only run, under the software PMU; one event was lost in it, and the hardware could not count.
 pub fn translated_run() -> Show {
     let mut lines = basics();
     lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
@@ -438,10 +439,10 @@ pub fn three_passes() -> Show {
     Show { report, machine: machine_with_pmu() }
 }
 
-/// Events of which some take turns: a run for each number of slices.
+/// Events some of which are rotated: a run for each number of slices.
 ///
-/// Instructions always count. Cache misses come in proportion to them, branch misses almost, and page walks in few
-/// moments only.
+/// Instructions always count. Cache misses come in proportion to them, branch misses almost, and page walks
+/// in few moments only.
 pub fn turning(runs: &[usize]) -> Show {
     let names = ["instructions", "cache-misses", "branch-misses", "branches", "page_walks"];
     let turns = [None, Some(0), Some(1), Some(1), Some(2)];
@@ -500,7 +501,8 @@ pub fn hybrid() -> Show {
     Show { report: report(lines, cells), machine: machine_with_pmu() }
 }
 
-/// Events with notes, events without a value for several reasons, steps of recovery that several events share.
+/// Events with notes, events without a value for several reasons, steps of recovery that several events
+/// share.
 pub fn remarks() -> Show {
     let noted = |mut line: PlanLine, note: &str| {
         line.event.notes.push(note.to_owned());
@@ -549,7 +551,8 @@ pub fn interrupted() -> Show {
     Show { report, machine: machine_with_pmu() }
 }
 
-/// One of two commands of a comparison: two counted runs, then twelve timed ones; of the second, those take 5 % more time.
+/// One of two commands of a comparison: two counted runs, then twelve timed ones; of the second, those take 5
+/// % more time.
 pub fn compared_report(arm: u64, command: &str) -> Report {
     let mut lines = basics();
     lines.extend([soft("instructions", false), soft("branches", false)]);

@@ -77,7 +77,7 @@ fn stepped(value: f64, steps: &[(f64, &str)], digits: usize) -> String {
     significant(value / factor, digits) + name
 }
 
-/// With so many significant digits, those before the point always whole; an exact zero is `0`.
+/// A number with this many significant digits, and always all digits before the point; an exact zero is `0`.
 fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();

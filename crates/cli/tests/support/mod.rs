@@ -1,4 +1,4 @@
-//! Running the program and reading what it said.
+//! Runs the program and reads its output.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -33,12 +33,12 @@ pub fn run_with(common: &[&str], arguments: &[&str]) -> Output {
     run(&[common, arguments].concat())
 }
 
-/// What it wrote to standard output.
+/// The text of its standard output.
 pub fn stdout(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// What it wrote to standard error.
+/// The text of its standard error.
 pub fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }

@@ -18,7 +18,7 @@ fn variable(path: &str) -> String {
     format!("CYCLOMETER_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// Whether the environment may decide anything: not for those who can do more than their caller.
+/// Whether the environment may decide anything: not for processes with more rights than their caller.
 pub(super) fn is_trusted() -> bool {
     !host::is_privileged()
 }
@@ -55,7 +55,7 @@ fn variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Config> {
     Ok(config)
 }
 
-/// A step for each variable that counts for nothing.
+/// A step for each variable that is ignored.
 fn ignored(get: impl Fn(&str) -> Option<OsString>) -> Vec<LadderStep> {
     let names = CONFIG_KEYS.iter().map(|key| variable(key.path)).chain([FILE.to_owned()]);
     let step = |name: String| {

@@ -11,7 +11,7 @@ pub struct ConfigKey {
     pub path: &'static str,
     /// Its type and range, in words.
     pub takes: &'static str,
-    /// What it does.
+    /// The effect of the key.
     pub effect: &'static str,
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Given {
         quoted: bool,
     },
     List(Vec<String>),
-    /// Something with keys.
+    /// A mapping with keys.
     Mapping,
 }
 
@@ -128,7 +128,7 @@ pub(crate) const LONGEST_INTERVAL_MS: u32 = 3_600_000;
 /// The most samples that are kept.
 pub(crate) const MOST_SAMPLES: u32 = 1 << 20;
 
-/// Sets a key; otherwise says what is wrong.
+/// Sets a key, or returns the error.
 pub(super) fn set(config: &mut Config, path: &str, given: &Given) -> Result<(), String> {
     let Some(key) = CONFIG_KEYS.iter().find(|key| key.path == path) else {
         return Err(unknown(path));
@@ -160,7 +160,7 @@ fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     is_some
 }
 
-/// What is said of a key that there is none of: the ones beside it.
+/// The message about an unknown key: it lists the keys of the same section.
 pub(super) fn unknown(path: &str) -> String {
     let (room, key) = path.rsplit_once('.').unwrap_or(("", path));
     let beside = |known: &ConfigKey| {

@@ -1,7 +1,7 @@
 //! Settings of monitors from files and the environment.
 //!
-//! What is nearer to the program wins: a call of the builder, then the environment, then the file. Nothing is read unasked:
-//! a program that wants files and the environment calls [`Config::load`].
+//! A setting closer to the program wins: a call of the builder, then the environment, then the file. Nothing
+//! is read unasked: a program that wants files and the environment calls [`Config::load`].
 
 mod environment;
 mod keys;
@@ -28,11 +28,11 @@ pub struct Config {
     pub max_counters: Option<u32>,
     /// How reads in user space are kept apart from the instructions around them.
     pub serialisation: Option<Serialisation>,
-    /// What holds on Apple's CPUs only.
+    /// Settings for Apple's CPUs.
     pub apple_silicon: AppleConfig,
-    /// What holds on x86 only.
+    /// Settings for x86.
     pub x86: X86Config,
-    /// What was left out when it was read, for the monitor's ladder.
+    /// Settings that were ignored when the configuration was read, as steps for the monitor's ladder.
     pub steps: Vec<LadderStep>,
 }
 
@@ -40,8 +40,8 @@ pub struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct AppleConfig {
-    /// Registers are asked for only where the kernel gives access to them; where it does not, that is told, and the next
-    /// source is used.
+    /// Registers are used only if the kernel gives access to them; if it does not, a step says so, and the
+    /// next source is used.
     pub kernel_patch_required: Option<bool>,
     /// Regions that are counted by registers are lost when they last longer, in µs: 1 to 1000000.
     pub max_monitor_duration_us: Option<u32>,
@@ -62,16 +62,18 @@ pub struct X86Config {
 }
 
 impl Config {
-    /// What `file` says, and over it what the environment says: variables such as `CYCLOMETER_BUFFER_SIZE`, for each of
-    /// [`CONFIG_KEYS`]. Without a file that of the variable `CYCLOMETER_CONFIG` is taken, if it is set.
+    /// Reads `file`, and then the environment, which overrides it: variables such as
+    /// `CYCLOMETER_BUFFER_SIZE`, for each of [`CONFIG_KEYS`]. Without a file that of the variable
+    /// `CYCLOMETER_CONFIG` is taken, if it is set.
     ///
-    /// For root and programs with more rights than their caller the environment counts for nothing; what was left out is told
-    /// in [`Config::steps`].
+    /// Root and programs with more rights than their caller ignore the environment; [`Config::steps`] lists
+    /// the ignored settings.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io` for a file that cannot be read, `ErrorKind::InvalidInput` with line and column, or the variable, for
-    /// what is no setting; `ErrorKind::EventUnsupported` for any file where this crate was built without its feature `yaml`.
+    /// `ErrorKind::Io` for a file that cannot be read. `ErrorKind::InvalidInput` for an invalid setting, with
+    /// line and column, or with the variable. `ErrorKind::EventUnsupported` for any file if this crate was
+    /// built without its feature `yaml`.
     pub fn load(file: Option<&Path>) -> Result<Config> {
         environment::load(file, |name| std::env::var_os(name), environment::is_trusted())
     }
@@ -104,7 +106,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` with line and column for what is no YAML, no key, or of the wrong type or range.
+    /// `ErrorKind::InvalidInput` with line and column for invalid YAML, an unknown key, or a value of the
+    /// wrong type or range.
     pub fn from_yaml(text: &str) -> Result<Config> {
         from_yaml(text)
     }
@@ -153,7 +156,7 @@ fn from_yaml(_: &str) -> Result<Config> {
         .with_recovery(Recovery::fix("build the crate cyclometer with its feature yaml")))
 }
 
-/// What is wrong with an input.
+/// An error about invalid input.
 pub(crate) fn invalid(message: String, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(hint))
 }

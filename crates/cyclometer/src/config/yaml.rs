@@ -11,7 +11,7 @@ use super::{Config, invalid};
 /// The only key of the outermost mapping.
 const ROOT: &str = "performance_monitoring";
 
-/// How deep values may be nested; what is deeper is of no key.
+/// How deep values may be nested; no key has deeper ones.
 const DEEPEST: usize = 16;
 
 /// Reads a file's text.
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Result<Config> {
     })
 }
 
-/// What is wrong, and where.
+/// A problem and its position.
 struct Wrong {
     message: String,
     at: Option<Span>,

@@ -1,4 +1,5 @@
-//! Launchers and sources as they are, but that each command finds a board in its environment, with the events it is counted with.
+//! Launchers and sources as they are, but that each command finds a board in its environment, with the events
+//! it is counted with.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,17 +14,17 @@ use cyclometer_core::{
 };
 use cyclometer_marker::board::{Board, Counts, MOST_COUNTERS, Row};
 
-/// The boards of the commands of a measurement, and what was on them.
+/// The boards of the commands of a measurement, and the contents of those that ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boards(Rc<RefCell<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of commands that have not been released, by process id.
+    /// Commands that have not been released, by process id.
     prepared: HashMap<u32, Marked>,
-    /// Of those that were and have not ended, by process id.
+    /// Commands that were released and have not ended, by process id.
     released: HashMap<u32, Marked>,
-    /// What was on the boards of those that have ended, in their order.
+    /// The contents of the boards of commands that have ended, in their order.
     ended: Vec<Counted>,
 }
 
@@ -31,14 +32,14 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Marked {
     pub(crate) board: Board,
-    /// What the counters on it count.
+    /// The events of the counters on it.
     pub(crate) counters: Vec<MarkedCounter>,
     /// Slots that have no counter there, each with the reason.
     pub(crate) left_out: Vec<(SlotId, String)>,
 }
 
-/// What was on the board of a command when it had ended. The board itself takes a descriptor and much of the address space, so
-/// that no measurement keeps one for each run.
+/// The contents of the board of a command when it had ended. The board itself takes a descriptor and much of
+/// the address space, so that no measurement keeps one for each run.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) rows: Vec<Row>,
@@ -49,7 +50,7 @@ pub(crate) struct Counted {
     pub(crate) is_out_of_names: bool,
     pub(crate) cut: u64,
     pub(crate) other_version: Option<u64>,
-    /// What the counters of its rows count.
+    /// The events of the counters in its rows.
     pub(crate) counters: Vec<MarkedCounter>,
     /// Slots that have no counter there, each with the reason.
     pub(crate) left_out: Vec<(SlotId, String)>,
@@ -81,7 +82,7 @@ pub(crate) struct MarkedCounter {
 }
 
 impl Boards {
-    /// What was on the boards of the commands that were executed, in their order.
+    /// The contents of the boards of the executed commands, in their order.
     pub(crate) fn take(&self) -> Vec<Counted> {
         std::mem::take(&mut self.0.borrow_mut().ended)
     }
@@ -210,7 +211,7 @@ impl Drop for MarkedChild {
     }
 }
 
-/// A source whose counters of a command are put on its board.
+/// A source that puts the counters of a command on its board.
 pub(crate) struct MarkedSource {
     pub(crate) inner: Box<dyn Source>,
     pub(crate) boards: Boards,
@@ -237,8 +238,8 @@ impl Source for MarkedSource {
     }
 }
 
-/// Counters of a command. They are put on its board when they are started: those that are opened to see whether
-/// they can be are not.
+/// Counters of a command. They are put on its board when they are started: those that are opened to see
+/// whether they can be are not.
 struct MarkedCounting {
     inner: Box<dyn Counting>,
     pid: u32,

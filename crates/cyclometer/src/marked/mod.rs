@@ -13,12 +13,12 @@ use cyclometer_marker::board::{LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Row, Sum,
 pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
 use launch::{Counted, MarkedCounter};
 
-/// What the regions that a command marked have counted.
+/// The counts of the regions that a command marked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MarkedRegions {
     /// One for each name, in the order in which they came first.
     pub regions: Vec<MarkedRegion>,
-    /// What is to be said about them, or why there are none.
+    /// Remarks about the regions, or the reason why there are none.
     pub notes: Vec<String>,
 }
 
@@ -29,9 +29,9 @@ pub struct MarkedRegion {
     pub label: String,
     /// How often it was executed in each run; runs without it are there with zeros.
     pub runs: Vec<MarkedRun>,
-    /// The measurement, with what was counted in these regions in place of what was counted in whole runs.
+    /// The measurement, with the counts of these regions instead of those of whole runs.
     pub report: Report,
-    /// What is wrong with its ends.
+    /// Remarks about ends of the region that do not match.
     pub notes: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct MarkedRun {
     pub time_ns: u64,
     /// How many threads executed it.
     pub threads: u64,
-    /// What each thread did.
+    /// The counts of each thread.
     pub by_thread: Vec<MarkedThread>,
 }
 
@@ -67,7 +67,7 @@ pub struct MarkedThread {
     pub ended: u64,
     /// The time of outermost regions, in ns.
     pub time_ns: u64,
-    /// What was counted in them.
+    /// The counts in these regions.
     pub reading: Reading,
 }
 
@@ -103,7 +103,8 @@ fn by_label<'a>(rows: &[&'a [Row]]) -> Vec<OfLabel<'a>> {
 fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegion {
     let mut report = report.clone();
     for pass in &mut report.plan.passes {
-        // In its own threads a program counts all events all the time, as far as the kernel has counters for them.
+        // In its own threads a program counts all events all the time, as far as the kernel has counters for
+        // them.
         pass.slots.iter_mut().for_each(|slot| slot.turn = None);
     }
     let (mut runs, mut faults) = (Vec::new(), Faults::default());
@@ -117,7 +118,7 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegio
     MarkedRegion { label: own.label.to_owned(), runs, report, notes: faults.notes() }
 }
 
-/// Replaces what a whole run counted by what some regions counted.
+/// Replaces the counts of a whole run by those of some regions.
 fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]) -> MarkedRun {
     run.slices = Vec::new();
     // Others only ended regions: of before a fork, or by mistake.
@@ -164,8 +165,9 @@ fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
     }
 }
 
-/// Adds up what was counted in one place. Several rows may be of one: of threads one after the other, of a program and what it
-/// executes. Each was counted for a time of its own, where cells of one place share theirs.
+/// Adds up the counts of each slot and origin. Several rows may have one origin: threads that ran one after
+/// the other, or a program and the one that it executes. Each was counted over its own time, where cells of
+/// one origin share theirs.
 fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     let mut found: Vec<Cell> = Vec::new();
     let mut places: HashMap<(SlotId, At), usize> = HashMap::new();
@@ -179,7 +181,7 @@ fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
     found
 }
 
-/// Adds what was counted in the same place at another time. What is lost of one of them is missing in the sum.
+/// Adds a count of the same slot and origin over another time. If one of the two is lost, the sum is partial.
 fn join(sum: &mut Cell, other: Cell) {
     let missing = match (sum.lost.take(), other.lost) {
         (Some(reason), Some(_)) => {
@@ -195,7 +197,7 @@ fn join(sum: &mut Cell, other: Cell) {
     sum.time_running_ns = sum.time_running_ns.saturating_add(other.time_running_ns);
 }
 
-/// What a thread counted of an event.
+/// The counts of a thread for an event.
 fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Counted>) -> Vec<Cell> {
     let counted_as = slot.opened_as();
     let why_not = || {
@@ -230,7 +232,7 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
     Cell { at, partial: why_partial(row, counter.rung), ..Cell::new(slot, sum.value, enabled, running) }
 }
 
-/// What the counts of a region leave out or have only a part of.
+/// The reason why the counts of a region are incomplete.
 fn why_partial(row: &Row, rung: Rung) -> Option<String> {
     if row.is_torn {
         return Some("the process died while it noted an end: that call may be counted in part".to_owned());
@@ -241,7 +243,7 @@ fn why_partial(row: &Row, rung: Rung) -> Option<String> {
     (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
 }
 
-/// Why a region has no counts that nobody marked.
+/// The reason why a region that no code marked has no counts.
 const NOT_EXECUTED: &str = "the region was not executed in this run";
 
 /// Why a region has no counts that only ended.
@@ -276,7 +278,7 @@ fn why_lost(reason: u64, pmu: &str) -> String {
     }
 }
 
-/// What is wrong with ends of regions, over all runs.
+/// Errors in the ends of regions, over all runs.
 #[derive(Default)]
 struct Faults {
     begun: u64,
@@ -325,7 +327,7 @@ impl Faults {
     }
 }
 
-/// What is to be said of all regions.
+/// Remarks about all regions.
 fn notes(boards: &[Counted]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&Counted) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);

@@ -1,4 +1,4 @@
-//! What a monitor is to count.
+//! The builder of a monitor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,15 @@ use super::user_reads::user_reads;
 use super::{Monitor, settings};
 use crate::{Command, Config, EventTables, Stat, chips, machine, machine_for_regions};
 
-/// What a monitor counts of.
+/// The scope in which a monitor counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum CountedScope {
     /// The thread that the region is in. Only here counters can be read in user space.
     #[default]
     Thread,
-    /// The whole process: regions count what all threads do meanwhile, so that those of several threads overlap.
+    /// The whole process: regions count all threads while they are open, so that those of several threads
+    /// overlap.
     Process,
     /// Another process with its threads, and those that it starts.
     Pid(u32),
@@ -33,7 +34,7 @@ pub enum CountedScope {
     Cpus(CpuSet),
 }
 
-/// Says what a [`Monitor`] counts and how; nothing is opened before [`MonitorBuilder::build`].
+/// Configures the events and settings of a [`Monitor`]; nothing is opened before [`MonitorBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct MonitorBuilder {
     events: Vec<String>,
@@ -56,10 +57,10 @@ enum Rate {
     Hertz(u32),
 }
 
-/// How many samples are kept where nothing is said.
+/// How many samples are kept by default.
 const BUFFER_SIZE: usize = 1024;
 
-/// What regions count when nothing is asked for.
+/// The events of a monitor by default.
 const DEFAULT_EVENTS: &str = "cycles,instructions,task-clock,page-faults";
 
 impl MonitorBuilder {
@@ -79,9 +80,9 @@ impl MonitorBuilder {
         }
     }
 
-    /// Adds an event, or a comma-separated list, in every spelling that `cyclometer stat -e` takes: portable and vendors' names,
-    /// perf's grammar with modifiers, raw codes, `{groups}`. Without any, cycles, instructions, CPU time and page faults are
-    /// counted.
+    /// Adds an event, or a comma-separated list, in every spelling that `cyclometer stat -e` takes: portable
+    /// and vendors' names, perf's grammar with modifiers, raw codes, `{groups}`. Without any, cycles,
+    /// instructions, CPU time and page faults are counted.
     #[must_use]
     pub fn event(mut self, name: impl Into<String>) -> MonitorBuilder {
         self.events.push(name.into());
@@ -95,21 +96,21 @@ impl MonitorBuilder {
         self
     }
 
-    /// Counts of this; of the calling thread where nothing is said.
+    /// Counts in this scope; by default in the calling thread.
     #[must_use]
     pub fn scope(mut self, scope: CountedScope) -> MonitorBuilder {
         self.scope = scope;
         self
     }
 
-    /// The modes of events that name none; user mode where nothing is said.
+    /// The modes of events that name none; user mode by default.
     #[must_use]
     pub fn modes(mut self, modes: Modes) -> MonitorBuilder {
         self.modes = Some(modes);
         self
     }
 
-    /// Counts with one source only; the best for each event where nothing is said.
+    /// Counts with one source only; by default with the best for each event.
     #[must_use]
     pub fn backend(mut self, backend: Rung) -> MonitorBuilder {
         self.backend = Some(backend);
@@ -123,46 +124,46 @@ impl MonitorBuilder {
         self
     }
 
-    /// How reads in user space are kept apart from the instructions around them; where nothing is said as the configuration has
-    /// it, or not at all.
+    /// How reads in user space are kept apart from the instructions around them. The default is that of the
+    /// configuration, else none.
     #[must_use]
     pub fn serialisation(mut self, how: Serialisation) -> MonitorBuilder {
         self.serialisation = Some(how);
         self
     }
 
-    /// Whether counters are read in user space where that works; they are where nothing is said.
+    /// Whether counters are read in user space where that works; they are by default.
     #[must_use]
     pub fn user_reads(mut self, wanted: bool) -> MonitorBuilder {
         self.user_reads = wanted;
         self
     }
 
-    /// Whether the cost of reads and what they add to the counts is measured when the monitor is built, which takes some
-    /// milliseconds; it is where nothing is said. Without it nothing is taken off the counts.
+    /// Whether building the monitor measures the cost of reads and what they add to the counts. That takes
+    /// some milliseconds, and is the default. Without it nothing is subtracted from the counts.
     #[must_use]
     pub fn calibrate(mut self, wanted: bool) -> MonitorBuilder {
         self.calibrate = wanted;
         self
     }
 
-    /// Lets a thread read all counters so many times a second, 1 to 10000, from when the monitor is built until its last clone is
-    /// dropped; [`Monitor::samples`] fetches what it read. Of a [`CountedScope::Thread`] the whole process is sampled, with
-    /// the sampling thread in it.
+    /// Starts a thread that reads all counters at this rate in Hz, 1 to 10000, until the last clone of the
+    /// monitor is dropped. [`Monitor::samples`] fetches its samples. With [`CountedScope::Thread`] the whole
+    /// process is sampled, including the sampling thread.
     #[must_use]
     pub fn sampling_rate(mut self, hertz: u32) -> MonitorBuilder {
         self.sampling = Rate::Hertz(hertz);
         self
     }
 
-    /// How many samples are kept until they are fetched, 1 to 1048576; 1024 where nothing is said.
+    /// How many samples are kept until they are fetched, 1 to 1048576; 1024 by default.
     #[must_use]
     pub fn buffer_size(mut self, samples: usize) -> MonitorBuilder {
         self.buffer_size = Some(samples);
         self
     }
 
-    /// Settings of a file or the environment. What the builder is told itself counts for more, whenever it is told.
+    /// Settings of a file or the environment. Calls of the builder override them, before or after this call.
     #[must_use]
     pub fn config(mut self, config: Config) -> MonitorBuilder {
         self.config = config;
@@ -175,8 +176,9 @@ impl MonitorBuilder {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for what is no event; `ErrorKind::NoSuchTarget` for a process or
-    /// CPU that does not exist; `ErrorKind::HardwareLimit` for a `{group}` that does not fit on the counters.
+    /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for an invalid event.
+    /// `ErrorKind::NoSuchTarget` for a process or CPU that does not exist. `ErrorKind::HardwareLimit` for a
+    /// `{group}` that does not fit on the counters.
     pub fn build(&self) -> Result<Monitor> {
         self.build_on(machine_for_regions())
     }
@@ -196,7 +198,7 @@ impl MonitorBuilder {
         let intent = Intent {
             only: self.backend,
             of_command: false,
-            // It tells each thread its own counts.
+            // The software PMU gives each thread its own counts.
             in_software_pmu: target == Target::ThisThread
                 && machine.access.tracer == Some(Tracer::SoftwarePmu),
             multiplex: Multiplex::Auto,
@@ -291,7 +293,7 @@ impl MonitorBuilder {
     ///
     /// # Errors
     ///
-    /// As [`MonitorBuilder::build`], for what is no event.
+    /// As [`MonitorBuilder::build`], for an invalid event.
     pub fn command(&self, command: CommandSpec) -> Result<Command> {
         let mut stat = Stat::new(machine()).tables(self.tables.clone()).backend(self.backend);
         if !self.events.is_empty() {
@@ -301,7 +303,8 @@ impl MonitorBuilder {
     }
 }
 
-/// What is sampled: a thread cannot read the counters of all others, so that of threads it is the process.
+/// The target of sampling: a thread cannot read the counters of all others, so that the process is sampled
+/// instead of a thread.
 fn sampled(target: &Target) -> Target {
     match target {
         Target::ThisThread => Target::Process { pid: std::process::id(), inherit: true },
@@ -309,8 +312,8 @@ fn sampled(target: &Target) -> Target {
     }
 }
 
-/// The event in these modes, unless it names its own or modes mean nothing to it. The software PMU and the system's accounting
-/// have no choice.
+/// The event in these modes, unless it names its own or has no modes. The software PMU and the system's
+/// accounting have no choice.
 fn in_modes(event: &mut Event, modes: Modes) {
     if event.modifiers.modes.is_some() {
         return;

@@ -13,10 +13,10 @@ pub use builder::{CountedScope, MonitorBuilder};
 
 /// Counts regions of one's own program, at the cost of two reads each.
 ///
-/// Threads share a monitor (`Send` and `Sync`; a clone is the same monitor). Each of them opens its own counters at its first
-/// region and closes them when it ends. What an event is counted by is settled once, when the monitor is built:
-/// [`Monitor::ladder`] tells the steps. Where nothing can count an event, its value says so and why: no function panics, none
-/// gives a zero for what was not counted.
+/// Threads share a monitor (`Send` and `Sync`; a clone is the same monitor). Each of them opens its own
+/// counters at its first region and closes them when it ends. The source of each event is chosen once, when
+/// the monitor is built: [`Monitor::ladder`] lists the steps. If no source can count an event, its value
+/// gives the reason. No function panics, and none gives a zero for an event that was not counted.
 ///
 /// ```
 /// use cyclometer::Monitor;
@@ -41,21 +41,22 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Says what is to be counted.
+    /// Starts to configure a monitor.
     pub fn builder() -> MonitorBuilder {
         MonitorBuilder::new()
     }
 
     /// Begins a region in the calling thread; it ends when it is dropped or stopped.
     ///
-    /// Never fails. After the first region of a label in a thread it allocates nothing, and where all counters are read in user
-    /// space it makes no system call. Regions nest: an outer one has what inner ones count. The counts of equal labels add up.
+    /// Never fails. After the first region of a label in a thread it allocates nothing, and where all
+    /// counters are read in user space it makes no system call. Regions nest: an outer region includes the
+    /// counts of inner ones. The counts of equal labels add up.
     pub fn region(&self, label: &str) -> Region {
         self.engine.region(label)
     }
 
-    /// Begins a region that may be named from anywhere, for languages that cannot bind a guard to a scope: what is a mistake
-    /// there (stopping twice, or in another thread) is an error of its functions.
+    /// Begins a region that any thread may name, for languages that cannot bind a guard to a scope. Mistakes
+    /// (stopping twice, or in another thread) are errors of its functions.
     pub fn begin(&self, label: &str) -> BegunRegion {
         self.engine.begin(label)
     }
@@ -65,19 +66,19 @@ impl Monitor {
         self.engine.measure(label, work)
     }
 
-    /// The counter of an event in the calling thread, to be read by itself, at the least cost; `None` where the event is not
-    /// counted here, which the values of [`Monitor::read`] explain.
+    /// The counter of an event in the calling thread, to be read by itself, at the least cost. `None` if the
+    /// event is not counted here, which the values of [`Monitor::read`] explain.
     pub fn counter(&self, event: &str) -> Option<Counter> {
         self.engine.counter(event)
     }
 
-    /// What was counted since the calling thread opened its counters, which is now where it had none, or since the last
-    /// [`Monitor::reset`] by it.
+    /// The counts since the calling thread opened its counters, or since its last [`Monitor::reset`]. A
+    /// thread without counters opens them now.
     pub fn read(&self) -> Measured {
         self.engine.read()
     }
 
-    /// Every label with what its regions counted, over all threads; in the order in which they came.
+    /// Every label with the counts of its regions, over all threads, in the order of their first use.
     pub fn regions(&self) -> Vec<Measured> {
         self.engine.regions()
     }
@@ -87,23 +88,23 @@ impl Monitor {
         self.engine.regions_by_thread()
     }
 
-    /// What the regions of a label counted, over all threads; `None` where none has begun.
+    /// The counts of the regions of a label, over all threads; `None` if none has begun.
     pub fn total(&self, label: &str) -> Option<Measured> {
         self.engine.total(label)
     }
 
-    /// How many regions could not be measured at all, by label: those that began while their thread ended, or within the start
-    /// of another, as in a signal handler.
+    /// The number of regions that could not be measured, by label. They began while their thread ended, or
+    /// within the start of another region, as in a signal handler.
     pub fn missed(&self) -> Vec<(String, u64)> {
         self.engine.missed()
     }
 
-    /// Forgets what regions have counted so far. Regions that are open go on, and count as a whole.
+    /// Forgets the counts of all regions so far. Regions that are open go on, and count as a whole.
     pub fn reset(&self) {
         self.engine.reset();
     }
 
-    /// Forgets what the regions of one label have counted so far.
+    /// Forgets the counts of the regions of one label so far.
     pub fn reset_label(&self, label: &str) {
         self.engine.reset_label(label);
     }
@@ -113,17 +114,18 @@ impl Monitor {
         self.engine.open_regions()
     }
 
-    /// Each step on the way to the counters: what was tried, whether it works, and what was done where it does not.
+    /// Each step of the source order: the source that was tried, whether it works, and the consequence if it
+    /// does not.
     pub fn ladder(&self) -> &[LadderStep] {
         self.engine.ladder()
     }
 
-    /// What reading costs, and what it adds to the counts; `None` where that was not to be measured.
+    /// The cost of reading, and its effect on the counts; `None` if it was not to be measured.
     pub fn cost(&self) -> Option<&Cost> {
         self.engine.cost()
     }
 
-    /// What was sampled since the last call; nothing where no sampling was asked for.
+    /// The samples since the last call; none unless sampling was requested.
     pub fn samples(&self) -> Samples {
         self.engine.samples()
     }
@@ -133,7 +135,7 @@ impl Monitor {
         self.engine.plan()
     }
 
-    /// What the values cover.
+    /// The scope of the values.
     pub fn scope(&self) -> Scope {
         self.engine.scope()
     }
@@ -148,11 +150,12 @@ impl Monitor {
         self.builder.clone()
     }
 
-    /// Replaces this monitor by what another builder makes; all that was counted is forgotten.
+    /// Replaces this monitor by one from another builder; all counts are forgotten.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` while regions are open, and those of [`MonitorBuilder::build`]; nothing has changed then.
+    /// `ErrorKind::InvalidInput` while regions are open, and those of [`MonitorBuilder::build`]; after an
+    /// error the monitor is unchanged.
     pub fn reconfigure(&mut self, builder: MonitorBuilder) -> Result<()> {
         match self.open_regions() {
             0 => {

@@ -1,4 +1,4 @@
-//! What the keys of a configuration do to a monitor.
+//! Effects of configuration keys on a monitor.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cyclometer_monitor::LadderStep;
 
 use crate::Config;
 
-/// Lets the keys about machines take effect on this one; the steps say what they took away.
+/// Applies the keys about machines to this one; the steps name the capabilities that they remove.
 ///
 /// # Errors
 ///
@@ -87,12 +87,12 @@ fn chips(entry: &str) -> Vec<String> {
     variants.split('/').map(|variant| format!("{generation} {}", variant.trim())).collect()
 }
 
-/// What there is to say before registers are used that the kernel must give access to.
+/// The step to report before registers are used that the kernel must give access to.
 ///
 /// # Errors
 ///
-/// `ErrorKind::KernelPatchNeeded` where it does not, and nobody said that such a kernel is required: then it is thought to
-/// be there.
+/// `ErrorKind::KernelPatchNeeded` if the kernel gives no access. With `kernel_patch_required` set, a step
+/// reports that instead.
 pub(super) fn registers(config: &Config, machine: &Machine) -> Result<Option<LadderStep>> {
     if !machine.capabilities.needs_kernel_patch || machine.cpu.vendor != Vendor::Apple {
         return Ok(None);

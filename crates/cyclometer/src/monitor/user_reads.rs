@@ -1,4 +1,4 @@
-//! Whether counters may be read in user space on a machine, as far as the machine tells before anything was opened.
+//! Whether counters may be read in user space on a machine, as far as that is known before they are opened.
 
 use cyclometer_backend::Serialisation;
 use cyclometer_core::Machine;
@@ -6,12 +6,13 @@ use cyclometer_core::machine::Architecture;
 
 /// The serialisation to read with, or why reads go through the kernel.
 ///
-/// What is said here only spares an attempt: whether an instruction may be executed is for the kernel's page to say, each time.
+/// This check only spares an attempt: the kernel's page decides each time whether the instruction may be
+/// executed.
 ///
 /// # Source
 ///
-/// Linux `Documentation/ABI/testing/sysfs-bus-event_source-devices` (`rdpmc`), `Documentation/admin-guide/sysctl/kernel.rst`
-/// (`perf_user_access`).
+/// Linux `Documentation/ABI/testing/sysfs-bus-event_source-devices` (`rdpmc`),
+/// `Documentation/admin-guide/sysctl/kernel.rst` (`perf_user_access`).
 pub(super) fn user_reads(
     machine: &Machine,
     how: Serialisation,

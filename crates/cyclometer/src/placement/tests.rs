@@ -51,8 +51,8 @@ proptest! {
     }
 }
 
-/// All events of CPUs, and those of them that are not deprecated: how many, in how many passes, and the counters that prove it
-/// with the number of events that can use no others.
+/// All events of CPUs, and all that are not deprecated: how many, in how many passes, and the proof. The
+/// proof is the counters with the number of events that can use no others.
 const WHOLE: [(&str, bool, usize, usize, &str, usize); 14] = [
     ("apple-m1", true, 62, 9, "5-7", 25),
     ("apple-m1", false, 60, 8, "5-7", 24),
@@ -228,7 +228,8 @@ fn fewest(events: &[Codes], counters: CounterMask) -> usize {
     (0..=events.len()).find(|passes| divide(events, &mut vec![Vec::new(); *passes], counters)).unwrap()
 }
 
-/// CPUs with two counters and two registers, one register, four, and values that only the first register takes.
+/// CPUs with two counters and two registers, one register, four, and values that only the first register
+/// takes.
 const REFINED: [&str; 8] = [
     "knightslanding",
     "silvermont",
@@ -285,8 +286,8 @@ proptest! {
     }
 }
 
-/// Every event has a seat, on a counter that it may use with the code that was chosen; in a pass every counter is taken once and
-/// every register has one value.
+/// Every event has a counter assignment: a counter that it may use with the chosen code. In a pass every
+/// counter is taken once and every register has one value.
 #[track_caller]
 fn check(placement: &Placement<'_>) {
     for pass in &placement.packing.passes {

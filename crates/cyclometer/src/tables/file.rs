@@ -13,7 +13,7 @@ use cyclometer_core::{Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_import::{ImportError, json, read_file};
 use cyclometer_sys::invoker;
 
-/// What a message may show of a path: control characters escaped.
+/// A path as a message shows it, with control characters escaped.
 fn shown(path: &Path) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_debug().collect() } else { String::from(c) };
     path.display().to_string().chars().map(escaped).collect()
@@ -40,12 +40,12 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Opens it with the rights of whoever called sudo.
+    /// Opens the file with the rights of the user that called sudo.
     pub(super) fn read(path: &Path) -> Result<EventFile> {
         Ok(EventFile { bytes: read(path)?, name: shown(path) })
     }
 
-    /// Its table, for a CPU or for whatever it names.
+    /// Its table, for a CPU or for the one that the file names.
     pub(super) fn table(&self, cpu: Option<&str>) -> Result<CpuTable> {
         read_file(&self.bytes, &self.name, cpu).map_err(wrong)
     }
@@ -109,7 +109,7 @@ impl EventFile {
         }
     }
 
-    /// The tables of a file that tells the core types apart.
+    /// The tables of a file that distinguishes core types.
     fn for_several(&self, ids: &[&str], family: Option<Family>) -> Result<Vec<CpuTable>> {
         let read: Vec<Result<CpuTable>> = ids.iter().map(|id| self.table_for(id, family)).collect();
         let (good, bad): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
@@ -170,7 +170,7 @@ pub(super) fn different(machine: &Machine) -> Vec<&CoreType> {
     all
 }
 
-/// How the machine's registers are laid out, where its vendor tells.
+/// The register layout of a machine's PMU, if the vendor determines it.
 fn family(machine: &Machine) -> Option<Family> {
     match machine.cpu.vendor {
         Vendor::Intel => Some(Family::Intel),

@@ -1,5 +1,5 @@
-//! A monitor whose counters are rehearsed: read in user space, by the shipped protocol, with words of memory in place of
-//! the CPU's counters.
+//! A monitor with rehearsed counters: it reads them in user space, by the shipped protocol, from words of
+//! memory instead of the CPU's counters.
 
 use std::sync::Arc;
 
@@ -68,12 +68,12 @@ impl Counting for RehearsedCounting {
     }
 }
 
-/// A monitor of so many events, all of which count what the rehearsal is told.
+/// A monitor of this many events, all of which count as the rehearsal says.
 pub fn monitor(events: usize, counter: &Arc<Rehearsal>) -> Monitor {
     Monitor::open(setup(events, counter, Rung::Perf)).expect("nothing is refused")
 }
 
-/// An event that is the sum of what these codes count.
+/// An event that is the sum of the events with these codes.
 fn event(name: &str, codes: &[u64]) -> Event {
     let parts = codes.iter().map(|code| PerfEvent::new("cpu", 4, *code, PerfClass::Core)).collect();
     let way = Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER));
@@ -81,12 +81,12 @@ fn event(name: &str, codes: &[u64]) -> Event {
     Event::new(name, Unit::Count, vec![way.with_summands(names)])
 }
 
-/// What such a monitor is opened from, with a source of this rung.
+/// The setup of such a monitor, with this source.
 pub fn setup(events: usize, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     setup_of((0..events).map(|i| event(&format!("e{i}"), &[i as u64])).collect(), counter, rung)
 }
 
-/// What a monitor of one event is opened from that is the sum of so many others.
+/// The setup of a monitor with one event that is the sum of this many others.
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub fn setup_of_sum(summands: u64, counter: &Arc<Rehearsal>) -> Setup {
     let codes: Vec<u64> = (0..summands).collect();

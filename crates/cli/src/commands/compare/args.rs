@@ -42,7 +42,8 @@ pub struct CompareArgs {
     #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub counted: u32,
-    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as the first one.
+    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
+    /// the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Under the software PMU tell the commands that they have this processor, the same on every machine.
@@ -58,14 +59,15 @@ pub struct CompareArgs {
     /// How often to run each command at first, without counting; 1 where nobody says.
     #[arg(help_heading = RUNS, short, long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Begin no other pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as fit.
+    /// Begin no other pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as
+    /// fit.
     #[arg(help_heading = RUNS, short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Bind the commands to these CPUs, as in `2` or `0-3,8`.
     #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = crate::args::cpu_list)]
     pub cpus: Option<CpuSet>,
-    /// Leave the environment as it is; else a variable CYCLOMETER_PADDING of random length moves the stack, in each pair
-    /// to another place.
+    /// Leave the environment as it is; else a variable CYCLOMETER_PADDING of random length moves the stack,
+    /// in each pair to another place.
     #[arg(help_heading = RUNS, long)]
     pub no_padding: bool,
     /// Decides the order within pairs and the padding, so that both can be repeated.
@@ -74,17 +76,18 @@ pub struct CompareArgs {
     /// Have sh run the commands and hooks; its own cost is then a part of theirs.
     #[arg(help_heading = COMMANDS, short = 'S', long)]
     pub shell: bool,
-    /// For each of these values a command, in which the name in braces stands for it, as in `-L jobs=1,2,4 'make -j{jobs}'`.
-    /// Can be repeated.
+    /// For each of these values a command, in which the name in braces stands for it, as in
+    /// `-L jobs=1,2,4 'make -j{jobs}'`. Can be repeated.
     #[arg(help_heading = COMMANDS, short = 'L', long = "list", value_name = "NAME=VALUES")]
     pub lists: Vec<String>,
     /// Compare what the commands write to standard output, byte by byte; fail if it differs.
     #[arg(help_heading = COMMANDS, long, conflicts_with = "output")]
     pub check_output: bool,
-    /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
+    /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a
+    /// file, as in ./pipe.
     #[arg(help_heading = COMMANDS, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
-    /// What each run reads from standard input: a file, or null.
+    /// The standard input of each run: a file, or null.
     #[arg(help_heading = COMMANDS, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Go on when a run of a command fails; tables and exports count the failures.
@@ -108,7 +111,8 @@ pub struct CompareArgs {
     /// Replace the file of --save-baseline also where it has counts that are missing now.
     #[arg(help_heading = GATE, long, requires = "save_baseline")]
     pub force: bool,
-    /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's manner.
+    /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's
+    /// manner.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Which of the commands of the baseline, by its text or its number from 1.
@@ -141,8 +145,8 @@ pub struct CompareArgs {
     /// Print no tables, no progress and no hints: only exports, gates that fail, and errors.
     #[arg(help_heading = RESULTS, short, long)]
     pub quiet: bool,
-    /// The commands, each as one word with its arguments, quoted as for a shell; the first is what the others are compared
-    /// with.
+    /// The commands, each as one word with its arguments, quoted as for a shell; the first is what the others
+    /// are compared with.
     #[arg(value_name = "COMMAND")]
     pub commands: Vec<String>,
     /// Behind --: one command and its arguments, to be compared with a baseline or to become one.
@@ -150,7 +154,7 @@ pub struct CompareArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// What `compare --help` says below the options.
+/// The notes of `compare --help` below the options.
 const NOTES: &str = "\
 Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric has changed \
 only if that is certain at 5 % over all metrics together, and by more than the threshold. Counts of the software PMU that \

@@ -1,4 +1,4 @@
-//! What is wrong with a gate as far as that can be known before anything runs.
+//! Checks of gates before anything runs.
 
 use cyclometer::core::{Pass, Plan, PlanLine};
 use cyclometer::stats::compare::{Gate, Series};
@@ -11,7 +11,8 @@ use crate::output::clean;
 /// Metrics of every report that has their inputs.
 const OF_EVERY_REPORT: [&str; 4] = ["cpu_utilization", "ipc", "branch_miss_rate", "cache_miss_rate"];
 
-/// Refuses gates on what is not measured, what the baseline does not have, and what no run could decide.
+/// Refuses gates on unmeasured metrics, on metrics that the baseline lacks, and on those that no run could
+/// decide.
 ///
 /// # Errors
 ///

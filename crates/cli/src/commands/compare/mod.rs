@@ -1,4 +1,4 @@
-//! `compare`: runs commands in turn, says what differs, and holds it against a gate.
+//! `compare`: runs several commands alternately, reports their differences, and checks them against gates.
 
 mod args;
 mod baseline;
@@ -47,11 +47,12 @@ const PAIRS_OF_DURATION: u32 = 1000;
 ///
 /// # Errors
 ///
-/// Usage that makes no sense, files that cannot be read or written, and whatever kept everything from being measured.
+/// Usage that makes no sense, files that cannot be read or written, and errors that prevent the whole
+/// measurement.
 pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let contestants = words::contestants(args)?;
     check(args, contestants.len())?;
-    // Before anything runs: nobody wants to run it again because of a typo in a path.
+    // Exports are opened before any command runs, so that a typo in a path costs no run.
     let exports = Exports::open(args)?;
     let machine = machine();
     let mut baseline = match (&args.baseline, contestants.first()) {
@@ -241,7 +242,7 @@ impl Watcher for Judge {
     }
 }
 
-/// What was measured, and with what.
+/// The measurement with its inputs.
 struct Measured<'a> {
     contestants: &'a [Contestant],
     machine: &'a Machine,
@@ -251,7 +252,7 @@ struct Measured<'a> {
     executions: Executions,
 }
 
-/// What everything that is shown is made from.
+/// The input of all tables and exports.
 fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
     let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
     let requests = stat.metric_requests();
@@ -304,7 +305,7 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     .collect()
 }
 
-/// Why no gate can be decided: what failed did not do the work that is compared.
+/// The reason why no gate can be decided: failed runs did not do the work that is compared.
 fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
     let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
     let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
@@ -326,7 +327,7 @@ fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports)
     Ok(())
 }
 
-/// What is said on standard error where not all was measured because something went wrong.
+/// The message on standard error when an error ended the measurement early.
 fn early_end(contest: &Contest<'_>) -> Option<String> {
     const HELP: &str =
         "run it by itself, or use --output inherit, to see what it says; -i goes on when a command fails";
@@ -337,7 +338,7 @@ fn early_end(contest: &Contest<'_>) -> Option<String> {
     }
 }
 
-/// What must be told where no table is shown: gates that do not pass, and an early end.
+/// The messages that are needed where no table is shown: gates that do not pass, and an early end.
 fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     let gates = contest.versus.iter().flat_map(|versus| &versus.gates);
     let failed = gates.filter(|gate| gate.ruling != Ruling::Passed);
@@ -357,7 +358,7 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
-/// What is said of a baseline that has been saved with runs that failed.
+/// The warning about a baseline that was saved with failed runs.
 fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
     let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
     let path = args.save_baseline.as_ref().filter(|_| is_saved)?;
@@ -397,7 +398,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     exit::OK
 }
 
-/// Turns results into text.
+/// Renders results as text.
 type Format = fn(&Contest<'_>) -> String;
 
 /// The files that were asked for.
@@ -431,7 +432,8 @@ impl Exports {
         baseline_on_stdout || self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
-    /// Writes every one, even when another fails; the first failure is given back. `unwatch` as of [`export::write_all`].
+    /// Writes every one, even when another fails; the first failure is given back. `unwatch` as of
+    /// [`export::write_all`].
     fn write(self, contest: &Contest<'_>, unwatch: impl FnOnce()) -> Result<()> {
         let saved = self.baseline.map_or(Ok(()), |baseline| baseline.save(contest));
         let all = self.all.into_iter().map(|(export, render)| (export, render(contest)));

@@ -14,7 +14,7 @@ pub struct Outputs {
     folder: PathBuf,
     /// The arm whose output came first.
     first: Option<usize>,
-    /// What differed, if something did.
+    /// The first difference between outputs, if there is one.
     difference: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Outputs {
         self.folder.join("expected")
     }
 
-    /// Looks at the output of a run that has just ended; tells how it differs from the first.
+    /// Compares the output of a run that has just ended with the first; returns how it differs.
     pub fn check(&mut self, arm: usize, run: u32) -> Option<String> {
         let found = match self.first {
             None => {
@@ -81,7 +81,7 @@ impl Outputs {
         Some(difference)
     }
 
-    /// What differed, if something did.
+    /// The first difference between outputs, if there is one.
     pub fn difference(&self) -> Option<&str> {
         self.difference.as_deref()
     }
@@ -89,7 +89,7 @@ impl Outputs {
 
 impl Drop for Outputs {
     fn drop(&mut self) {
-        // A folder that somebody holds on to is all that could stay.
+        // Only a folder that another process uses can stay.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

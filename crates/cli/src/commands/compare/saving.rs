@@ -1,4 +1,4 @@
-//! `--save-baseline`: the file that later comparisons read is kept where what was measured is worth less.
+//! `--save-baseline`: the file for later comparisons is kept if the new measurement is worth less.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub struct Saving {
     /// As it is shown.
     file: String,
     export: Export,
-    /// Replace it whatever it has.
+    /// Replace it whatever it contains.
     force: bool,
 }
 
@@ -36,7 +36,8 @@ impl Saving {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` where metrics were not counted that the file has values of; as [`Export::write`].
+    /// `ErrorKind::InvalidInput` where metrics were not counted that the file has values of; as
+    /// [`Export::write`].
     pub fn save(self, contest: &Contest<'_>) -> Result<()> {
         if !matches!(contest.comparison.ended, None | Some(Ended::Budget)) {
             // Half of a measurement is no measure for others.
@@ -91,7 +92,8 @@ mod tests {
     use crate::render::compare::testing::{contest, shown};
     use std::fs;
 
-    /// Saves the comparison of the tests over a file, with `lost` counted by no run; gives the error and what the file holds.
+    /// Saves the comparison of the tests over a file, with `lost` counted by no run; returns the error and
+    /// the file's contents.
     fn saved(before: &str, lost: &[&str], force: bool) -> (Option<String>, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("base.json");

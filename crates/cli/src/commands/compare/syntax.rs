@@ -1,15 +1,15 @@
-//! Shell syntax in a text that no shell reads: there it would be an argument, and the command would do other work in
-//! silence.
+//! Shell syntax in a text that no shell reads: there it would be an argument, and the command would do other
+//! work in silence.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Something that a shell would act on.
+/// Shell syntax.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Syntax {
     /// `<`, `2>`, `|`, `&&` and the like, as written.
     Operator(String),
-    /// `$NAME`, `$(command)` and the like, with what comes first of it.
+    /// `$NAME`, `$(command)` and the like, with their first characters.
     Expansion(String),
     /// `NAME=value` before the program, with its name.
     Assignment(String),
@@ -17,8 +17,8 @@ pub enum Syntax {
     LineEnd,
 }
 
-/// The first of it in a text. What is quoted is none, nor are patterns such as `*.c`: a shell leaves them as they are where
-/// no file fits.
+/// The first of it in a text. Quoted text does not count, nor do patterns such as `*.c`, which a shell leaves
+/// unchanged where no file matches.
 ///
 /// # Source
 ///
@@ -30,7 +30,7 @@ pub fn first(text: &str) -> Option<Syntax> {
 /// Reads words as `shell_words::split` does.
 struct Scanner<'a> {
     chars: Peekable<Chars<'a>>,
-    /// The word that is being read, as far as nothing of it is quoted.
+    /// The word that is being read, as long as no part of it is quoted.
     word: Option<Word>,
     /// Whether a word has been read that is no assignment.
     has_program: bool,
@@ -62,7 +62,7 @@ impl Scanner<'_> {
         None
     }
 
-    /// What a character of a word is, if a shell would act on it.
+    /// The syntax that a character of a word begins, if a shell would act on it.
     fn in_word(&mut self, c: char) -> Option<Syntax> {
         if self.word.is_none() && self.line_ended {
             return Some(Syntax::LineEnd);

@@ -1,4 +1,5 @@
-//! From what is written on the command line to commands: words, values in place of names, a shell.
+//! Turns the words of the command line into commands: splits them, replaces placeholders by values, or has a
+//! shell do it.
 
 use std::ffi::OsString;
 
@@ -21,7 +22,7 @@ pub struct Contestant {
     pub name: String,
     /// How it is run; its streams are to be set.
     pub command: CommandSpec,
-    /// What is run around it.
+    /// The commands that run before and after it.
     pub hooks: Hooks,
 }
 
@@ -29,7 +30,8 @@ pub struct Contestant {
 ///
 /// # Errors
 ///
-/// Usage: quotes that do not close, a command without a word, a list without values or that nothing names.
+/// Usage: quotes that do not close, a command without a word, a list without values or one that no command
+/// names.
 pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
     let lists = args.lists.iter().map(|text| List::parse(text)).collect::<Result<Vec<_>>>()?;
     if let Some((program, rest)) = args.command.split_first() {
@@ -64,7 +66,8 @@ pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// A command as it was written; with values or control characters in it as its words are, so that it can be typed in.
+/// A command as it was written; with values or control characters in it as its words are, so that it can be
+/// typed in.
 fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell: bool) -> String {
     if by_shell || (values.is_empty() && clean(text) == text) {
         return clean(&replaced(text, values));
@@ -72,7 +75,7 @@ fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell
     shown_command([&command.program].into_iter().chain(&command.args).map(OsString::as_os_str))
 }
 
-/// A name and the values that stand for it in turn.
+/// A name and the values that replace it, one after the other.
 #[derive(Clone, PartialEq, Debug)]
 struct List {
     name: String,
@@ -103,7 +106,7 @@ impl List {
     }
 }
 
-/// What stands for what.
+/// Placeholders, each with its value.
 type Values = Vec<(String, String)>;
 
 /// Every combination of values; the last list changes fastest.
@@ -125,8 +128,8 @@ fn replaced(text: &str, values: &[(String, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// A command of one word: split as a shell would, or given to one. Values stand for names after the splitting, so that
-/// blanks in them divide nothing.
+/// A command of one word: split as a shell would, or given to one. Values replace names after the splitting,
+/// so that blanks in them divide nothing.
 fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
     if by_shell {
         return Ok(shell(&replaced(text, values)));
@@ -142,7 +145,7 @@ fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -
     Ok(CommandSpec { args: words.collect(), ..CommandSpec::new(program) })
 }
 
-/// What a text is for.
+/// The role of a command text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     /// It is measured.
@@ -185,7 +188,7 @@ fn shell(script: &str) -> CommandSpec {
     CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh") }
 }
 
-/// What is run around a command reads nothing, and says what it has to say to standard error.
+/// The hooks of a command: they read nothing, and only their standard error is shown.
 fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
     let hook = |name: &'static str, text: &Option<String>| -> Result<Option<CommandSpec>> {
         let Some(text) = text else { return Ok(None) };

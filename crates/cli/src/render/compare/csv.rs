@@ -9,7 +9,7 @@ use crate::render::failures::Failures;
 
 const HEADER: &str = "a,b,metric,unit,a_n,a_median,b_n,b_median,basis,is_relative,change,low,high,p,q,finding,reason,a_failed,b_failed\r\n";
 
-/// The rows; what has no value is empty.
+/// The rows; a missing value is empty.
 pub fn render(contest: &Contest<'_>) -> String {
     let mut out = HEADER.to_owned();
     let a = Side { name: &contest.reference_name(), failures: contest.reference_failures() };

@@ -1,4 +1,4 @@
-//! The table of differences: at most 80 columns; what has changed has a sign, a word and a colour.
+//! The table of differences: at most 80 columns; a change has a sign, a word and a colour.
 
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
@@ -11,7 +11,7 @@ use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::{WIDTH, columns, units, wrap};
 
-/// All comparisons, with what belongs below them.
+/// All comparisons, with the remarks below them.
 pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut out = String::new();
     for versus in &contest.versus {
@@ -122,7 +122,7 @@ pub fn change_text(change: Change, unit: &Unit) -> String {
     }
 }
 
-/// `+1.23 %`; a change to more than ten times as much is told as a factor.
+/// `+1.23 %`; a change to more than ten times as much is shown as a factor.
 fn share(share: f64) -> String {
     if share >= 9.0 {
         return format!("×{}", units::short(1.0 + share, &Unit::Ratio));
@@ -201,10 +201,10 @@ fn style(one: &Compared) -> Style {
     }
 }
 
-/// Why nothing more can be said, each reason once with the metrics that it is for.
+/// The reasons why a metric has no finding, each once with its metrics.
 fn reasons(versus: &Versus, paint: Paint) -> String {
     let mut grouped: Vec<(&str, Vec<&str>)> = Vec::new();
-    // What neither has is told with the tables of the commands.
+    // Metrics that neither side has are reported with the tables of the commands.
     let is_somewhere = |one: &&Compared| one.a.n + one.b.n > 0;
     for one in versus.metrics.iter().filter(is_somewhere) {
         let Some(reason) = &one.reason else { continue };
@@ -247,7 +247,7 @@ fn indented(text: &str) -> String {
     wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
-/// What the ruling of a gate rests on.
+/// The evidence for the ruling of a gate.
 pub fn gate_reason(gate: &GateOutcome) -> String {
     if let Ruling::Impossible(reason) = &gate.ruling {
         return format!(": {reason}");
@@ -286,7 +286,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     lines.extend(drifts(contest));
     lines.extend(different_exits(contest));
     lines.extend(contest.comparison.warnings.iter().cloned());
-    // A difference that ended it stands in the line of the end.
+    // A difference that ended the comparison is in the line about its end.
     lines.extend(contest.output_difference.iter().filter(|_| contest.comparison.ended.is_none()).cloned());
     if contest.output_checked && contest.output_difference.is_none() {
         lines.push("every run of every command wrote the same output".to_owned());
@@ -298,7 +298,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     lines.iter().map(|line| remark(&clean(line), paint)).collect()
 }
 
-/// What the findings mean, where something was tested.
+/// The meaning of the findings, where a test was made.
 fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
     let tested =
         contest.versus.iter().flat_map(|versus| &versus.metrics).filter(|one| one.p.is_some()).count();
@@ -310,7 +310,7 @@ fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
         (Design::Paired, Some(n)) => format!("{n} pairs in random order; "),
         _ => String::new(),
     };
-    // Not more digits than anybody writes.
+    // No more digits than a user writes.
     let threshold = (1e8 * contest.question.threshold).round() / 1e6;
     let tests = match tested {
         0 => return None,
@@ -328,7 +328,7 @@ fn rates(one: &Compared) -> Option<String> {
 /// Metrics whose level moved with the order of the pairs.
 fn drifts(contest: &Contest<'_>) -> Option<String> {
     let told = |one: &&Compared| one.drift.is_some_and(|rho| rho.abs() > DRIFT_TOLD);
-    // Of a metric of several comparisons the one that moved most.
+    // For a metric in several comparisons, the one that moved most is kept.
     let mut most: Vec<(&str, f64)> = Vec::new();
     for one in contest.versus.iter().flat_map(|versus| versus.metrics.iter().filter(told)) {
         let rho = one.drift.unwrap_or_default();
@@ -345,8 +345,8 @@ fn drifts(contest: &Contest<'_>) -> Option<String> {
     })
 }
 
-/// Where commands that may fail do so in different ways, they did not do the same work. A run that is left out, as the
-/// one that a signal ended, says nothing of it.
+/// Where commands that may fail do so in different ways, they did not do the same work. A run that is left
+/// out, as the one that a signal ended, is not considered.
 fn different_exits(contest: &Contest<'_>) -> Option<String> {
     let exits = |report: &cyclometer::Report| {
         let kept = report.runs.iter().filter(|run| run.dropped_because.is_none());

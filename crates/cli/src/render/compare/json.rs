@@ -11,7 +11,7 @@ use crate::render::machine;
 /// Version of the schema; it grows when a reader of the old one could fail.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What makes the file one of `compare`.
+/// The kind in a file that marks it as one of `compare`.
 pub const KIND: &str = "compare";
 
 /// The results, ending with a line end; they can be a baseline. The environment is never part of them.

@@ -1,4 +1,4 @@
-//! What several commands, or one and a baseline, have in common and what not, in every format.
+//! The comparison of several commands, or of one command and a baseline, in every format.
 
 pub mod csv;
 pub mod delta;
@@ -21,7 +21,7 @@ use crate::render::failures::Failures;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
 
-/// One of the commands, with what it came to.
+/// One of the commands, with its results.
 #[derive(Debug)]
 pub struct ArmShown {
     /// The command as it is shown.
@@ -47,7 +47,7 @@ pub enum Reference {
         series: Vec<Series>,
         /// How many of its runs failed.
         failures: Failures,
-        /// What should be known of it: other kernels, formats that say little.
+        /// Remarks on the baseline: another kernel, a format with few details.
         notes: Vec<String>,
     },
 }
@@ -59,20 +59,20 @@ pub struct Versus {
     pub arm: usize,
     /// Every metric of both.
     pub metrics: Vec<Compared>,
-    /// What the gates say.
+    /// The outcomes of the gates.
     pub gates: Vec<GateOutcome>,
 }
 
-/// What every format is made from.
+/// The input of every output format of `compare`.
 #[derive(Debug)]
 pub struct Contest<'a> {
     /// Where it was measured.
     pub machine: &'a Machine,
-    /// What was measured.
+    /// The reports of the measurement.
     pub comparison: &'a Comparison,
     /// The commands.
     pub arms: Vec<ArmShown>,
-    /// What they are compared with.
+    /// The side that the commands are compared with.
     pub reference: Reference,
     /// The comparisons; none where one command became a baseline.
     pub versus: Vec<Versus>,
@@ -121,13 +121,13 @@ impl Contest<'_> {
         }
     }
 
-    /// What was measured of a command.
+    /// The report of a command.
     pub fn report(&self, arm: usize) -> &Report {
         &self.comparison.reports[arm]
     }
 }
 
-/// A table for each command, then what differs.
+/// A table for each command, then the differences.
 pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut said = Vec::new();
     let mut out = String::new();

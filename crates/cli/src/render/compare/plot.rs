@@ -1,4 +1,5 @@
-//! A picture of every run and interval, as SVG or in a page: no scripts, no fonts from elsewhere, nothing to load.
+//! A picture of every run and interval, as SVG or in a page: no scripts, no external fonts, no other files to
+//! load.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -41,7 +42,7 @@ const RUNS: (f64, f64) = (170.0, 600.0);
 /// Where the panel of the change begins and ends.
 const CHANGE: (f64, f64) = (640.0, 820.0);
 
-/// Colours that people without red or green tell apart (Okabe and Ito).
+/// Colours that colour-blind people can distinguish (Okabe and Ito).
 const A: &str = "#0072b2";
 const B: &str = "#d55e00";
 const INK: &str = "#1a1a1a";

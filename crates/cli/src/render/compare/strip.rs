@@ -15,7 +15,8 @@ const BINS: usize = 32;
 /// Fewest runs of a side that are worth a picture.
 const LEAST: usize = 3;
 
-/// A pair of histograms for each metric that varies, on one scale from the least to the greatest value of both.
+/// A pair of histograms for each metric that varies, on one scale from the least to the greatest value of
+/// both.
 pub fn render(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
     let rows: Vec<[String; 2]> =
         versus.metrics.iter().filter_map(|one| strips(contest, versus, &one.name)).collect();

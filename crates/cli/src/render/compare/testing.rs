@@ -11,7 +11,8 @@ use super::{ArmShown, Contest, Reference, Versus};
 use crate::render::failures::Failures;
 use crate::render::testing::{compared_report, vm_with_soft};
 
-/// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345 instructions more.
+/// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345
+/// instructions more.
 pub fn shown(test: impl Fn(&Machine, &Comparison)) {
     let reports = vec![compared_report(0, "gzip -6 -kc file"), compared_report(1, "gzip -7 -kc file")];
     let order = |i: usize| if i.is_multiple_of(3) { vec![1, 0] } else { vec![0, 1] };

@@ -8,7 +8,7 @@ use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
 
-/// What other programs call our metrics: theirs, ours, the unit, and what makes it ours.
+/// Metrics of other programs: their name, our name, the unit, and the factor to our unit.
 ///
 /// # Source
 ///
@@ -50,7 +50,8 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
     })
 }
 
-/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing one says nothing.
+/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing field
+/// means that the number is not known.
 ///
 /// # Source
 ///
@@ -100,7 +101,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Formats whose files do not say what they are: hyperfine 1, poop's manner, one object of perf.
+/// Formats whose files do not name their format: hyperfine 1, poop's manner, one object of perf.
 pub(super) fn without_version(whole: &Value) -> Read<Contents> {
     if whole.get("counter-value").is_some() {
         return perf::read(std::slice::from_ref(whole));
@@ -155,9 +156,10 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its mean.
+/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its
+/// mean.
 ///
-/// poop itself exports nothing; this is the shape of what users add to it.
+/// poop itself exports nothing; this is the format that users add to it.
 fn poop(results: &[Value]) -> Read<Contents> {
     let mut commands = Vec::new();
     for result in results {

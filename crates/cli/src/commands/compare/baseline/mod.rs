@@ -32,13 +32,14 @@ pub struct Baseline {
     pub command: String,
     /// The metrics over runs.
     pub series: Vec<Series>,
-    /// How many of its runs failed, as far as the file tells.
+    /// How many of its runs failed, as far as the file says.
     pub failures: Failures,
-    /// Where its standard output led, if the file tells.
+    /// The destination of its standard output, if the file has it.
     stdout: Option<String>,
-    /// What the runs that the software PMU counted were told of the processor, each once; `None` of the one that there was.
+    /// The CPU baselines of the runs that the software PMU counted, each once; `None` stands for the real
+    /// processor.
     processors: Vec<Option<String>>,
-    /// What should be known of it.
+    /// Remarks on the baseline.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +54,8 @@ impl Baseline {
         ));
     }
 
-    /// Whether its counted runs were told of the same processor as ours are to be: libraries take other code on another.
+    /// Checks that its counted runs had the same CPU baseline as ours will have: libraries select other code
+    /// for another processor.
     ///
     /// # Errors
     ///
@@ -77,19 +79,19 @@ impl Baseline {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Contents {
     /// Every command.
     commands: Vec<Recorded>,
-    /// The machine, as far as the file tells.
+    /// The machine, as far as the file describes it.
     machine: Option<Value>,
     /// As [`Baseline::processors`].
     processors: Vec<Option<String>>,
     notes: Vec<String>,
 }
 
-/// A command as a file tells of it.
+/// A command as it is recorded in a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Recorded {
     command: String,
@@ -105,8 +107,9 @@ struct Recorded {
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` where the file cannot be read; `ErrorKind::InvalidInput` for a file of no known format or version, values
-/// that are no numbers, several commands none of which is meant, and another machine unless that is wanted.
+/// `ErrorKind::Io` for a file that cannot be read. `ErrorKind::InvalidInput` for a file of no known format or
+/// version, and for values that are no numbers. It is also the error for several commands none of which is
+/// meant, and for another machine unless that is wanted.
 pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Result<Baseline> {
     let file = clean_os(path.as_os_str());
     let text = text_of(path, &file)?;
@@ -141,7 +144,7 @@ fn text_of(path: &Path, file: &str) -> Result<String> {
     Ok(text)
 }
 
-/// What is wrong with a file, and what helps.
+/// The reason why a file cannot be used, with a remedy.
 #[derive(Clone, PartialEq, Debug)]
 struct Problem {
     text: String,
@@ -159,7 +162,7 @@ impl Problem {
     }
 }
 
-/// What to do about a file that is not understood.
+/// The remedy for a file that cannot be parsed.
 const SAVE_ANEW: &str = "save it anew with --save-baseline FILE";
 
 fn parse(text: &str) -> std::result::Result<Contents, Problem> {
@@ -210,10 +213,10 @@ fn not_below_zero(value: &Value, what: &str) -> Parsed {
     }
 }
 
-/// What a place of a file holds; `None`: nothing was measured.
+/// A value in a file; `None` if nothing was measured.
 type Parsed = std::result::Result<Option<f64>, Problem>;
 
-/// A number that a file gives; what is none is named.
+/// A number of a file; an error names any other value.
 fn number(value: &Value, what: &str) -> Parsed {
     match value {
         Value::Null => Ok(None),
@@ -232,7 +235,7 @@ fn compare_machines(there: Option<&Value>, here: &Machine, any: bool, file: &str
         ));
     };
     let here = machine::json(here);
-    // What a file does not have at all, it does not say.
+    // A key that the file lacks is not compared.
     let differs = |key: &&&str| there.get(**key).is_some_and(|value| *value != here[**key]);
     let different: Vec<String> = FINGERPRINT
         .iter()

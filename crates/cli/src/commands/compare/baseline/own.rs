@@ -25,7 +25,7 @@ pub(super) fn read(whole: &Value, version: Option<&Value>) -> Read<Contents> {
     })
 }
 
-/// What the counted runs of all commands were told of the processor, each once; `None` of the one that there was.
+/// The CPU baselines of the counted runs of all commands, each once; `None` stands for the real processor.
 fn processors(commands: &[Value]) -> Vec<Option<String>> {
     let runs = commands.iter().filter_map(|command| command.get("runs").and_then(Value::as_array)).flatten();
     let counted = runs.filter(|run| run.get("launch").and_then(Value::as_str) == Some("translated"));
@@ -36,7 +36,7 @@ fn processors(commands: &[Value]) -> Vec<Option<String>> {
     all
 }
 
-/// What is to be known of a file that was written when not all had been measured.
+/// A note about a file that was saved before the measurement was complete.
 fn early_end(whole: &Value) -> Option<String> {
     let ended = whole.get("ended").filter(|ended| ended.get("kind").is_some_and(|kind| kind != "budget"))?;
     let text = ended.get("text").and_then(Value::as_str).unwrap_or("ended early");
@@ -193,7 +193,7 @@ mod tests {
         let told = contents.commands[0].failures.text().unwrap();
         assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with signal 9)");
         assert_eq!(contents.commands[0].stdout.as_deref(), Some("null"));
-        // Files of before say nothing of streams.
+        // Older files have no streams.
         let older = text.replace("streams", "other");
         assert_eq!(super::super::parse(&older).unwrap().commands[0].stdout, None);
     }

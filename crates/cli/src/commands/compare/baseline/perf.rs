@@ -1,4 +1,5 @@
-//! Results of `perf stat -j`: an object for each event, and with some options for each interval or part of the machine.
+//! Results of `perf stat -j`: an object for each event, and with some options for each interval or part of
+//! the machine.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,16 @@ use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, text};
 
 type Read<T> = std::result::Result<T, Problem>;
 
-/// What to do about a file that does not count a whole command.
+/// The remedy for a file that does not count a whole command.
 const MEASURE_THE_COMMAND: &str = "measure the command as a whole: perf stat -j -o FILE -- COMMAND";
 
-/// What perf names a row by that is of a part, with the option that makes it write such rows.
+/// Keys in rows of perf that cover only a part of the system, each with the option that makes perf write such
+/// rows.
 ///
 /// # Source
 ///
-/// Linux `tools/perf/util/stat-display.c`, `print_aggr_id_json`, `print_cgroup`; the options of `perf-stat(1)`.
+/// Linux `tools/perf/util/stat-display.c`, `print_aggr_id_json`, `print_cgroup`; the options of
+/// `perf-stat(1)`.
 const PARTS: [(&str, &str); 9] = [
     ("cpu", "-A"),
     ("core", "--per-core"),
@@ -29,7 +32,7 @@ const PARTS: [(&str, &str); 9] = [
     ("cgroup", "--for-each-cgroup"),
 ];
 
-/// Reads an object in each line; `None` where the lines are something else.
+/// Reads an object in each line; `None` if the lines have another format.
 pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
     const VALUE: &str = "\"counter-value\"";
     if text.contains("Performance counter stats for") {
@@ -97,8 +100,8 @@ fn foreign_number(text: &str) -> Option<String> {
 
 /// # Source
 ///
-/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and what follows it: values are texts, of several
-/// runs the mean.
+/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and the functions after it: values are
+/// texts, with several runs the mean.
 pub(super) fn read(objects: &[Value]) -> Read<Contents> {
     let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
     let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
@@ -192,7 +195,7 @@ impl Row {
     }
 }
 
-/// The clocks of the kernel, whose modes change nothing: perf adds `:u` to their names for ordinary users.
+/// The clocks of the kernel, which have no modes: perf adds `:u` to their names for ordinary users.
 fn without_modes(event: &str) -> &str {
     match event.split_once(':') {
         Some((clock @ ("task-clock" | "cpu-clock"), _)) => clock,
@@ -218,7 +221,8 @@ fn added_up(rows: Vec<Row>) -> Vec<Row> {
     let mut sums: Vec<Sum> = Vec::new();
     let mut seen: BTreeMap<(Option<String>, String), usize> = BTreeMap::new();
     for row in rows {
-        // An event that was named twice has two rows in each interval, which are not to be added to each other.
+        // An event that was named twice has two rows in each interval, which are not to be added to each
+        // other.
         let seen_in_interval = seen.entry((row.interval.clone(), row.event.clone())).or_default();
         let number = std::mem::replace(seen_in_interval, *seen_in_interval + 1);
         let is_missing = usize::from(row.value.is_none());
@@ -277,7 +281,7 @@ const OF_THE_KERNEL: [&str; 14] = [
     "alignment-faults",
 ];
 
-/// Who counted what perf calls so; of `msr/tsc/` and the like it cannot be told.
+/// The source of an event by its name in perf; unknown for `msr/tsc/` and similar names.
 fn provenance(name: &str) -> Option<&'static str> {
     let stem = name.split(':').next().unwrap_or(name);
     match name.contains('/') {
