@@ -39,7 +39,7 @@ pub(crate) fn detect(facts: &dyn FactSource) -> Access {
     }
 }
 
-/// What traces this process; only a tracer is asked whether it is the software PMU.
+/// The tracer of this process; only a tracer is asked whether it is the software PMU.
 ///
 /// # Source
 ///

@@ -9,10 +9,12 @@ use crate::text;
 /// Where the kernel lists its zones.
 const ZONES: &str = "/sys/class/powercap";
 
-/// The control type whose zones are those of perf's PMU `power`, on AMD's processors, too. `intel-rapl-mmio` has the same package again.
+/// The control type whose zones are those of perf's PMU `power`, on AMD's processors, too. `intel-rapl-mmio`
+/// has the same package again.
 const CONTROL_TYPE: &str = "intel-rapl:";
 
-/// Every zone whose counter has a range, sorted by name. Whether the counter may be read is found out when it is.
+/// Every zone whose counter has a range, sorted by name. Whether the counter may be read is found out when it
+/// is.
 ///
 /// # Source
 ///

@@ -86,15 +86,16 @@ pub trait FactSource {
     /// The error number of `perf_event_open(2)`, in Linux's numbering.
     fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32>;
 
-    /// Whether one process may trace another that agrees to it, as the software PMU does, with each system call that it needs. Tried for
-    /// real, by two short-lived processes.
+    /// Whether one process may trace another that agrees to it, as the software PMU does, with each system
+    /// call that it needs. Tried for real, by two short-lived processes.
     ///
     /// # Errors
     ///
     /// The first thing that was refused.
     fn trace_probe(&self) -> Result<(), TraceRefusal>;
 
-    /// Whether the software PMU runs this process. Asked of whatever traces it, which changes nothing; only where something does.
+    /// Whether the software PMU runs this process. Asked of whatever traces it, which changes nothing; only
+    /// where something does.
     fn is_counted_by_software(&self) -> bool;
 
     /// Whether user mode may use the registers of Apple's PMU. Tried for real, by one read on one of Apple's

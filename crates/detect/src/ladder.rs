@@ -65,6 +65,6 @@ fn cause(kind: CauseKind, text: impl Into<String>) -> Cause {
 }
 
 /// A cause and the command that mends it.
-pub(crate) fn mended(kind: CauseKind, text: impl Into<String>, mend: impl Into<String>) -> Cause {
+fn mended(kind: CauseKind, text: impl Into<String>, mend: impl Into<String>) -> Cause {
     Cause { kind, text: text.into(), mend: Some(mend.into()) }
 }

@@ -54,15 +54,16 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
 
 /// The same for a session that is about to count: what costs time is not asked where a better source works.
 ///
-/// Then the software PMU counts as working unless a setting forbids it: trying costs two processes. Nor is it tried where another
-/// process traces this one, as what traces could be disturbed: then starting a command tells.
-/// And where all processes may be counted on a CPU, one is not tried.
+/// Then the software PMU counts as working unless a setting forbids it: trying costs two processes. Nor is it
+/// tried where another process traces this one, as what traces could be disturbed: then starting a command
+/// tells. And where all processes may be counted on a CPU, one is not tried.
 pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
     detect_with(facts, DetectionDepth::WhatCounts)
 }
 
-/// The same for a program that counts its own regions. The software PMU counts these only where it runs the program already, so that tracing is
-/// never tried: a program that it runs and that traces is not counted any more.
+/// The same for a program that counts its own regions. The software PMU counts these only where it runs the
+/// program already, so that tracing is never tried: a program that it runs and that traces is not counted any
+/// more.
 pub fn detect_for_regions(facts: &dyn FactSource) -> Machine {
     detect_with(facts, DetectionDepth::Regions)
 }
@@ -74,7 +75,7 @@ pub(crate) enum DetectionDepth {
     Everything,
     /// Only the facts that the best working source needs.
     WhatCounts,
-    /// What regions of this program need.
+    /// The facts that regions of this program need.
     Regions,
 }
 

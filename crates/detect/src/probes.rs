@@ -51,7 +51,7 @@ pub(crate) struct PerfProbes {
     pub(crate) cpu_wide: Result<(), i32>,
     /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
     pub(crate) hardware: Vec<HardwareProbe>,
-    /// What was asked.
+    /// The depth of the detection.
     pub(crate) effort: DetectionDepth,
     /// Whether a process may be traced; `None` when nobody asked.
     pub(crate) trace: Option<Result<(), TraceRefusal>>,
@@ -152,8 +152,9 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDe
     let cpu_wide = facts.perf_probe(&cpu_wide);
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
-    // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
-    // says so. The first event of a process after a second without one is dear.
+    // A user who may count every process on a CPU may count one, in all modes, unless a security module tells
+    // those apart: then opening the event says so. The first event of a process after a second without one is
+    // dear.
     let implied = effort != DetectionDepth::Everything && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     PerfProbes {
@@ -171,8 +172,8 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDe
     }
 }
 
-/// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that the software PMU counts, which
-/// detaches from programs that trace.
+/// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that
+/// the software PMU counts, which detaches from programs that trace.
 fn tries_tracing(effort: DetectionDepth, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
     match (effort, tracer) {
         (_, Some(Tracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,

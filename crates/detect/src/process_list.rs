@@ -4,10 +4,7 @@
 //! namespaces differ, as after `unshare --pid --fork` without `--mount-proc`, `/proc/PID` is an unrelated
 //! process, and so are its files.
 
-use cyclometer_core::ladder::{Cause, CauseKind};
-
 use crate::facts::FactSource;
-use crate::ladder::mended;
 use crate::text;
 
 /// Whose processes `/proc` shows.
@@ -43,23 +40,6 @@ impl ProcessList {
             _ => ProcessList::Own,
         }
     }
-
-    /// Why programs cannot be followed with it; `None` where they can.
-    pub(crate) fn cause(self) -> Option<Cause> {
-        match self {
-            ProcessList::Own => None,
-            ProcessList::OtherNamespace => Some(mended(
-                CauseKind::NoProcessList,
-                "/proc belongs to another PID namespace: its entries are unrelated processes",
-                "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc)",
-            )),
-            ProcessList::Missing => Some(mended(
-                CauseKind::NoProcessList,
-                "/proc is not mounted",
-                "unshare --mount-proc cyclometer … (or mount -t proc proc /proc)",
-            )),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -72,7 +52,6 @@ mod tests {
         let check = |body: &str, expected| {
             let facts = RecordedFacts::parse(&format!("note synthetic: a test\nos linux\n{body}")).unwrap();
             assert_eq!(ProcessList::ask(&facts), expected, "{body}");
-            assert_eq!(expected.cause().is_none(), expected == ProcessList::Own);
         };
         check("file /proc/self/status\n| CapEff:\t0\n| NSpid:\t7\n", ProcessList::Own);
         // Linux before 4.1, and recordings of earlier versions.

@@ -14,19 +14,20 @@ use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
 ///
-/// What the software PMU counts makes a pass of translated runs, and everything else native ones, so that times and
-/// hardware counts are those of the program as it is. Where every run is translated there is one pass, without the
-/// events of core PMUs: they would count the translation.
+/// Events of the software PMU make a pass of translated runs, and everything else native ones, so that times
+/// and hardware counts are those of the program as it is. Where every run is translated there is one pass,
+/// without the events of core PMUs: they would count the translation.
 ///
-/// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of which
-/// fits. With enough native runs each set makes a pass, and everything else is in all of them. Otherwise there is one
-/// native pass, in which the sets take turns.
+/// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of
+/// which fits. With enough native runs each set makes a pass, and everything else is in all of them.
+/// Otherwise there is one native pass, in which the sets rotate.
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at once where
-/// they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that would be divided
-/// between passes; `ErrorKind::InvalidInput` for a pinned counter where the source chooses counters itself.
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at
+/// once where they must not rotate and the runs are too few; `ErrorKind::ConstraintConflict` for a group that
+/// would be divided between passes; `ErrorKind::InvalidInput` for a pinned counter where the source chooses
+/// counters itself.
 pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
     refuse_pins(&lines)?;
     let slots = slots(&lines);
@@ -44,8 +45,9 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
     arrange(plan, &shared.assignments)
 }
 
-/// What becomes of a sum whose summands do not fit on the counters at once: the kernel can share the counters among them, which
-/// its count tells. Where we choose counters ourselves, or nothing may be shared, it is not counted.
+/// Marks a sum whose summands do not fit on the counters at once. The kernel can share the counters among
+/// them, and its count says so. Where this tool chooses counters, or sharing is forbidden, the sum is not
+/// counted.
 fn tell_too_large(plan: &mut Plan, slot: SlotId, reason: &str) {
     let line = &mut plan.lines[slot.0];
     let Some(candidate) = line.candidate() else { return };
@@ -115,7 +117,8 @@ fn counts_the_same(known: &Slot, other: &Slot) -> bool {
     free(known) && free(other) && alike(known) == alike(other)
 }
 
-/// The runs that count events of core PMUs: regions of a program that is translated already have no other ones.
+/// The runs that count events of core PMUs: regions of a program that is translated already have no other
+/// ones.
 fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
     match intent.of_command && slots.iter().any(is_soft) {
         true => intent.runs - intent.translated_runs(),
@@ -138,7 +141,8 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignm
     }
 }
 
-/// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on when they change.
+/// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on
+/// when they change.
 fn stays(slot: &Slot, assignments: &[Vec<SlotAssignment>]) -> bool {
     let ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
     let own = |set: &Vec<SlotAssignment>| -> Vec<(usize, CounterId, usize)> {
@@ -189,8 +193,8 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
     Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
-/// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
-/// leaves its group, if that takes turns.
+/// One pass in which the sets rotate. An event that is in all of them always counts, and so does one that no
+/// core PMU counts: it leaves its group, if that rotates.
 fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());

@@ -81,8 +81,8 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
     line
 }
 
-/// Why no source counts an event. The source that would have served gives the reason: the first one that is kept from it by a cause that
-/// can be lifted. Without such a cause something is missing here.
+/// Why no source counts an event. The source that would have served gives the reason: the first one that is
+/// kept from it by a cause that can be lifted. Without such a cause something is missing here.
 fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
     let kept = line.skipped.iter().find_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
     match kept {
@@ -91,7 +91,8 @@ fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
     }
 }
 
-/// The reason of a source with what lifts it, and the name of the software PMU where it is not the first choice.
+/// The reason of a source with what lifts it, and the name of the software PMU where it is not the first
+/// choice.
 fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
     let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
     let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
@@ -100,7 +101,8 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
     format!("{source}{}{remedy}", skipped.reason)
 }
 
-/// What is missing: what the best source lacks; else a request for registers that would work; else what the event is to this machine.
+/// The reason to report: the best source's; else that registers would work if asked for; else why this
+/// machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
     let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
     let would_work = |skipped: &&Skipped| skipped.reason == only_when_asked(skipped.rung);
@@ -112,7 +114,8 @@ fn missing(line: &PlanLine) -> &str {
     }
 }
 
-/// What keeps a source from counting, where it can be lifted. Registers that nobody asked for are kept by nothing else.
+/// The cause that keeps a source from counting, where it can be lifted. Registers that were not asked for
+/// have no other cause.
 fn liftable<'m>(skipped: &Skipped, machine: &'m Machine, intent: &Intent) -> Option<&'m Cause> {
     if is_of_registers(skipped.rung) && intent.only != Some(skipped.rung) {
         return None;

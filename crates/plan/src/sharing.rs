@@ -1,4 +1,5 @@
-//! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the counters.
+//! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the
+//! counters.
 //!
 //! Events whose counters nobody knows are taken to fit beside all others; whether they do, the kernel tells
 //! ([`split`](crate::split())).
@@ -73,7 +74,7 @@ pub(crate) struct SlotAssignment {
     pub(crate) way: usize,
 }
 
-/// What does not fit as a whole.
+/// Groups and sets that do not fit as a whole.
 #[derive(Default)]
 struct Divided {
     /// Weak groups.
@@ -104,8 +105,8 @@ impl<'a> Cores<'a> {
         }
     }
 
-    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in each, as
-    /// estimates follow them.
+    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in
+    /// each, as estimates follow them.
     ///
     /// # Errors
     ///
@@ -181,8 +182,8 @@ impl<'a> Cores<'a> {
         sums.into_values().filter(|sum| sum.len() > 1).collect()
     }
 
-    /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those in groups
-    /// stay: a group that does not fit is an error of its own.
+    /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those
+    /// in groups stay: a group that does not fit is an error of its own.
     fn take_too_large(
         &self,
         problem: &mut PackingProblem,
@@ -233,7 +234,8 @@ impl<'a> Cores<'a> {
         }
     }
 
-    /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
+    /// The counters that a slot needs. An event that no free counter can count needs none here: the kernel
+    /// may know better.
     fn demand(&self, summand: Summand<'_>) -> Demand {
         let needs: Vec<PmuNeed> = self
             .inventories
@@ -328,8 +330,8 @@ impl<'a> Cores<'a> {
     }
 }
 
-/// Gives each of these slots a set of its own: what it needs is more than there is, and the kernel shares the counters
-/// among its summands alone.
+/// Gives each of these slots a set of its own: what it needs is more than there is, and the kernel shares the
+/// counters among its summands alone.
 fn set_apart(sets: &mut Vec<Vec<SlotId>>, alone: &[SlotId]) {
     if alone.is_empty() {
         return;
@@ -394,7 +396,7 @@ fn fits(counters: CounterMask, free: CounterMask, wide: bool) -> bool {
     if wide { has_pair(usable, free) } else { !usable.is_empty() }
 }
 
-/// Whether nothing of what is free can count a part. Of a PMU whose counters nobody knows that is not said.
+/// Whether nothing of what is free can count a part. It is false for a PMU whose counters are unknown.
 pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool {
     let inventories = inventories(machine);
     let known = inventories.iter().find(|(pmu, _)| pmu == part.pmu);

@@ -14,7 +14,7 @@ use crate::{ExecutedRun, Execution, Moment, RunningSession, nothing};
 /// The signal that the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
-/// What the terminal sends on Ctrl-\.
+/// The terminal's signal for Ctrl-\.
 const SIGQUIT: i32 = 3;
 
 impl RunningSession<'_, '_> {
@@ -109,8 +109,8 @@ impl RunningSession<'_, '_> {
 
     /// How often everything is read though nobody is told.
     ///
-    /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
-    /// read last. Narrow counters wrap.
+    /// A process that is not our child takes its accounting with it when it ends, so that a source can only
+    /// give what it read last. Narrow counters wrap.
     fn keeps_values(&self, opened: &OpenedPass) -> Option<Duration> {
         let is_somebodys =
             matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_) | Target::Several(_)));

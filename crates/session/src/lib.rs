@@ -231,8 +231,8 @@ impl RunningSession<'_, '_> {
         !stops
     }
 
-    /// A program that leaves translation once does so again: where a translated run has lost all that it was to count, the
-    /// others that would be translated are timed natively, unless their number was asked for.
+    /// A program that leaves translation once does so again: where a translated run has lost all that it was
+    /// to count, the others that would be translated are timed natively, unless their number was asked for.
     fn stop_translating_in_vain(&mut self, run: &Run) {
         let plan = &self.report.plan;
         let made = run.index + 1;
@@ -250,7 +250,8 @@ impl RunningSession<'_, '_> {
         }
     }
 
-    /// Of several runs, the one that failed or was cut short would spoil the statistics.
+    /// The reason to leave a run out: among several, one that failed or was cut short would spoil the
+    /// statistics.
     fn drop_reason(&self, failed: Option<ExitStatus>, interrupted: Option<i32>) -> Option<String> {
         if self.settings.runs < 2 {
             return None;

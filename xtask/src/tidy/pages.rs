@@ -158,7 +158,7 @@ fn is_indexed(path: &str, pages: &[DocPage]) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found in a tree of these pages.
+    /// The findings in a tree of these pages.
     fn found(pages: &[(&str, &str)]) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         for folder in FOLDERS {

@@ -6,6 +6,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
 use super::{cause, mended};
 use crate::facts::TraceRefusal;
 use crate::probes::{PerfProbes, errno};
+use crate::process_list::ProcessList;
 use crate::{DetectionDepth, text};
 
 /// Name of Yama's setting.
@@ -43,7 +44,7 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     if machine.access.tracer == Some(Tracer::SoftwarePmu) {
         return under_itself(probes.effort);
     }
-    if let Some(cause) = probes.processes.cause() {
+    if let Some(cause) = without_processes(probes.processes) {
         return Some(cause);
     }
     match &probes.trace {
@@ -57,10 +58,26 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     }
 }
 
-/// What keeps a program from using the software PMU that runs it: nothing for its regions, of which it is told the counts.
+/// The reason why a program cannot use the software PMU that runs it. Its regions can: their counts are
+/// reported to it.
 fn under_itself(effort: DetectionDepth) -> Option<Cause> {
     let text = "it already counts this process and what that starts, and a process can have one tracer only";
     (effort != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
+}
+
+/// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and descriptors there.
+fn without_processes(list: ProcessList) -> Option<Cause> {
+    let (text, mend) = match list {
+        ProcessList::Own => return None,
+        ProcessList::OtherNamespace => (
+            "/proc belongs to another PID namespace: its entries are unrelated processes",
+            "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc)",
+        ),
+        ProcessList::Missing => {
+            ("/proc is not mounted", "unshare --mount-proc cyclometer … (or mount -t proc proc /proc)")
+        }
+    };
+    Some(mended(CauseKind::NoProcessList, text, mend))
 }
 
 /// Another process traces what starts here.
@@ -73,7 +90,7 @@ fn traced(by: u32, machine: &Machine) -> Cause {
     cause(CauseKind::HeldByAnother, text)
 }
 
-/// What Yama forbids.
+/// Permissions that Yama refuses.
 ///
 /// # Source
 ///
@@ -113,8 +130,9 @@ fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
 
 /// # Source
 ///
-/// Docker's and Podman's default profile (`seccomp/default.json` of moby and of containers/common): ptrace, process_vm_readv and
-/// process_vm_writev are allowed from Linux 4.8 on, and with CAP_SYS_PTRACE on any kernel.
+/// Docker's and Podman's default profile (`seccomp/default.json` of moby and of containers/common): ptrace,
+/// process_vm_readv and process_vm_writev are allowed from Linux 4.8 on, and with CAP_SYS_PTRACE on any
+/// kernel.
 fn filter(call: &str, machine: &Machine) -> Cause {
     let text = format!("a seccomp filter forbids {call}");
     let of_tracers = matches!(call, "ptrace" | "process_vm_readv" | "process_vm_writev");
