@@ -144,3 +144,42 @@ fn a_small_stack_is_enough() {
         assert_eq!(counted("ulimit -s 256"), Ok(free));
     }
 }
+
+/// A user without privileges runs the tool: this one, or `nobody` where this one is root.
+fn as_ordinary_user(folder: &Path, arguments: &[&str]) -> Output {
+    let is_root = stdout(&Command::new("id").arg("-u").output().unwrap()).trim() == "0";
+    let tool = folder.join("tool");
+    fs::copy(TOOL, &tool).unwrap();
+    let mut command = match is_root {
+        true => Command::new("setpriv"),
+        false => Command::new(&tool),
+    };
+    if is_root {
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
+    }
+    command.args(arguments).current_dir(folder).env_remove("HOME").stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_program_that_may_be_executed_and_not_read_is_lost_and_never_zero() {
+    use std::os::unix::fs::PermissionsExt;
+    if !works() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(folder.path(), 0o755);
+    let program = folder.path().join("program");
+    fs::copy("/bin/true", &program).unwrap();
+    // Its owner is root or this user: in both cases whoever runs it may not read it.
+    mode(&program, 0o111);
+    for command in [&["./program"][..], &["sh", "-c", "./program; ./program"]] {
+        let arguments = [&["stat", "--strict", "--json", "--output", "null", "-e", "calls", "--"], command];
+        let out = as_ordinary_user(folder.path(), &arguments.concat());
+        let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+        let calls = &report["commands"][0]["metrics"][0];
+        assert_eq!((calls["mean"].is_null(), out.status.code()), (true, Some(124)), "{calls}");
+        let reason = calls["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("may not read"), "{command:?}: {reason}");
+    }
+}

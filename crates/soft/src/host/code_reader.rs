@@ -33,13 +33,13 @@ impl<'a> CodeReader<'a> {
 
     /// Whether code can be taken from a page; `None` where nothing is known.
     fn code_at(&mut self, page: u64) -> Option<Result<(), NoCode>> {
-        let known = self.known.read(self.tid)?.code_at(page);
+        let known = self.known.read(self.tid).ok()?.code_at(page);
         if known != Err(NoCode::Written) {
             return Some(known);
         }
         // A process that had the file open for writing may have closed it since.
         self.known.forget();
-        Some(self.known.read(self.tid)?.code_at(page))
+        Some(self.known.read(self.tid).ok()?.code_at(page))
     }
 }
 
@@ -53,7 +53,7 @@ impl CodeSource for CodeReader<'_> {
 
     fn origin(&mut self, address: u64) -> Option<FilePage> {
         let profile = self.profile?;
-        let mapping = self.known.read(self.tid)?.at(address)?;
+        let mapping = self.known.read(self.tid).ok()?.at(address)?;
         profile.borrow_mut().origin(self.tid, mapping, address)
     }
 }

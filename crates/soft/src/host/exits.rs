@@ -191,11 +191,14 @@ impl Tracer {
         }
     }
 
-    /// Resumes a task from a stop that was not understood: to its end, most likely. Its counts are lost.
+    /// Resumes a task from a stop that was not understood: to its end, most likely. It may also run on
+    /// natively, so its counts are lost, even if it has executed nothing yet.
     fn resume_untracked(&mut self, tid: u32) {
-        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
-            self.lose(tid, "the process was killed while it was translated");
-        }
+        let reason = match self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+            true => "the process was killed while it was translated",
+            false => "the process was killed before it was translated, or could not be followed",
+        };
+        self.lose(tid, reason);
         let _ = trace::resume(tid, 0);
     }
 

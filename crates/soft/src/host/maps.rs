@@ -153,13 +153,21 @@ pub(crate) struct MapsCache {
 
 impl MapsCache {
     /// The mappings, read if they are not known.
-    pub(crate) fn read(&mut self, pid: u32) -> Option<&MemoryMaps> {
-        if self.maps.is_none() {
-            let mut maps = MemoryMaps::read(pid).ok()?;
-            maps.find_writers(pid, &mut self.steady);
-            self.maps = Some(maps);
-        }
-        self.maps.as_ref()
+    ///
+    /// # Errors
+    ///
+    /// The operating system's: `EACCES` for a process whose memory this user may not read, as one with an
+    /// execute-only program or with more rights.
+    pub(crate) fn read(&mut self, pid: u32) -> io::Result<&MemoryMaps> {
+        let maps = match self.maps.take() {
+            Some(maps) => maps,
+            None => {
+                let mut maps = MemoryMaps::read(pid)?;
+                maps.find_writers(pid, &mut self.steady);
+                maps
+            }
+        };
+        Ok(self.maps.insert(maps))
     }
 
     /// The mappings, if they are known.

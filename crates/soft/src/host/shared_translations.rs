@@ -88,7 +88,7 @@ impl Tracer {
         registers: &Registers,
     ) -> Result<TranslationContext, TraceError> {
         let mut known = MapsCache::default();
-        let maps = known.read(tid).ok_or(TraceError::Gone)?;
+        let maps = known.read(tid).map_err(TraceError::of_maps)?;
         let shares = !self.settings.separate && has_fixed_layout(tid);
         let found = if shares { self.shared_translations.find(tid, maps) } else { None };
         let allowance = self.allowance(tid);
@@ -183,7 +183,7 @@ impl Tracer {
         if !cache.shared_code.is_open() || touched.peek().is_none() {
             return Ok(touched.peek().is_some());
         }
-        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
     }
 
@@ -206,7 +206,7 @@ impl Tracer {
         if call.code {
             return Ok(true);
         }
-        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
@@ -216,7 +216,7 @@ impl Tracer {
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
         };
-        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         Ok(context.cache.borrow().has_code_outside(maps))
     }
 
@@ -272,7 +272,7 @@ impl Tracer {
         let process = task.process;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
-        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         let admission = home.borrow_mut().admit(tid, process, maps, ranges);
         let stays = match admission {
             Admission::Stays => true,

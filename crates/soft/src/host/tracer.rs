@@ -134,6 +134,19 @@ impl From<io::Error> for TraceError {
     }
 }
 
+impl TraceError {
+    /// The mappings of a process cannot be read: it has ended, or its memory is kept from this user.
+    pub(super) fn of_maps(error: io::Error) -> TraceError {
+        match error.kind() {
+            io::ErrorKind::NotFound => TraceError::Gone,
+            io::ErrorKind::PermissionDenied => {
+                TraceError::Detach("has memory that this user may not read".to_owned())
+            }
+            _ => error.into(),
+        }
+    }
+}
+
 pub(super) type TraceResult = Result<(), TraceError>;
 
 /// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its

@@ -211,10 +211,13 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 /// the process.
 pub fn check_process_list() -> io::Result<()> {
     let refused = |text: &str| Err(io::Error::new(io::ErrorKind::Unsupported, text.to_owned()));
+    let foreign = "/proc belongs to another PID namespace, and its entries are unrelated processes";
     match std::fs::read_to_string("/proc/self/status") {
         Ok(status) if shows_own_namespace(&status) => Ok(()),
-        Err(_) if !std::path::Path::new("/proc/meminfo").exists() => refused("/proc is not mounted"),
-        _ => refused("/proc belongs to another PID namespace, and its entries are unrelated processes"),
+        Ok(_) => refused(foreign),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(_) if std::path::Path::new("/proc/meminfo").exists() => refused(foreign),
+        Err(_) => refused("/proc is not mounted"),
     }
 }
 
