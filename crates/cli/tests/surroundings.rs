@@ -79,6 +79,53 @@ fn in_another_pid_namespace_than_that_of_proc_nothing_is_counted_by_translation_
     }
 }
 
+/// Whether the software PMU works here, and nothing counts before it.
+fn is_first_choice() -> bool {
+    let machine: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
+    let has_pmu = machine["perf"]["hardware"]["available"] == true;
+    if has_pmu {
+        skip("the hardware PMU counts here");
+    }
+    !has_pmu && works()
+}
+
+/// The text on one line, however it was wrapped.
+fn unwrapped(out: &Output) -> String {
+    (stdout(out) + &stderr(out)).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Ways to count with the software PMU without asking for it.
+const UNASKED: [&str; 6] = [
+    r#""$TOOL" stat -e instructions -- true"#,
+    r#""$TOOL" stat -r 3 -e branches,instructions -- true"#,
+    r#""$TOOL" stat -r 3 -- true"#,
+    r#""$TOOL" stat --json --output null -e instructions -- true"#,
+    r#""$TOOL" stat -I 200 -e calls,instructions -- true"#,
+    r#""$TOOL" compare -r 3 true /bin/true"#,
+];
+
+#[test]
+fn a_proc_of_others_is_the_reason_where_nobody_asked_for_the_software_pmu() {
+    if !is_first_choice() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for command in UNASKED {
+        for (preparation, cause) in [
+            ("unshare --pid --fork", "/proc belongs to another PID namespace"),
+            ("mount -t tmpfs none /proc &&", "/proc is not mounted"),
+        ] {
+            let Some(out) = in_namespace(&format!("{preparation} {command}"), folder.path()) else { return };
+            let text = unwrapped(&out);
+            assert!(
+                text.contains(&format!("the software PMU cannot count it: {cause}")),
+                "{command}: {text}"
+            );
+            assert!(!text.contains("instructions:u: no PMU"), "{command}: {text}");
+        }
+    }
+}
+
 #[test]
 fn doctor_names_a_proc_of_another_namespace_and_one_that_is_missing() {
     let folder = tempfile::tempdir().unwrap();
