@@ -168,6 +168,53 @@ fn a_low_limit_on_the_size_of_files_takes_no_counts_and_stays_the_programs() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_that_may_be_raised_is_no_obstacle() {
+    if !works() {
+        return;
+    }
+    let free = counted("true").unwrap();
+    for blocks in [0, 1, 1000] {
+        let limit = format!("ulimit -S -f {blocks}");
+        assert_eq!(counted(&limit), Ok(free), "{limit}");
+        let state = soft_state(&script(&format!("{limit}; \"$TOOL\" doctor --json | cat")));
+        assert_eq!(state["works"], "yes", "{limit}: {state}");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_the_reason_before_anything_runs() {
+    if !is_first_choice() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Users of a namespace may not raise it; 1800000 blocks are less than 1.75 GiB.
+    for blocks in [1, 1000, 1_800_000] {
+        let limited = |command: &str| {
+            in_namespace(&format!("ulimit -f {blocks}; ({command}) 2>&1 | cat"), folder.path())
+        };
+        let Some(doctor) = limited(r#""$TOOL" doctor --json"#) else { return };
+        let state = soft_state(&doctor);
+        assert_eq!((&state["works"], &state["causes"][0]["kind"]), (&"no".into(), &"file_size_limit".into()));
+        let cause = state["causes"][0]["text"].as_str().unwrap();
+        assert!(cause.contains("RLIMIT_FSIZE") && cause.contains("ulimit -f"), "{cause}");
+        for command in UNASKED {
+            let text = unwrapped(&limited(command).unwrap());
+            assert!(text.contains(cause), "{command}: {text}");
+            assert!(!text.contains("translat"), "{command}: {text}");
+        }
+    }
+    let enough = in_namespace("ulimit -f 1900000; \"$TOOL\" doctor --json | cat", folder.path());
+    assert_eq!(soft_state(&enough.unwrap())["works"], "yes");
+}
+
+/// The state of the software PMU in the output of `doctor --json`.
+fn soft_state(doctor: &Output) -> Value {
+    let machine: Value = serde_json::from_str(&stdout(doctor)).unwrap_or_else(|e| panic!("{e}: {doctor:?}"));
+    let mut sources = machine["ladder"].as_array().unwrap().iter();
+    sources.find(|source| source["rung"] == "soft").unwrap().clone()
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
     if !works() {
         return;
