@@ -5,6 +5,7 @@ mod unknown;
 use cyclometer_core::counter::CounterMask;
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
+use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
@@ -489,8 +490,7 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
     // A missing core PMU is a property of this machine, not a mistake of the user.
     let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
     if core && !has_core_pmu(machine) {
-        let other =
-            counted_by_software(terms, machine).map(|own| format!("; the software PMU counts -e {own}"));
+        let other = of_software(terms, request, machine);
         let reason = format!("the kernel has no PMU named {name} here{}", other.unwrap_or_default());
         return Ok(unsupported(request, reason));
     }
@@ -504,12 +504,23 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
         .with_recovery(recovery))
 }
 
-/// The software PMU's name for these terms of a core PMU.
-fn counted_by_software<'t>(terms: &'t [Term], machine: &Machine) -> Option<&'t str> {
+/// What the software PMU offers for these terms of a core PMU: its event, and why it does not work here, if so.
+fn of_software(terms: &[Term], request: &EventRequest, machine: &Machine) -> Option<String> {
     let [Term { name, value: None }] = terms else { return None };
     let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, name))?;
-    let counts = soft::find(hardware.names).is_some() && soft::available(machine).is_ok();
-    counts.then_some(name.as_str())
+    soft::find(hardware.names)?;
+    if wanted_modes(request) != Modes::USER || request.modifiers.guest_only {
+        return None;
+    }
+    match machine.ladder.state(Rung::Soft)?.works {
+        Works::NotHere | Works::NotBuilt => None,
+        _ => Some(match soft::available(machine) {
+            Ok(()) => format!("; the software PMU counts -e {name}"),
+            Err(reason) => {
+                format!("; the software PMU, which counts -e {name}, does not work here: {reason}")
+            }
+        }),
+    }
 }
 
 fn on_devices(

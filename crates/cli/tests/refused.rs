@@ -109,6 +109,53 @@ fn a_machine_without_a_pmu_says_why_the_software_pmu_does_not_count() {
 }
 
 #[test]
+fn a_refused_call_is_no_reason_where_the_software_pmu_could_not_count() {
+    let doctor: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
+    if !works() || doctor["perf"]["hardware"]["available"] == true {
+        return;
+    }
+    let Some(refuser) = refuser() else { return };
+    let pid = std::process::id().to_string();
+    let cases: [&[&str]; 7] = [
+        &["-e", "instructions", "-p", &pid, "--", "sleep", "0.05"],
+        &["-e", "instructions", "-t", &pid, "--", "sleep", "0.05"],
+        &["-e", "instructions", "-a", "--", "sleep", "0.05"],
+        &["-e", "instructions:k", "--", "true"],
+        &["-e", "instructions:uk", "-r", "3", "--", "true"],
+        &["-e", "instructions:G", "--", "true"],
+        &["--", "true"],
+    ];
+    for arguments in cases {
+        let arguments = [&["stat"], arguments].concat();
+        for call in ["ptrace", "memfd_create"] {
+            let text = text(&refused(&refuser, call, "1", &arguments));
+            let names_it = text.contains(call) || text.contains("the software PMU cannot count it");
+            assert!(!names_it && text.contains("instructions"), "{call} {arguments:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_line_of_what_is_not_counted_has_whole_reasons_and_remedies() {
+    let Some(refuser) = refuser() else { return };
+    let check = |call: &str, source: &str, arguments: &[&str]| {
+        let doctor = stdout(&refused(&refuser, call, "1", &["doctor", "--json"]));
+        let doctor: Value = serde_json::from_str(&doctor).unwrap();
+        let sources = doctor["ladder"].as_array().unwrap();
+        let cause = &sources.iter().find(|state| state["rung"] == source).unwrap()["causes"][0];
+        let remedy = cause["mend"].as_str().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
+        let expected = format!("{}{remedy}. `cyclometer doctor` says more", cause["text"].as_str().unwrap());
+        let text = text(&refused(&refuser, call, "1", arguments));
+        assert!(text.contains(&expected), "{expected}: {text}");
+    };
+    check("perf_event_open", "perf", &["stat", "--", "true"]);
+    if works() {
+        check("ptrace", "soft", &["stat", "--backend", "soft", "--", "true"]);
+        check("memfd_create", "soft", &["stat", "--backend", "soft", "-r", "3", "--", "true"]);
+    }
+}
+
+#[test]
 fn another_refused_call_keeps_the_software_pmu_from_nothing() {
     if !works() {
         return;

@@ -79,6 +79,53 @@ fn in_another_pid_namespace_than_that_of_proc_nothing_is_counted_by_translation_
     }
 }
 
+/// Whether the software PMU works here, and nothing counts before it.
+fn is_first_choice() -> bool {
+    let machine: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
+    let has_pmu = machine["perf"]["hardware"]["available"] == true;
+    if has_pmu {
+        skip("the hardware PMU counts here");
+    }
+    !has_pmu && works()
+}
+
+/// The text on one line, however it was wrapped.
+fn unwrapped(out: &Output) -> String {
+    (stdout(out) + &stderr(out)).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Ways to count with the software PMU without asking for it.
+const UNASKED: [&str; 6] = [
+    r#""$TOOL" stat -e instructions -- true"#,
+    r#""$TOOL" stat -r 3 -e branches,instructions -- true"#,
+    r#""$TOOL" stat -r 3 -- true"#,
+    r#""$TOOL" stat --json --output null -e instructions -- true"#,
+    r#""$TOOL" stat -I 200 -e calls,instructions -- true"#,
+    r#""$TOOL" compare -r 3 true /bin/true"#,
+];
+
+#[test]
+fn a_proc_of_others_is_the_reason_where_nobody_asked_for_the_software_pmu() {
+    if !is_first_choice() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for command in UNASKED {
+        for (preparation, cause) in [
+            ("unshare --pid --fork", "/proc belongs to another PID namespace"),
+            ("mount -t tmpfs none /proc &&", "/proc is not mounted"),
+        ] {
+            let Some(out) = in_namespace(&format!("{preparation} {command}"), folder.path()) else { return };
+            let text = unwrapped(&out);
+            assert!(
+                text.contains(&format!("the software PMU cannot count it: {cause}")),
+                "{command}: {text}"
+            );
+            assert!(!text.contains("instructions:u: no PMU"), "{command}: {text}");
+        }
+    }
+}
+
 #[test]
 fn doctor_names_a_proc_of_another_namespace_and_one_that_is_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,6 +165,53 @@ fn a_low_limit_on_the_size_of_files_takes_no_counts_and_stays_the_programs() {
     assert_eq!(counted("ulimit -S -f 1000"), Ok(free));
     let out = script("ulimit -S -f 1000; \"$TOOL\" stat -e calls -- bash -c 'ulimit -S -f'");
     assert_eq!(stdout(&out).lines().next(), Some("1000"), "{out:?}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_may_be_raised_is_no_obstacle() {
+    if !works() {
+        return;
+    }
+    let free = counted("true").unwrap();
+    for blocks in [0, 1, 1000] {
+        let limit = format!("ulimit -S -f {blocks}");
+        assert_eq!(counted(&limit), Ok(free), "{limit}");
+        let state = soft_state(&script(&format!("{limit}; \"$TOOL\" doctor --json | cat")));
+        assert_eq!(state["works"], "yes", "{limit}: {state}");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_the_reason_before_anything_runs() {
+    if !is_first_choice() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Users of a namespace may not raise it; 1800000 blocks are less than 1.75 GiB.
+    for blocks in [1, 1000, 1_800_000] {
+        let limited = |command: &str| {
+            in_namespace(&format!("ulimit -f {blocks}; ({command}) 2>&1 | cat"), folder.path())
+        };
+        let Some(doctor) = limited(r#""$TOOL" doctor --json"#) else { return };
+        let state = soft_state(&doctor);
+        assert_eq!((&state["works"], &state["causes"][0]["kind"]), (&"no".into(), &"file_size_limit".into()));
+        let cause = state["causes"][0]["text"].as_str().unwrap();
+        assert!(cause.contains("RLIMIT_FSIZE") && cause.contains("ulimit -f"), "{cause}");
+        for command in UNASKED {
+            let text = unwrapped(&limited(command).unwrap());
+            assert!(text.contains(cause), "{command}: {text}");
+            assert!(!text.contains("translat"), "{command}: {text}");
+        }
+    }
+    let enough = in_namespace("ulimit -f 1900000; \"$TOOL\" doctor --json | cat", folder.path());
+    assert_eq!(soft_state(&enough.unwrap())["works"], "yes");
+}
+
+/// The state of the software PMU in the output of `doctor --json`.
+fn soft_state(doctor: &Output) -> Value {
+    let machine: Value = serde_json::from_str(&stdout(doctor)).unwrap_or_else(|e| panic!("{e}: {doctor:?}"));
+    let mut sources = machine["ladder"].as_array().unwrap().iter();
+    sources.find(|source| source["rung"] == "soft").unwrap().clone()
 }
 
 #[test]

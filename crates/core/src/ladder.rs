@@ -146,6 +146,8 @@ pub enum CauseKind {
     NoModeFilter,
     /// `/proc` is missing, or shows the processes of another PID namespace.
     NoProcessList,
+    /// The limit on the size of files (`RLIMIT_FSIZE`) is too low, and may not be raised.
+    FileSizeLimit,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -169,6 +171,7 @@ impl CauseKind {
             CauseKind::NoUserAccess => "no_user_access",
             CauseKind::NoModeFilter => "no_mode_filter",
             CauseKind::NoProcessList => "no_process_list",
+            CauseKind::FileSizeLimit => "file_size_limit",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }

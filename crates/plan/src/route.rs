@@ -121,7 +121,7 @@ fn liftable<'m>(skipped: &Skipped, machine: &'m Machine, intent: &Intent) -> Opt
         return None;
     }
     let causes = &machine.ladder.state(skipped.rung)?.causes;
-    causes.iter().find(|cause| cause.text == skipped.reason && can_be_lifted(cause.kind))
+    causes.iter().find(|cause| cause.text == skipped.reason && keeps_from_counting(skipped.rung, cause.kind))
 }
 
 /// Whether a source's registers are programmed by ourselves, and only when that is asked for.
@@ -133,10 +133,17 @@ fn only_when_asked(rung: Rung) -> String {
     format!("registers are programmed only with --backend {rung}")
 }
 
-/// Whether the machine could count, and is only kept from it.
-fn can_be_lifted(kind: CauseKind) -> bool {
-    use CauseKind::{HeldByAnother, NmiWatchdog, NoPermission, NotRoot, Seccomp};
-    matches!(kind, NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog)
+/// Whether the machine could count, and the surroundings keep the source from it. For the software PMU a
+/// system call that the kernel lacks is such a cause too: the CPU needs nothing for it.
+fn keeps_from_counting(rung: Rung, kind: CauseKind) -> bool {
+    use CauseKind::{FileSizeLimit, HeldByAnother, NmiWatchdog, NoPermission};
+    use CauseKind::{NoProcessList, NotInKernel, NotRoot, Seccomp};
+    match kind {
+        NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog => true,
+        NoProcessList | FileSizeLimit => true,
+        NotInKernel => rung == Rung::Soft,
+        _ => false,
+    }
 }
 
 fn chosen(event: &Event, candidate: usize) -> Outcome {
@@ -147,8 +154,10 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
     match candidate.rung {
         Rung::Perf => perf_works(candidate, machine),
         Rung::Soft => {
+            // Its surroundings are no reason where it would not serve in any.
+            soft::fits(event, candidate, intent).map_err(str::to_owned)?;
             rung_works(candidate, machine)?;
-            soft::fits(event, candidate, intent).map_err(str::to_owned)
+            soft::is_read_in_time(intent).map_err(str::to_owned)
         }
         rung if is_of_registers(rung) && intent.only != Some(rung) => {
             rung_works(candidate, machine)?;
@@ -271,7 +280,10 @@ mod tests {
         let lifted = |remedy: &str| Count::NotCounted { reason: format!("{reason}{remedy}") };
         check(CauseKind::Seccomp, None, lifted(""));
         check(CauseKind::NoPermission, Some("do this"), lifted("; to permit it: do this"));
-        check(CauseKind::NotInKernel, None, Count::NotSupported { reason: "no PMU".to_owned() });
+        check(CauseKind::NotInKernel, None, lifted(""));
+        check(CauseKind::FileSizeLimit, None, lifted(""));
+        check(CauseKind::NoProcessList, Some("mount it"), lifted("; to permit it: mount it"));
+        check(CauseKind::OtherSystem, None, Count::NotSupported { reason: "no PMU".to_owned() });
         let machine = without_tracing(CauseKind::Seccomp, "a filter", None);
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         let no_pmu = Count::NotSupported { reason: "no PMU".to_owned() };
@@ -279,6 +291,40 @@ mod tests {
         let lines = route(vec![soft_event("calls")], &machine, &Intent::default());
         let own = Count::NotCounted { reason: "a filter".to_owned() };
         assert_eq!(lines[0].outcome, Outcome::NotCounted(own), "there was no other source");
+    }
+
+    #[test]
+    fn surroundings_are_no_reason_where_the_software_pmu_would_not_serve() {
+        use cyclometer_core::Modes;
+        let instructions = || portable_event("instructions");
+        let of_modes = |modes| {
+            let mut event = instructions();
+            event.candidates.iter_mut().for_each(|candidate| candidate.modes = Some(modes));
+            event
+        };
+        let check = |event: Event, intent: Intent| {
+            let machine = without_tracing(CauseKind::Seccomp, "a filter forbids ptrace", Some("do this"));
+            let no_pmu = Count::NotSupported { reason: "no PMU".to_owned() };
+            let lines = route(vec![event], &machine, &intent);
+            assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "{lines:?}");
+        };
+        check(instructions(), Intent { of_command: false, ..Intent::default() });
+        check(of_modes(Modes::KERNEL), Intent::default());
+        check(of_modes(Modes::USER_KERNEL), Intent::default());
+        check(Event { requested: false, ..instructions() }, Intent::default());
+        let mut of_guests = instructions();
+        of_guests.modifiers.guest_only = true;
+        check(of_guests, Intent::default());
+    }
+
+    #[test]
+    fn a_short_interval_is_no_mistake_where_the_software_pmu_does_not_work() {
+        let machine = without_tracing(CauseKind::Seccomp, "a filter forbids ptrace", None);
+        let intent = Intent { interval: Some(std::time::Duration::from_millis(50)), ..Intent::default() };
+        let plan = crate::plan(vec![portable_event("instructions")], &machine, intent).unwrap();
+        let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{plan:?}") };
+        let reason = "the software PMU cannot count it: a filter forbids ptrace";
+        assert_eq!(count.reason().as_deref(), Some(reason));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 const TOO_OFTEN: &str = "the software PMU is read every 100 ms at most";
 
-/// Why the software PMU does not count this event in this session, if so.
+/// Why the software PMU would not count this event in this session on any machine, if so.
 pub(crate) fn fits(
     event: &Event,
     candidate: &Candidate,
@@ -23,7 +23,6 @@ pub(crate) fn fits(
         }
         modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
         _ if event.modifiers.guest_only => "the software PMU sees no guests",
-        _ if is_too_often(intent) => TOO_OFTEN,
         _ if intent.begun => "the runs under the software PMU are over",
         _ if !is_wanted(event, intent) => {
             "a single run is not translated unless an event is asked for by name"
@@ -39,8 +38,12 @@ fn is_wanted(event: &Event, intent: &Intent) -> bool {
     event.requested || intent.runs > 1 || intent.only == Some(Rung::Soft) || intent.counted != Counted::Auto
 }
 
-fn is_too_often(intent: &Intent) -> bool {
-    intent.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL)
+/// Why the software PMU, where it works, does not count with this interval, if so.
+pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), &'static str> {
+    match intent.interval {
+        Some(interval) if interval < SHORTEST_INTERVAL => Err(TOO_OFTEN),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses to leave an event out that was asked for only because of the interval.

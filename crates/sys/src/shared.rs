@@ -252,31 +252,34 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
 /// `ftruncate(2)`; `setrlimit(2)`, `RLIMIT_FSIZE`.
 pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
     let size = off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let _raised = FileSizeLimit::allow(len)?;
+    let _raised = FileSizeLimit::allow(len).map_err(|error| too_long(len).unwrap_or(error))?;
     // SAFETY: takes numbers.
     done(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })
 }
 
+/// The error for files of `len` bytes under a limit that may not be raised.
+fn too_long(len: u64) -> io::Result<io::Error> {
+    let (limit, len) = (FileSizeLimit::current()?.rlim_max >> 10, len.div_ceil(1 << 20));
+    let text = format!(
+        "files are limited to {limit} KiB (RLIMIT_FSIZE), and {len} MiB of memory are needed: start it with a higher \
+         `ulimit -f`"
+    );
+    Ok(io::Error::new(io::ErrorKind::FileTooLarge, text))
+}
+
 /// A limit on the size of files that was raised, and is restored when this is dropped.
-struct FileSizeLimit(libc::rlimit);
+pub(crate) struct FileSizeLimit(libc::rlimit);
 
 impl FileSizeLimit {
     /// Permits this process files of `len` bytes; `None` where they are already permitted. Beyond the limit
-    /// the kernel would not only refuse, but send a signal that ends the process.
-    fn allow(len: u64) -> io::Result<Option<FileSizeLimit>> {
+    /// the kernel would not only refuse, but send a signal that ends the process. Allocates no memory.
+    pub(crate) fn allow(len: u64) -> io::Result<Option<FileSizeLimit>> {
         let before = FileSizeLimit::current()?;
         if before.rlim_cur >= len {
             return Ok(None);
         }
         let wanted = libc::rlimit { rlim_cur: len, rlim_max: before.rlim_max.max(len) };
-        FileSizeLimit::set(&wanted).map_err(|_| {
-            let (limit, len) = (before.rlim_max >> 10, len.div_ceil(1 << 20));
-            let text = format!(
-                "files are limited to {limit} KiB (RLIMIT_FSIZE), and {len} MiB of memory are needed: start it with a higher \
-                 `ulimit -f`"
-            );
-            io::Error::new(io::ErrorKind::FileTooLarge, text)
-        })?;
+        FileSizeLimit::set(&wanted)?;
         Ok(Some(FileSizeLimit(before)))
     }
 

@@ -208,11 +208,31 @@ fn what_the_software_pmu_counts_of_a_missing_core_pmu_is_named() {
     for other in ["cpu/cycles/", "cpu/cache-misses/", "cpu/instructions,cmask=1/", "cpu/config=0xc0/"] {
         assert_eq!(unsupported(other), missing, "{other}");
     }
-    let mut forbidden = vm_with_soft();
-    for state in forbidden.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft) {
-        state.works = cyclometer_core::ladder::Works::No;
+    assert_eq!(unsupported("cpu/instructions/u"), counted("instructions"));
+    for beyond in ["cpu/instructions/k", "cpu/instructions/uk", "cpu/instructions/G"] {
+        assert_eq!(unsupported(beyond), missing, "{beyond}");
     }
-    assert_eq!(find("cpu/instructions/", &forbidden).unsupported, missing);
+}
+
+#[test]
+fn a_software_pmu_that_does_not_work_says_why_behind_a_missing_core_pmu() {
+    use cyclometer_core::ladder::{Cause, CauseKind, Works};
+    let unsupported = |event: &str, works| {
+        let mut machine = vm_with_soft();
+        let text = "a seccomp filter forbids ptrace".to_owned();
+        for state in machine.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft) {
+            state.works = works;
+            state.causes = vec![Cause { kind: CauseKind::Seccomp, text: text.clone(), mend: None }];
+        }
+        find(event, &machine).unsupported
+    };
+    let missing = "the kernel has no PMU named cpu here";
+    let software = "the software PMU, which counts -e instructions, does not work here";
+    let reason = format!("{missing}; {software}: a seccomp filter forbids ptrace");
+    assert_eq!(unsupported("cpu/instructions/", Works::No), reason);
+    assert_eq!(unsupported("cpu/instructions/k", Works::No), missing);
+    assert_eq!(unsupported("cpu/cycles/", Works::No), missing);
+    assert_eq!(unsupported("cpu/instructions/", Works::NotHere), missing, "another architecture");
 }
 
 #[test]

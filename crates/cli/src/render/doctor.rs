@@ -49,10 +49,16 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
 fn left_text(left: &[LeftRegisters], paint: Paint) -> String {
     let style = |left: &LeftRegisters| if mends(left) { Style::Bad } else { Style::Plain };
     let each = left.iter().map(|left| paragraph(&clean(&left.to_string()), 0, style(left), paint));
-    let mend = left.iter().any(mends).then(|| {
-        format!("{:INDENT$}mend: {}\n", "", paint.paint(Style::Good, "sudo cyclometer doctor --restore"))
-    });
+    let mend = left.iter().any(mends).then(|| mend_text("sudo cyclometer doctor --restore", paint));
     each.chain(mend).collect()
+}
+
+/// The line of a remedy; more lines where it is long, each below the beginning of the remedy.
+fn mend_text(mend: &str, paint: Paint) -> String {
+    let head = "mend: ";
+    let indent = INDENT + head.len();
+    let below = paragraph(mend, indent, Style::Good, paint);
+    format!("{:INDENT$}{head}{}", "", below.trim_start_matches(' '))
 }
 
 /// Whether restoring by hand helps.
@@ -60,7 +66,7 @@ fn mends(left: &LeftRegisters) -> bool {
     matches!(left.state, LeftState::Left | LeftState::Reset)
 }
 
-/// One line for each restoration of counter registers; the command also reports the first failure as its
+/// A text for each restoration of counter registers; the command also reports the first failure as its
 /// error.
 pub fn restored(all: &[Restoration]) -> String {
     if all.is_empty() {
@@ -71,14 +77,15 @@ pub fn restored(all: &[Restoration]) -> String {
 
 fn restored_line(restoration: &Restoration) -> String {
     let cpu = restoration.registers.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
-    match &restoration.outcome {
-        Ok(Restored::Restored) => format!("counter registers{cpu}: restored\n"),
+    let text = match &restoration.outcome {
+        Ok(Restored::Restored) => format!("counter registers{cpu}: restored"),
         Ok(Restored::Forgotten) => {
-            format!("counter registers{cpu}: a boot has reset them, nothing to restore\n")
+            format!("counter registers{cpu}: a boot has reset them, nothing to restore")
         }
-        Ok(_) => clean(&restoration.registers.to_string()) + "; left alone\n",
-        Err(error) => format!("counter registers{cpu}: not restored: {}\n", clean(&error.to_string())),
-    }
+        Ok(_) => clean(&restoration.registers.to_string()) + "; left alone",
+        Err(error) => format!("counter registers{cpu}: not restored: {}", clean(&error.to_string())),
+    };
+    wrap(&text, WIDTH).join("\n") + "\n"
 }
 
 fn classes(machine: &Machine) -> [(&'static str, &Result<(), String>); 4] {
@@ -137,7 +144,7 @@ fn rung(state: &RungState, paint: Paint) -> String {
     for cause in state.causes.iter().filter(|_| is_of_interest(state.works)) {
         out += &paragraph(&clean(&cause.text), INDENT, Style::Plain, paint);
         if let Some(mend) = &cause.mend {
-            out += &format!("{:INDENT$}mend: {}\n", "", paint.paint(Style::Good, &clean(mend)));
+            out += &mend_text(&clean(mend), paint);
         }
     }
     out
@@ -213,6 +220,28 @@ mod tests {
     #[test]
     fn each_rung_has_its_cause_and_its_cure() {
         golden("doctor.txt", &render(&vm_without_pmu(), &[], Paint::NONE));
+    }
+
+    #[test]
+    fn no_line_of_the_diagnosis_is_wider_than_a_terminal() {
+        use cyclometer::{Error, ErrorKind};
+        let mut machine = vm_without_pmu();
+        let long =
+            "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc) "
+                .repeat(2);
+        for cause in machine.ladder.rungs.iter_mut().flat_map(|state| &mut state.causes) {
+            (cause.text, cause.mend) = (long.clone(), Some(long.clone()));
+        }
+        machine.ladder.perf_hardware = Err(long.clone());
+        let unreadable = left(3, LeftState::Unreadable { why: long.clone() });
+        let outcome = Err(Error::new(ErrorKind::Os, long.clone()));
+        let restored = restored(&[Restoration { registers: unreadable.clone(), outcome }]);
+        let text = render(&machine, &[unreadable], Paint::NONE) + &restored;
+        let widest = text.lines().max_by_key(|line| crate::render::columns(line)).unwrap();
+        assert!(crate::render::columns(widest) <= WIDTH, "{widest}");
+        let mend = "            mend: unshare --mount-proc cyclometer … (or start the sandbox with\n";
+        let below = "                  its own: bwrap --proc /proc) unshare --mount-proc cyclometer …\n";
+        assert!(text.contains(&format!("{mend}{below}")), "{text}");
     }
 
     fn left(cpu: u32, state: LeftState) -> LeftRegisters {

@@ -85,16 +85,11 @@ fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
 fn folded(results: &Results<'_>) -> Option<String> {
     let mut by_reason = Grouped::default();
     for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
-        by_reason.add(gist(line.reason.as_deref().unwrap_or_default()), clean(&line.name));
+        by_reason.add(clean(line.reason.as_deref().unwrap_or_default()), clean(&line.name));
     }
     let texts = by_reason.texts();
     let more = "`cyclometer doctor` says more";
     (!texts.is_empty()).then(|| format!("not counted here: {}. {more}", texts.join("; ")))
-}
-
-/// The beginning of a reason, up to the colon; `doctor` shows the explanation behind it.
-fn gist(reason: &str) -> String {
-    clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
 }
 
 /// The remarks that a reader of a value needs, each of them once.

@@ -117,6 +117,9 @@ fn yama(machine: &Machine) -> Option<Cause> {
 fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
     let filtered = machine.access.seccomp == Some(2);
     let call = text::clean(call);
+    if call == "setrlimit" {
+        return small_files();
+    }
     match errno {
         errno::EPERM | errno::EACCES | errno::ENOSYS if filtered => filter(&call, machine),
         errno::EPERM | errno::EACCES => cause(
@@ -126,6 +129,13 @@ fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
         errno::ENOSYS => cause(CauseKind::NotInKernel, format!("the kernel has no {call}")),
         other => cause(CauseKind::NotInKernel, format!("{call} fails here (error {other})")),
     }
+}
+
+/// The reason where the limit on the size of files, the only one that the probe raises, may not be raised.
+fn small_files() -> Cause {
+    let text = "the size of files is limited to less than 1.8 GiB (RLIMIT_FSIZE, `ulimit -f`), which is what its \
+                memory file needs, and the limit may not be raised";
+    mended(CauseKind::FileSizeLimit, text, "sudo prlimit --fsize=unlimited --pid $$")
 }
 
 /// # Source

@@ -240,6 +240,9 @@ fn each_call_that_the_software_pmu_needs_is_named_where_it_is_refused() {
     let refused = [(TRACED, "\ntrace 38 memfd_create")];
     check_soft(&refused, CauseKind::NotInKernel, "the kernel has no memfd_create", None);
     check_soft(&[(TRACED, "\ntrace 11 fork")], CauseKind::NotInKernel, "fork fails here (error 11)", None);
+    let limited = [filtered, (TRACED, "\ntrace 1 setrlimit")];
+    let remedy = Some("sudo prlimit --fsize=unlimited --pid $$");
+    check_soft(&limited, CauseKind::FileSizeLimit, "(RLIMIT_FSIZE, `ulimit -f`)", remedy);
     let scope =
         [(CAPABLE, NOBODY), (TRACED, "\ntrace 1 memfd_create\nfile /proc/sys/kernel/yama/ptrace_scope 2")];
     check_soft(&scope, CauseKind::NoPermission, "refuses memfd_create (error 1)", None);

@@ -673,6 +673,9 @@ const fn addresses_for(slots: usize) -> u64 {
 /// Addresses of a translation without a limit.
 pub(super) const MOST_ADDRESSES: u64 = addresses_for(SLOTS);
 
+// `doctor` tries to make a file of the length that is needed.
+const _: () = assert!(addresses_for(FEW_SLOTS) == trace::MEMORY_FILE_BYTES);
+
 /// The error for a limit on addresses that is too low.
 fn too_narrow() -> io::Error {
     let text = format!(

@@ -10,6 +10,7 @@ use libc::{c_int, c_ulong};
 use super::Options;
 use crate::mask::Masked;
 use crate::process::{self, Reap, SIGKILL};
+use crate::shared::FileSizeLimit;
 
 /// The reason why the software PMU cannot trace a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,9 @@ pub enum Forbidden {
         by: u32,
     },
 }
+
+/// The length of the smallest memory file with which the software PMU works.
+pub const MEMORY_FILE_BYTES: u64 = 0x7009_0000;
 
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,8 +93,16 @@ fn refused(name: &'static str) -> impl Fn(io::Error) -> Forbidden {
 }
 
 /// The system calls that are tried; the log contains their indices.
-const CALLS: [&str; 7] =
-    ["ptrace", "wait4", "process_vm_readv", "process_vm_writev", "memfd_create", "ftruncate", "fcntl"];
+const CALLS: [&str; 8] = [
+    "ptrace",
+    "wait4",
+    "process_vm_readv",
+    "process_vm_writev",
+    "memfd_create",
+    "ftruncate",
+    "fcntl",
+    "setrlimit",
+];
 
 /// The last entry of a log without refusals.
 const DONE: u8 = u8::MAX;
@@ -164,13 +176,16 @@ fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates memory that can be shared and whose size can be sealed. Allocates no memory.
+/// Creates memory that can be shared and whose size can be sealed, as large as the software PMU needs it. No
+/// page of it is touched. Allocates no memory.
 fn make_memory(log: &Log<'_>) -> io::Result<()> {
     // SAFETY: the name is a literal that ends in zero.
     let make = || unsafe { libc::memfd_create(c"cyclometer-probe".as_ptr(), libc::MFD_ALLOW_SEALING) };
     let file = log.call("memfd_create", || checked(make()))?;
+    let _raised = log.call("setrlimit", || FileSizeLimit::allow(MEMORY_FILE_BYTES))?;
+    let size = libc::off_t::try_from(MEMORY_FILE_BYTES).unwrap_or(libc::off_t::MAX);
     // SAFETY: takes numbers; the descriptor is ours.
-    log.call("ftruncate", || checked(unsafe { libc::ftruncate(file, 4096) }))?;
+    log.call("ftruncate", || checked(unsafe { libc::ftruncate(file, size) }))?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
     // SAFETY: takes numbers; the descriptor is ours.
     log.call("fcntl", || checked(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) }))?;
