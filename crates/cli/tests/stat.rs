@@ -337,6 +337,25 @@ fn is_ignored(signal: i32) -> bool {
     set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
 }
 
+/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange. The
+/// env of GNU gives them their default actions back; `None` where it is needed and missing.
+#[cfg(unix)]
+fn hears(signal: i32) -> Option<std::process::Command> {
+    if !is_ignored(signal) {
+        return Some(cyclometer());
+    }
+    let mut env = std::process::Command::new("env");
+    env.arg("--default-signal");
+    let works = std::process::Command::new("env").args(["--default-signal", "true"]).output();
+    if !works.is_ok_and(|out| out.status.success()) {
+        support::skip(&format!("signal {signal} is ignored here, and env cannot change that"));
+        return None;
+    }
+    let plain = cyclometer();
+    env.arg(plain.get_program()).env("NO_COLOR", "1").stdin(Stdio::null());
+    Some(env)
+}
+
 #[test]
 #[cfg(unix)]
 fn an_interrupted_session_prints_what_it_has() {
@@ -352,14 +371,9 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        // Jobs in the background ignore it, as `nohup` and shells arrange; then the signal has no effect, as
-        // it should be.
-        if is_ignored(number) {
-            support::skip(&format!("SIG{} is ignored here", &signal[1..]));
-            continue;
-        }
+        let Some(mut tool) = hears(number) else { continue };
         let begun = std::time::Instant::now();
-        let mut child = cyclometer()
+        let mut child = tool
             .args(["stat", "--backend", "os", "--", "sh", "-c", "echo ready; exec sleep 60"])
             .process_group(0)
             .current_dir(folder.path())
