@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::command::{apt, cargo, cargo_command, installed, step};
+use crate::command::{apt, cargo, cargo_command, installed, output, step};
 use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with, or needs to try what is installed.
@@ -20,6 +20,7 @@ pub(crate) fn quick() -> Result<()> {
 pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
+    in_hostile_surroundings()?;
     on_fake_devices()?;
     bindings::python()?;
     corpus::small()?;
@@ -65,6 +66,26 @@ fn on_fake_devices() -> Result<()> {
     cargo(&[&["clippy"], &packages[..], &feature, &lints].concat())?;
     let names: Vec<&str> = ON_FAKE_DEVICES.iter().flat_map(|name| ["--test", *name]).collect();
     cargo(&[&["test"], &packages[..], &feature, names.as_slice()].concat())
+}
+
+/// What a service manager or `nohup` may leave to a program: ignored signals, no home, files that nobody else
+/// may read, a decimal comma.
+const HOSTILE: &str = "trap '' HUP INT PIPE QUIT; umask 077; \
+    comma=$(locale -a 2>/dev/null | grep '^de_DE' | head -n 1); \
+    exec env -u HOME LC_ALL=${comma:-C.UTF-8} \"$@\"";
+
+/// Runs a few short test programs again where they are started so.
+fn in_hostile_surroundings() -> Result<()> {
+    let version = output("rustc", &["--version", "--verbose"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    // It precedes the runner of `.cargo/config.toml`, which undoes what is done here.
+    let runner = format!("target.{host}.runner=[\"sh\", \"-c\", '''{HOSTILE}''', \"sh\"]");
+    for (package, tests) in [("cyclometer-cli", &["--test", "stat"][..]), ("cyclometer-sys", &["--lib"])] {
+        let mut test = cargo_command(&["test", "--locked", "--config", &runner, "--package", package]);
+        test.args(tests);
+        step(&format!("tests of {package} in hostile surroundings"), test)?;
+    }
+    Ok(())
 }
 
 /// Tests that could not run here say why in a file; without this the test runner would swallow it.

@@ -7,6 +7,8 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+#[cfg(target_os = "linux")]
+use std::{io::Read, process::Child};
 
 use serde_json::Value;
 use support::{cyclometer, run, run_with, schema, stderr, stdout};
@@ -337,6 +339,25 @@ fn is_ignored(signal: i32) -> bool {
     set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
 }
 
+/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange. The
+/// env of GNU gives them their default actions back; `None` where it is needed and missing.
+#[cfg(unix)]
+fn hears(signal: i32) -> Option<std::process::Command> {
+    if !is_ignored(signal) {
+        return Some(cyclometer());
+    }
+    let mut env = std::process::Command::new("env");
+    env.arg("--default-signal");
+    let works = std::process::Command::new("env").args(["--default-signal", "true"]).output();
+    if !works.is_ok_and(|out| out.status.success()) {
+        support::skip(&format!("signal {signal} is ignored here, and env cannot change that"));
+        return None;
+    }
+    let plain = cyclometer();
+    env.arg(plain.get_program()).env("NO_COLOR", "1").stdin(Stdio::null());
+    Some(env)
+}
+
 #[test]
 #[cfg(unix)]
 fn an_interrupted_session_prints_what_it_has() {
@@ -352,14 +373,9 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        // Jobs in the background ignore it, as `nohup` and shells arrange; then the signal has no effect, as
-        // it should be.
-        if is_ignored(number) {
-            support::skip(&format!("SIG{} is ignored here", &signal[1..]));
-            continue;
-        }
+        let Some(mut tool) = hears(number) else { continue };
         let begun = std::time::Instant::now();
-        let mut child = cyclometer()
+        let mut child = tool
             .args(["stat", "--backend", "os", "--", "sh", "-c", "echo ready; exec sleep 60"])
             .process_group(0)
             .current_dir(folder.path())
@@ -381,35 +397,82 @@ fn an_interrupted_session_prints_what_it_has() {
     }
 }
 
+/// A process that runs until the test ends it.
+#[cfg(target_os = "linux")]
+fn sleeper() -> Child {
+    std::process::Command::new("sleep").arg("60").spawn().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+fn end(process: &mut Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// The tool, which observes running processes.
+#[cfg(target_os = "linux")]
+struct Observing {
+    tool: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+#[cfg(target_os = "linux")]
+impl Observing {
+    /// Starts it with these arguments, and waits until it observes.
+    fn of(arguments: &[&str]) -> Observing {
+        let stat = ["stat", "--backend", "os", "-I", "20"];
+        let mut tool = cyclometer().args(stat).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(tool.stderr.take().unwrap());
+        let mut row = String::new();
+        while !row.ends_with(" wall_time\n") {
+            row.clear();
+            assert_ne!(stderr.read_line(&mut row).unwrap(), 0, "it ended at once");
+        }
+        Observing { tool, stderr }
+    }
+
+    /// Whether it still runs after a moment.
+    fn goes_on(&mut self) -> bool {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        self.tool.try_wait().unwrap().is_none()
+    }
+
+    /// Its messages since the first row, after it ended with status 0.
+    fn ends_well(mut self) -> String {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(self.tool.wait().unwrap().code(), Some(0), "{said}");
+        said
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_running_process_is_counted_until_it_ends() {
-    let mut sleeper = std::process::Command::new("sleep").arg("0.4").spawn().unwrap();
-    let out = run(&["stat", "--backend", "os", "-e", "wall_time", "-p", &sleeper.id().to_string()]);
-    sleeper.wait().unwrap();
-    assert_eq!(out.status.code(), Some(0), "{out:?}");
-    assert!(stderr(&out).contains(&format!("process {} · 1 run", sleeper.id())), "{}", stderr(&out));
+    let mut sleeper = sleeper();
+    let mut tool = Observing::of(&["-e", "wall_time", "-p", &sleeper.id().to_string()]);
+    assert!(tool.goes_on());
+    end(&mut sleeper);
+    let said = tool.ends_well();
+    assert!(said.contains(&format!("process {} · 1 run", sleeper.id())), "{said}");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn several_processes_are_counted_until_all_have_ended() {
-    let sleep = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
-    let (mut long, mut short) = (sleep("0.8"), sleep("0.2"));
+    let (mut long, mut short) = (sleeper(), sleeper());
     let (first, last) = (long.id().min(short.id()), long.id().max(short.id()));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json");
-    let out = cyclometer()
-        .args(["stat", "--backend", "os", "-e", "wall_time,peak_rss", "--export-json"])
-        .arg(&file)
-        .args(["-p", &format!("{last},{first}"), "-p", &first.to_string()])
-        .output()
-        .unwrap();
-    assert!(long.try_wait().unwrap().is_some(), "it did not wait for the last one");
-    short.wait().unwrap();
-    assert_eq!(out.status.code(), Some(0), "{out:?}");
-    assert!(stderr(&out).contains(&format!("processes {first}, {last} · 1 run")), "{}", stderr(&out));
-    assert!(stderr(&out).contains("does not account peak_rss for process"), "{}", stderr(&out));
+    let (export, both) = (format!("--export-json={}", file.display()), format!("{last},{first}"));
+    let mut tool =
+        Observing::of(&["-e", "wall_time,peak_rss", &export, "-p", &both, "-p", &first.to_string()]);
+    end(&mut short);
+    assert!(tool.goes_on(), "it did not wait for the last one");
+    end(&mut long);
+    let said = tool.ends_well();
+    assert!(said.contains(&format!("processes {first}, {last} · 1 run")), "{said}");
+    assert!(said.contains("does not account peak_rss for process"), "{said}");
     let json: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     support::schema("stat-1.json").validate(&json).unwrap();
     let target = &json["commands"][0]["target"];

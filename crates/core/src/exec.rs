@@ -130,6 +130,11 @@ pub trait Child {
         None
     }
 
+    /// The cause of its end where the kernel killed it, if that is known. Valid after the process has ended.
+    fn killed_because(&self) -> Option<String> {
+        None
+    }
+
     /// The CPU baseline that was presented to it; `None`: the real processor.
     fn cpu_baseline(&self) -> Option<CpuBaseline> {
         None

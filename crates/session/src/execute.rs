@@ -43,7 +43,7 @@ impl RunningSession<'_, '_> {
             reading,
             slices: slices.unwrap_or_default(),
         };
-        Ok(ExecutedRun { run, interrupted })
+        Ok(ExecutedRun { run, interrupted, killed_because: child.killed_because() })
     }
 
     /// Waits for the end; reads at every interval; changes groups; passes signals on.

@@ -151,6 +151,8 @@ pub(crate) struct Execution {
 pub(crate) struct ExecutedRun {
     run: Run,
     interrupted: Option<i32>,
+    /// The cause, where the kernel killed the command.
+    killed_because: Option<String>,
 }
 
 impl<'a, 'b> RunningSession<'a, 'b> {
@@ -208,13 +210,14 @@ impl RunningSession<'_, '_> {
 
     /// Files a run; whether to go on.
     pub(crate) fn keep(&mut self, executed: ExecutedRun, warmup: bool) -> bool {
-        let ExecutedRun { mut run, interrupted } = executed;
+        let ExecutedRun { mut run, interrupted, killed_because } = executed;
         let failed = run.exit.filter(|exit| !exit.success());
         let stops = interrupted.is_some() || (failed.is_some() && !self.settings.ignore_failure);
         self.report.interrupted = interrupted;
         run.dropped_because = self.drop_reason(failed, interrupted);
         if let (Some(exit), true, None) = (failed, stops, interrupted) {
-            self.report.failure = Some(failure_text(exit, run.index, warmup));
+            let text = failure_text(exit, run.index, warmup);
+            self.report.failure = Some(with_cause(text, killed_because, run.launch));
         }
         // A warm-up that ends the session is all there is: it is told, but its numbers are not results.
         if warmup && stops {
@@ -292,4 +295,17 @@ pub(crate) fn exit_text(exit: ExitStatus) -> String {
 fn failure_text(exit: ExitStatus, index: u32, warmup: bool) -> String {
     let what = if warmup { "warm-up" } else { "run" };
     format!("the command {} in {what} {}", exit_text(exit), index + 1)
+}
+
+/// A failure with its cause. Translation takes memory beyond what the command itself takes.
+fn with_cause(failure: String, cause: Option<String>, launch: LaunchKind) -> String {
+    let Some(cause) = cause else { return failure };
+    let likely = match launch {
+        LaunchKind::Translated => {
+            "; the likely cause is the memory that translation takes: run it natively with --backend os, or \
+             raise the limit"
+        }
+        _ => "",
+    };
+    format!("{failure}: {cause}{likely}")
 }

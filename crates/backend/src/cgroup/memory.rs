@@ -1,32 +1,52 @@
-//! Whether this process's memory control group has run out of memory.
+//! Whether the memory control group of a command has run out of memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Hierarchy, mount_of};
 
-/// The memory limit of a control group, and the processes that it cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Usage {
+/// The memory control groups of this process at some moment, which are also those of the commands that it
+/// starts then: its own and those above. Empty where none has a limit.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(crate) struct Before {
+    groups: Vec<PathBuf>,
     limit_bytes: u64,
-    /// Processes that the kernel has killed to stay below the limit.
+    /// Processes that the kernel had killed for lack of memory.
     killed: u64,
 }
 
-/// Reports that the kernel has killed processes of this process's memory control group, or of one above, with
-/// the limit. `None` where the kernel killed none, or does not report it.
-pub(crate) fn shortage() -> Option<String> {
+impl Before {
+    /// The state at this moment. Where no group has a limit, nothing else is read.
+    pub(crate) fn now() -> Before {
+        Before::of(own_groups().unwrap_or_default())
+    }
+
+    fn of(groups: Vec<PathBuf>) -> Before {
+        // The lowest limit is reached first.
+        let Some(limit_bytes) = groups.iter().filter_map(|group| limit(group)).min() else {
+            return Before::default();
+        };
+        let killed = killed_in(&groups);
+        Before { groups, limit_bytes, killed }
+    }
+
+    /// Reports that the kernel has killed processes of these groups since, with the limit. `None` where the
+    /// kernel killed none, or does not report it.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        let limit = self.limit_bytes >> 20;
+        let words = || format!("its memory control group, limited to {limit} MiB, ran out of memory");
+        (killed_in(&self.groups) > self.killed).then(words)
+    }
+}
+
+/// The folders of this process's memory control group and of those above.
+fn own_groups() -> Option<Vec<PathBuf>> {
     let mount = mount_of(&fs::read("/proc/self/mounts").ok()?, Hierarchy::Memory)?;
     let own = own_group(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
     let folder = mount.join(own.strip_prefix("/").unwrap_or(&own));
     // A container sees its own group at the mount, whatever its path is outside.
     let groups = folder.ancestors().take_while(|group| group.starts_with(&mount));
-    let usage = groups.filter_map(usage).find(|usage| usage.killed > 0)?;
-    Some(words(usage))
-}
-
-fn words(usage: Usage) -> String {
-    format!("its memory control group, limited to {} MiB, ran out of memory", usage.limit_bytes >> 20)
+    Some(groups.map(Path::to_owned).collect())
 }
 
 /// The path of the memory control group in the list of a process's groups.
@@ -41,16 +61,37 @@ fn own_group(list: &str) -> Option<PathBuf> {
     own.or_else(|| groups().find(|(controllers, _)| controllers.is_empty())).map(|(_, path)| path.into())
 }
 
+/// The limit of a group, in bytes.
+///
 /// # Source
 ///
-/// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.max`, `memory.events`; `cgroup-v1/memory.rst`,
-/// `memory.limit_in_bytes`, `memory.oom_control`.
-fn usage(group: &Path) -> Option<Usage> {
+/// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.max`; `cgroup-v1/memory.rst`,
+/// `memory.limit_in_bytes`; `include/linux/page_counter.h`, `PAGE_COUNTER_MAX`: version 1 gives this number
+/// of pages where there is no limit.
+fn limit(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let limit = read("memory.max").or_else(|| read("memory.limit_in_bytes"))?;
+    limit.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
+}
+
+/// Below `PAGE_COUNTER_MAX` pages of every size, and above every memory.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// How many processes the kernel has killed in some groups for lack of memory.
+///
+/// # Source
+///
+/// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.events`: a group's number includes those below;
+/// `cgroup-v1/memory.rst`, `memory.oom_control`; `include/linux/memcontrol.h`, `memcg_memory_event`: in
+/// version 1 it does not.
+fn killed_in(groups: &[PathBuf]) -> u64 {
+    groups.iter().filter_map(|group| killed(group)).sum()
+}
+
+fn killed(group: &Path) -> Option<u64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let events = read("memory.events").or_else(|| read("memory.oom_control"))?;
-    let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
-    Some(Usage { limit_bytes: limit.trim().parse().ok()?, killed: killed.trim().parse().ok()? })
+    events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -66,27 +107,57 @@ mod tests {
         check("", None);
     }
 
-    #[test]
-    fn both_versions_tell_the_limit_and_who_was_killed() {
-        let folder = tempfile::tempdir().unwrap();
-        let group = |name: &str, files: &[(&str, &str)]| {
-            let group = folder.path().join(name);
-            fs::create_dir(&group).unwrap();
-            files.iter().for_each(|(file, text)| fs::write(group.join(file), text).unwrap());
-            usage(&group)
+    /// Folders of groups, from the innermost to the outermost, with their files.
+    fn groups(at: &Path, files: &[&[(&str, &str)]]) -> Vec<PathBuf> {
+        let group = |(number, files): (usize, &&[(&str, &str)])| {
+            let folder = at.join(number.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
+            folder
         };
-        let full = Usage { limit_bytes: 64 << 20, killed: 2 };
-        let expected = Some(full);
-        let one = [
-            ("memory.limit_in_bytes", "67108864\n"),
-            ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
-        ];
-        assert_eq!(group("one", &one), expected);
-        let two = [("memory.max", "67108864\n"), ("memory.events", "low 0\noom 3\noom_kill 2\n")];
-        assert_eq!(group("two", &two), expected);
-        let unlimited = [("memory.max", "max\n"), ("memory.events", "oom 0\noom_kill 2\n")];
-        assert_eq!(group("unlimited", &unlimited), None);
-        assert_eq!(group("none", &[]), None);
-        assert_eq!(words(full), "its memory control group, limited to 64 MiB, ran out of memory");
+        files.iter().enumerate().map(group).collect()
+    }
+
+    const SHORTAGE: &str = "its memory control group, limited to 64 MiB, ran out of memory";
+
+    #[test]
+    fn a_shortage_is_told_in_both_versions_if_processes_were_killed_since() {
+        for (limit, events, lines) in [
+            ("memory.limit_in_bytes", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
+            ("memory.max", "memory.events", "low 0\noom 3\n"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let own = groups(folder.path(), &[&[(limit, "67108864\n"), (events, "oom_kill 2\n")]]);
+            let before = Before::of(own.clone());
+            assert_eq!(before.shortage(), None, "the two were killed before");
+            fs::write(own[0].join(events), format!("{lines}oom_kill 3\n")).unwrap();
+            assert_eq!(before.shortage().as_deref(), Some(SHORTAGE), "{limit}");
+        }
+    }
+
+    #[test]
+    fn the_limit_may_be_that_of_a_group_above_and_the_lowest_is_named() {
+        let none = ("memory.limit_in_bytes", "9223372036854771712\n");
+        let limited = |bytes| [("memory.limit_in_bytes", bytes)];
+        let folder = tempfile::tempdir().unwrap();
+        let files: [&[_]; 3] = [&[none], &limited("67108864\n"), &limited("1073741824\n")];
+        let own = groups(folder.path(), &files);
+        let before = Before::of(own.clone());
+        fs::write(own[0].join("memory.oom_control"), "oom_kill 1\n").unwrap();
+        assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_told() {
+        for files in
+            [&[("memory.max", "max\n")][..], &[("memory.limit_in_bytes", "9223372036854771712\n")], &[]]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let own = groups(folder.path(), &[files]);
+            let before = Before::of(own.clone());
+            assert_eq!(before, Before::default());
+            fs::write(own[0].join("memory.events"), "oom_kill 1\n").unwrap();
+            assert_eq!(before.shortage(), None);
+        }
     }
 }

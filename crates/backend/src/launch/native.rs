@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
@@ -10,6 +11,7 @@ use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL
 
 use super::vigil::{News, Vigil};
 use super::{Signals, failure};
+use crate::cgroup::memory;
 use crate::usage;
 
 /// How often to check whether a child has ended, where the kernel does not report it.
@@ -33,6 +35,7 @@ pub(crate) struct Native {
     early: Option<i32>,
     released: Option<Instant>,
     exit: Option<Exit>,
+    memory: Rc<memory::Before>,
     /// The child has ended, and its tracer has not released it yet.
     awaits_tracer: bool,
 }
@@ -50,8 +53,15 @@ impl Native {
             early: None,
             released: None,
             exit: None,
+            memory: Rc::new(memory::Before::now()),
             awaits_tracer: false,
         }
+    }
+
+    /// The state of the memory control groups before the command began.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) fn memory(&self) -> Rc<memory::Before> {
+        Rc::clone(&self.memory)
     }
 
     /// Whether a signal that has just come to this process has come to the command too. It has if the signal
@@ -171,6 +181,13 @@ impl Child for Native {
 
     fn layout(&self) -> Option<Layout> {
         self.pending.layout_fixed().then_some(Layout::Fixed)
+    }
+
+    fn killed_because(&self) -> Option<String> {
+        // A shell whose own child was killed exits with the status that stands for the signal.
+        let killed = ExitStatus::Signal(SIGKILL).shell_code();
+        let status = self.exit.as_ref()?.status?;
+        if status.shell_code() == killed { self.memory.shortage() } else { None }
     }
 }
 

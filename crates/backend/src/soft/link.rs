@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::time::Duration;
 
 use cyclometer_core::exec::ExitStatus;
@@ -42,6 +43,8 @@ pub(super) struct Link {
     asked: bool,
     /// The last report, if it came while another was requested.
     last: Option<TracerReport>,
+    /// The state of the memory control groups before the command began.
+    memory: Rc<memory::Before>,
 }
 
 /// Why there is no answer.
@@ -66,8 +69,8 @@ impl fmt::Display for Silence {
 }
 
 impl Link {
-    pub(super) fn new(keeper: impl Keeps + 'static) -> Link {
-        Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None }
+    pub(super) fn new(keeper: impl Keeps + 'static, memory: Rc<memory::Before>) -> Link {
+        Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None, memory }
     }
 
     /// The first line of the tracer.
@@ -111,7 +114,7 @@ impl Link {
             match self.report(PATIENCE) {
                 // An answer to an earlier request.
                 Ok(_) => {}
-                Err(Silence::Ended) => return Err(died(status, memory::shortage())),
+                Err(Silence::Ended) => return Err(died(status, self.memory.shortage())),
                 Err(silence) => return Err(silence.to_string()),
             }
         }
@@ -188,7 +191,7 @@ mod tests {
 
     fn pair() -> (Link, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Link::new(ours), theirs)
+        (Link::new(ours, Rc::default()), theirs)
     }
 
     fn report(loads: u64, end: &str) -> String {

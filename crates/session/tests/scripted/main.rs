@@ -335,6 +335,16 @@ fn a_single_run_that_fails_keeps_its_numbers() {
 }
 
 #[test]
+fn the_cause_of_a_kill_is_told_with_the_failure() {
+    for settings in [runs(1), runs(3)] {
+        let acts = vec![Act::Killed("memory ran out")];
+        let played = play(Play { acts, settings, ..Play::default() });
+        let expected = "the command was killed by signal 9 in run 1: memory ran out";
+        assert_eq!(played.report().failure.as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn a_failing_warm_up_ends_the_session_and_is_no_result() {
     let acts = vec![Act::Exit(ExitStatus::Code(2))];
     let settings = SessionSettings { runs: 3, warmups: 1, ..SessionSettings::default() };

@@ -25,6 +25,8 @@ pub type Log = Rc<RefCell<Vec<String>>>;
 pub enum Act {
     /// Runs and ends so.
     Exit(ExitStatus),
+    /// The kernel kills it, for this reason.
+    Killed(&'static str),
     /// Waits for that many deadlines, then exits with status 0.
     Deadlines(u32),
     /// Cannot be executed.
@@ -103,6 +105,7 @@ impl Child for ScriptedChild {
             }
             (Act::NotFound, _) => Err(Error::new(ErrorKind::CommandNotFound, "command 'x' not found")),
             (Act::Exit(status), _) => exited(*status),
+            (Act::Killed(_), _) => exited(ExitStatus::Signal(9)),
             _ => exited(ExitStatus::Code(0)),
         }
     }
@@ -114,6 +117,10 @@ impl Child for ScriptedChild {
 
     fn layout(&self) -> Option<Layout> {
         self.layout
+    }
+
+    fn killed_because(&self) -> Option<String> {
+        if let Act::Killed(cause) = self.act { Some(cause.to_owned()) } else { None }
     }
 }
 

@@ -190,6 +190,19 @@ fn a_failing_translated_run_ends_the_session_as_any_other() {
 }
 
 #[test]
+fn where_a_translated_run_ran_out_of_memory_the_memory_of_translation_is_named_with_the_remedy() {
+    let translated_acts = vec![Act::Killed("memory ran out")];
+    let played = play(counted(Play { translated_acts, settings: runs(1), ..Play::default() }));
+    let failure = played.report().failure.as_deref().unwrap();
+    assert!(
+        failure.starts_with("the command was killed by signal 9 in run 1: memory ran out; "),
+        "{failure}"
+    );
+    assert!(failure.contains("translation takes") && failure.contains("--backend os"), "{failure}");
+    assert!(failure.contains("raise the limit"), "{failure}");
+}
+
+#[test]
 fn a_program_that_leaves_translation_is_not_translated_again_and_the_other_runs_are_timed() {
     for (n, counted_runs, wanted) in [
         (3, Counted::Auto, vec![Translated, Native, Native]),
