@@ -40,6 +40,15 @@ pub(crate) fn clock(name: &str, modes: Modes) -> String {
     format!("{name} counts all modes together: ':{modes}' changes nothing, as in perf")
 }
 
+/// The note for one of perf's times that was requested in some modes only.
+///
+/// # Source
+///
+/// Linux `tools/perf/util/evsel.c`, `evsel__tool_event`: its value does not depend on the attributes.
+pub(crate) fn time(name: &str, modes: Modes) -> String {
+    format!("':{modes}' does not change {name}, as in perf")
+}
+
 /// The note for an event of the software PMU, if there is one.
 pub(crate) fn soft(name: &str) -> Option<&'static str> {
     match name {

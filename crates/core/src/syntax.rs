@@ -410,7 +410,8 @@ fn attribute(piece: &str, libpfm: bool) -> Option<String> {
     }
 }
 
-fn raw_code(name: &str) -> Option<Selector> {
+/// The selector of a raw code, `r1c5` or `r0x1c5`; `None` for other names.
+pub fn raw_code(name: &str) -> Option<Selector> {
     let digits = name.strip_prefix('r')?;
     let digits = digits.strip_prefix("0x").unwrap_or(digits);
     let hex = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());

@@ -243,9 +243,9 @@ fn mistakes_are_named_with_a_remedy() {
         ),
         ("foo::cycles", "no PMU is named 'foo' (in foo::cycles)", "leave it out: cycles"),
         (
-            "wall_time:u",
-            "wall_time does not tell modes apart, so ':u' means nothing",
-            "write wall_time without modifiers",
+            "cpu_time:u",
+            "cpu_time does not tell modes apart, so ':u' means nothing",
+            "write cpu_time without modifiers",
         ),
     ];
     for (text, message, help) in cases {
@@ -304,4 +304,53 @@ fn an_event_has_the_name_that_its_term_gives() {
     let named = find("cpu/event=0xc0,umask=1,name=retired,period=1000,percore/", &skylake());
     let plain = find("cpu/event=0xc0,umask=1/", &skylake());
     assert_eq!((named.name.as_str(), &named.candidates), ("retired", &plain.candidates));
+}
+
+#[test]
+fn terms_follow_generic_events_and_raw_codes_as_in_perf() {
+    for machine in [skylake(), hybrid(), big_little(), vm_with_soft()] {
+        for (text, name, plain) in [
+            ("cycles/name=x/u", "x", "cycles:u"),
+            ("instructions/name=foo/", "foo", "instructions"),
+            ("page-faults/name=pf/", "pf", "page-faults"),
+            ("L1-dcache-loads/name=y,percore/k", "y", "L1-dcache-loads:k"),
+            ("r1c0/name=code/", "code", "r1c0"),
+            ("faults/metric-id=a,period=100,percore/", "faults/metric-id=a,period=100,percore/", "faults"),
+            ("task-clock/name=t/u", "t", "task-clock:u"),
+        ] {
+            let (named, plain) = (find(text, &machine), find(plain, &machine));
+            assert_eq!((named.name.as_str(), &named.candidates), (name, &plain.candidates), "{text}");
+            assert_eq!(named.modifiers, plain.modifiers, "{text}");
+        }
+    }
+    let group = resolve_list("{cycles/name=a/,instructions/name=b/}:k,faults/name=c/", &skylake(), true);
+    let named: Vec<_> =
+        group.unwrap().into_iter().map(|event| (event.name, event.group, event.modifiers.modes)).collect();
+    let kernel = Some(Modes::KERNEL);
+    let expected = [("a", Some(0), kernel), ("b", Some(0), kernel), ("c", None, None)];
+    assert_eq!(named, expected.map(|(name, group, modes)| (name.to_owned(), group, modes)));
+}
+
+#[test]
+fn terms_that_perf_refuses_behind_a_generic_event_are_refused() {
+    for (text, message) in [
+        ("page-faults/event=1/", "'event' cannot refine page-faults/event=1/, which is"),
+        ("cycles/foo/", "'foo' cannot refine cycles/foo/, which is a generic event of the kernel"),
+        ("cycles/call-graph=dwarf/", "the term 'call-graph' of 'cycles/call-graph=dwarf/' is for samples"),
+        ("no_such/name=x/", "no PMU is named 'no_such'"),
+    ] {
+        let error = resolve_list(text, &skylake(), true).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn perfs_times_take_modes_as_perf_prints_them() {
+    for (text, plain) in
+        [("duration_time:u", "duration_time"), ("user_time:u", "user_time"), ("system_time:k", "system_time")]
+    {
+        let (found, plain) = (find(text, &skylake()), find(plain, &skylake()));
+        assert_eq!((&found.candidates, found.modifiers.modes), (&plain.candidates, None), "{text}");
+        assert!(found.notes.iter().any(|note| note.contains("as in perf")), "{:?}", found.notes);
+    }
 }
