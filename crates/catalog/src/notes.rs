@@ -69,9 +69,10 @@ pub(crate) fn soft(name: &str) -> Option<&'static str> {
 /// Linux `kernel/sched/cputime.c`, `cputime_adjust`; `getrusage(2)`.
 pub(crate) fn accounting(metric: OsMetric) -> Option<&'static str> {
     match metric {
-        OsMetric::UserTime | OsMetric::SystemTime => {
-            Some("many kernels split CPU time by sampling at their tick: a few ms may all stand on one side")
-        }
+        OsMetric::UserTime | OsMetric::SystemTime => Some(
+            "many kernels split CPU time by sampling at their tick: a few milliseconds may be attributed to \
+                 user or kernel time alone",
+        ),
         OsMetric::PeakRss => Some("of the largest process, not the sum"),
         OsMetric::VoluntarySwitches | OsMetric::InvoluntarySwitches => {
             Some("counted to the very end of the process; perf's context-switches ends a little earlier")
