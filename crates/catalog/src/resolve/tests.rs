@@ -354,3 +354,54 @@ fn perfs_times_take_modes_as_perf_prints_them() {
         assert!(found.notes.iter().any(|note| note.contains("as in perf")), "{:?}", found.notes);
     }
 }
+
+#[test]
+fn a_pmu_is_to_be_left_out_only_where_the_rest_is_an_event() {
+    let help = |text: &str| {
+        let error = resolve_list(text, &skylake(), true).unwrap_err();
+        (error.to_string(), error.recovery().to_string())
+    };
+    for (text, rest) in [("foo::cycles", "cycles"), ("foo::BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED")]
+    {
+        assert!(help(text).1.starts_with(&format!("leave it out: {rest}")), "{text}: {:?}", help(text));
+    }
+    for text in ["netburst::X", "foo::bar", "foo::cycels", "a::B::CYCLES"] {
+        let (message, help) = help(text);
+        assert!(message.starts_with("no PMU is named '"), "{message}");
+        assert!(!help.contains("leave it out"), "{text}: {help}");
+    }
+    assert!(help("foo::cycels").1.starts_with("nearest names: cycles"));
+    let deep = format!("a{}", "::A".repeat(10_000));
+    assert!(resolve_list(&deep, &skylake(), true).is_err());
+}
+
+#[test]
+fn a_name_of_libpfm_that_the_vendor_spells_otherwise_is_named_with_the_vendors() {
+    for (text, message, help) in [
+        (
+            "amd64_fam19h_zen4::RETIRED_INSTRUCTIONS",
+            "'amd64_fam19h_zen4::RETIRED_INSTRUCTIONS' is libpfm4's name of an event of amdzen4",
+            "write the vendor's name: ex_ret_instr",
+        ),
+        (
+            "amd64_fam17h::CYCLES_NOT_IN_HALT",
+            "'amd64_fam17h::CYCLES_NOT_IN_HALT' is libpfm4's name of an event of amdzen1",
+            "write the vendor's name: ls_not_halted_cyc",
+        ),
+        (
+            "amd64_fam1ah_zen5::EX_RET_INST",
+            "amdzen5 has no event named 'amd64_fam1ah_zen5::EX_RET_INST'",
+            "nearest names: ex_ret_instr",
+        ),
+    ] {
+        let error = resolve_list(text, &skylake(), true).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert!(error.recovery().to_string().starts_with(help), "{}", error.recovery());
+    }
+}
+
+#[test]
+fn energy_is_known_by_the_names_of_libpfm() {
+    let machine = skylake();
+    assert_eq!(find("rapl::RAPL_ENERGY_PKG", &machine).candidates, find("energy-pkg", &machine).candidates);
+}
