@@ -61,7 +61,20 @@ pub fn encode<'a>(
         guests(&cpu, request, &mut encoding);
         found.push(encoding);
     }
+    note_sum(&request.text, &mut found);
     Ok(found)
+}
+
+/// Adds to each summand of a portable event that their counts are to be added.
+fn note_sum(text: &str, found: &mut [Encoding<'_>]) {
+    if found.len() < 2 {
+        return;
+    }
+    let names: Vec<&str> = found.iter().map(|encoding| encoding.selected.name.as_str()).collect();
+    let note = format!("{text} is the sum {}: add their counts", names.join(" + "));
+    for encoding in found {
+        encoding.selected.notes.insert(0, note.clone());
+    }
 }
 
 /// Restricts counting to guests or the host: AMD's registers have bits for it, others do not.

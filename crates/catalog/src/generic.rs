@@ -316,6 +316,14 @@ pub(crate) struct Accounting {
     pub about: &'static str,
 }
 
+impl Accounting {
+    /// Whether perf has this time, too: `duration_time`, `user_time` and `system_time`, which it takes with
+    /// modes.
+    pub(crate) fn is_perfs_time(&self) -> bool {
+        matches!(self.metric, OsMetric::WallTime | OsMetric::UserTime | OsMetric::SystemTime)
+    }
+}
+
 pub(crate) const ACCOUNTING: &[Accounting] = &[
     Accounting {
         names: &["wall_time", "duration_time", "wall-time"],

@@ -1,9 +1,10 @@
 //! Generic events of the kernel as libpfm4 spells them: `perf::CYCLES`, `PERF_COUNT_HW_CACHE_L1D:READ:MISS`.
 
+use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
 use crate::generic::{CacheEvent, HARDWARE, SOFTWARE, named};
-use crate::suggest;
+use crate::{energy, suggest};
 
 /// The kernel's name of a generic event as libpfm4 spells it; `None` for a name that is not of that form.
 ///
@@ -16,6 +17,9 @@ use crate::suggest;
 /// libpfm4 4.13, `lib/events/perf_events.h`: the events of its PMU `perf`.
 pub(crate) fn generic(name: &str) -> Result<Option<String>> {
     let upper = name.to_ascii_uppercase();
+    if let Some(domain) = upper.strip_prefix("RAPL::").and_then(energy) {
+        return Ok(Some(domain.event().to_owned()));
+    }
     let behind = upper.strip_prefix("PERF::");
     let Some(event) = behind.or_else(|| Some(&*upper).filter(|name| name.starts_with("PERF_COUNT_"))) else {
         return Ok(None);
@@ -47,6 +51,19 @@ pub(crate) fn generic(name: &str) -> Result<Option<String>> {
         format!("the kernel has no generic event '{}'", suggest::shown(name)),
     )
     .with_recovery(Recovery::OfferNearest { names: near }))
+}
+
+/// The domain of an event of libpfm4's PMU `rapl`.
+///
+/// # Source
+///
+/// libpfm4 4.13, `lib/events/intel_rapl_events.h`.
+fn energy(event: &str) -> Option<EnergyDomain> {
+    let domain = match event.strip_prefix("RAPL_ENERGY_")? {
+        "DRAM" => "ram".to_owned(),
+        domain => domain.to_ascii_lowercase(),
+    };
+    energy::named(&format!("energy-{domain}"))
 }
 
 /// Whether the text after `PERF_COUNT_HW_CACHE_` begins with a cache, and is not `REFERENCES` or `MISSES`.
@@ -92,10 +109,12 @@ mod tests {
             ("perf::PERF_COUNT_HW_CACHE_L1D:READ:MISS", "L1D-read-miss"),
             ("PERF_COUNT_HW_CACHE_LL:WRITE", "LLC-write"),
             ("PERF_COUNT_HW_CACHE_DTLB", "DTLB-read"),
+            ("rapl::RAPL_ENERGY_PKG", "energy-pkg"),
+            ("rapl::RAPL_ENERGY_DRAM", "energy-ram"),
         ] {
             assert_eq!(generic(name).unwrap().as_deref(), Some(expected), "{name}");
         }
-        for name in ["cycles", "skl::INST_RETIRED", "perf", "performance::x"] {
+        for name in ["cycles", "skl::INST_RETIRED", "perf", "performance::x", "rapl::RAPL_ENERGY_NONE"] {
             assert_eq!(generic(name).unwrap(), None, "{name}");
         }
     }

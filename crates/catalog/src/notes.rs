@@ -40,6 +40,15 @@ pub(crate) fn clock(name: &str, modes: Modes) -> String {
     format!("{name} counts all modes together: ':{modes}' changes nothing, as in perf")
 }
 
+/// The note for one of perf's times that was requested in some modes only.
+///
+/// # Source
+///
+/// Linux `tools/perf/util/evsel.c`, `evsel__tool_event`: its value does not depend on the attributes.
+pub(crate) fn time(name: &str, modes: Modes) -> String {
+    format!("':{modes}' does not change {name}, as in perf")
+}
+
 /// The note for an event of the software PMU, if there is one.
 pub(crate) fn soft(name: &str) -> Option<&'static str> {
     match name {
@@ -60,9 +69,10 @@ pub(crate) fn soft(name: &str) -> Option<&'static str> {
 /// Linux `kernel/sched/cputime.c`, `cputime_adjust`; `getrusage(2)`.
 pub(crate) fn accounting(metric: OsMetric) -> Option<&'static str> {
     match metric {
-        OsMetric::UserTime | OsMetric::SystemTime => {
-            Some("many kernels split CPU time by sampling at their tick: a few ms may all stand on one side")
-        }
+        OsMetric::UserTime | OsMetric::SystemTime => Some(
+            "many kernels split CPU time by sampling at their tick: a few milliseconds may be attributed to \
+                 user or kernel time alone",
+        ),
         OsMetric::PeakRss => Some("of the largest process, not the sum"),
         OsMetric::VoluntarySwitches | OsMetric::InvoluntarySwitches => {
             Some("counted to the very end of the process; perf's context-switches ends a little earlier")

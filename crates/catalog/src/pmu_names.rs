@@ -39,6 +39,7 @@ const LIBPFM: &[(&str, &str)] = &[
     ("slm", "silvermont"),
     ("glm", "goldmont"),
     ("atom", "bonnell"),
+    ("amd64_fam17h", "amdzen1"),
     ("amd64_fam17h_zen1", "amdzen1"),
     ("amd64_fam17h_zen2", "amdzen2"),
     ("amd64_fam19h_zen3", "amdzen3"),
@@ -56,6 +57,40 @@ const LIBPFM: &[(&str, &str)] = &[
     ("arm_v2", "neoverse-v2"),
     ("arm_v3", "neoverse-v3"),
 ];
+
+/// libpfm4's names of AMD's events from Zen on, and AMD's names.
+///
+/// # Source
+///
+/// libpfm4 4.13, `lib/events/amd64_events_fam17h_zen2.h`, `amd64_events_fam19h_zen4.h`; AMD's processor
+/// programming references of family 19h, PMCx0C0 to PMCx0D1.
+const AMD_EVENTS: &[(&str, &str)] = &[
+    ("CYCLES_NOT_IN_HALT", "ls_not_halted_cyc"),
+    ("RETIRED_INSTRUCTIONS", "ex_ret_instr"),
+    ("RETIRED_OPS", "ex_ret_ops"),
+    ("RETIRED_UOPS", "ex_ret_ops"),
+    ("RETIRED_BRANCH_INSTRUCTIONS", "ex_ret_brn"),
+    ("RETIRED_BRANCH_INSTRUCTIONS_MISPREDICTED", "ex_ret_brn_misp"),
+    ("RETIRED_TAKEN_BRANCH_INSTRUCTIONS", "ex_ret_brn_tkn"),
+    ("RETIRED_TAKEN_BRANCH_INSTRUCTIONS_MISPREDICTED", "ex_ret_brn_tkn_misp"),
+    ("RETIRED_FAR_CONTROL_TRANSFERS", "ex_ret_brn_far"),
+    ("RETIRED_NEAR_RETURNS", "ex_ret_near_ret"),
+    ("RETIRED_NEAR_RETURNS_MISPREDICTED", "ex_ret_near_ret_mispred"),
+    ("RETIRED_CONDITIONAL_BRANCH_INSTRUCTIONS", "ex_ret_cond"),
+];
+
+/// The CPU of the catalogue that a prefix before two colons names: by libpfm4's name or its own id.
+pub(crate) fn cpu_of(prefix: &str) -> Option<Cpu<'static>> {
+    let prefix = prefix.to_ascii_lowercase();
+    let by_libpfm = LIBPFM.iter().find(|(known, _)| *known == prefix).map(|(_, id)| *id);
+    cpus::cpu(by_libpfm.unwrap_or(&prefix)).ok()
+}
+
+/// The vendor's name on a CPU of an event that libpfm4 names otherwise.
+pub(crate) fn vendors_name(cpu: &Cpu<'_>, event: &str) -> Option<&'static str> {
+    let (_, name) = AMD_EVENTS.iter().find(|(libpfm, _)| libpfm.eq_ignore_ascii_case(event))?;
+    (cpu.family() == Family::Amd && cpu.event(name).is_some()).then_some(*name)
+}
 
 /// Rejects a prefix before the two colons of a name if it is another PMU than the CPU's.
 pub(crate) fn check_prefix(cpu: &Cpu<'_>, name: &str) -> Result<()> {

@@ -113,7 +113,12 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
         _ if modifiers.guest_only || modifiers.host_only || modifiers.exclude_idle => {
             Err("its registers tell neither guests nor idle CPUs apart".to_owned())
         }
-        _ if modifiers.precise > 0 || modifiers.sample_read || modifiers.pinned || modifiers.bpf => {
+        _ if modifiers.precise > 0
+            || modifiers.most_precise
+            || modifiers.sample_read
+            || modifiers.pinned
+            || modifiers.bpf =>
+        {
             Err("the modifiers p, S, D and b are the kernel's, and here nobody asks it".to_owned())
         }
         Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),

@@ -8,7 +8,7 @@ use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::pmu::KernelPmu;
-use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
+use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events, raw_code};
 use cyclometer_core::{
     Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
 };
@@ -405,6 +405,12 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
         return by_software_pmu(terms, request);
     }
     let pmus = device::devices(machine, name);
+    if pmus.is_empty()
+        && let Some(selector) = with_terms(name)
+    {
+        let attributes = terms.to_vec();
+        return resolve_on(&EventRequest { selector, attributes, ..request.clone() }, host);
+    }
     let domain = energy::of_terms(name, terms);
     if let Some(domain) =
         domain.filter(|domain| !pmus.iter().any(|pmu| pmu.events.contains_key(domain.event())))
@@ -432,6 +438,19 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
     let found = on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))?;
     let found = if targets.len() < pmus.len() { only_on(found, &targets, machine) } else { found };
     Ok(or_by_zones(found, domain, machine))
+}
+
+/// The event before the slashes of `cycles/name=x/`: a generic event of the kernel or a raw code.
+///
+/// # Source
+///
+/// Linux `tools/perf/util/parse-events.y`, `event_legacy_symbol`, `event_legacy_cache`,
+/// `event_legacy_raw`: terms follow these, and neither tracepoints nor perf's own times.
+fn with_terms(name: &str) -> Option<Selector> {
+    let is_generic = HARDWARE.iter().any(|hardware| named(hardware.names, name))
+        || SOFTWARE.iter().any(|software| named(software.names, name))
+        || CacheEvent::parse(name).is_some();
+    is_generic.then(|| Selector::Name(name.to_owned())).or_else(|| raw_code(name))
 }
 
 /// Adds the zones of the kernel's power capping as a source after the PMU for energy, if there are some.
@@ -592,6 +611,10 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
 fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
     let candidate = Candidate::accounting(accounting.metric, accounting.resolution);
     let mut found = event(request, accounting.unit.clone(), vec![candidate]);
+    if accounting.is_perfs_time() {
+        let modes = found.modifiers.modes.take();
+        found.notes.extend(modes.map(|modes| notes::time(&request.text, modes)));
+    }
     found.notes.extend(notes::accounting(accounting.metric).map(str::to_owned));
     found
 }

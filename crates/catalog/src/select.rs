@@ -10,7 +10,7 @@ use crate::generic::{CacheEvent, HARDWARE, named};
 use crate::pmu_names::{check_pmu, check_prefix};
 use crate::portable::{self, Answer};
 use crate::table::{Cpu, Entry, Generic};
-use crate::{libpfm, suggest};
+use crate::{libpfm, pmu_names, suggest};
 
 /// A requested event on one CPU.
 #[derive(Clone, Debug)]
@@ -461,7 +461,13 @@ pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
             "write it behind its event, as in cpu/event=0xc5,umask=1/ or EVENT:cmask=1",
         ));
     }
-    let parts = parts_of(cpu, name);
+    let event = name.split_once("::").map_or(name, |(_, event)| event);
+    if let Some(vendors) = pmu_names::vendors_name(cpu, event) {
+        let message = format!("'{}' is libpfm4's name of an event of {}", suggest::shown(name), cpu.id());
+        return Error::new(ErrorKind::UnknownEvent, message)
+            .with_recovery(Recovery::fix(format!("write the vendor's name: {vendors}")));
+    }
+    let parts = parts_of(cpu, event);
     if !parts.is_empty() {
         let message =
             format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
@@ -472,7 +478,7 @@ pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
     for name in portable::names() {
         names.push(name);
     }
-    let near = suggest::nearest(name, names.into_iter());
+    let near = suggest::nearest(&event.replace(':', "."), names.into_iter());
     let message = format!("{} has no event named '{}'", cpu.id(), suggest::shown(name));
     let recovery = match near.is_empty() {
         false => Recovery::OfferNearest { names: near },

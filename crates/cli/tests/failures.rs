@@ -66,9 +66,9 @@ fn commands_that_both_fail_are_told_to_in_every_format() {
     let with = |options: &[&str]| stdout(&compare(folder.path(), &[options, &both].concat()));
     let table = with(&[]);
     assert_eq!(table.matches("false · 2 runs, all failed\n").count(), 2, "{table}");
-    assert!(table.contains("A false · all 2 runs failed\nB false · all 2 runs failed\n"), "{table}");
+    assert!(table.contains("A false · both runs failed\nB false · both runs failed\n"), "{table}");
     let markdown = with(&["--export-markdown", "-"]);
-    assert_eq!(markdown.matches("**all 2 runs failed (exit status 1)**").count(), 2, "{markdown}");
+    assert_eq!(markdown.matches("**both runs failed (exit status 1)**").count(), 2, "{markdown}");
     let csv = with(&["--export-csv", "-"]);
     assert!(csv.lines().next().unwrap().ends_with(",a_failed,b_failed"), "{csv}");
     assert!(csv.lines().nth(1).unwrap().ends_with(",2,2"), "{csv}");
@@ -90,7 +90,7 @@ fn a_gate_decides_over_failures_only_when_they_are_accepted() {
             assert_eq!(out.status.code(), Some(125), "{commands:?} {out:?}");
             let text = stdout(&out) + &stderr(&out);
             assert!(
-                text.contains("impossible") && text.contains("all 2 runs failed (exit status 1)"),
+                text.contains("impossible") && text.contains("both runs failed (exit status 1)"),
                 "{text}"
             );
             let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -108,7 +108,7 @@ fn failures_in_baselines_are_read_and_used() {
     let at = |name: &str| folder.path().join(name);
     let saved = compare(folder.path(), &["-q", "-i", "--save-baseline", "own.json", "--", "false"]);
     assert_eq!(saved.status.code(), Some(0), "{saved:?}");
-    assert!(stderr(&saved).contains("warning: the baseline own.json: all 2 runs failed"), "{saved:?}");
+    assert!(stderr(&saved).contains("warning: the baseline own.json: both runs failed"), "{saved:?}");
     let stat = ["stat", "--backend", "os", "-e", "page-faults", "-i", "-q", "--export-json"];
     run_with(&stat, &[at("stat.json").to_str().unwrap(), "--", "false"]);
     let one = r#"{"results": [{"command": "x", "times": [1, 1, 1], "memory_usage_byte": [1, 1, 1], "exit_codes": [0, 1, 0]}]}"#;
@@ -117,7 +117,7 @@ fn failures_in_baselines_are_read_and_used() {
         {"time_wall_clock": {"value": 1}, "memory_peak_resident": {"value": 1}, "exit_code": null}]}]}"#;
     fs::write(at("hyperfine-2.json"), two).unwrap();
     for (name, metric, told) in [
-        ("own.json", "page-faults", "all 2 runs failed (exit status 1)"),
+        ("own.json", "page-faults", "both runs failed (exit status 1)"),
         ("stat.json", "page-faults", "the run failed (exit status 1)"),
         ("hyperfine-1.json", "wall_time", "1 of 3 runs failed (exit status 1)"),
         ("hyperfine-2.json", "wall_time", "the run failed (an unknown status)"),

@@ -67,8 +67,10 @@ pub struct Modifiers {
     pub host_only: bool,
     /// `I`: do not count when idle.
     pub exclude_idle: bool,
-    /// Number of `p`: 0 to 3, the requested precision of a sample's address; `P` is 3.
+    /// Number of `p`: 0 to 3, the requested precision of a sample's address.
     pub precise: u8,
+    /// `P`: the greatest precision that the PMU has.
+    pub most_precise: bool,
     /// `D`: pinned to the PMU, or an error.
     pub pinned: bool,
     /// `e`: alone on its PMU.
@@ -90,6 +92,9 @@ pub enum ModifierError {
     Repeated(char),
 }
 
+/// Greatest number of `p`.
+const MOST_PRECISE: u8 = 3;
+
 impl Modifiers {
     /// Parses the letters after the colon. Letters add up: `uk` counts in both modes, `GH` in guests and the
     /// host.
@@ -105,7 +110,7 @@ impl Modifiers {
         let mut m = Modifiers::default();
         for (at, letter) in letters.char_indices() {
             m.add(letter)?;
-            let most = if letter == 'p' { 3 } else { 1 };
+            let most = if letter == 'p' { usize::from(MOST_PRECISE) } else { 1 };
             if letters[..at].matches(letter).count() >= most {
                 return Err(ModifierError::Repeated(letter));
             }
@@ -121,8 +126,8 @@ impl Modifiers {
             'G' => self.guest_only = true,
             'H' => self.host_only = true,
             'I' => self.exclude_idle = true,
-            'p' => self.precise = (self.precise + 1).min(3),
-            'P' => self.precise = 3,
+            'p' => self.precise = self.precise.saturating_add(1),
+            'P' => self.most_precise = true,
             'D' => self.pinned = true,
             'e' => self.exclusive = true,
             'S' => self.sample_read = true,
@@ -133,13 +138,17 @@ impl Modifiers {
         Ok(())
     }
 
-    /// These modifiers together with others, such as those of the group around an event. Modes add up, as in
-    /// perf.
+    /// These modifiers together with others, such as those of the group around an event. Modes and the
+    /// number of `p` add up, as in perf.
+    ///
+    /// # Errors
+    ///
+    /// More than three `p` together.
     ///
     /// # Source
     ///
-    /// Linux `tools/perf/util/parse-events.c`, `parse_events__modifier_list`; its test of `{faults:k,…}:u`.
-    pub fn with(mut self, outer: Modifiers) -> Modifiers {
+    /// Linux `tools/perf/util/parse-events.c`, `get_event_modifier`; its test of `{faults:k,…}:u`.
+    pub fn with(mut self, outer: Modifiers) -> std::result::Result<Modifiers, ModifierError> {
         self.modes = match (self.modes, outer.modes) {
             (Some(own), Some(outer)) => Some(own.with(outer)),
             (own, outer) => own.or(outer),
@@ -147,13 +156,14 @@ impl Modifiers {
         self.guest_only |= outer.guest_only;
         self.host_only |= outer.host_only;
         self.exclude_idle |= outer.exclude_idle;
-        self.precise = self.precise.max(outer.precise);
+        self.precise = self.precise.saturating_add(outer.precise);
+        self.most_precise |= outer.most_precise;
         self.pinned |= outer.pinned;
         self.exclusive |= outer.exclusive;
         self.sample_read |= outer.sample_read;
         self.weak |= outer.weak;
         self.bpf |= outer.bpf;
-        self.settled()
+        if self.precise > MOST_PRECISE { Err(ModifierError::Repeated('p')) } else { Ok(self.settled()) }
     }
 
     /// Removes the two letters where both are given: guests and the host together are the default.
@@ -183,7 +193,8 @@ mod tests {
         assert_eq!(Modifiers::parse("ku").unwrap().modes, Some(Modes::USER_KERNEL));
         let both = Modifiers::parse("GH").unwrap();
         assert_eq!(both, Modifiers::default(), "guests and the host are all that there is");
-        assert_eq!(Modifiers::parse("Ppp").unwrap().precise, 3);
+        let most = Modifiers::parse("Ppp").unwrap();
+        assert!(most.most_precise && most.precise == 2);
         for (letters, twice) in [("uu", 'u'), ("uku", 'u'), ("GHG", 'G'), ("DD", 'D'), ("PP", 'P')] {
             assert_eq!(Modifiers::parse(letters), Err(ModifierError::Repeated(twice)), "{letters}");
         }
@@ -200,9 +211,9 @@ mod tests {
     fn a_group_adds_its_modes_to_those_of_its_members() {
         let group = Modifiers::parse("kH").unwrap();
         let own = Modifiers::parse("u").unwrap();
-        assert_eq!(own.with(group).modes, Some(Modes::USER_KERNEL));
-        assert_eq!(Modifiers::default().with(group).modes, Some(Modes::KERNEL));
-        let guest = Modifiers::parse("G").unwrap().with(group);
+        assert_eq!(own.with(group).unwrap().modes, Some(Modes::USER_KERNEL));
+        assert_eq!(Modifiers::default().with(group).unwrap().modes, Some(Modes::KERNEL));
+        let guest = Modifiers::parse("G").unwrap().with(group).unwrap();
         assert!(!guest.guest_only && !guest.host_only);
     }
 }

@@ -135,7 +135,7 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
             ));
         }
         let mut event = parse_event(part.trim())?;
-        event.modifiers = event.modifiers.with(outer);
+        event.modifiers = event.modifiers.with(outer).map_err(|error| no_modifiers(error, item))?;
         event.group = Some(number);
         members.push(event);
     }
@@ -316,9 +316,11 @@ fn parse_plain(body: &str) -> Result<Named> {
         attributes: Vec::new(),
         modifiers: Modifiers::default(),
     };
+    let libpfm = !prefix.is_empty() || named.name.starts_with("PERF_COUNT_");
+    let mut has_modifiers = false;
     for (i, piece) in pieces.iter().enumerate().skip(1) {
         let last = i + 1 == pieces.len();
-        refine(&mut named, piece, Place { libpfm: !prefix.is_empty(), last, body })?;
+        has_modifiers |= refine(&mut named, piece, Place { libpfm, last, body, has_modifiers })?;
     }
     named.selector = raw_code(&named.name).unwrap_or_else(|| Selector::Name(named.name.clone()));
     Ok(named)
@@ -329,10 +331,15 @@ struct Place<'a> {
     libpfm: bool,
     last: bool,
     body: &'a str,
+    /// Whether modifiers stand before this part.
+    has_modifiers: bool,
 }
 
 /// Handles one part after a colon: an attribute, modifiers, or a unit mask, which belongs to the name.
-fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
+/// Returns whether the part contains modifiers.
+///
+/// libpfm4 takes each modifier after its own colon; perf takes one list of letters.
+fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<bool> {
     if let (true, Some((mode, counted))) = (place.libpfm, mode(piece)) {
         let modes =
             named.modifiers.modes.get_or_insert(if counted { Modes::NONE } else { Modes::USER_KERNEL });
@@ -341,7 +348,7 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
             'k' => modes.kernel = counted,
             _ => modes.hypervisor = counted,
         }
-        return Ok(());
+        return Ok(false);
     }
     if let Some(attribute) = attribute(piece, place.libpfm) {
         let term = parse_term(&attribute, place.body)?;
@@ -349,20 +356,29 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
             return Err(repeated(&term.name, place.body));
         }
         named.attributes.push(term);
-        return Ok(());
+        return Ok(false);
     }
     match Modifiers::parse(piece) {
-        Ok(more) if !piece.is_empty() => named.modifiers = more.with(named.modifiers),
+        Ok(_) if !piece.is_empty() && place.has_modifiers && !place.libpfm => {
+            return Err(two_lists(place.body));
+        }
+        Ok(more) if !piece.is_empty() => {
+            named.modifiers = more.with(named.modifiers).map_err(|error| no_modifiers(error, place.body))?;
+        }
+        Err(error @ ModifierError::Repeated(_)) if place.last && !place.libpfm => {
+            return Err(no_modifiers(error, place.body));
+        }
         // Modifiers contain no underscores and no digits, and few capitals: this part belongs to the name.
         _ if piece.contains(|c: char| c == '_' || c.is_ascii_digit() || c.is_ascii_uppercase())
             || !place.last =>
         {
             named.name.push(':');
             named.name.push_str(piece);
+            return Ok(false);
         }
         _ => named.modifiers = modifiers(piece, place.body)?,
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Parses libpfm4's notation for including or excluding a mode: `u=1`, `k=0`, `h=1`.
@@ -394,7 +410,8 @@ fn attribute(piece: &str, libpfm: bool) -> Option<String> {
     }
 }
 
-fn raw_code(name: &str) -> Option<Selector> {
+/// The selector of a raw code, `r1c5` or `r0x1c5`; `None` for other names.
+pub fn raw_code(name: &str) -> Option<Selector> {
     let digits = name.strip_prefix('r')?;
     let digits = digits.strip_prefix("0x").unwrap_or(digits);
     let hex = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());
@@ -402,7 +419,19 @@ fn raw_code(name: &str) -> Option<Selector> {
 }
 
 fn modifiers(letters: &str, text: &str) -> Result<Modifiers> {
-    Modifiers::parse(letters).map_err(|error| match error {
+    if letters.contains(':') {
+        return Err(two_lists(text));
+    }
+    Modifiers::parse(letters).map_err(|error| no_modifiers(error, text))
+}
+
+fn two_lists(text: &str) -> Error {
+    let message = format!("'{}' has two lists of modifiers", shown(text));
+    invalid(message, "write all letters after one colon, as in cycles:uk")
+}
+
+fn no_modifiers(error: ModifierError, text: &str) -> Error {
+    match error {
         ModifierError::Unknown(letter) => invalid(
             format!("'{}' in '{}' is no modifier", letter.escape_default(), shown(text)),
             "modifiers are u k h (modes), G H (guest, host), I, p (up to three), P S D W e b",
@@ -411,7 +440,7 @@ fn modifiers(letters: &str, text: &str) -> Result<Modifiers> {
             invalid(format!("'{}' has more than three p", shown(text)), "write three of them at most")
         }
         ModifierError::Repeated(letter) => repeated(&letter.to_string(), text),
-    })
+    }
 }
 
 fn repeated(what: &str, text: &str) -> Error {
@@ -539,8 +568,68 @@ mod tests {
 
     #[test]
     fn modes_add_up_wherever_they_stand() {
-        for text in ["cycles:uk", "cycles:u:k", "cpu/cycles/ku", "{cycles:u}:k", "perf::cycles:k:u=1"] {
+        for text in ["cycles:uk", "cpu/cycles/ku", "{cycles:u}:k", "perf::cycles:k:u=1", "skl::X:u:k"] {
             assert_eq!(one(text).modifiers.modes, Some(Modes::USER_KERNEL), "{text}");
+        }
+        assert_eq!(one("PERF_COUNT_HW_CPU_CYCLES:u:k").modifiers.modes, Some(Modes::USER_KERNEL));
+    }
+
+    /// The modifiers after a colon or a slash, or the error, of the first event of a list.
+    fn first(list: &str) -> std::result::Result<Modifiers, String> {
+        parse_events(list).map(|events| events[0].modifiers).map_err(|error| error.to_string())
+    }
+
+    /// # Source
+    ///
+    /// `perf stat -vv -e LIST` of perf 6.1: `exclude_user`, `exclude_kernel`, `exclude_hv`, `exclude_guest`,
+    /// `exclude_host` and `precise_ip` of the attributes.
+    #[test]
+    fn modifiers_of_events_and_groups_are_taken_as_perf_takes_them() {
+        let of = |modes| Modifiers { modes, ..Modifiers::default() };
+        let (user, both) = (of(Some(Modes::USER)), of(Some(Modes::USER_KERNEL)));
+        let p = |precise, modifiers| Modifiers { precise, ..modifiers };
+        for (list, expected) in [
+            ("instructions:uk", both),
+            ("instructions:ku", both),
+            ("{instructions:u,cycles}:k", both),
+            ("{instructions:u}:k", both),
+            ("{cycles,instructions:u}:k", of(Some(Modes::KERNEL))),
+            ("{instructions:u,cycles:k}:uk", both),
+            ("{cycles:u}:u", user),
+            ("instructions:H", Modifiers { host_only: true, ..of(None) }),
+            ("instructions:G", Modifiers { guest_only: true, ..of(None) }),
+            ("{cycles:u}:G", Modifiers { guest_only: true, ..user }),
+            ("instructions:GH", of(None)),
+            ("{cycles:G}:H", of(None)),
+            ("instructions:uppp", p(3, user)),
+            ("instructions:pup", p(2, user)),
+            ("{cycles:p,instructions}:pp", p(3, of(None))),
+            ("{instructions,cycles:p}:pp", p(2, of(None))),
+            ("{cycles:P}:p", Modifiers { most_precise: true, ..p(1, of(None)) }),
+        ] {
+            assert_eq!(first(list), Ok(expected), "{list}");
+        }
+    }
+
+    /// # Source
+    ///
+    /// `perf stat -e LIST` of perf 6.1, which refuses each of these with a syntax error.
+    #[test]
+    fn modifiers_that_perf_refuses_are_refused() {
+        for (list, message) in [
+            ("instructions:uu", "'u' is repeated in 'instructions:uu'"),
+            ("cycles:GG", "'G' is repeated in 'cycles:GG'"),
+            ("{cycles}:SS", "'S' is repeated in '{cycles}:SS'"),
+            ("instructions:u:k", "'instructions:u:k' has two lists of modifiers"),
+            ("cycles:GH:u", "'cycles:GH:u' has two lists of modifiers"),
+            ("cpu/cycles/u:k", "'cpu/cycles/u:k' has two lists of modifiers"),
+            ("{cycles}:u:k", "'{cycles}:u:k' has two lists of modifiers"),
+            ("UOPS_ISSUED.ANY:cmask=1:u:k", "'UOPS_ISSUED.ANY:cmask=1:u:k' has two lists of modifiers"),
+            ("instructions:pppp", "'instructions:pppp' has more than three p"),
+            ("{cycles:pp}:pp", "'{cycles:pp}:pp' has more than three p"),
+            ("{cycles:ppp}:p", "'{cycles:ppp}:p' has more than three p"),
+        ] {
+            assert_eq!(first(list), Err(message.to_owned()), "{list}");
         }
     }
 

@@ -98,12 +98,12 @@ impl<'a> Turns<'a> {
         let ran = |counts: &[&SliceCount]| total(counts.iter().map(|count| count.time_running_ns));
         let seen = self.seen(slot, turn);
         match (ran(&own), ran(&whole)) {
-            _ if own.is_empty() => Observed::Nothing(self.never_came()),
+            _ if own.is_empty() => Observed::Nothing(self.not_scheduled()),
             _ if time_enabled_ns == 0 || seen.iter().all(Option::is_some) => Observed::All,
             (0, _) => Observed::Nothing(never_ran(&own).to_owned()),
             (time_running_ns, 0) => Observed::Scaled { time_enabled_ns, time_running_ns },
             (_, time_running_ns) => match self.rotation(slot, &lengths).estimate(&seen) {
-                None => Observed::Nothing(self.never_came()),
+                None => Observed::Nothing(self.not_scheduled()),
                 Some(estimate) => Observed::Estimated {
                     total: estimate.total.round() as u64,
                     interval: interval(&estimate),
@@ -114,12 +114,13 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn never_came(&self) -> String {
+    fn not_scheduled(&self) -> String {
         let time = total(self.slices.iter().map(|slice| slice.wall_ns));
         let told = self.plan.intent.of_command && self.span == Span::Whole;
         let runs = self.plan.exact_runs().filter(|_| told && self.plan.intent.multiplex != Multiplex::Always);
         let hint = runs.map_or(String::new(), |runs| format!("; -r {runs} counts it exactly"));
-        format!("its turn never came in {}{hint}", duration(time))
+        let of = if self.span == Span::Whole { "run" } else { "interval" };
+        format!("not scheduled during the {} {of}{hint}", duration(time))
     }
 
     fn rotation(&self, slot: SlotId, lengths: &[u64]) -> Rotation {
@@ -323,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn an_event_whose_turn_never_came_is_not_counted_and_hears_what_would_count_it() {
+    fn an_event_that_was_not_scheduled_is_not_counted_and_says_what_would_count_it() {
         let turns = [None, Some(0), Some(1), Some(2)];
         let report = reported(&turns, vec![ramp(&turns, &[1])]);
         assert_eq!(
             only(&report, 1),
-            Count::NotCounted { reason: "its turn never came in 10 ms; -r 3 counts it exactly".into() }
+            Count::NotCounted { reason: "not scheduled during the 10 ms run; -r 3 counts it exactly".into() }
         );
         assert_eq!(only(&report, 2), Count::Exact(0), "the only turn that there was counted all the time");
     }
@@ -483,7 +484,7 @@ mod tests {
             Interval::Unknown { reason: "seen in 2 slices of time; an interval needs 20".into() }
         );
         let Some(Count::NotCounted { reason }) = count(&run.slices[1..3], 1) else { panic!() };
-        assert_eq!(reason, "its turn never came in 20 ms");
+        assert_eq!(reason, "not scheduled during the 20 ms interval");
         assert_eq!(count(&run.slices, 0), None, "it has no turn");
     }
 }

@@ -263,9 +263,9 @@ fn mistakes_are_named_with_a_remedy() {
         ),
         ("foo::cycles", "no PMU is named 'foo' (in foo::cycles)", "leave it out: cycles"),
         (
-            "wall_time:u",
-            "wall_time does not tell modes apart, so ':u' means nothing",
-            "write wall_time without modifiers",
+            "cpu_time:u",
+            "cpu_time does not tell modes apart, so ':u' means nothing",
+            "write cpu_time without modifiers",
         ),
     ];
     for (text, message, help) in cases {
@@ -324,4 +324,104 @@ fn an_event_has_the_name_that_its_term_gives() {
     let named = find("cpu/event=0xc0,umask=1,name=retired,period=1000,percore/", &skylake());
     let plain = find("cpu/event=0xc0,umask=1/", &skylake());
     assert_eq!((named.name.as_str(), &named.candidates), ("retired", &plain.candidates));
+}
+
+#[test]
+fn terms_follow_generic_events_and_raw_codes_as_in_perf() {
+    for machine in [skylake(), hybrid(), big_little(), vm_with_soft()] {
+        for (text, name, plain) in [
+            ("cycles/name=x/u", "x", "cycles:u"),
+            ("instructions/name=foo/", "foo", "instructions"),
+            ("page-faults/name=pf/", "pf", "page-faults"),
+            ("L1-dcache-loads/name=y,percore/k", "y", "L1-dcache-loads:k"),
+            ("r1c0/name=code/", "code", "r1c0"),
+            ("faults/metric-id=a,period=100,percore/", "faults/metric-id=a,period=100,percore/", "faults"),
+            ("task-clock/name=t/u", "t", "task-clock:u"),
+        ] {
+            let (named, plain) = (find(text, &machine), find(plain, &machine));
+            assert_eq!((named.name.as_str(), &named.candidates), (name, &plain.candidates), "{text}");
+            assert_eq!(named.modifiers, plain.modifiers, "{text}");
+        }
+    }
+    let group = resolve_list("{cycles/name=a/,instructions/name=b/}:k,faults/name=c/", &skylake(), true);
+    let named: Vec<_> =
+        group.unwrap().into_iter().map(|event| (event.name, event.group, event.modifiers.modes)).collect();
+    let kernel = Some(Modes::KERNEL);
+    let expected = [("a", Some(0), kernel), ("b", Some(0), kernel), ("c", None, None)];
+    assert_eq!(named, expected.map(|(name, group, modes)| (name.to_owned(), group, modes)));
+}
+
+#[test]
+fn terms_that_perf_refuses_behind_a_generic_event_are_refused() {
+    for (text, message) in [
+        ("page-faults/event=1/", "'event' cannot refine page-faults/event=1/, which is"),
+        ("cycles/foo/", "'foo' cannot refine cycles/foo/, which is a generic event of the kernel"),
+        ("cycles/call-graph=dwarf/", "the term 'call-graph' of 'cycles/call-graph=dwarf/' is for samples"),
+        ("no_such/name=x/", "no PMU is named 'no_such'"),
+    ] {
+        let error = resolve_list(text, &skylake(), true).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn perfs_times_take_modes_as_perf_prints_them() {
+    for (text, plain) in
+        [("duration_time:u", "duration_time"), ("user_time:u", "user_time"), ("system_time:k", "system_time")]
+    {
+        let (found, plain) = (find(text, &skylake()), find(plain, &skylake()));
+        assert_eq!((&found.candidates, found.modifiers.modes), (&plain.candidates, None), "{text}");
+        assert!(found.notes.iter().any(|note| note.contains("as in perf")), "{:?}", found.notes);
+    }
+}
+
+#[test]
+fn a_pmu_is_to_be_left_out_only_where_the_rest_is_an_event() {
+    let help = |text: &str| {
+        let error = resolve_list(text, &skylake(), true).unwrap_err();
+        (error.to_string(), error.recovery().to_string())
+    };
+    for (text, rest) in [("foo::cycles", "cycles"), ("foo::BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED")]
+    {
+        assert!(help(text).1.starts_with(&format!("leave it out: {rest}")), "{text}: {:?}", help(text));
+    }
+    for text in ["netburst::X", "foo::bar", "foo::cycels", "a::B::CYCLES"] {
+        let (message, help) = help(text);
+        assert!(message.starts_with("no PMU is named '"), "{message}");
+        assert!(!help.contains("leave it out"), "{text}: {help}");
+    }
+    assert!(help("foo::cycels").1.starts_with("nearest names: cycles"));
+    let deep = format!("a{}", "::A".repeat(10_000));
+    assert!(resolve_list(&deep, &skylake(), true).is_err());
+}
+
+#[test]
+fn a_name_of_libpfm_that_the_vendor_spells_otherwise_is_named_with_the_vendors() {
+    for (text, message, help) in [
+        (
+            "amd64_fam19h_zen4::RETIRED_INSTRUCTIONS",
+            "'amd64_fam19h_zen4::RETIRED_INSTRUCTIONS' is libpfm4's name of an event of amdzen4",
+            "write the vendor's name: ex_ret_instr",
+        ),
+        (
+            "amd64_fam17h::CYCLES_NOT_IN_HALT",
+            "'amd64_fam17h::CYCLES_NOT_IN_HALT' is libpfm4's name of an event of amdzen1",
+            "write the vendor's name: ls_not_halted_cyc",
+        ),
+        (
+            "amd64_fam1ah_zen5::EX_RET_INST",
+            "amdzen5 has no event named 'amd64_fam1ah_zen5::EX_RET_INST'",
+            "nearest names: ex_ret_instr",
+        ),
+    ] {
+        let error = resolve_list(text, &skylake(), true).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert!(error.recovery().to_string().starts_with(help), "{}", error.recovery());
+    }
+}
+
+#[test]
+fn energy_is_known_by_the_names_of_libpfm() {
+    let machine = skylake();
+    assert_eq!(find("rapl::RAPL_ENERGY_PKG", &machine).candidates, find("energy-pkg", &machine).candidates);
 }

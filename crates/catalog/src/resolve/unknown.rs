@@ -4,7 +4,7 @@
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
 
-use super::{Host, cache_event, refuse_terms, unsupported};
+use super::{Host, by_name, cache_event, refuse_terms, unsupported};
 use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
 use crate::host::{Core, Tables};
 use crate::{host_event, listing, pmu_names, portable, select, suggest};
@@ -57,10 +57,8 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
     if let Some(error) = host.cores.iter().find_map(|core| needs_unit_mask(name, core)) {
         return error;
     }
-    if let Some((prefix, event)) = name.split_once("::").filter(|(prefix, _)| !pmu_names::is_known(prefix)) {
-        let (prefix, event) = (suggest::shown(prefix), suggest::shown(event));
-        return Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{prefix}' (in {shown})"))
-            .with_recovery(Recovery::fix(format!("leave it out: {event}")));
+    if let Some(error) = name.split_once("::").and_then(|(prefix, event)| of_pmu(prefix, event, name, host)) {
+        return error;
     }
     let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
     if name.contains(':') && !is_vendors {
@@ -70,6 +68,35 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
         )
         .with_recovery(Recovery::fix("these are not counted; `cyclometer list` shows what is"));
     }
+    let wanted = name.rsplit_once("::").map_or(name, |(_, event)| event).replace(':', ".");
+    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{shown}'"))
+        .with_recovery(Recovery::OfferNearest { names: nearest(&wanted, host) })
+}
+
+/// The error for an event behind a PMU and two colons, except for the name of a family or an interface.
+fn of_pmu(prefix: &str, event: &str, name: &str, host: &Host<'_>) -> Option<Error> {
+    if let Some(cpu) = pmu_names::cpu_of(prefix) {
+        return Some(select::unknown(&cpu, name));
+    }
+    if pmu_names::is_known(prefix) {
+        return None;
+    }
+    let recovery = match !event.contains("::") && is_known(event, host) {
+        true => Recovery::fix(format!("leave it out: {}", suggest::shown(event))),
+        false => Recovery::OfferNearest { names: nearest(event, host) },
+    };
+    let (prefix, shown) = (suggest::shown(prefix), suggest::shown(name));
+    let error = Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{prefix}' (in {shown})"));
+    Some(error.with_recovery(recovery))
+}
+
+/// Whether a name without a PMU before it is that of an event, counted here or not.
+fn is_known(event: &str, host: &Host<'_>) -> bool {
+    by_name(event, &EventRequest::named(event), host).is_ok()
+}
+
+/// The events of a machine with the nearest names.
+fn nearest(wanted: &str, host: &Host<'_>) -> Vec<String> {
     let listings = listing::list(host.machine, Tables::embedded());
     let mut known: Vec<&str> = listings
         .iter()
@@ -81,9 +108,7 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
     }
     let tables = host.cores.iter().flat_map(|core| &core.tables);
     known.extend(tables.flat_map(|cpu| cpu.events()).map(|entry| entry.name()));
-    let wanted = name.rsplit_once("::").map_or(name, |(_, event)| event).replace(':', ".");
-    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{shown}'"))
-        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(&wanted, known.into_iter()) })
+    suggest::nearest(wanted, known.into_iter())
 }
 
 /// The error for an event without its unit mask.

@@ -12,7 +12,7 @@ use cyclometer::{
 
 use crate::args::{Cli, ListArgs};
 use crate::output::{Channel, clean};
-use crate::render::{events, json, list, metrics};
+use crate::render::{events, json, list, metrics, portable};
 
 /// Lists events, or metrics.
 ///
@@ -121,11 +121,24 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
                 _ => text += &events::render(&cpu, &found, &asked.tables, (cli.verbose, paint)),
             }
         }
+        if let (true, Some(cpu)) = (with_portable(args), tables.first()) {
+            let found = portable::fitting(&tables, &filter.pattern);
+            match as_json {
+                true => objects.extend(portable::json(cpu, &found)),
+                false => text += &portable::render(cpu, &found, paint),
+            }
+        }
     }
     if text.is_empty() && objects.is_empty() {
         return Err(nothing_fits(args, &asked.ids));
     }
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
+}
+
+/// Whether portable events are listed beside the vendor's: not under filters of counters and of what the
+/// vendor says.
+fn with_portable(args: &ListArgs) -> bool {
+    args.counter.is_none() && !args.fixed && !args.deprecated && !args.classes
 }
 
 /// The CPUs whose id or title contains a text, in any case; all CPUs without a text.

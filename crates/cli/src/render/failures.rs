@@ -43,6 +43,7 @@ impl Failures {
         Some(match (self.count(), self.runs) {
             (0, _) => return None,
             (1, 1) => "the run failed".to_owned(),
+            (2, 2) => "both runs failed".to_owned(),
             (failed, runs) if failed == runs => format!("all {runs} runs failed"),
             (failed, runs) => format!("{failed} of {runs} runs failed"),
         })
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(text(&[]), None);
         assert_eq!(text(&[Code(0), Code(0)]), None);
         assert_eq!(text(&[Code(7)]).unwrap(), "the run failed (exit status 7)");
-        assert_eq!(text(&[Code(2), Code(2)]).unwrap(), "all 2 runs failed (exit status 2)");
+        assert_eq!(text(&[Code(2), Code(2)]).unwrap(), "both runs failed (exit status 2)");
         assert_eq!(
             text(&[Signal(9), Code(1), Code(0), Code(1)]).unwrap(),
             "3 of 4 runs failed (2 with exit status 1, 1 with signal 9)"

@@ -77,7 +77,7 @@ fn ending(results: &Results<'_>) -> Vec<String> {
 }
 
 fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
-    let what = if only { "is shown for want of a better one" } else { "is left out" };
+    let what = if only { "is shown, as no run is complete" } else { "is left out" };
     format!("run {} {what}: {}", dropped.run + 1, clean(&dropped.reason))
 }
 
@@ -215,7 +215,7 @@ fn translation(results: &Results<'_>) -> Vec<String> {
     let times = lines.iter().any(LineSummary::is_of_the_translation);
     let random = results.report.runs.iter().any(|run| run.layout == Some(Layout::Random));
     let times =
-        times.then_some("translated: measured under translation; with -r 3 one run is timed as it is");
+        times.then_some("translated: measured under translation; with -r 3 one run is timed natively");
     let random = random.then_some(
         "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
     );

@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod paint;
 pub mod placement;
 pub mod placement_json;
+pub mod portable;
 pub mod proof;
 pub mod regions;
 pub mod registers;

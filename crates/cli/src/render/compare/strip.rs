@@ -23,7 +23,7 @@ pub fn render(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = "how the runs lie, from the least to the greatest of both";
+    let head = "distribution of the runs, from the least to the greatest of both";
     let mut out = format!("  {}\n", paint.paint(Style::Dim, head));
     rows.iter().flatten().for_each(|row| out += &format!("{}\n", row.trim_end()));
     out
