@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cyclometer::CpuSet;
-use cyclometer::core::CpuBaseline;
+use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
 use crate::args::Backend;
@@ -38,10 +38,10 @@ pub struct CompareArgs {
     /// Where counts come from.
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
-    /// How often the software PMU counts each command, where it counts; these runs come on top of the pairs.
-    #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub counted: u32,
+    /// How often the software PMU counts each command, where it counts: 2 without this option, and 1 if the
+    /// first run loses its counts. These runs come on top of the pairs; with `all` every run is counted.
+    #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = crate::args::counted)]
+    pub counted: Option<Counted>,
     /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
     /// the first one.
     #[arg(help_heading = COUNTING, long)]
