@@ -162,8 +162,8 @@ repeat are compared exactly, and need no more than two runs of each command. Eac
 standard input from the same place; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
 programs, grep and tar among them, do less work when they see that. --input and --output say otherwise.
 
-Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ; or $NAME, and NAME=value \
-before the program, are refused. -S has sh run them.
+Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ;, (, #, ~, *, ?, \
+[a-z], {a,b} or $NAME, $NAME in double quotes, and NAME=value before the program, are refused. -S has sh run them.
 
 Exit status: 0 all went well, whatever has changed; 1 a condition of --fail-if holds, or outputs differ with \
 --check-output; 125 cyclometer or a command failed, or a condition is about runs that failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \
