@@ -264,7 +264,8 @@ runs the command under translation, once of one or two runs, twice of more; the 
 Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \
 executed; 127 the command does not exist; 128 + n signal n.";
 
-fn counted(text: &str) -> Result<Counted, String> {
+/// How many runs the software PMU counts.
+pub fn counted(text: &str) -> Result<Counted, String> {
     match text.parse() {
         _ if text == "all" => Ok(Counted::All),
         Ok(0) => Err("at least one run has to be counted; --backend perf or os translates none".to_owned()),

@@ -207,6 +207,30 @@ fn a_failure_leaves_the_baseline_as_it_was() {
 }
 
 #[test]
+fn a_baseline_of_failing_runs_replaces_a_good_one_only_by_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base.json");
+    let save = |options: &[&str], script: &str| {
+        let all = ["-p", "2", "-w", "0", "-q", "-i", "--save-baseline", word(&base)];
+        run_with(OS, &[&all[..], options, &["--", "sh", "-c", script]].concat())
+    };
+    assert_eq!(code(&save(&[], "exit 0")), 0);
+    let before = text(&base);
+    let once = format!("mkdir {}/once 2>/dev/null", word(folder.path()));
+    for script in ["exit 3", "kill -9 $$", &once] {
+        let out = save(&[], script);
+        assert_eq!(code(&out), 125, "{script}: {out:?}");
+        let said = stderr(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("was not replaced: no run of it failed, and now"), "{said}");
+        assert!(said.contains("--force"), "{said}");
+        assert_eq!(text(&base), before, "{script}");
+    }
+    assert_eq!(code(&save(&["--force"], "exit 3")), 0);
+    assert_eq!(code(&save(&[], "exit 4")), 0, "the former is of failing runs, too");
+    assert_ne!(text(&base), before);
+}
+
+#[test]
 fn different_exit_codes_are_told_where_failures_are_ignored() {
     let out = run_with(OS, &["-i", "-p", "2", "true", "sh -c 'exit 3'"]);
     assert_eq!(code(&out), 0, "{out:?}");
@@ -496,7 +520,7 @@ fn every_option_that_the_pages_name_exists() {
         name.starts_with(|c: char| c.is_ascii_lowercase())
     });
     // Those of other programs.
-    let foreign = ["--release", "--security-opt"];
+    let foreign = ["--release", "--security-opt", "--append"];
     let unknown: Vec<&str> =
         options.filter(|option| !help.contains(option) && !foreign.contains(option)).collect();
     assert_eq!(unknown, [""; 0]);

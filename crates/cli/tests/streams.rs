@@ -131,7 +131,7 @@ fn a_process_that_a_command_leaves_behind_holds_nothing_up_and_gets_no_sigpipe()
 }
 
 #[test]
-fn a_program_that_looks_for_the_null_device_counts_as_it_does_in_a_pipe() {
+fn a_program_that_looks_for_the_null_device_does_all_its_work_as_into_a_pipe() {
     let out = run(&["doctor", "--json"]);
     let machine: Value = serde_json::from_str(&stdout(&out)).unwrap();
     let mut sources = machine["ladder"].as_array().unwrap().iter();

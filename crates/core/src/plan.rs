@@ -80,7 +80,9 @@ impl Plan {
         (needed..=needed.saturating_add(MOST_TRANSLATED))
             .find(|runs| self.native_runs(*runs) >= needed)
             .or_else(|| {
-                let Counted::Runs(translated) = self.intent.counted else { return None };
+                let (Counted::Runs(translated) | Counted::AtMost(translated)) = self.intent.counted else {
+                    return None;
+                };
                 needed.checked_add(translated)
             })
     }
@@ -173,7 +175,7 @@ impl Intent {
         let wanted = match self.counted {
             Counted::Auto if self.runs < 3 => 1,
             Counted::Auto => MOST_TRANSLATED,
-            Counted::Runs(wanted) => wanted,
+            Counted::Runs(wanted) | Counted::AtMost(wanted) => wanted,
             Counted::All => self.runs,
         };
         wanted.min(self.runs)
@@ -188,6 +190,8 @@ pub enum Counted {
     Auto,
     /// This number.
     Runs(u32),
+    /// This number, and fewer where a run loses its counts.
+    AtMost(u32),
     /// All of them.
     All,
 }

@@ -46,7 +46,7 @@ pub struct Compare {
     stat: Stat,
     arms: Vec<(CommandSpec, Hooks)>,
     pairs: u32,
-    counted: u32,
+    counted: Counted,
     warmups: Option<u32>,
     budget: Option<Duration>,
     padding: u16,
@@ -98,7 +98,7 @@ impl Compare {
             stat,
             arms: Vec::new(),
             pairs: PAIRS,
-            counted: COUNTED,
+            counted: Counted::Auto,
             warmups: None,
             budget: None,
             padding: PADDING,
@@ -124,8 +124,9 @@ impl Compare {
     }
 
     /// Number of executions of each command under the software PMU, if that counts any event. They come on
-    /// top.
-    pub fn counted(mut self, counted: u32) -> Compare {
+    /// top of the pairs; with [`Counted::All`] all executions are under it, and none come on top.
+    /// [`Counted::Auto`] is [`COUNTED`], and one where a command loses its counts in the first.
+    pub fn counted(mut self, counted: Counted) -> Compare {
         self.counted = counted;
         self
     }
@@ -193,19 +194,24 @@ impl Compare {
 
     /// Runs that only count are added to the pairs; without native runs they are the only ones.
     fn planned(&self) -> Result<(Stat, Plan)> {
+        let (counted, runs_on_top) = match self.counted {
+            Counted::Auto => (Counted::AtMost(COUNTED), Some(COUNTED)),
+            Counted::Runs(runs) => (Counted::Runs(runs.max(1)), Some(runs.max(1))),
+            Counted::AtMost(runs) => (Counted::AtMost(runs.max(1)), Some(runs.max(1))),
+            Counted::All => (Counted::All, None),
+        };
         let with = |runs: u32| -> Result<(Stat, Plan)> {
-            let stat = self.stat.clone().command(CommandSpec::new("")).runs(runs);
-            let stat = stat.counted(Counted::Runs(self.counted.max(1)));
+            let stat = self.stat.clone().command(CommandSpec::new("")).runs(runs).counted(counted);
             let plan = stat.plan()?;
             Ok((stat, plan))
         };
-        let counted = self.counted.max(1);
-        let (stat, plan) = with(self.pairs.saturating_add(counted))?;
+        let Some(on_top) = runs_on_top else { return with(self.pairs) };
+        let (stat, plan) = with(self.pairs.saturating_add(on_top))?;
         // Runs that count nothing are of no use.
         let has = |kind| plan.passes.iter().any(|pass| pass.launch == kind && !pass.slots.is_empty());
         match (has(LaunchKind::Translated), has(LaunchKind::Native)) {
             (true, true) => Ok((stat, plan)),
-            (true, false) => with(counted),
+            (true, false) => with(on_top),
             (false, _) => with(self.pairs),
         }
     }
@@ -268,6 +274,24 @@ mod tests {
         let counts = compare.plan().unwrap().lines[0].candidate().is_some();
         let expected = if counts { (0, 2, 0) } else { (1, 0, 20) };
         assert_eq!((executions.warmups, executions.counted, executions.native), expected);
+    }
+
+    #[test]
+    fn a_number_of_counted_runs_comes_on_top_of_the_pairs_and_all_runs_do_not() {
+        let executions = |counted| {
+            let stat = Stat::new(machine()).events("instructions,wall_time").unwrap();
+            let stat = stat.backend(Some(cyclometer_core::Rung::Soft));
+            let compare = Compare::new(stat).command(CommandSpec::new("true")).pairs(5).counted(counted);
+            let counts = compare.plan().unwrap().lines[0].candidate().is_some();
+            (compare.executions().unwrap(), counts)
+        };
+        let (all, counts) = executions(Counted::All);
+        assert_eq!(all.counted + all.native, 5, "{all:?}");
+        if counts {
+            assert_eq!(all.native, 0);
+            assert_eq!(executions(Counted::Runs(3)).0.counted, 3);
+            assert_eq!(executions(Counted::Auto).0.counted, COUNTED);
+        }
     }
 
     #[test]

@@ -314,7 +314,9 @@ fn divided(members: &[&Slot], all: &[Slot], intent: &Intent) -> Error {
 fn native_too(translated: &str, intent: &Intent) -> String {
     match intent.counted {
         Counted::All => format!("leave {translated} out"),
-        Counted::Runs(runs) => format!("use -r {}, or leave {translated} out", runs.saturating_add(1)),
+        Counted::Runs(runs) | Counted::AtMost(runs) => {
+            format!("use -r {}, or leave {translated} out", runs.saturating_add(1))
+        }
         Counted::Auto => format!("use -r 2, or leave {translated} out"),
     }
 }

@@ -239,9 +239,14 @@ impl RunningSession<'_, '_> {
     fn stop_translating_in_vain(&mut self, run: &Run) {
         let plan = &self.report.plan;
         let made = run.index + 1;
-        let has_others = plan.passes.iter().any(|pass| pass.launch == LaunchKind::Native);
-        let is_chosen = plan.intent.counted != Counted::Auto;
-        if is_chosen || !has_others || plan.intent.translated_runs() <= made {
+        let native = plan.passes.iter().filter(|pass| pass.launch == LaunchKind::Native).count();
+        let may_stop = match plan.intent.counted {
+            Counted::Auto => native > 0,
+            // Commands that are compared make the same native passes in the same rounds.
+            Counted::AtMost(_) => native == 1,
+            Counted::Runs(_) | Counted::All => false,
+        };
+        if !may_stop || plan.intent.translated_runs() <= made {
             return;
         }
         let reason = run.reading.cells.first().and_then(|cell| cell.lost.clone());

@@ -79,15 +79,27 @@ impl Numbers {
 }
 
 fn row(name: &str, Numbers(numbers): Numbers, verdict: &str, who: &str, reason: &str) -> String {
-    let mut cells = vec![code(&clean(name))];
+    let mut cells = vec![code_cell(&clean(name))];
     cells.extend(numbers);
     cells.extend([verdict.replace('_', " "), who.to_owned(), escaped(&clean(reason))]);
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// As code; a pipe would end the cell even there.
-fn code(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
+/// As code in a cell of a table, which a pipe would end even there.
+fn code_cell(text: &str) -> String {
+    code(&text.replace('|', "\\|"))
+}
+
+/// As code: between more backquotes than follow each other in the text.
+///
+/// # Source
+///
+/// CommonMark 0.31, 6.1 "Code spans": a space at both ends is left out.
+pub fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
 }
 
 /// Text that Markdown takes as it is.
@@ -103,7 +115,10 @@ mod tests {
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
-        assert_eq!(code("a|b`c"), "`a\\|b'c`");
+        assert_eq!(code_cell("a|b`c"), "``a\\|b`c``");
+        assert_eq!(code("a|b"), "`a|b`", "outside tables a pipe is a pipe");
+        assert_eq!(code("`true`"), "`` `true` ``");
+        assert_eq!(code("a ```b`` c"), "````a ```b`` c````");
         assert_eq!(escaped("<b>|"), "\\<b\\>\\|");
     }
 

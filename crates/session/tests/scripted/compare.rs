@@ -53,6 +53,8 @@ struct ComparePlay {
     settings: SessionSettings,
     schedule: Schedule,
     stops_after: Option<usize>,
+    counted: Counted,
+    soft_fate: Fate,
 }
 
 impl Default for ComparePlay {
@@ -65,6 +67,8 @@ impl Default for ComparePlay {
             settings: SessionSettings { runs: 8, seed: Some(5), ..SessionSettings::default() },
             schedule: Schedule { padding: 4095, budget: None },
             stops_after: None,
+            counted: Counted::AtMost(2),
+            soft_fate: Fate::Count,
         }
     }
 }
@@ -82,7 +86,8 @@ fn play(play: ComparePlay) -> ComparePlayed {
     let launch = Noting { inner, asked: Rc::default() };
     let translation =
         ScriptedTranslation { log: log.clone(), refusals: RefCell::default(), acts: RefCell::default() };
-    let (os, soft) = (ScriptedSource::new(Rung::Os, &log), ScriptedSource::new(Rung::Soft, &log));
+    let (os, mut soft) = (ScriptedSource::new(Rung::Os, &log), ScriptedSource::new(Rung::Soft, &log));
+    soft.fate = play.soft_fate;
     let sources: [&dyn Source; 2] = [&soft, &os];
     let means = SessionResources {
         launch: &launch,
@@ -90,7 +95,7 @@ fn play(play: ComparePlay) -> ComparePlayed {
         sources: &sources,
         machine: &machine,
     };
-    let intent = Intent { runs: play.settings.runs, counted: Counted::Runs(2), seed: 1, ..Intent::default() };
+    let intent = Intent { runs: play.settings.runs, counted: play.counted, seed: 1, ..Intent::default() };
     let plan = cyclometer_plan::plan(play.events, &machine, intent).unwrap();
     let arm = |i: usize| Arm {
         command: CommandSpec::new(["a", "b", "c"][i]),
@@ -263,6 +268,21 @@ fn translated_runs_come_first_and_without_padding() {
     assert_eq!(launches[..3], [LaunchKind::Translated, LaunchKind::Translated, LaunchKind::Native]);
     assert!(comparison.rounds[..2].iter().all(|round| round.padding == 0));
     assert!(comparison.rounds[2..].iter().any(|round| round.padding > 0));
+}
+
+#[test]
+fn a_command_that_loses_its_counts_is_not_translated_again_unless_that_was_asked_for() {
+    for (counted, wanted) in
+        [(Counted::AtMost(2), 1), (Counted::AtMost(4), 1), (Counted::Runs(2), 2), (Counted::All, 8)]
+    {
+        let events = vec![soft("calls"), accounting("wall_time")];
+        let played = play(ComparePlay { events, counted, soft_fate: Fate::Leave, ..ComparePlay::default() });
+        for report in &played.comparison().reports {
+            let translated = report.runs.iter().filter(|run| run.launch == LaunchKind::Translated).count();
+            assert_eq!((translated, report.runs.len()), (wanted, 8), "{counted:?}");
+            assert_eq!(report.steps.len(), usize::from(wanted == 1), "{:?}", report.steps);
+        }
+    }
 }
 
 #[test]

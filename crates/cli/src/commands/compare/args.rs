@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cyclometer::CpuSet;
-use cyclometer::core::CpuBaseline;
+use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
 use crate::args::Backend;
@@ -38,10 +38,10 @@ pub struct CompareArgs {
     /// Where counts come from.
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
-    /// How often the software PMU counts each command, where it counts; these runs come on top of the pairs.
-    #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub counted: u32,
+    /// How often the software PMU counts each command, where it counts: 2 without this option, and 1 if the
+    /// first run loses its counts. These runs come on top of the pairs; with `all` every run is counted.
+    #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = crate::args::counted)]
+    pub counted: Option<Counted>,
     /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
     /// the first one.
     #[arg(help_heading = COUNTING, long)]
@@ -162,8 +162,8 @@ repeat are compared exactly, and need no more than two runs of each command. Eac
 standard input from the same place; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
 programs, grep and tar among them, do less work when they see that. --input and --output say otherwise.
 
-Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ; or $NAME, and NAME=value \
-before the program, are refused. -S has sh run them.
+Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ;, (, #, ~, *, ?, \
+[a-z], {a,b} or $NAME, $NAME in double quotes, and NAME=value before the program, are refused. -S has sh run them.
 
 Exit status: 0 all went well, whatever has changed; 1 a condition of --fail-if holds, or outputs differ with \
 --check-output; 125 cyclometer or a command failed, or a condition is about runs that failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \

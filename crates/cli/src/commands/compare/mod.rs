@@ -170,7 +170,7 @@ fn measured(
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
         .pairs(args.pairs.unwrap_or(usual))
-        .counted(args.counted)
+        .counted(args.counted.unwrap_or_default())
         .warmups(args.warmup)
         .budget(args.duration)
         .padded(!args.no_padding);

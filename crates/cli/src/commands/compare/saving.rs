@@ -6,10 +6,11 @@ use cyclometer::interleaved::Ended;
 use cyclometer::stats::compare::Series;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
-use super::baseline::{MAX_BYTES, counted_metrics};
+use super::baseline::{FormerBaseline, MAX_BYTES};
 use crate::export::Export;
 use crate::output::{self, clean, clean_os};
 use crate::render::compare::{Contest, json};
+use crate::render::failures::Failures;
 
 /// The file of a baseline that is to be saved.
 pub struct Saving {
@@ -36,8 +37,8 @@ impl Saving {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` where metrics were not counted that the file has values of; as
-    /// [`Export::write`].
+    /// `ErrorKind::InvalidInput` where the file has values that this measurement lacks, or where runs
+    /// failed and none of the file's did; as [`Export::write`].
     pub fn save(self, contest: &Contest<'_>) -> Result<()> {
         if !matches!(contest.comparison.ended, None | Some(Ended::Budget)) {
             // Half of a measurement is no measure for others.
@@ -45,22 +46,17 @@ impl Saving {
             return Ok(());
         }
         let former =
-            self.export.former_text(MAX_BYTES).map(|text| counted_metrics(&text)).unwrap_or_default();
-        let lost = uncounted(contest).find(|series| former.contains(&series.name));
-        match lost {
-            Some(series) if !self.force => return Err(self.worse_than_before(series)),
+            self.export.former_text(MAX_BYTES).map(|text| FormerBaseline::read(&text)).unwrap_or_default();
+        match loss(contest, &former) {
+            Some(loss) if !self.force => return Err(self.not_replaced(&loss)),
             _ => self.warn_of_gaps(contest),
         }
         self.export.write(&json::render(contest))
     }
 
-    fn worse_than_before(&self, series: &Series) -> Error {
+    fn not_replaced(&self, loss: &str) -> Error {
         let file = &self.file;
-        let message = format!(
-            "the baseline {file} was not replaced: it has {}, which was not counted now ({})",
-            clean(&series.name),
-            clean(why(series))
-        );
+        let message = format!("the baseline {file} was not replaced: {loss}");
         Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(format!(
             "fix the cause, or replace {file} all the same with --force"
         )))
@@ -68,13 +64,48 @@ impl Saving {
 
     /// Names the events that were asked for and that the baseline will not have.
     fn warn_of_gaps(&self, contest: &Contest<'_>) {
-        let asked = contest.arms.iter().flat_map(|arm| &arm.summary.lines).filter(|line| line.requested);
-        let asked: Vec<&str> = asked.map(|line| line.name.as_str()).collect();
-        if let Some(series) = uncounted(contest).find(|series| asked.contains(&series.name.as_str())) {
+        if let Some(series) = asked_in_vain(contest) {
             let (file, name, why) = (&self.file, clean(&series.name), clean(why(series)));
             output::tell(&format!("cyclometer: warning: the baseline {file} has no {name}: {why}\n"));
         }
     }
+}
+
+/// The reason why a new measurement is worth less than the baseline that it would replace.
+fn loss(contest: &Contest<'_>, former: &FormerBaseline) -> Option<String> {
+    if former.counted.is_empty() {
+        return None;
+    }
+    let failed = contest.comparison.reports.iter().find_map(|report| Failures::of(report).text());
+    if let Some(failed) = failed.filter(|_| !former.has_failures) {
+        return Some(format!("no run of it failed, and now {failed}"));
+    }
+    if let Some(series) = uncounted(contest).find(|series| former.counted.contains(&series.name)) {
+        let (name, why) = (clean(&series.name), clean(why(series)));
+        return Some(format!("it has {name}, which was not counted now ({why})"));
+    }
+    let missing = former.counted.iter().find(|name| !is_counted(contest, name))?;
+    let missing = clean(missing);
+    if let Some(asked) = asked_in_vain(contest) {
+        let (name, why) = (clean(&asked.name), clean(why(asked)));
+        return Some(format!("it has {missing}, and {name} was not counted now ({why})"));
+    }
+    let mut series = contest.arms.iter().flat_map(|arm| &arm.series);
+    let has_nothing = series.all(|series| series.present().is_empty());
+    has_nothing.then(|| format!("it has {missing}, and nothing was counted now"))
+}
+
+/// Whether each command has a value of a metric.
+fn is_counted(contest: &Contest<'_>, name: &str) -> bool {
+    let has = |series: &Series| series.name == name && !series.present().is_empty();
+    contest.arms.iter().all(|arm| arm.series.iter().any(has))
+}
+
+/// The first event that was asked for by name and that some command has no value of.
+fn asked_in_vain<'a>(contest: &'a Contest<'_>) -> Option<&'a Series> {
+    let asked = contest.arms.iter().flat_map(|arm| &arm.summary.lines).filter(|line| line.requested);
+    let asked: Vec<&str> = asked.map(|line| line.name.as_str()).collect();
+    uncounted(contest).find(|series| asked.contains(&series.name.as_str()))
 }
 
 /// The metrics that no run of some command has a value of.
@@ -106,6 +137,9 @@ mod tests {
                     series.values.iter_mut().for_each(|run| run.value = None);
                     series.reason = Some("lost: the program uses ptrace".to_owned());
                 }
+            }
+            for line in contest.arms.iter_mut().flat_map(|arm| &mut arm.summary.lines) {
+                line.requested |= line.name == "instructions:u";
             }
             let saving = Saving::open(&path, force).unwrap();
             outcome.replace(saving.save(&contest).err().map(|error| error.to_string()));
@@ -152,5 +186,16 @@ mod tests {
             assert_eq!(error, None, "{before}");
             assert!(text.contains("schema_version"));
         }
+    }
+
+    #[test]
+    fn an_event_asked_for_in_vain_leaves_a_baseline_with_other_counts_as_it_is() {
+        let text = "{\"counter-value\" : \"7\", \"unit\" : \"\", \"event\" : \"cycles:k\"}";
+        let (error, kept) = saved(text, &["instructions:u"], false);
+        let expected = "the baseline base.json was not replaced: it has cycles:k, and instructions:u was not \
+                        counted now (lost: the program uses ptrace)";
+        assert_eq!((error.as_deref(), kept.as_str()), (Some(expected), text));
+        assert_eq!(saved(text, &["instructions:u"], true).0, None, "by force");
+        assert_eq!(saved(text, &[], false).0, None, "all was counted that was asked for");
     }
 }

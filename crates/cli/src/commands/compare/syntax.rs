@@ -9,20 +9,27 @@ use std::str::Chars;
 pub enum Syntax {
     /// `<`, `2>`, `|`, `&&` and the like, as written.
     Operator(String),
-    /// `$NAME`, `$(command)` and the like, with their first characters.
+    /// `$NAME`, `$(command)`, `*.c`, `~` and the like, with their first characters.
     Expansion(String),
+    /// The same of a dollar or a backquote in double quotes.
+    QuotedExpansion(String),
+    /// `{a,b}` or `{1..3}`, of bash and others.
+    Braces(String),
     /// `NAME=value` before the program, with its name.
     Assignment(String),
     /// A line end between words: two commands.
     LineEnd,
+    /// `#` at the start of a word.
+    Comment,
 }
 
-/// The first of it in a text. Quoted text does not count, nor do patterns such as `*.c`, which a shell leaves
-/// unchanged where no file matches.
+/// The first shell syntax in a text that is not quoted. Single quotes and backslashes quote all; double quotes
+/// do not quote expansions of `$` and backquotes. A pattern such as `*.c` counts even if no file matches it.
 ///
 /// # Source
 ///
-/// POSIX.1-2024, Shell Command Language: 2.2 "Quoting", 2.3 "Token Recognition", 2.9.1 "Simple Commands".
+/// POSIX.1-2024, Shell Command Language: 2.2 "Quoting", 2.3 "Token Recognition", 2.6 "Word Expansions", 2.9.1
+/// "Simple Commands". Bash manual: 3.5.1 "Brace Expansion".
 pub fn first(text: &str) -> Option<Syntax> {
     Scanner { chars: text.chars().peekable(), word: None, has_program: false, line_ended: false }.first()
 }
@@ -52,7 +59,7 @@ impl Scanner<'_> {
                 self.end_word();
                 self.line_ended |= c == '\n' && self.has_program;
             } else if c == '#' && self.word.is_none() {
-                self.skip_comment();
+                return Some(Syntax::Comment);
             } else if !self.is_continuation(c)
                 && let Some(found) = self.in_word(c)
             {
@@ -67,11 +74,14 @@ impl Scanner<'_> {
         if self.word.is_none() && self.line_ended {
             return Some(Syntax::LineEnd);
         }
+        if let Some(found) = self.pattern(c) {
+            return Some(found);
+        }
         let word = self.word.get_or_insert_default();
         match c {
             '\'' | '"' | '\\' => {
                 word.is_quoted = true;
-                self.skip_quoted(c);
+                return self.in_quotes(c);
             }
             '<' | '>' | '|' | '&' | ';' => return Some(Syntax::Operator(self.operator(c))),
             '`' => return Some(Syntax::Expansion("`".to_owned())),
@@ -86,6 +96,18 @@ impl Scanner<'_> {
         None
     }
 
+    /// Patterns of file names, tildes, lists in braces, and parentheses.
+    fn pattern(&self, c: char) -> Option<Syntax> {
+        match c {
+            '*' | '?' => Some(Syntax::Expansion(c.to_string())),
+            '~' if self.word.is_none() => Some(Syntax::Expansion(c.to_string())),
+            '(' | ')' => Some(Syntax::Operator(c.to_string())),
+            '[' => self.enclosed('[', ']').filter(|set| set.len() > 2).map(Syntax::Expansion),
+            '{' => self.enclosed('{', '}').filter(|list| is_brace_list(list)).map(Syntax::Braces),
+            _ => None,
+        }
+    }
+
     fn end_word(&mut self) {
         self.has_program |= self.word.take().is_some();
     }
@@ -95,23 +117,32 @@ impl Scanner<'_> {
         c == '\\' && self.chars.next_if_eq(&'\n').is_some()
     }
 
-    fn skip_comment(&mut self) {
-        while self.chars.next_if(|c| *c != '\n').is_some() {}
+    /// The rest of the word up to a bracket that closes, with both brackets.
+    fn enclosed(&self, opening: char, closing: char) -> Option<String> {
+        let rest: String = self.chars.clone().take_while(|c| !matches!(c, ' ' | '\t' | '\n')).collect();
+        let end = rest.find(closing)?;
+        Some(format!("{opening}{}{closing}", &rest[..end]))
     }
 
-    /// Behind the quote or the backslash that begins it.
-    fn skip_quoted(&mut self, quote: char) {
+    /// Skips what a quote or a backslash quotes; what a shell would expand in double quotes is found.
+    fn in_quotes(&mut self, quote: char) -> Option<Syntax> {
         if quote == '\\' {
             self.chars.next();
-            return;
+            return None;
         }
+        let is_double = quote == '"';
         while let Some(c) = self.chars.next() {
             match c {
-                '\\' if quote == '"' => drop(self.chars.next()),
-                c if c == quote => return,
+                '\\' if is_double => drop(self.chars.next()),
+                '`' if is_double => return Some(Syntax::QuotedExpansion("`".to_owned())),
+                '$' if is_double && self.chars.peek().is_some_and(|next| is_expanded_in_quotes(*next)) => {
+                    return Some(Syntax::QuotedExpansion(self.expansion()));
+                }
+                c if c == quote => return None,
                 _ => {}
             }
         }
+        None
     }
 
     /// An operator with the number of a descriptor before it.
@@ -122,6 +153,11 @@ impl Scanner<'_> {
             before.filter(|text| matches!(first, '<' | '>') && is_number(text)).unwrap_or_default();
         operator.push(first);
         while let Some(c) = self.chars.next_if(|c| matches!(c, '<' | '>' | '|' | '&' | ';')) {
+            operator.push(c);
+        }
+        // The descriptor that is copied, as in `2>&1`.
+        let copies = operator.ends_with(">&") || operator.ends_with("<&");
+        while copies && let Some(c) = self.chars.next_if(|c| c.is_ascii_digit() || *c == '-') {
             operator.push(c);
         }
         operator
@@ -143,6 +179,17 @@ impl Scanner<'_> {
 /// Whether a shell expands a dollar before this.
 fn is_expanded(next: char) -> bool {
     next.is_ascii_alphanumeric() || "_{('\"@*#?!$-".contains(next)
+}
+
+/// The same between double quotes, where other quotes after it are no quotes, or the end.
+fn is_expanded_in_quotes(next: char) -> bool {
+    is_expanded(next) && !matches!(next, '\'' | '"')
+}
+
+/// Whether bash makes several words of a text in braces.
+fn is_brace_list(text: &str) -> bool {
+    let inner = &text[1..text.len() - 1];
+    inner.contains(',') || inner.split_once("..").is_some_and(|(a, b)| !a.is_empty() && !b.is_empty())
 }
 
 fn is_name(text: &str) -> bool {
@@ -170,7 +217,13 @@ mod tests {
             ("a 2> x", "2>"),
             ("a 2>/dev/null", "2>"),
             ("a b2>x", ">"),
-            ("a x 2>&1", "2>&"),
+            ("a x 2>&1", "2>&1"),
+            ("a x >&2 y", ">&2"),
+            ("a 2>&-", "2>&-"),
+            ("a 2>&1|b", "2>&1"),
+            ("(ls)", "("),
+            ("f() a", "("),
+            ("a )", ")"),
             ("a &> x", "&>"),
             ("a << END", "<<"),
             ("a | b", "|"),
@@ -180,7 +233,7 @@ mod tests {
             ("a; b", ";"),
             ("a ;", ";"),
             ("a &", "&"),
-            ("curl http://x/?a=1&b=2", "&"),
+            ("curl http://x/y&b=2", "&"),
         ] {
             assert_eq!(first(text), operator(found), "{text}");
         }
@@ -192,7 +245,9 @@ mod tests {
             "a '<' x",
             "a \"<\" x",
             r"a \< x",
-            "a '|' \"&&\" ';' '$X' \"$X\" \"`b`\"",
+            "a '|' \"&&\" ';' '$X' '`b`' '*' \"*?[a]\" '~' '#' '{a,b}' \"(\"",
+            r#"a "\$X" "\`b\`" "x$" "$" "$ x" "$'x'""#,
+            r"a \* \? \[a] \~ \{a,b} \# \( \)",
             r#"sh -c "a \" > b""#,
             "sh -c 'a > b; c | d && e'",
             r"find . -name x -exec y {} \;",
@@ -215,18 +270,17 @@ mod tests {
             "grep foo$ f",
             "grep $ f",
             "xz -T{n} -kc f",
-            "ls *.c ~ [a-z]?",
+            "[ -e x ]",
+            "a [] {} {n} x{n}y --opt={x} {..} HEAD~5 a=~b %d a:b c#d",
             "env FOO=1 a",
             "a FOO=1 --x=y",
             "./FOO=1",
             "dd if=x of=y",
             "=x",
             "1=2 a",
-            "a # > b",
             "a\n",
             "\n a \n \n",
             "a \\\n b",
-            "# first\na",
         ] {
             assert_eq!(first(text), None, "{text:?}");
         }
@@ -244,6 +298,39 @@ mod tests {
         assert_eq!(first("a `b`"), expansion("`"));
         assert_eq!(first("a $?"), expansion("$?"));
         assert_eq!(first("a\nb"), Some(Syntax::LineEnd));
-        assert_eq!(first("a # no\n  b"), Some(Syntax::LineEnd));
+        assert_eq!(first("a # no"), Some(Syntax::Comment));
+        assert_eq!(first("# no\na"), Some(Syntax::Comment));
+    }
+
+    #[test]
+    fn patterns_tildes_and_braces_are_found() {
+        for (text, found) in [
+            ("ls *.c", "*"),
+            ("expr 2 * 3", "*"),
+            ("curl http://x/?a=1", "?"),
+            ("ls x[0-9]", "[0-9]"),
+            ("'a' [!b]*", "[!b]"),
+            ("cat ~/x", "~"),
+            ("ls ~", "~"),
+            ("ls ~root", "~"),
+        ] {
+            assert_eq!(first(text), Some(Syntax::Expansion(found.to_owned())), "{text}");
+        }
+        for (text, found) in [("a x{a,b}y", "{a,b}"), ("a {1..3}", "{1..3}"), ("a {,x}", "{,x}")] {
+            assert_eq!(first(text), Some(Syntax::Braces(found.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn double_quotes_do_not_quote_expansions() {
+        for (text, found) in [
+            ("a \"$HOME\"", "$HOME"),
+            ("a x\"y ${n}\"", "${"),
+            ("a \"$(b)\"", "$("),
+            ("a \"`b`\"", "`"),
+            (r#"a "\\$x""#, "$x"),
+        ] {
+            assert_eq!(first(text), Some(Syntax::QuotedExpansion(found.to_owned())), "{text}");
+        }
     }
 }

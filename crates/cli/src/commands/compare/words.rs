@@ -156,20 +156,25 @@ enum Role {
 
 fn needs_a_shell(role: Role, text: &str, syntax: &Syntax) -> Error {
     let (what, by_shell) = match role {
-        Role::Command => ("the command".to_owned(), "have a shell run the commands with -S".to_owned()),
-        Role::Hook(name) => {
-            (format!("--{name}"), format!("have a shell run it with --{name} \"sh -c '…'\" or -S"))
-        }
+        // The shell of -S need not expand braces.
+        _ if matches!(syntax, Syntax::Braces(_)) => (named(role), "have bash run it: bash -c '…'".to_owned()),
+        Role::Command => (named(role), "have a shell run the commands with -S".to_owned()),
+        Role::Hook(name) => (named(role), format!("have a shell run it with --{name} \"sh -c '…'\" or -S")),
     };
     let (has, or_else) = match syntax {
         Syntax::Operator(operator) if role == Role::Command && operator.starts_with('<') => (
             format!("has an unquoted '{operator}'"),
             format!("give standard input with --input FILE; or quote '{operator}' if it is an argument"),
         ),
-        Syntax::Operator(found) | Syntax::Expansion(found) => (
+        Syntax::Operator(found) | Syntax::Expansion(found) | Syntax::Braces(found) => (
             format!("has an unquoted '{}'", clean(found)),
             format!("quote '{}' if it is an argument", clean(found)),
         ),
+        Syntax::QuotedExpansion(found) => (
+            format!("has '{}' in double quotes", clean(found)),
+            "put it in single quotes if it is an argument".to_owned(),
+        ),
+        Syntax::Comment => ("has an unquoted '#'".to_owned(), "quote '#' if it is an argument".to_owned()),
         Syntax::Assignment(name) => (format!("begins with '{name}='"), format!("write env {name}=…")),
         Syntax::LineEnd => {
             ("has a line end between words".to_owned(), "write a backslash before it".to_owned())
@@ -177,6 +182,13 @@ fn needs_a_shell(role: Role, text: &str, syntax: &Syntax) -> Error {
     };
     let message = format!("{what} '{}' {has}, and no shell reads it", clean(text));
     usage(message, &format!("{by_shell}; or {or_else}"))
+}
+
+fn named(role: Role) -> String {
+    match role {
+        Role::Command => "the command".to_owned(),
+        Role::Hook(name) => format!("--{name}"),
+    }
 }
 
 fn unclosed(text: &str, error: &shell_words::ParseError) -> Error {
@@ -240,6 +252,12 @@ mod tests {
             error.recovery().to_string(),
             "have a shell run the commands with -S; or give standard input with --input FILE; or quote '<' if it is an argument"
         );
+        let help = |text| commands(&[text, "b"]).unwrap_err().recovery().to_string();
+        assert_eq!(
+            help("a \"$X\""),
+            "have a shell run the commands with -S; or put it in single quotes if it is an argument"
+        );
+        assert_eq!(help("a {x,y}"), "have bash run it: bash -c '…'; or quote '{x,y}' if it is an argument");
     }
 
     #[test]
@@ -282,6 +300,11 @@ mod tests {
             (&["--prepare", "a; b", "c", "d"], "--prepare 'a; b' has an unquoted ';'"),
             (&["--setup", "a > b", "c", "d"], "--setup 'a > b' has an unquoted '>'"),
             (&["--conclude", "a &", "c", "d"], "--conclude 'a &' has an unquoted '&'"),
+            (&["ls *.c", "b"], "the command 'ls *.c' has an unquoted '*'"),
+            (&["--prepare", "rm -f {a,b}", "c", "d"], "--prepare 'rm -f {a,b}' has an unquoted '{a,b}'"),
+            (&["a \"$X\"", "b"], "has '$X' in double quotes"),
+            (&["a 2>&1", "b"], "has an unquoted '2>&1'"),
+            (&["a # b", "c"], "has an unquoted '#'"),
             (&["--cleanup", "rm $X", "--", "c"], "--cleanup 'rm $X' has an unquoted '$X'"),
         ] {
             let error = commands(words).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use cyclometer::interleaved::Ended;
 use super::Contest;
 use super::delta::{self, change_text, gate_reason, unit_of};
 use crate::render::failures::Failures;
-use crate::render::markdown::escaped;
+use crate::render::markdown::{code, escaped};
 use crate::render::units;
 
 /// The tables, with the gates below.
@@ -17,7 +17,7 @@ pub fn render(contest: &Contest<'_>) -> String {
             failures.text().map(|text| format!(" · **{}**", escaped(&text))).unwrap_or_default()
         };
         let (of_a, of_b) = (contest.reference_failures(), Failures::of(contest.report(versus.arm)));
-        out += &format!("A: `{}`{}  \nB: `{}`{}\n\n", plain(&a), failed(of_a), plain(b), failed(of_b));
+        out += &format!("A: {}{}  \nB: {}{}\n\n", plain(&a), failed(of_a), plain(b), failed(of_b));
         out += "| metric | A | B | change | 95 % interval | finding |\n|:--|--:|--:|--:|--:|:--|\n";
         for one in &versus.metrics {
             let unit = unit_of(&one.unit);
@@ -38,7 +38,7 @@ pub fn render(contest: &Contest<'_>) -> String {
         out.push('\n');
         for gate in &versus.gates {
             let (condition, reason) = (plain(&gate.gate), escaped(&gate_reason(gate)));
-            out += &format!("- `{condition}`: {}{reason}\n", gate.ruling.word());
+            out += &format!("- {condition}: {}{reason}\n", gate.ruling.word());
         }
         if !versus.gates.is_empty() {
             out.push('\n');
@@ -50,7 +50,7 @@ pub fn render(contest: &Contest<'_>) -> String {
     out
 }
 
-/// Text between backquotes, in one line.
+/// As code, in one line.
 fn plain(text: &str) -> String {
-    crate::output::clean(text).replace('`', "'")
+    code(&crate::output::clean(text))
 }

@@ -104,7 +104,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
 /// Formats whose files do not name their format: hyperfine 1, poop's manner, one object of perf.
 pub(super) fn without_version(whole: &Value) -> Read<Contents> {
     if whole.get("counter-value").is_some() {
-        return perf::read(std::slice::from_ref(whole));
+        return perf::read(&[vec![whole.clone()]]);
     }
     let all = match whole {
         Value::Array(all) => all,

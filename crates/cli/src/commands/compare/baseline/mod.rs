@@ -121,11 +121,24 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     Ok(Baseline { file, command, series, failures, stdout, processors: contents.processors, notes })
 }
 
-/// The metrics that results in a known format have values of, by name; none of a text in no such format.
-pub fn counted_metrics(text: &str) -> BTreeSet<String> {
-    let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
-    let series = commands.into_iter().flat_map(|recorded| recorded.series);
-    series.filter(|series| !series.present().is_empty()).map(|series| series.name).collect()
+/// The worth of a file that a new baseline would replace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FormerBaseline {
+    /// The metrics that it has values of, by name.
+    pub counted: BTreeSet<String>,
+    /// Whether runs of it failed.
+    pub has_failures: bool,
+}
+
+impl FormerBaseline {
+    /// Reads results in a known format; a text in no such format is worth nothing.
+    pub fn read(text: &str) -> FormerBaseline {
+        let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
+        let has_failures = commands.iter().any(|recorded| recorded.failures.count() > 0);
+        let series = commands.into_iter().flat_map(|recorded| recorded.series);
+        let counted = series.filter(|series| !series.present().is_empty()).map(|series| series.name);
+        FormerBaseline { counted: counted.collect(), has_failures }
+    }
 }
 
 fn text_of(path: &Path, file: &str) -> Result<String> {

@@ -43,17 +43,62 @@ pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
         let text = format!("it is perf's CSV: '{line}'");
         return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
     }
-    let mut objects = Vec::new();
+    let mut runs = RunsRead::default();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         match json_of(line) {
+            _ if line.starts_with(STARTED) => runs.begin(),
             _ if line.is_empty() || line.starts_with('#') => {}
-            Ok(object) => objects.push(object),
+            Ok(object) => runs.push(object),
             Err(_) if line.contains(VALUE) => return Some(Err(not_readable(number, line))),
             Err(_) => return None,
         }
     }
-    let is_perfs = objects.iter().any(|object| object.get("counter-value").is_some());
-    is_perfs.then(|| read(&objects))
+    runs.begin();
+    (!runs.whole.is_empty()).then(|| runs.read())
+}
+
+/// The comment before each run in a file of perf's; newer versions write none above JSON.
+///
+/// # Source
+///
+/// Linux `tools/perf/builtin-stat.c`, `cmd_stat`.
+const STARTED: &str = "# started on ";
+
+/// The runs of perf in one file: `--append` adds one.
+#[derive(Default)]
+struct RunsRead {
+    /// The objects of each run that is complete.
+    whole: Vec<Vec<Value>>,
+    /// The objects of the run that is being read.
+    open: Vec<Value>,
+    /// The end of the last interval, in s.
+    last_end: Option<f64>,
+}
+
+impl RunsRead {
+    /// Begins another run.
+    fn begin(&mut self) {
+        let run = std::mem::take(&mut self.open);
+        self.last_end = None;
+        if run.iter().any(|object| object.get("counter-value").is_some()) {
+            self.whole.push(run);
+        }
+    }
+
+    /// The time of intervals goes back only where another run begins.
+    fn push(&mut self, object: Value) {
+        if let Some(end) = object.get("interval").and_then(Value::as_f64) {
+            if self.last_end.is_some_and(|last| end < last) {
+                self.begin();
+            }
+            self.last_end = Some(end);
+        }
+        self.open.push(object);
+    }
+
+    fn read(&self) -> Read<Contents> {
+        read(&self.whole)
+    }
 }
 
 /// Whether a line is one of `perf stat -x`: value, unit, event, time, share.
@@ -102,24 +147,71 @@ fn foreign_number(text: &str) -> Option<String> {
 ///
 /// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and the functions after it: values are
 /// texts, with several runs the mean.
-pub(super) fn read(objects: &[Value]) -> Read<Contents> {
-    let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
-    let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
-    let mut notes = vec![
-        "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
+pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
+    let mut notes = vec![match runs.len() {
+        0 | 1 => "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
             .to_owned(),
-    ];
-    // With --summary the sums follow the intervals.
-    let (intervals, sums): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.interval.is_some());
-    let series = match sums.is_empty() {
-        false => sums.into_iter().map(Row::series).collect(),
-        true => {
-            notes.push("the intervals of perf were added up".to_owned());
-            added_up(intervals).into_iter().map(Row::series).collect()
-        }
-    };
+        runs => format!("the baseline is perf's: {runs} runs that --append put into one file"),
+    }];
+    let mut whole = Vec::new();
+    let mut are_added_up = false;
+    for objects in runs {
+        let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
+        let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
+        // With --summary the sums follow the intervals.
+        let (intervals, sums): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| row.interval.is_some());
+        are_added_up |= sums.is_empty();
+        whole.push(if sums.is_empty() { added_up(intervals) } else { sums });
+    }
+    if are_added_up {
+        notes.push("the intervals of perf were added up".to_owned());
+    }
+    let series = over_runs(whole);
+    notes.extend(repeated(&series).filter(|_| runs.len() == 1).map(|name| {
+        format!("perf has {name} more than once: as an event that was named twice, not as runs of --append")
+    }));
     let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
     Ok(Contents { commands, notes, ..Contents::default() })
+}
+
+/// The name of a metric that is there twice.
+fn repeated(series: &[Series]) -> Option<&str> {
+    let names = || series.iter().map(|series| series.name.as_str());
+    names().enumerate().find(|(i, name)| names().take(*i).any(|before| before == *name)).map(|(_, name)| name)
+}
+
+/// The rows of each run as series over the runs. An event that was named twice in a run stays two.
+fn over_runs(runs: Vec<Vec<Row>>) -> Vec<Series> {
+    let count = runs.len();
+    let mut all: Vec<(usize, Series)> = Vec::new();
+    for (run, rows) in runs.into_iter().enumerate() {
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for mut of_run in rows.into_iter().map(Row::series) {
+            let seen_in_run = seen.entry(of_run.name.clone()).or_default();
+            let number = std::mem::replace(seen_in_run, *seen_in_run + 1);
+            let value = of_run.present().first().copied();
+            let known = all.iter().position(|(own, series)| *own == number && series.name == of_run.name);
+            let place = known.unwrap_or_else(|| {
+                of_run.values = (0..).take(count).map(|run| RunOf { run, value: None }).collect();
+                all.push((number, of_run.clone()));
+                all.len() - 1
+            });
+            let series = &mut all[place].1;
+            series.values[run].value = value;
+            series.reason = series.reason.take().or(of_run.reason);
+        }
+    }
+    all.into_iter().map(|(_, series)| with_gaps(series)).collect()
+}
+
+/// The series with a remark where runs lack it.
+fn with_gaps(mut series: Series) -> Series {
+    let (counted, runs) = (series.present().len(), series.values.len());
+    if counted > 0 && counted < runs {
+        series.reason = Some(format!("perf counted it in {counted} of {runs} runs"));
+    }
+    series
 }
 
 /// A row of perf's.
@@ -353,6 +445,43 @@ mod tests {
         let contents = parse(&with_summary).unwrap();
         assert_eq!(contents.commands[0].series.len(), 1);
         assert_eq!(series(&contents, "cycles:u").present(), [77.0]);
+    }
+
+    #[test]
+    fn runs_that_were_appended_are_runs_and_an_event_named_twice_stays_two() {
+        let started = "# started on Thu Nov 26 07:07:16 2026\n\n";
+        let run = |a: &str, b: &str| {
+            started.to_owned() + &row("", a, "task-clock", "100.00") + &row("", b, "task-clock", "100.00")
+        };
+        let text = run("1", "10") + &run("2", "<not counted>") + started + &run("3", "30");
+        let contents = parse(&text).unwrap();
+        let all = &contents.commands[0].series;
+        let values: Vec<Vec<f64>> = all.iter().map(Series::present).collect();
+        assert_eq!(values, [vec![1.0, 2.0, 3.0], vec![10.0, 30.0]]);
+        assert_eq!(all[1].values[2], RunOf { run: 2, value: Some(30.0) });
+        assert_eq!(all[1].reason.as_deref(), Some("perf counted it in 2 of 3 runs"));
+        assert_eq!(contents.notes, ["the baseline is perf's: 3 runs that --append put into one file"]);
+    }
+
+    #[test]
+    fn an_event_that_a_file_without_comments_repeats_is_told() {
+        let text = row("", "1", "task-clock", "100.00").repeat(2);
+        let contents = parse(&text).unwrap();
+        assert_eq!(contents.commands[0].series.len(), 2);
+        let told = contents.notes.iter().any(|note| note.starts_with("perf has task-clock more than once"));
+        assert!(told, "{:?}", contents.notes);
+    }
+
+    #[test]
+    fn appended_runs_with_intervals_are_added_up_each_by_itself() {
+        let at =
+            |end: &str, value: &str| row(&format!("\"interval\" : {end}, "), value, "page-faults", "100.00");
+        let run = |n: &str| at("0.1", n) + &at("0.2", n);
+        for started in ["", "# started on Sun\n"] {
+            let text = [started, &run("5"), started, &run("7")].concat();
+            let contents = parse(&text).unwrap();
+            assert_eq!(series(&contents, "page-faults").present(), [10.0, 14.0], "{started}");
+        }
     }
 
     #[test]
