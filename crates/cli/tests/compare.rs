@@ -470,7 +470,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["-L", "n=1,2", "true", "true"], "no command has {n}"),
         (&["--plot", "x.png", "true", "true"], "neither in .svg nor in .html"),
         (&["--export-json", "/no/such/folder/x", "true", "true"], "/no/such/folder/x"),
-        (&["--export-json", "x", "--export-csv", "x", "true", "true"], "two results go to x"),
+        (
+            &["--export-json", "x", "--export-csv", "x", "true", "true"],
+            "--export-json and --export-csv both go to x",
+        ),
         (&["-e", "cylces", "true", "true"], "cylces"),
         (&["--check-output", "--output", "null", "true", "true"], "--check-output"),
         (&[], "required"),

@@ -123,7 +123,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--json", "true"], "mix on standard output"),
         (&["--export-csv", "-", "true"], "mix on standard output"),
         (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
-        (&["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"], "two exports go to /tmp/x"),
+        (
+            &["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"],
+            "--export-json and --export-csv both go to /tmp/x",
+        ),
         (&["--input", "/no/such/input", "true"], "/no/such/input"),
         (&["--no-such-option", "true"], "--no-such-option"),
         (&["-r", "2", "-p", "1"], "nothing to repeat"),
@@ -447,7 +450,7 @@ fn an_export_does_not_take_the_file_of_the_commands_output() {
     let name = file.to_str().unwrap();
     let out = run(&["stat", "--output", name, "--export-json", name, "--", "echo", "hello"]);
     assert_eq!(out.status.code(), Some(125));
-    assert!(stderr(&out).contains("the command's output and an export both go to"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("--export-json and --output both go to"), "{}", stderr(&out));
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }
 

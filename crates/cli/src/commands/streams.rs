@@ -18,6 +18,11 @@ pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     }
 }
 
+/// Standard input as it was asked for; ours by default.
+pub fn input(asked: Option<&Path>) -> Stream {
+    asked.map_or(Stream::Inherit, named)
+}
+
 /// Standard output as the command sees it: a command that inherits the null device writes to that.
 pub fn as_seen(stdout: Stream) -> Stream {
     match stdout {
@@ -42,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 impl Input {
     /// The input of a command that is run once: our standard input by default.
     pub fn of_one_run(asked: Option<&Path>) -> Input {
-        Input::certain(asked.map_or(Stream::Inherit, named))
+        Input::certain(input(asked))
     }
 
     /// The input of a command that is run several times, the same each time.

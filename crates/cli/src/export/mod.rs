@@ -3,6 +3,7 @@
 //! A regular file is replaced as a whole: after a full disk or an early end it has its old contents. Devices,
 //! pipes and descriptors that we were started with take the text as it is.
 
+mod distinct;
 mod replacement;
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -14,6 +15,8 @@ use cyclometer::core::{Error, ErrorKind, Recovery, Result};
 use cyclometer::{inherited_output, with_invoker_rights};
 
 use crate::output::{self, Channel, clean_os};
+
+pub use distinct::NamedFiles;
 
 /// The most links that are followed, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;

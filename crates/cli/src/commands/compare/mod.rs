@@ -29,7 +29,7 @@ use words::Contestant;
 
 use super::streams::{self, Input};
 use crate::args::Cli;
-use crate::export::{self, Export, cannot_print};
+use crate::export::{self, Export, NamedFiles, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
 use crate::render::compare::plot::Format as PlotFormat;
@@ -117,10 +117,6 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
     let exports =
         [&args.export_json, &args.export_csv, &args.export_markdown, &args.save_baseline, &args.plot];
     let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
-    if let Some((_, path)) = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path)) {
-        let path = output::clean_os(path.as_os_str());
-        return Err(failure::usage(format!("two results go to {path}"), "give each a file of its own"));
-    }
     let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
     if to_stdout > 1 {
         return Err(failure::usage("only one result can go to standard output", "give the others a file"));
@@ -129,7 +125,22 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
         let hint = "leave --output inherit out, or export to a file";
         return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
     }
-    Ok(())
+    check_files(args)
+}
+
+/// Refuses options that lead to one file, of which one would lose what the other needs.
+fn check_files(args: &CompareArgs) -> Result<()> {
+    let input = streams::input(args.input.as_deref());
+    let (output, _) = streams::outputs(args.output.as_deref(), Stream::Discard);
+    let files =
+        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let results = files
+        .written("--export-json", args.export_json.as_deref())
+        .written("--export-csv", args.export_csv.as_deref())
+        .written("--export-markdown", args.export_markdown.as_deref())
+        .written("--save-baseline", args.save_baseline.as_deref())
+        .written("--plot", args.plot.as_deref());
+    results.streams(&input, &output).check()
 }
 
 fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
