@@ -65,7 +65,7 @@ impl Input {
     fn replayed(ours: StandardInput) -> Result<Input> {
         Ok(match ours {
             StandardInput::Nothing => Input::certain(Stream::Null),
-            StandardInput::Device => Input::certain(Stream::Inherit),
+            StandardInput::Inheritable => Input::certain(Stream::Inherit),
             StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
             StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
             StandardInput::Data => {
@@ -129,7 +129,7 @@ mod tests {
         let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
         let file = StandardInput::File { offset_bytes: 7 };
         assert_eq!(stream(file).unwrap(), (false, Stream::Replay { offset_bytes: 7 }));
-        assert_eq!(stream(StandardInput::Device).unwrap(), (false, Stream::Inherit));
+        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, Stream::Inherit));
         assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, Stream::Null));
         assert_eq!(stream(StandardInput::Silent).unwrap(), (true, Stream::Null));
         let refused = stream(StandardInput::Data).unwrap_err();
