@@ -485,3 +485,37 @@ fn what_fits_runs_with_either() {
         assert_eq!(json["commands"][0]["runs"].as_array().unwrap().len(), 2);
     }
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_only_waits_to_be_reaped_cannot_be_measured_by_any_source() {
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let pid = ended.id().to_string();
+    let stat = format!("/proc/{pid}/stat");
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    for source in ["auto", "os", "soft"] {
+        for target in ["-p", "-t"] {
+            for command in [&["--", "true"][..], &[]] {
+                let out = run(&[&["stat", "--backend", source, target, &pid], command].concat());
+                assert_eq!(out.status.code(), Some(125), "{source} {target}: {out:?}");
+                assert!(stderr(&out).contains("there is no "), "{source}: {}", stderr(&out));
+            }
+        }
+    }
+    ended.wait().unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_kernel_thread_has_no_peak_of_memory_and_is_not_said_to_have_ended() {
+    let is_kthreadd = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
+    if !is_kthreadd {
+        return support::skip("process 2 is not a kernel thread here");
+    }
+    let out = run(&["stat", "--backend", "os", "-e", "peak_rss,context-switches", "-p", "2", "--", "true"]);
+    let words: Vec<String> = stderr(&out).split_whitespace().map(str::to_owned).collect();
+    assert!(words.join(" ").contains("process 2 is a kernel thread"), "{}", stderr(&out));
+    assert!(!words.join(" ").contains("ended before"), "{}", stderr(&out));
+}
