@@ -54,6 +54,15 @@ fn a_file_for_which_there_is_no_room_is_left_as_it_was() {
 }
 
 #[test]
+fn a_new_file_for_which_there_is_no_room_is_not_said_to_be_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = by_shell("sh", &format!("ulimit -f 1; exec \"$0\" {STAT} new.json -- true"), folder.path());
+    assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
+    assert!(stderr(&out).contains("help: new.json was not created; make room"), "{}", stderr(&out));
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn a_file_that_has_two_names_and_no_room_is_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let old = "as it was, ".repeat(500);
