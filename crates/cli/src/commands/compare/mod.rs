@@ -89,6 +89,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest, || drop(launcher))?;
     shown?;
+    failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
@@ -369,6 +370,13 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
+/// The message about hooks that failed after the runs.
+fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
+    const HELP: &str = "run the command of --cleanup by itself to see what it says";
+    let failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
+    (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
+}
+
 /// The warning about a baseline that was saved with failed runs.
 fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
     let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
@@ -392,6 +400,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
         Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
         Some(Ended::Failed(_)) => return exit::FAILURE,
+        _ if !contest.comparison.warnings.is_empty() => return exit::FAILURE,
         _ => {}
     }
     let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);
