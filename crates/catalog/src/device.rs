@@ -143,12 +143,11 @@ fn field(pmu: &KernelPmu, name: &str) -> Option<FormatField> {
 fn unknown_term(pmu: &KernelPmu, term: &Term, text: &str) -> Error {
     let known = pmu.formats.keys().chain(pmu.events.keys()).map(String::as_str);
     let near = nearest(&term.name, known);
-    let fields: Vec<&str> = pmu.formats.keys().map(String::as_str).collect();
+    let whole_words = ["config", "config1", "config2"];
+    let fields: Vec<&str> = pmu.formats.keys().map(String::as_str).chain(whole_words).collect();
     let recovery = match near.is_empty() {
         false => Recovery::OfferNearest { names: near },
-        true => {
-            Recovery::fix(format!("fields of {}: {}, config, config1, config2", pmu.name, fields.join(", ")))
-        }
+        true => Recovery::fix(format!("fields of {}: {}", pmu.name, fields.join(", "))),
     };
     Error::new(
         ErrorKind::UnknownEvent,

@@ -271,6 +271,37 @@ fn hooks_run_around_every_execution_also_after_a_failure() {
 }
 
 #[test]
+fn a_cleanup_that_fails_is_reported_and_fails_the_comparison_after_results_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, base) = (folder.path().join("x.json"), folder.path().join("base.json"));
+    let (file, base) = (file.to_str().unwrap(), base.to_str().unwrap());
+    for options in [&["-q"][..], &[], &["--fail-if", "wall_time > +900%"]] {
+        let words = [&["--cleanup", "false", "-p", "2", "--export-json", file], options, &["true", "true"]];
+        let out = run_with(OS, &words.concat());
+        assert_eq!(code(&out), 125, "{options:?}: {out:?}");
+        let reported = "cyclometer: error: --cleanup: the command 'false' exited with status 1";
+        assert!(stderr(&out).contains(reported), "{options:?}: {}", stderr(&out));
+        assert!(text(Path::new(file)).contains("schema_version"));
+        fs::remove_file(file).unwrap();
+    }
+    let out =
+        run_with(OS, &["-q", "--cleanup", "no-such-program", "-p", "1", "--save-baseline", base, "true"]);
+    assert_eq!(code(&out), 125, "{out:?}");
+    assert!(stderr(&out).contains("no-such-program") && Path::new(base).exists(), "{}", stderr(&out));
+}
+
+#[test]
+fn a_long_command_is_shown_by_its_beginning_and_exported_as_a_whole() {
+    let long = format!("true {}", "x".repeat(50_000));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.json");
+    let out = run_with(OS, &["-p", "2", "--export-json", file.to_str().unwrap(), &long, &long]);
+    assert_eq!(code(&out), 0, "{}", stderr(&out));
+    assert!(stdout(&out).lines().all(|line| line.chars().count() < 400), "{}", stdout(&out));
+    assert!(text(&file).contains(&long));
+}
+
+#[test]
 fn lists_and_shells_make_commands() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -494,7 +525,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["-L", "n=1,2", "true", "true"], "no command has {n}"),
         (&["--plot", "x.png", "true", "true"], "neither in .svg nor in .html"),
         (&["--export-json", "/no/such/folder/x", "true", "true"], "/no/such/folder/x"),
-        (&["--export-json", "x", "--export-csv", "x", "true", "true"], "two results go to x"),
+        (
+            &["--export-json", "x", "--export-csv", "x", "true", "true"],
+            "--export-json and --export-csv both go to x",
+        ),
         (&["-e", "cylces", "true", "true"], "cylces"),
         (&["--check-output", "--output", "null", "true", "true"], "--check-output"),
         (&[], "required"),

@@ -54,6 +54,15 @@ fn a_file_for_which_there_is_no_room_is_left_as_it_was() {
 }
 
 #[test]
+fn a_new_file_for_which_there_is_no_room_is_not_said_to_be_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = by_shell("sh", &format!("ulimit -f 1; exec \"$0\" {STAT} new.json -- true"), folder.path());
+    assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
+    assert!(stderr(&out).contains("help: new.json was not created; make room"), "{}", stderr(&out));
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn a_file_that_has_two_names_and_no_room_is_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let old = "as it was, ".repeat(500);
@@ -187,4 +196,59 @@ fn waiting_for_the_reader_of_a_pipe_is_ended_by_a_signal() {
     };
     let _ = child.kill();
     assert!(ended.is_some(), "it went on waiting");
+}
+
+#[test]
+fn two_results_that_would_go_to_one_file_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("old"), "kept").unwrap();
+    fs::hard_link(at("old"), at("hard")).unwrap();
+    symlink("new", at("dangling")).unwrap();
+    let stat = |options: &str| format!("stat -q --backend os {options} -- touch ran");
+    let compare = |options: &str| format!("compare -q --backend os -p 1 -w 0 {options} 'touch ran'");
+    for (words, named) in [
+        (stat("--export-json n1 --export-csv ./n1"), "--export-json and --export-csv both go to ./n1"),
+        (
+            stat("--export-csv \"$PWD/n1\" --export-markdown n1"),
+            "--export-csv and --export-markdown both go to n1",
+        ),
+        (stat("--export-json old --export-csv hard"), "--export-json and --export-csv both go to hard"),
+        (stat("--export-json dangling --export-csv new"), "--export-json and --export-csv both go to new"),
+        (stat("--export-json n1 --output ./n1"), "--export-json and --output both go to ./n1"),
+        (stat("--input old --export-json old"), "--export-json and --input are one file: old"),
+        (stat("--export-json hard < old"), "--export-json and standard input are one file: hard"),
+        (stat("--input old --output hard"), "--input and --output are one file: hard"),
+        (stat("--events old --export-csv old"), "--events and --export-csv are one file: old"),
+        (stat("--export-json out > out"), "--export-json and standard output both go to out"),
+        (
+            compare("--export-json n1 --save-baseline \"$PWD/n1\""),
+            "--export-json and --save-baseline both go to",
+        ),
+        (compare("--save-baseline n1 --output ./n1"), "--save-baseline and --output both go to ./n1"),
+        (compare("--save-baseline hard < old"), "--save-baseline and standard input are one file: hard"),
+    ] {
+        let out = by_shell("sh", &format!("exec \"$0\" {words}"), folder.path());
+        assert_eq!(out.status.code(), Some(125), "{words}: {}", stderr(&out));
+        assert!(stderr(&out).contains(named), "{words}: {}", stderr(&out));
+        assert!(!at("ran").exists() && !at("n1").exists() && !at("new").exists(), "{words}");
+        assert_eq!(fs::read_to_string(at("hard")).unwrap(), "kept", "{words}");
+    }
+}
+
+#[test]
+fn streams_and_results_that_lose_nothing_may_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("old"), "kept").unwrap();
+    for (words, files) in [
+        ("stat -q --backend os --output /dev/null --export-json /dev/null --export-csv /dev/null -- true", 1),
+        ("stat --backend os --json --output null -- true > both 2>&1", 2),
+        ("compare --backend os -p 1 -w 0 --baseline base --save-baseline base true", 3),
+    ] {
+        let script = "\"$0\" compare -q --backend os -p 1 -w 0 --save-baseline base true";
+        let before = if words.contains("base") { script } else { "true" };
+        let out = by_shell("sh", &format!("{before} && exec \"$0\" {words} < old"), folder.path());
+        assert_eq!(out.status.code(), Some(0), "{words}: {}", stderr(&out));
+        assert_eq!(names(folder.path()).len(), files, "{words}");
+    }
 }

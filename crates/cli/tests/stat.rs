@@ -125,7 +125,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--json", "true"], "mix on standard output"),
         (&["--export-csv", "-", "true"], "mix on standard output"),
         (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
-        (&["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"], "two exports go to /tmp/x"),
+        (
+            &["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"],
+            "--export-json and --export-csv both go to /tmp/x",
+        ),
         (&["--input", "/no/such/input", "true"], "/no/such/input"),
         (&["--no-such-option", "true"], "--no-such-option"),
         (&["-r", "2", "-p", "1"], "nothing to repeat"),
@@ -510,7 +513,7 @@ fn an_export_does_not_take_the_file_of_the_commands_output() {
     let name = file.to_str().unwrap();
     let out = run(&["stat", "--output", name, "--export-json", name, "--", "echo", "hello"]);
     assert_eq!(out.status.code(), Some(125));
-    assert!(stderr(&out).contains("the command's output and an export both go to"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("--export-json and --output both go to"), "{}", stderr(&out));
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }
 
@@ -544,4 +547,38 @@ fn what_fits_runs_with_either() {
         assert_eq!(json["commands"][0]["sharing"], Value::Null);
         assert_eq!(json["commands"][0]["runs"].as_array().unwrap().len(), 2);
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_only_waits_to_be_reaped_cannot_be_measured_by_any_source() {
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let pid = ended.id().to_string();
+    let stat = format!("/proc/{pid}/stat");
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    for source in ["auto", "os", "soft"] {
+        for target in ["-p", "-t"] {
+            for command in [&["--", "true"][..], &[]] {
+                let out = run(&[&["stat", "--backend", source, target, &pid], command].concat());
+                assert_eq!(out.status.code(), Some(125), "{source} {target}: {out:?}");
+                assert!(stderr(&out).contains("there is no "), "{source}: {}", stderr(&out));
+            }
+        }
+    }
+    ended.wait().unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_kernel_thread_has_no_peak_of_memory_and_is_not_said_to_have_ended() {
+    let is_kthreadd = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
+    if !is_kthreadd {
+        return support::skip("process 2 is not a kernel thread here");
+    }
+    let out = run(&["stat", "--backend", "os", "-e", "peak_rss,context-switches", "-p", "2", "--", "true"]);
+    let words: Vec<String> = stderr(&out).split_whitespace().map(str::to_owned).collect();
+    assert!(words.join(" ").contains("process 2 is a kernel thread"), "{}", stderr(&out));
+    assert!(!words.join(" ").contains("ended before"), "{}", stderr(&out));
 }

@@ -240,3 +240,27 @@ fn data_that_arrives_too_late_is_warned_of() {
     assert_eq!(out.status.code(), Some(0), "{out:?}");
     assert!(stderr(&out).contains("warning: data arrived in standard input too late"), "{}", stderr(&out));
 }
+
+#[test]
+fn several_runs_get_the_same_errors_from_standard_input_as_one_run() {
+    let seen = Seen::new();
+    let folder = || File::open("/").unwrap();
+    let write_only =
+        || File::options().write(true).create(true).truncate(false).open(seen.path("log")).unwrap();
+    fs::write(seen.path("log"), "not to be read").unwrap();
+    let script = "cat >> \"$0\" 2>&1";
+    for stdin in [&folder as &dyn Fn() -> File, &write_only] {
+        let mut texts = Vec::new();
+        for runs in ["1", "2"] {
+            fs::write(seen.path("seen"), "").unwrap();
+            let out = seen.stat(runs, &["-q", "-i"], script, stdin());
+            assert_eq!(out.status.code(), Some(0), "{out:?}");
+            texts.push(seen.text());
+        }
+        assert_eq!(texts[0].lines().count(), 1, "{texts:?}");
+        assert_eq!(texts[1], texts[0].repeat(2));
+    }
+    fs::write(seen.path("seen"), "").unwrap();
+    seen.compare(&["-q", "-i"], ["sh -c 'cat 2>> seen'", "true"], folder());
+    assert_eq!(seen.text().lines().count(), 2, "{}", seen.text());
+}

@@ -297,6 +297,12 @@ fn parse_term(term: &str, body: &str) -> Result<Term> {
 }
 
 fn parse_plain(body: &str) -> Result<Named> {
+    if body.split_once("::").is_some_and(|(_, name)| name.is_empty()) {
+        return Err(invalid(
+            format!("an event is missing behind the colons of '{}'", shown(body)),
+            "write the name of an event there",
+        ));
+    }
     if body.ends_with(':') {
         return Err(invalid(
             format!("no modifier behind the colon of '{}'", shown(body)),
@@ -668,6 +674,8 @@ mod tests {
             ("cycles,", "an event is missing in 'cycles,'"),
             ("cycles:z", "'z' in 'cycles:z' is no modifier"),
             ("cycles:", "no modifier behind the colon of 'cycles:'"),
+            ("perf::", "an event is missing behind the colons of 'perf::'"),
+            ("skl::X:", "no modifier behind the colon of 'skl::X:'"),
             ("{cycles", "the group '{cycles' has no closing brace"),
             ("{}", "the group '{}' is empty, nested or lacks an event"),
             ("cycles}", "'cycles}' closes a group that was not opened"),

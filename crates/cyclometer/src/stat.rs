@@ -509,17 +509,18 @@ impl Stat {
         cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
     }
 
-    /// The process to wait for when there is no command.
+    /// The process to wait for when there is no command. A process or thread that has ended is an error with
+    /// a command too.
     fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
-        let watch =
-            |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };
-        Ok(match (&self.command, &self.target) {
-            (Some(_), _) | (None, None) => None,
-            (None, Some(Target::Process { pid, .. })) => watch(Attached::process(*pid)?),
-            (None, Some(Target::Thread(tid))) => watch(Attached::thread(*tid)?),
-            (None, Some(Target::Several(targets))) => watch(attached_to(targets)?),
-            (None, Some(_)) => watch(Attached::system()),
-        })
+        let attached = match &self.target {
+            None => return Ok(None),
+            Some(Target::Process { pid, .. }) => Attached::process(*pid)?,
+            Some(Target::Thread(tid)) => Attached::thread(*tid)?,
+            Some(Target::Several(targets)) => attached_to(targets)?,
+            Some(_) => Attached::system(),
+        };
+        let is_waited_for = self.command.is_none();
+        Ok(is_waited_for.then(|| -> Box<dyn Child> { Box::new(launcher.watched(attached)) }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Descriptors that this process inherited.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A copy of a descriptor that this process has inherited for writing.
 ///
@@ -38,10 +38,32 @@ pub fn inherited_for_writing(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
+/// Whether data can be read from a descriptor: it is open neither for writing only nor as a path only.
+///
+/// # Source
+///
+/// `fcntl(2)`, `F_GETFL`; `open(2)`, `O_PATH`.
+pub fn is_open_for_reading(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: `F_GETFL` takes no argument and changes nothing.
+    let mode = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    #[cfg(target_os = "linux")]
+    if mode & libc::O_PATH != 0 {
+        return false;
+    }
+    mode >= 0 && mode & libc::O_ACCMODE != libc::O_WRONLY
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_ends_of_a_pipe_are_open_for_one_thing_each() {
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(is_open_for_reading(reader.as_fd()));
+        assert!(!is_open_for_reading(writer.as_fd()));
+    }
 
     #[test]
     fn a_descriptor_of_our_own_is_not_one_that_was_inherited() {

@@ -1,8 +1,10 @@
 //! Messages for the errors with which the kernel refuses to execute a command.
 
 use std::ffi::OsStr;
-use std::io;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use cyclometer_core::{Error, ErrorKind, Recovery};
 use cyclometer_sys::process::errno;
@@ -47,6 +49,12 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
             format!("command '{name}' cannot be executed: it is a directory"),
             "name a program".to_owned(),
         ),
+        // The kernel returns the error of the interpreter, which is a folder or has no execute permission.
+        Some(errno::EACCES) if is_executable_script(program) => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: its interpreter cannot be executed"),
+            "check the path behind #! in its first line".to_owned(),
+        ),
         Some(errno::EACCES) => (
             ErrorKind::CommandNotExecutable,
             format!("command '{name}' cannot be executed: permission denied"),
@@ -73,13 +81,29 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
 
 /// Whether the program exists, at its path or in a folder of `PATH`.
 fn exists(program: &OsStr) -> bool {
+    found(program).is_some()
+}
+
+fn found(program: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match has_slash(program) {
         // No folder has a file without a name.
-        _ if program.is_empty() => false,
-        true => Path::new(program).exists(),
-        false => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
+        _ if program.is_empty() => None,
+        true => Some(PathBuf::from(program)).filter(|path| path.exists()),
+        false => std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.exists()),
     }
+}
+
+/// Whether the program is a file that has execute permission and begins with `#!`.
+fn is_executable_script(program: &OsStr) -> bool {
+    let begins = |path: PathBuf| {
+        let mut file = File::open(path).ok()?;
+        let is_executable = file.metadata().ok()?.permissions().mode() & 0o111 != 0;
+        let mut first = [0; 2];
+        file.read_exact(&mut first).ok()?;
+        Some(is_executable && first == *b"#!")
+    };
+    found(program).and_then(begins).unwrap_or(false)
 }
 
 fn has_slash(program: &OsStr) -> bool {
@@ -131,6 +155,23 @@ mod tests {
         check("foo", errno::EACCES, absent, "command 'foo' not found", "PATH");
         let message = "command './Cargo.toml' cannot be executed: its interpreter does not exist";
         check("./Cargo.toml", errno::ENOENT, unfit, message, "#!");
+    }
+
+    #[test]
+    fn a_script_that_may_be_executed_is_not_to_be_made_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        let remedy = |text: &str, mode: u32| {
+            std::fs::write(&script, text).unwrap();
+            std::fs::set_permissions(&script, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = executing(script.as_os_str(), io::Error::from_raw_os_error(errno::EACCES));
+            error.recovery().to_string()
+        };
+        for text in ["#!", "#!/\n", "#!/etc/passwd\n"] {
+            assert!(remedy(text, 0o755).contains("behind #!"), "{text}");
+            assert!(remedy(text, 0o644).contains("chmod +x"), "{text}");
+        }
+        assert!(remedy("", 0o755).contains("chmod +x"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
+use cyclometer_sys::descriptor::is_open_for_reading;
 use cyclometer_sys::process::poll_readable;
 use cyclometer_sys::stream::bytes_waiting;
 
@@ -15,8 +16,9 @@ pub enum StandardInput {
     /// Nothing that a run could read: the null device, a pipe that has ended, or a terminal. Users do not
     /// want to type the same several times.
     Nothing,
-    /// A device without a position, such as `/dev/zero`: every run can read it.
-    Device,
+    /// Every run can inherit it: a device without a position, such as `/dev/zero`, or an object whose reading
+    /// fails, such as a folder or a descriptor that is open for writing only.
+    Inheritable,
     /// A file that can be read again.
     File {
         /// Where it stands, in bytes from its start.
@@ -43,11 +45,14 @@ fn look(fd: BorrowedFd<'_>, is_terminal: bool, patience: Duration) -> StandardIn
         return StandardInput::Nothing;
     };
     let kind = metadata.file_type();
+    if !is_open_for_reading(fd) {
+        return StandardInput::Inheritable;
+    }
     match file.stream_position() {
         Ok(offset_bytes) if kind.is_file() || kind.is_block_device() => StandardInput::File { offset_bytes },
         _ if kind.is_fifo() || kind.is_socket() => arriving(fd, patience),
-        _ if kind.is_char_device() && !is_terminal && !is_null(&metadata) => StandardInput::Device,
-        _ => StandardInput::Nothing,
+        _ if is_terminal || is_null(&metadata) => StandardInput::Nothing,
+        _ => StandardInput::Inheritable,
     }
 }
 
@@ -138,11 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_read_as_they_are_and_the_null_device_terminals_and_folders_not_at_all() {
+    fn devices_and_folders_are_inherited_and_the_null_device_and_terminals_are_not() {
         let open = |path: &str| File::open(path).unwrap();
-        assert_eq!(seen(&open("/dev/zero")), StandardInput::Device);
+        assert_eq!(seen(&open("/dev/zero")), StandardInput::Inheritable);
         assert_eq!(seen(&open("/dev/null")), StandardInput::Nothing);
         assert_eq!(look(open("/dev/zero").as_fd(), true, AT_ONCE), StandardInput::Nothing);
-        assert_eq!(seen(&open("/")), StandardInput::Nothing);
+        assert_eq!(seen(&open("/")), StandardInput::Inheritable);
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_read_is_inherited_and_its_file_is_not_opened_for_reading() {
+        let write_only = File::options().write(true).open("/dev/null").unwrap();
+        assert_eq!(seen(&write_only), StandardInput::Inheritable);
+        let (_reader, writer) = io::pipe().unwrap();
+        assert_eq!(seen(&writer), StandardInput::Inheritable);
     }
 }

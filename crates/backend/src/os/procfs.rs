@@ -64,6 +64,18 @@ pub(super) fn stat(bytes: &[u8], ticks: Ticks) -> Option<Accounts> {
     })
 }
 
+/// Whether `/proc/PID/stat` is that of a kernel thread, which has no memory of its own.
+///
+/// # Source
+///
+/// `proc_pid_stat(5)`: flags is field 9; Linux `include/linux/sched.h`, `PF_KTHREAD`.
+pub(super) fn is_kernel_thread(bytes: &[u8]) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let text = String::from_utf8_lossy(bytes);
+    let flags = text.rsplit_once(')').and_then(|(_, behind)| behind.split_ascii_whitespace().nth(9 - 3));
+    flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
 /// Switches of one thread: voluntary, involuntary.
 ///
 /// # Source
@@ -139,6 +151,14 @@ mod tests {
         for broken in ["", "77 (x", "77 (x) S 1 2 3"] {
             assert_eq!(stat(broken.as_bytes(), TICKS), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_kernel_thread_is_known_by_its_flags() {
+        let kthreadd = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 5\n";
+        let odd_name = b"77 (a) S 0 0 0 0 -1 2129984) S 1 77 77 0 -1 4194304 11 12 13 14 250 3\n";
+        assert!(is_kernel_thread(kthreadd));
+        assert!(!is_kernel_thread(odd_name) && !is_kernel_thread(b"") && !is_kernel_thread(b"77 (x) S"));
     }
 
     #[test]

@@ -104,10 +104,20 @@ impl Several {
     }
 }
 
+/// How many members a message names.
+const MOST_NAMED: usize = 3;
+
 impl fmt::Display for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self.members.iter().map(|member| member.subject.to_string()).collect();
-        f.write_str(&names.join(" and "))
+        let names = |members: &[Member]| -> Vec<String> {
+            members.iter().map(|member| member.subject.to_string()).collect()
+        };
+        match self.members.split_at_checked(MOST_NAMED) {
+            Some((first, others)) if others.len() > 1 => {
+                write!(f, "{} and {} others", names(first).join(", "), others.len())
+            }
+            _ => f.write_str(&names(&self.members).join(" and ")),
+        }
     }
 }
 
@@ -152,6 +162,7 @@ impl Subject {
     pub(super) fn accounts_for(&self, metric: OsMetric) -> bool {
         use OsMetric::{CpuTime, PeakRss, SystemTime, UserTime, WallTime};
         match self {
+            Subject::Process(threads) if metric == PeakRss => !threads.are_of_the_kernel(),
             Subject::Process(_) | Subject::Child(_) => true,
             // Peaks of several processes belong to different moments.
             Subject::Several(_) if metric == PeakRss => false,
@@ -176,6 +187,9 @@ impl Subject {
             }
             Subject::ThreadWithoutAccounts => {
                 format!("the operating system does not account {name} for single threads")
+            }
+            Subject::Process(threads) if threads.are_of_the_kernel() => {
+                format!("{self} is a kernel thread, for which the operating system does not account {name}")
             }
             _ => format!("the operating system does not account {name} for {self}"),
         }
@@ -278,6 +292,11 @@ fn with_switches(accounts: Accounts, switches: Option<(u64, u64)>) -> Accounts {
 }
 
 impl Threads {
+    /// A thread of the kernel is a process of its own.
+    fn are_of_the_kernel(&self) -> bool {
+        fs::read(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| procfs::is_kernel_thread(&stat))
+    }
+
     fn take(&mut self) -> Option<Accounts> {
         process::check_process_list().ok()?;
         let folder = PathBuf::from(format!("/proc/{}", self.pid));
@@ -336,6 +355,16 @@ fn refusal(kind: RefusalKind, text: String) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_first_of_many_members_are_named() {
+        let several = |count: usize| {
+            let member = |_| Member { subject: Subject::ThisThread, last: None };
+            Several { members: (0..count).map(member).collect(), missed: None }.to_string()
+        };
+        assert_eq!(several(2), "this thread and this thread");
+        assert_eq!(several(300), "this thread, this thread, this thread and 297 others");
+    }
 
     #[test]
     fn a_thread_without_accounts_has_its_elapsed_time() {

@@ -13,7 +13,7 @@ use cyclometer::{
 
 use super::streams::{self, Input};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{self, Export, cannot_print};
+use crate::export::{self, Export, NamedFiles, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
@@ -100,7 +100,7 @@ const USUAL_WORKLOAD: &str = "loop";
 
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
-        return check_stdout(args);
+        return check_stdout(args).and_then(|()| check_files(args));
     }
     let attached = is_attached(args);
     if args.command.is_empty() && !attached {
@@ -125,7 +125,7 @@ fn check(args: &StatArgs) -> Result<()> {
             "raise -r, or use --counted all",
         ));
     }
-    check_stdout(args)
+    check_stdout(args).and_then(|()| check_files(args))
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -156,21 +156,6 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
     if to_stdout > 1 {
         return Err(failure::usage("only one export can go to standard output", "give the others a file"));
     }
-    let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
-    if let (Some(output), false) = (output_file(args), paths.is_empty())
-        && let Some(path) = paths.iter().find(|path| is_same_file(path, &output))
-    {
-        let path = output::clean_os(path.as_os_str());
-        return Err(failure::usage(
-            format!("the command's output and an export both go to {path}"),
-            "give each a file of its own",
-        ));
-    }
-    let twice = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path));
-    if let Some((_, path)) = twice {
-        let path = output::clean_os(path.as_os_str());
-        return Err(failure::usage(format!("two exports go to {path}"), "give each a file of its own"));
-    }
     if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == Stream::Inherit {
         return Err(failure::usage(
             "the command's output and the export would mix on standard output",
@@ -180,16 +165,17 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
     Ok(())
 }
 
-fn output_file(args: &StatArgs) -> Option<PathBuf> {
-    match outputs(args).0 {
-        Stream::File(path) => Some(path),
-        _ => None,
-    }
-}
-
-/// Whether two names mean one file, as far as they exist.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+/// Refuses options that lead to one file, of which one would lose what the other needs.
+fn check_files(args: &StatArgs) -> Result<()> {
+    let input = streams::input(args.input.as_deref());
+    let files =
+        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let exports = files
+        .written("--json", args.json.then_some(Path::new("-")))
+        .written("--export-json", args.export_json.as_deref())
+        .written("--export-csv", args.export_csv.as_deref())
+        .written("--export-markdown", args.export_markdown.as_deref());
+    exports.streams(&input, &outputs(args).0).check()
 }
 
 fn is_attached(args: &StatArgs) -> bool {

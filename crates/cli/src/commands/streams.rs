@@ -18,6 +18,11 @@ pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
     }
 }
 
+/// Standard input as it was asked for; ours by default.
+pub fn input(asked: Option<&Path>) -> Stream {
+    asked.map_or(Stream::Inherit, named)
+}
+
 /// Standard output as the command sees it: a command that inherits the null device writes to that.
 pub fn as_seen(stdout: Stream) -> Stream {
     match stdout {
@@ -42,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 impl Input {
     /// The input of a command that is run once: our standard input by default.
     pub fn of_one_run(asked: Option<&Path>) -> Input {
-        Input::certain(asked.map_or(Stream::Inherit, named))
+        Input::certain(input(asked))
     }
 
     /// The input of a command that is run several times, the same each time.
@@ -60,7 +65,7 @@ impl Input {
     fn replayed(ours: StandardInput) -> Result<Input> {
         Ok(match ours {
             StandardInput::Nothing => Input::certain(Stream::Null),
-            StandardInput::Device => Input::certain(Stream::Inherit),
+            StandardInput::Inheritable => Input::certain(Stream::Inherit),
             StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
             StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
             StandardInput::Data => {
@@ -124,7 +129,7 @@ mod tests {
         let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
         let file = StandardInput::File { offset_bytes: 7 };
         assert_eq!(stream(file).unwrap(), (false, Stream::Replay { offset_bytes: 7 }));
-        assert_eq!(stream(StandardInput::Device).unwrap(), (false, Stream::Inherit));
+        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, Stream::Inherit));
         assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, Stream::Null));
         assert_eq!(stream(StandardInput::Silent).unwrap(), (true, Stream::Null));
         let refused = stream(StandardInput::Data).unwrap_err();

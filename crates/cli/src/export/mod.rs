@@ -3,6 +3,7 @@
 //! A regular file is replaced as a whole: after a full disk or an early end it has its old contents. Devices,
 //! pipes and descriptors that we were started with take the text as it is.
 
+mod distinct;
 mod replacement;
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -14,6 +15,8 @@ use cyclometer::core::{Error, ErrorKind, Recovery, Result};
 use cyclometer::{inherited_output, with_invoker_rights};
 
 use crate::output::{self, Channel, clean_os};
+
+pub use distinct::NamedFiles;
 
 /// The most links that are followed, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
@@ -96,7 +99,7 @@ impl Export {
             }
             Destination::File(file) => {
                 let replaced = with_invoker_rights(|| replacement::replace(&file, text.as_bytes()));
-                replaced.and_then(|replaced| replaced).map_err(|error| cannot_replace(&path, error))
+                replaced.and_then(|replaced| replaced).map_err(|error| cannot_replace(&path, &file, error))
             }
         }
     }
@@ -192,6 +195,13 @@ fn open_file(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => return Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // For a name with a slash at its end the kernel says so of folders that do not exist too.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory && fs::symlink_metadata(path).is_err() => {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the path ends with / and no such folder exists",
+            ));
+        }
         Err(error) => return Err(error),
     }
     match OpenOptions::new().write(true).open(path) {
@@ -227,16 +237,17 @@ fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write {path}: {error}")).with_source(error)
 }
 
-fn cannot_replace(path: &Path, error: io::Error) -> Error {
+fn cannot_replace(path: &Path, file: &Path, error: io::Error) -> Error {
     let name = clean_os(path.as_os_str());
     let has_no_room = matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     );
     let failed = cannot_write(path, error);
+    let state = if fs::symlink_metadata(file).is_ok() { "was left as it was" } else { "was not created" };
     match has_no_room {
         true => failed.with_recovery(Recovery::fix(format!(
-            "{name} was left as it was; make room there, or export to another file system"
+            "{name} {state}; make room there, or export to another file system"
         ))),
         false => failed,
     }
@@ -350,6 +361,8 @@ mod tests {
             let error = Export::open(&path).unwrap_err();
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         }
+        let slash = Export::open(&folder.path().join("new.json/")).unwrap_err().to_string();
+        assert!(slash.ends_with("the path ends with / and no such folder exists"), "{slash}");
         let not_open = Export::open(Path::new("/dev/fd/987")).unwrap_err();
         assert_eq!(not_open.to_string(), "cannot write /dev/fd/987: descriptor 987 is not open");
     }

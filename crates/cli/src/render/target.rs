@@ -8,7 +8,7 @@ use cyclometer::core::{Report, Rung, Target};
 use crate::output::{clean_os, shown_command};
 use crate::render::Results;
 
-/// Longest command that is shown, in characters; exports have all of it.
+/// Longest command or list of targets that is shown, in characters; exports have all of it.
 const SHOWN_CHARS: usize = 300;
 
 /// The command as it is shown.
@@ -17,7 +17,8 @@ pub fn command_text(command: &CommandSpec) -> String {
     shortened(shown_command(words))
 }
 
-fn shortened(text: String) -> String {
+/// The beginning of a long text.
+pub fn shortened(text: String) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -81,7 +82,7 @@ fn several_text(targets: &[Target]) -> String {
             _ => {}
         }
     }
-    format!("{what} {}", ids.join(", "))
+    shortened(format!("{what} {}", ids.join(", ")))
 }
 
 #[cfg(test)]
@@ -95,5 +96,14 @@ mod tests {
         let text = command_text(&command);
         assert_eq!(text.chars().count(), SHOWN_CHARS + 1);
         assert!(text.starts_with("echo ä") && text.ends_with("ä…"));
+    }
+
+    #[test]
+    fn many_targets_are_shown_by_the_first() {
+        let targets: Vec<Target> = (1..=300).map(Target::Thread).collect();
+        let text = several_text(&targets);
+        assert_eq!(text.chars().count(), SHOWN_CHARS + 1);
+        assert!(text.starts_with("threads 1, 2, 3, ") && text.ends_with('…'));
+        assert_eq!(several_text(&targets[..2]), "threads 1, 2");
     }
 }

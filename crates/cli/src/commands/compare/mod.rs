@@ -29,7 +29,7 @@ use words::Contestant;
 
 use super::streams::{self, Input};
 use crate::args::Cli;
-use crate::export::{self, Export, cannot_print};
+use crate::export::{self, Export, NamedFiles, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
 use crate::render::compare::plot::Format as PlotFormat;
@@ -89,6 +89,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest, || drop(launcher))?;
     shown?;
+    failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
@@ -117,10 +118,6 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
     let exports =
         [&args.export_json, &args.export_csv, &args.export_markdown, &args.save_baseline, &args.plot];
     let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
-    if let Some((_, path)) = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path)) {
-        let path = output::clean_os(path.as_os_str());
-        return Err(failure::usage(format!("two results go to {path}"), "give each a file of its own"));
-    }
     let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
     if to_stdout > 1 {
         return Err(failure::usage("only one result can go to standard output", "give the others a file"));
@@ -129,7 +126,22 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
         let hint = "leave --output inherit out, or export to a file";
         return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
     }
-    Ok(())
+    check_files(args)
+}
+
+/// Refuses options that lead to one file, of which one would lose what the other needs.
+fn check_files(args: &CompareArgs) -> Result<()> {
+    let input = streams::input(args.input.as_deref());
+    let (output, _) = streams::outputs(args.output.as_deref(), Stream::Discard);
+    let files =
+        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let results = files
+        .written("--export-json", args.export_json.as_deref())
+        .written("--export-csv", args.export_csv.as_deref())
+        .written("--export-markdown", args.export_markdown.as_deref())
+        .written("--save-baseline", args.save_baseline.as_deref())
+        .written("--plot", args.plot.as_deref());
+    results.streams(&input, &output).check()
 }
 
 fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
@@ -358,6 +370,13 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
+/// The message about hooks that failed after the runs.
+fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
+    const HELP: &str = "run the command of --cleanup by itself to see what it says";
+    let failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
+    (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
+}
+
 /// The warning about a baseline that was saved with failed runs.
 fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
     let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
@@ -381,6 +400,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
         Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
         Some(Ended::Failed(_)) => return exit::FAILURE,
+        _ if !contest.comparison.warnings.is_empty() => return exit::FAILURE,
         _ => {}
     }
     let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);

@@ -9,6 +9,7 @@ use crate::output::clean;
 use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
+use crate::render::target::shortened;
 use crate::render::{WIDTH, columns, units, wrap};
 
 /// All comparisons, with the remarks below them.
@@ -30,8 +31,12 @@ fn heading(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
         let failed = failures.summary().map(|failed| format!(" · {}", paint.paint(Style::Bad, &failed)));
         format!("{} {}{}\n", paint.paint(Style::Heading, letter), clean(name), failed.unwrap_or_default())
     };
-    line("A", &contest.reference_name(), &contest.reference_failures())
-        + &line("B", &contest.arms[versus.arm].name, &Failures::of(contest.report(versus.arm)))
+    line("A", &contest.reference_shown(), &contest.reference_failures())
+        + &line(
+            "B",
+            &shortened(contest.arms[versus.arm].name.clone()),
+            &Failures::of(contest.report(versus.arm)),
+        )
 }
 
 /// The columns behind the names.

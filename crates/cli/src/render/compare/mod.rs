@@ -20,6 +20,7 @@ use crate::render::Results;
 use crate::render::failures::Failures;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
+use crate::render::target::shortened;
 
 /// One of the commands, with its results.
 #[derive(Debug)]
@@ -95,6 +96,16 @@ impl Contest<'_> {
         }
     }
 
+    /// The same for a terminal, with the beginning of a long command.
+    pub fn reference_shown(&self) -> String {
+        match &self.reference {
+            Reference::First => shortened(self.reference_name()),
+            Reference::Baseline { file, command, .. } => {
+                format!("{} (baseline {file})", shortened(command.clone()))
+            }
+        }
+    }
+
     /// The metrics of the reference.
     pub fn reference_series(&self) -> &[Series] {
         match &self.reference {
@@ -133,7 +144,7 @@ pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut out = String::new();
     for arm in 0..contest.arms.len() {
         if contest.report(arm).runs.is_empty() {
-            let name = clean(&contest.arms[arm].name);
+            let name = shortened(clean(&contest.arms[arm].name));
             out += &remark(&format!("command {} was not measured: {name}", arm + 1), paint);
             out.push('\n');
             continue;
