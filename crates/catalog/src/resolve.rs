@@ -523,7 +523,7 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
         .with_recovery(recovery))
 }
 
-/// What the software PMU offers for these terms of a core PMU: its event, and why it does not work here, if so.
+/// The software PMU's event for these terms of a core PMU, and the reason where it does not work here.
 fn of_software(terms: &[Term], request: &EventRequest, machine: &Machine) -> Option<String> {
     let [Term { name, value: None }] = terms else { return None };
     let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, name))?;
