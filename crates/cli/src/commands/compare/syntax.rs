@@ -23,8 +23,8 @@ pub enum Syntax {
     Comment,
 }
 
-/// The first of it in a text, quoted text aside: single quotes and backslashes quote all, double quotes do not
-/// quote expansions of `$` and backquotes. A pattern such as `*.c` counts whether a file matches it or not.
+/// The first shell syntax in a text that is not quoted. Single quotes and backslashes quote all; double
+/// quotes do not quote expansions of `$` and backquotes. A pattern such as `*.c` counts without a match, too.
 ///
 /// # Source
 ///
