@@ -23,8 +23,8 @@ pub enum Syntax {
     Comment,
 }
 
-/// The first shell syntax in a text that is not quoted. Single quotes and backslashes quote all; double quotes
-/// do not quote expansions of `$` and backquotes. A pattern such as `*.c` counts even if no file matches it.
+/// The first shell syntax in a text that is not quoted. Single quotes and backslashes quote all; double
+/// quotes do not quote expansions of `$` and backquotes. A pattern such as `*.c` counts without a match, too.
 ///
 /// # Source
 ///
