@@ -27,7 +27,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the Python package, the small corpus, cross checks,
+  ci        full: installs the peers that tests compare with, then `test`, tests in hostile surroundings and on fake devices, the Python package, the small corpus, cross checks,
             some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
   python    the Python package only: lints, installs it into an environment of its own, tests and checks types
   targets   lints and assembly for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there

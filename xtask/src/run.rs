@@ -68,8 +68,8 @@ fn on_fake_devices() -> Result<()> {
     cargo(&[&["test"], &packages[..], &feature, names.as_slice()].concat())
 }
 
-/// What a service manager or `nohup` may leave to a program: ignored signals, no home, files that nobody else
-/// may read, a decimal comma.
+/// Surroundings of a service or of a job under `nohup`: ignored signals, no home, files that are the owner's
+/// alone, a decimal comma.
 const HOSTILE: &str = "trap '' HUP INT PIPE QUIT; umask 077; \
     comma=$(locale -a 2>/dev/null | grep '^de_DE' | head -n 1); \
     exec env -u HOME LC_ALL=${comma:-C.UTF-8} \"$@\"";

@@ -342,8 +342,8 @@ fn is_ignored(signal: i32) -> bool {
     set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
 }
 
-/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange. The
-/// env of GNU gives them their default actions back; `None` where it is needed and missing.
+/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange.
+/// The env of GNU gives them their default actions back; `None` where it is needed and missing.
 #[cfg(unix)]
 fn hears(signal: i32) -> Option<std::process::Command> {
     if !is_ignored(signal) {

@@ -8,26 +8,26 @@ use super::{Hierarchy, mount_of};
 /// The memory control groups of this process at some moment, which are also those of the commands that it
 /// starts then: its own and those above. Empty where none has a limit.
 #[derive(PartialEq, Eq, Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct GroupsBefore {
     groups: Vec<PathBuf>,
     limit_bytes: u64,
     /// Processes that the kernel had killed for lack of memory.
     killed: u64,
 }
 
-impl Before {
+impl GroupsBefore {
     /// The state at this moment. Where no group has a limit, nothing else is read.
-    pub(crate) fn now() -> Before {
-        Before::of(own_groups().unwrap_or_default())
+    pub(crate) fn now() -> GroupsBefore {
+        GroupsBefore::of(own_groups().unwrap_or_default())
     }
 
-    fn of(groups: Vec<PathBuf>) -> Before {
+    fn of(groups: Vec<PathBuf>) -> GroupsBefore {
         // The lowest limit is reached first.
         let Some(limit_bytes) = groups.iter().filter_map(|group| limit(group)).min() else {
-            return Before::default();
+            return GroupsBefore::default();
         };
         let killed = killed_in(&groups);
-        Before { groups, limit_bytes, killed }
+        GroupsBefore { groups, limit_bytes, killed }
     }
 
     /// Reports that the kernel has killed processes of these groups since, with the limit. `None` where the
@@ -128,7 +128,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let own = groups(folder.path(), &[&[(limit, "67108864\n"), (events, "oom_kill 2\n")]]);
-            let before = Before::of(own.clone());
+            let before = GroupsBefore::of(own.clone());
             assert_eq!(before.shortage(), None, "the two were killed before");
             fs::write(own[0].join(events), format!("{lines}oom_kill 3\n")).unwrap();
             assert_eq!(before.shortage().as_deref(), Some(SHORTAGE), "{limit}");
@@ -142,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files: [&[_]; 3] = [&[none], &limited("67108864\n"), &limited("1073741824\n")];
         let own = groups(folder.path(), &files);
-        let before = Before::of(own.clone());
+        let before = GroupsBefore::of(own.clone());
         fs::write(own[0].join("memory.oom_control"), "oom_kill 1\n").unwrap();
         assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
     }
@@ -154,8 +154,8 @@ mod tests {
         {
             let folder = tempfile::tempdir().unwrap();
             let own = groups(folder.path(), &[files]);
-            let before = Before::of(own.clone());
-            assert_eq!(before, Before::default());
+            let before = GroupsBefore::of(own.clone());
+            assert_eq!(before, GroupsBefore::default());
             fs::write(own[0].join("memory.events"), "oom_kill 1\n").unwrap();
             assert_eq!(before.shortage(), None);
         }

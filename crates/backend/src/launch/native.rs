@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
@@ -35,7 +34,7 @@ pub(crate) struct Native {
     early: Option<i32>,
     released: Option<Instant>,
     exit: Option<Exit>,
-    memory: Rc<memory::Before>,
+    memory: memory::GroupsBefore,
     /// The child has ended, and its tracer has not released it yet.
     awaits_tracer: bool,
 }
@@ -53,15 +52,9 @@ impl Native {
             early: None,
             released: None,
             exit: None,
-            memory: Rc::new(memory::Before::now()),
+            memory: memory::GroupsBefore::now(),
             awaits_tracer: false,
         }
-    }
-
-    /// The state of the memory control groups before the command began.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    pub(crate) fn memory(&self) -> Rc<memory::Before> {
-        Rc::clone(&self.memory)
     }
 
     /// Whether a signal that has just come to this process has come to the command too. It has if the signal

@@ -17,7 +17,7 @@ use cyclometer_sys::trace;
 
 use super::link::{Link, Silence};
 use super::{Links, file, hints};
-use crate::cgroup::memory;
+use crate::cgroup::memory::GroupsBefore;
 use crate::launch::{Launcher, Native, shown};
 use crate::soft_settings::SoftwareSettings;
 
@@ -41,7 +41,7 @@ impl Launch for SoftwareLauncher<'_> {
             .counting(self.settings.events());
         let hints = if self.settings.hints { hints::folder() } else { None };
         let pid = native.pid();
-        let make = || traced(pid, settings, hints.as_deref(), native.memory());
+        let make = || traced(pid, settings, hints.as_deref());
         let link = kept(make, |within| ends(pid, within));
         let link = link.map_err(|problem| problem.about(&command.program))?;
         let link = Rc::new(RefCell::new(link));
@@ -127,11 +127,10 @@ fn traced(
     pid: u32,
     settings: host::TracerSettings,
     hints: Option<&Path>,
-    memory: Rc<memory::Before>,
 ) -> std::result::Result<Link, Problem> {
     let keeper: Keeper =
         keeper::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoKeeper)?;
-    let mut link = Link::new(keeper, memory);
+    let mut link = Link::new(keeper, GroupsBefore::now());
     let line = link.first_line().map_err(|silence| match silence {
         Silence::Ended => Problem::Died,
         other => Problem::NoWord(other.to_string()),

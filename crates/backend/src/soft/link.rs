@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::time::Duration;
 
 use cyclometer_core::exec::ExitStatus;
@@ -11,7 +10,7 @@ use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
-use crate::cgroup::memory;
+use crate::cgroup::memory::GroupsBefore;
 
 /// How long a tracer may take to answer when nothing else is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,7 +43,7 @@ pub(super) struct Link {
     /// The last report, if it came while another was requested.
     last: Option<TracerReport>,
     /// The state of the memory control groups before the command began.
-    memory: Rc<memory::Before>,
+    memory: GroupsBefore,
 }
 
 /// Why there is no answer.
@@ -69,7 +68,7 @@ impl fmt::Display for Silence {
 }
 
 impl Link {
-    pub(super) fn new(keeper: impl Keeps + 'static, memory: Rc<memory::Before>) -> Link {
+    pub(super) fn new(keeper: impl Keeps + 'static, memory: GroupsBefore) -> Link {
         Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None, memory }
     }
 
@@ -191,7 +190,7 @@ mod tests {
 
     fn pair() -> (Link, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Link::new(ours, Rc::default()), theirs)
+        (Link::new(ours, GroupsBefore::default()), theirs)
     }
 
     fn report(loads: u64, end: &str) -> String {
