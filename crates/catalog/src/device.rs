@@ -176,3 +176,16 @@ pub(crate) fn named_events<'m>(machine: &'m Machine, name: &str) -> Vec<(&'m Ker
         true => machine.pmus.iter().find_map(find).into_iter().collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pmu_without_fields_has_the_whole_words() {
+        let pmu = KernelPmu { name: "breakpoint".to_owned(), ..KernelPmu::default() };
+        let term = Term { name: "x".to_owned(), value: None };
+        let error = unknown_term(&pmu, &term, "breakpoint/x/");
+        assert_eq!(error.recovery().to_string(), "fields of breakpoint: config, config1, config2");
+    }
+}

@@ -63,6 +63,17 @@ fn a_new_file_for_which_there_is_no_room_is_not_said_to_be_as_it_was() {
 }
 
 #[test]
+fn a_path_with_a_slash_at_its_end_is_not_said_to_be_a_folder_that_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    for option in ["--export-json", "--output"] {
+        let words = format!("exec \"$0\" stat --backend os {option} none/ -- true");
+        let out = by_shell("sh", &words, folder.path());
+        assert_eq!(out.status.code(), Some(125), "{option}: {}", stderr(&out));
+        assert!(stderr(&out).contains("no such folder exists"), "{option}: {}", stderr(&out));
+    }
+}
+
+#[test]
 fn a_file_that_has_two_names_and_no_room_is_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let old = "as it was, ".repeat(500);

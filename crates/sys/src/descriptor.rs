@@ -38,18 +38,14 @@ pub fn inherited_for_writing(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Whether data can be read from a descriptor: it is open neither for writing only nor as a path only.
+/// Whether a descriptor is open, and not for writing only.
 ///
 /// # Source
 ///
-/// `fcntl(2)`, `F_GETFL`; `open(2)`, `O_PATH`.
+/// `fcntl(2)`, `F_GETFL`.
 pub fn is_open_for_reading(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: `F_GETFL` takes no argument and changes nothing.
     let mode = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    #[cfg(target_os = "linux")]
-    if mode & libc::O_PATH != 0 {
-        return false;
-    }
     mode >= 0 && mode & libc::O_ACCMODE != libc::O_WRONLY
 }
 

@@ -153,12 +153,24 @@ fn output<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
         Stream::Null => Ok(Some(Given::Shared(sinks.null()?))),
         Stream::Discard => sinks.discard().map(Some),
         Stream::Pipe => sinks.pipe().map(Some),
-        Stream::File(path) => File::create(path).map(file).map_err(|e| failed("write", path, e)),
+        Stream::File(path) => {
+            File::create(path).map(file).map_err(|e| failed("write", path, absent(path, e)))
+        }
     }
 }
 
 fn file<'a>(file: File) -> Option<Given<'a>> {
     Some(Given::File(file))
+}
+
+/// The kernel says `EISDIR` of a path that ends with a slash, whether or not the folder exists.
+fn absent(path: &Path, e: io::Error) -> io::Error {
+    match e.kind() {
+        io::ErrorKind::IsADirectory if std::fs::symlink_metadata(path).is_err() => {
+            io::Error::new(io::ErrorKind::NotFound, "the path ends with / and no such folder exists")
+        }
+        _ => e,
+    }
 }
 
 fn failed(verb: &str, path: &Path, e: io::Error) -> Error {

@@ -373,7 +373,9 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
 /// The message about hooks that failed after the runs.
 fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
     const HELP: &str = "run the command of --cleanup by itself to see what it says";
-    let failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
+    let mut failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
+    // Every command has the same hook.
+    failed.dedup();
     (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
 }
 
