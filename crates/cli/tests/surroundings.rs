@@ -230,6 +230,24 @@ fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
 }
 
 #[test]
+fn a_low_limit_on_private_memory_harms_no_command() {
+    if !works() {
+        return;
+    }
+    let free = counted("true").unwrap();
+    assert_eq!(counted("ulimit -S -d 4000"), Ok(free), "a soft limit is raised");
+    for kib in [1000, 4000, 8000, 20_000] {
+        let out = script(&format!("ulimit -d {kib}; \"$TOOL\" stat -e calls -- echo done"));
+        assert_eq!((out.status.code(), stdout(&out).as_str()), (Some(0), "done\n"), "{kib}: {out:?}");
+    }
+    match counted("ulimit -d 8000") {
+        // A privileged user may raise it.
+        Ok(count) => assert_eq!(count, free),
+        Err(reason) => assert!(reason.contains("RLIMIT_DATA"), "{reason}"),
+    }
+}
+
+#[test]
 fn a_small_stack_is_enough() {
     let out = script("ulimit -s 128; \"$TOOL\" list instructions && \"$TOOL\" doctor");
     assert!(out.status.success(), "{out:?}");

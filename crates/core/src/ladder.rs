@@ -148,6 +148,8 @@ pub enum CauseKind {
     NoProcessList,
     /// The limit on the size of files (`RLIMIT_FSIZE`) is too low, and may not be raised.
     FileSizeLimit,
+    /// The limit on private memory or addresses is too low.
+    MemoryLimit,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -172,6 +174,7 @@ impl CauseKind {
             CauseKind::NoModeFilter => "no_mode_filter",
             CauseKind::NoProcessList => "no_process_list",
             CauseKind::FileSizeLimit => "file_size_limit",
+            CauseKind::MemoryLimit => "memory_limit",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }

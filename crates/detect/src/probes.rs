@@ -26,6 +26,8 @@ pub(crate) mod errno {
     pub(crate) const EPERM: i32 = 1;
     /// No such event.
     pub(crate) const ENOENT: i32 = 2;
+    /// Out of memory.
+    pub(crate) const ENOMEM: i32 = 12;
     /// Access denied: `perf_event_paranoid` or a security module.
     pub(crate) const EACCES: i32 = 13;
     /// Held by another.

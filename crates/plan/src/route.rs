@@ -136,11 +136,11 @@ fn only_when_asked(rung: Rung) -> String {
 /// Whether the machine could count, and the surroundings keep the source from it. For the software PMU a
 /// system call that the kernel lacks is such a cause too: the CPU needs nothing for it.
 fn keeps_from_counting(rung: Rung, kind: CauseKind) -> bool {
-    use CauseKind::{FileSizeLimit, HeldByAnother, NmiWatchdog, NoPermission};
+    use CauseKind::{FileSizeLimit, HeldByAnother, MemoryLimit, NmiWatchdog, NoPermission};
     use CauseKind::{NoProcessList, NotInKernel, NotRoot, Seccomp};
     match kind {
         NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog => true,
-        NoProcessList | FileSizeLimit => true,
+        NoProcessList | FileSizeLimit | MemoryLimit => true,
         NotInKernel => rung == Rung::Soft,
         _ => false,
     }
@@ -282,6 +282,7 @@ mod tests {
         check(CauseKind::NoPermission, Some("do this"), lifted("; to permit it: do this"));
         check(CauseKind::NotInKernel, None, lifted(""));
         check(CauseKind::FileSizeLimit, None, lifted(""));
+        check(CauseKind::MemoryLimit, None, lifted(""));
         check(CauseKind::NoProcessList, Some("mount it"), lifted("; to permit it: mount it"));
         check(CauseKind::OtherSystem, None, Count::NotSupported { reason: "no PMU".to_owned() });
         let machine = without_tracing(CauseKind::Seccomp, "a filter", None);

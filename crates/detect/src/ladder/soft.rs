@@ -117,8 +117,10 @@ fn yama(machine: &Machine) -> Option<Cause> {
 fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
     let filtered = machine.access.seccomp == Some(2);
     let call = text::clean(call);
-    if call == "setrlimit" {
-        return small_files();
+    match (call.as_str(), errno) {
+        ("setrlimit", _) => return small_files(),
+        ("mmap", errno::ENOMEM) => return little_memory(),
+        _ => {}
     }
     match errno {
         errno::EPERM | errno::EACCES | errno::ENOSYS if filtered => filter(&call, machine),
@@ -136,6 +138,13 @@ fn small_files() -> Cause {
     let text = "the size of files is limited to less than 1.8 GiB (RLIMIT_FSIZE, `ulimit -f`), which is what its \
                 memory file needs, and the limit may not be raised";
     mended(CauseKind::FileSizeLimit, text, "sudo prlimit --fsize=unlimited --pid $$")
+}
+
+/// The reason where the tracer could not have the memory that it needs.
+fn little_memory() -> Cause {
+    let text = "private memory is limited to less than the 32 MiB that the tracer needs (RLIMIT_DATA, `ulimit -d`, or \
+                RLIMIT_AS, `ulimit -v`)";
+    mended(CauseKind::MemoryLimit, text, "sudo prlimit --data=unlimited --as=unlimited --pid $$")
 }
 
 /// # Source

@@ -174,6 +174,7 @@ pub(crate) fn follow(
     }
     // Each translation keeps files open. An exhausted limit is reported where a file is missing.
     let _ = cyclometer_sys::process::raise_open_files();
+    cyclometer_sys::process::raise_private_memory();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut tracer = Tracer::new(pid, settings, probe);

@@ -1,4 +1,4 @@
-//! The limits on open files and on the stack.
+//! The limits on open files, on private memory and on the stack.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,6 +21,19 @@ pub fn raise_open_files() -> io::Result<u64> {
     match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } {
         0 => Ok(limit.rlim_cur),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Raises the soft limit on private memory to the hard one, as far as the system permits. It allocates nothing.
+///
+/// # Source
+///
+/// `getrlimit(2)`, `RLIMIT_DATA`.
+pub fn raise_private_memory() {
+    if let Ok(mut limit) = limit(libc::RLIMIT_DATA as libc::c_int) {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: reads one rlimit.
+        unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) };
     }
 }
 

@@ -48,7 +48,7 @@ pub use drain::Drain;
 pub(crate) use image::leave;
 #[cfg(target_os = "linux")]
 pub(crate) use limits::open_files;
-pub use limits::{raise_open_files, with_stack};
+pub use limits::{raise_open_files, raise_private_memory, with_stack};
 #[cfg(target_os = "linux")]
 pub use linux::address_limits;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

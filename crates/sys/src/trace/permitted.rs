@@ -29,6 +29,10 @@ pub enum Forbidden {
     },
 }
 
+/// Private memory that a tracer needs at least, in bytes. A tracer without it could not go on, and the programs
+/// that it traces end with it.
+pub const PRIVATE_BYTES: usize = 32 << 20;
+
 /// The length of the smallest memory file with which the software PMU works.
 pub const MEMORY_FILE_BYTES: u64 = 0x7009_0000;
 
@@ -93,7 +97,7 @@ fn refused(name: &'static str) -> impl Fn(io::Error) -> Forbidden {
 }
 
 /// The system calls that are tried; the log contains their indices.
-const CALLS: [&str; 8] = [
+const CALLS: [&str; 9] = [
     "ptrace",
     "wait4",
     "process_vm_readv",
@@ -102,6 +106,7 @@ const CALLS: [&str; 8] = [
     "ftruncate",
     "fcntl",
     "setrlimit",
+    "mmap",
 ];
 
 /// The last entry of a log without refusals.
@@ -172,6 +177,8 @@ fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
     log.call("process_vm_writev", || super::write_memory(tid, registers.rsp, &bytes))?;
     log.call("ptrace", || super::detach(tid, 0))?;
     make_memory(log)?;
+    process::raise_private_memory();
+    log.call("mmap", map_private)?;
     log.note(DONE, 0);
     Ok(())
 }
@@ -190,6 +197,14 @@ fn make_memory(log: &Log<'_>) -> io::Result<()> {
     // SAFETY: takes numbers; the descriptor is ours.
     log.call("fcntl", || checked(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) }))?;
     Ok(())
+}
+
+/// Maps the private memory of a tracer; no page of it is touched. It stays mapped to the end of this process.
+fn map_private() -> io::Result<()> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice changes no memory of ours.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_BYTES, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The result of a system call, or its error.
