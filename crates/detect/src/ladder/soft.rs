@@ -65,7 +65,8 @@ fn under_itself(effort: DetectionDepth) -> Option<Cause> {
     (effort != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
 }
 
-/// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and descriptors there.
+/// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and
+/// descriptors there.
 fn without_processes(list: ProcessList) -> Option<Cause> {
     let (text, mend) = match list {
         ProcessList::Own => return None,

@@ -24,7 +24,8 @@ pub fn raise_open_files() -> io::Result<u64> {
     }
 }
 
-/// Raises the soft limit on private memory to the hard one, as far as the system permits. It allocates nothing.
+/// Raises the soft limit on private memory to the hard one, as far as the system permits. It allocates
+/// nothing.
 ///
 /// # Source
 ///

@@ -29,8 +29,8 @@ pub enum Forbidden {
     },
 }
 
-/// Private memory that a tracer needs at least, in bytes. A tracer without it could not go on, and the programs
-/// that it traces end with it.
+/// Private memory that a tracer needs at least, in bytes. A tracer without it could not go on, and the
+/// programs that it traces end with it.
 pub const PRIVATE_BYTES: usize = 32 << 20;
 
 /// The length of the smallest memory file with which the software PMU works.
