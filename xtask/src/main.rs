@@ -49,7 +49,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
             renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
   torture --minutes N [--seed S] [--tool FILE] [NAME...]
-            the corpus' short loads under random signals to the tool, its keeper and the programs
+            the corpus' short loads under random signals to the tool, its tracer and the programs
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has";
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use cyclometer_sys::keeper;
+use cyclometer_sys::daemon;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
 /// Interval between looks at the tracer. Usage after the last look is missing: at most one interval before
@@ -74,7 +74,7 @@ pub(super) fn run_kept(command: &[String]) -> Result<RunCost> {
         (ended, took, watcher.join())
     });
     let cost = judge(command, ended?.context("waiting gave nothing")?, took, log.path())?;
-    let tracer = tracer.ok().flatten().with_context(|| format!("{}: saw no keeper", command.join(" ")))?;
+    let tracer = tracer.ok().flatten().with_context(|| format!("{}: saw no tracer", command.join(" ")))?;
     Ok(RunCost { tracer: Some(tracer), ..cost })
 }
 
@@ -120,7 +120,7 @@ fn watch(maker: u32, over: &AtomicBool) -> Option<TracerUsage> {
 /// tracing is allowed.
 fn tracer_of_child(maker: u32) -> Option<u32> {
     let is_tracer =
-        |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
+        |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == daemon::NAME);
     let children = read(&format!("/proc/{maker}/task/{maker}/children"))?;
     children.split_whitespace().find_map(|child| {
         let status = read(&format!("/proc/{child}/status"))?;
@@ -173,6 +173,6 @@ mod tests {
     fn a_command_without_a_tracer_is_no_translated_run() {
         let command = ["sh", "-c", "sleep 0.02"].map(str::to_owned);
         let error = run_kept(&command).unwrap_err().to_string();
-        assert!(error.contains("saw no keeper"), "{error}");
+        assert!(error.contains("saw no tracer"), "{error}");
     }
 }

@@ -137,12 +137,12 @@ fn measure(tools: &[SoftTool], command: &[String], rounds: usize) -> Result<Vec<
 
 fn heading(tools: &[SoftTool]) {
     println!("load average at the start: {}", load());
-    println!("medians of {ROUNDS} runs in turn; ratios to the native run, wall / CPU; CPU with the keeper's");
+    println!("medians of {ROUNDS} runs in turn; ratios to the native run, wall / CPU; CPU with the tracer's");
     print!("{:<8} {:>7} {:>7}", "program", "wall s", "CPU s");
     for tool in &tools[1..] {
         print!("  {:>14}", tool.name);
     }
-    println!("  {:>9} {:>8} {:>10} {:>6}", "keeper s", "keeper", "program", "load");
+    println!("  {:>9} {:>8} {:>10} {:>6}", "tracer s", "tracer", "program", "load");
 }
 
 fn print_row(program: &BenchProgram, rows: &[ToolRuns]) {

@@ -17,7 +17,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     ensure!(!workload.programs.is_empty(), "none of the programs is installed");
     println!("load average at the start: {}", load());
     println!(
-        "medians of {ROUNDS} runs in turn; the command's CPU, without the keeper's, as ratio to its native run"
+        "medians of {ROUNDS} runs in turn; the command's CPU, without the tracer's, as ratio to its native run"
     );
     println!("{:<8} {:>12} {:>6} {:>6} {:>6}", "program", "native CPU s", "none", "1", "full");
     for program in &workload.programs {

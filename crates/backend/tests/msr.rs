@@ -155,7 +155,7 @@ fn nothing_is_kept_before_it_is_asked_for_and_nothing_is_left_after_it_is_let_go
     let devices = devices();
     let mut bus = bus(&devices);
     let before = held(&devices);
-    assert_eq!((bus.keeper(), journals(&devices)), (None, vec![]));
+    assert_eq!((bus.daemon(), journals(&devices)), (None, vec![]));
     let restoring = count(&mut bus, 1);
     assert_eq!(journals(&devices), ["registers-1"]);
     carry_out(&restoring, &mut bus, 1).unwrap();
@@ -230,16 +230,16 @@ fn what_nobody_could_restore_is_not_kept() {
 }
 
 #[test]
-fn without_a_keeper_nothing_more_is_kept() {
+fn without_a_daemon_nothing_more_is_kept() {
     let devices = devices();
     let mut bus = bus(&devices);
     let restoring = count(&mut bus, 0);
-    signal(bus.keeper().unwrap(), SIGKILL).unwrap();
+    signal(bus.daemon().unwrap(), SIGKILL).unwrap();
     let error = bus.keep(1, &restoring).unwrap_err();
     assert!(error.to_string().contains("nobody would restore the registers of CPU 1"), "{error}");
     assert_eq!(journals(&devices), ["registers-0"], "what was kept before is still written down");
     carry_out(&restoring, &mut bus, 0).unwrap();
-    until("the keeper lives on", || {
+    until("the daemon lives on", || {
         bus.let_go(0);
         !devices.journals().exists()
     });
@@ -266,7 +266,7 @@ fn a_process_that_counts() {
     count(&mut bus, 0);
     count(&mut bus, 1);
     let mut out = std::io::stdout();
-    writeln!(out, "\nkeeper {}", bus.keeper().unwrap()).unwrap();
+    writeln!(out, "\nkeeper {}", bus.daemon().unwrap()).unwrap();
     out.flush().unwrap();
     std::thread::sleep(LATE * 4);
 }
@@ -281,8 +281,8 @@ fn counting(devices: &FakeDevices) -> (Child, u32) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let keeper = lines.find_map(|line| line.strip_prefix("keeper ")?.parse().ok()).unwrap();
-    (child, keeper)
+    let daemon = lines.find_map(|line| line.strip_prefix("keeper ")?.parse().ok()).unwrap();
+    (child, daemon)
 }
 
 fn kill(mut child: Child) {
@@ -304,20 +304,20 @@ fn a_process_that_is_killed_leaves_registers_as_they_were() {
 }
 
 #[test]
-fn what_is_left_when_the_keeper_dies_too_is_told_and_restored() {
+fn what_is_left_when_the_daemon_dies_too_is_told_and_restored() {
     let devices = devices();
     let place = Place::fake(devices.folder().to_owned());
     let before = held(&devices);
-    let (child, keeper) = counting(&devices);
+    let (child, daemon) = counting(&devices);
     let pid = child.id();
     let states = || left_registers_in(&place).into_iter().map(|left| left.state).collect::<Vec<_>>();
     assert_eq!(states(), [LeftState::InUse, LeftState::InUse]);
     for each in restore_registers_in(&place, &chips(2)) {
         assert_eq!(each.outcome.unwrap(), Restored::Untouched);
     }
-    signal(keeper, SIGKILL).unwrap();
+    signal(daemon, SIGKILL).unwrap();
     kill(child);
-    until("a dead keeper is believed to restore", || states() == [LeftState::Left, LeftState::Left]);
+    until("a dead daemon is believed to restore", || states() == [LeftState::Left, LeftState::Left]);
     let left = left_registers_in(&place).remove(1);
     assert_eq!((left.cpu, left.pid), (Some(1), Some(pid)));
     assert_ne!(held(&devices), before);
@@ -336,14 +336,14 @@ fn what_is_left_when_the_keeper_dies_too_is_told_and_restored() {
 
 /// A modified journal that a dead process left.
 fn left_and_changed(devices: &FakeDevices, change: impl Fn(String) -> String) -> Place {
-    let (child, keeper) = counting(devices);
-    signal(keeper, SIGKILL).unwrap();
+    let (child, daemon) = counting(devices);
+    signal(daemon, SIGKILL).unwrap();
     kill(child);
     let file = devices.journals().join("registers-0");
     let text = change(std::fs::read_to_string(&file).unwrap());
     std::fs::write(&file, text).unwrap();
     let place = Place::fake(devices.folder().to_owned());
-    until("a dead keeper is believed to restore", || left_registers_in(&place)[1].state == LeftState::Left);
+    until("a dead daemon is believed to restore", || left_registers_in(&place)[1].state == LeftState::Left);
     place
 }
 
@@ -405,13 +405,13 @@ fn a_cpu_that_cannot_be_restored_keeps_its_journal() {
 }
 
 #[test]
-fn a_keeper_that_cannot_restore_leaves_the_journal_for_others() {
+fn a_daemon_that_cannot_restore_leaves_the_journal_for_others() {
     let devices = devices();
     let before = held(&devices);
-    let (child, keeper) = counting(&devices);
+    let (child, daemon) = counting(&devices);
     devices.refuse_writes(Some(EPERM));
     kill(child);
-    until("the keeper tries for ever", || signal(keeper, 0).is_err());
+    until("the daemon tries for ever", || signal(daemon, 0).is_err());
     assert_eq!(journals(&devices), ["registers-0", "registers-1"]);
     devices.refuse_writes(None);
     let place = Place::fake(devices.folder().to_owned());

@@ -74,7 +74,7 @@ impl Started {
     }
 
     /// The process id of its tracer.
-    fn keeper(&self) -> u32 {
+    fn tracer(&self) -> u32 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
         line.trim().parse().unwrap()
@@ -222,13 +222,13 @@ fn reading_changes_nothing() {
 }
 
 #[test]
-fn when_the_keeper_is_killed_nothing_hangs_and_no_number_is_told() {
+fn when_the_tracer_is_killed_nothing_hangs_and_no_number_is_told() {
     let Some(here) = Here::new() else { return };
     let mut started = here.start(&command("sh", &["-c", "while :; do :; done"]));
-    let keeper = started.keeper();
+    let tracer = started.tracer();
     started.child.release().unwrap();
     until(started.counting.as_mut(), counts);
-    signal(keeper, "KILL");
+    signal(tracer, "KILL");
     let (status, reading) = started.end();
     assert_eq!(status, Some(ExitStatus::Signal(9)));
     assert_eq!(lost(&reading), "the tracer died, and the command with it");
@@ -240,13 +240,13 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[test]
-fn a_keeper_that_is_stopped_does_not_keep_us_from_hearing() {
+fn a_tracer_that_is_stopped_does_not_keep_us_from_hearing() {
     let Some(here) = Here::new() else { return };
     let mut started = here.start(&command("sh", &["-c", "while :; do :; done"]));
-    let keeper = started.keeper();
+    let tracer = started.tracer();
     started.child.release().unwrap();
     until(started.counting.as_mut(), counts);
-    signal(keeper, "STOP");
+    signal(tracer, "STOP");
     started.child.signal(9);
     for _ in 0..2 {
         let late = Instant::now() + Duration::from_millis(100);
@@ -254,7 +254,7 @@ fn a_keeper_that_is_stopped_does_not_keep_us_from_hearing() {
     }
     let mut reading = Reading::default();
     assert!(started.counting.read(&mut reading).is_err(), "{reading:?}");
-    signal(keeper, "CONT");
+    signal(tracer, "CONT");
     assert_eq!(started.end().0, Some(ExitStatus::Signal(9)));
 }
 
@@ -330,12 +330,12 @@ fn lives(pid: u32) -> bool {
 fn nothing_is_left_of_a_command_that_was_not_released() {
     let Some(here) = Here::new() else { return };
     let started = here.start(&command("true", &[]));
-    let (pid, keeper) = (started.child.pid(), started.keeper());
+    let (pid, tracer) = (started.child.pid(), started.tracer());
     drop(started);
     assert!(!children().contains(&pid));
     let late = Instant::now() + Duration::from_secs(20);
-    while lives(keeper) {
-        assert!(Instant::now() < late, "the keeper {keeper} stays");
+    while lives(tracer) {
+        assert!(Instant::now() < late, "the tracer {tracer} stays");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -14,7 +14,7 @@ mod count {
     use cyclometer_soft::flow::Redundancy;
     use cyclometer_soft::host::{TracerSettings, follow, protocol};
     use cyclometer_soft::{ExecutionEvent, translate};
-    use cyclometer_sys::{keeper, process};
+    use cyclometer_sys::{daemon, process};
 
     struct CountOptions {
         redundancy: Redundancy,
@@ -62,17 +62,17 @@ mod count {
         let pid = pending.pid();
         let translation =
             translate::TranslationSettings { redundancy: options.redundancy, ..Default::default() };
-        let keeper = keeper::fork(|socket| {
+        let tracer = daemon::fork(|socket| {
             let settings = TracerSettings { translation, fixed_layout: true, ..TracerSettings::default() };
             follow(pid, socket, settings, None)
         })?;
-        let mut lines = BufReader::new(keeper.socket());
+        let mut lines = BufReader::new(tracer.socket());
         eprintln!("{:?}", protocol::read_line(&mut lines)?);
         let start = std::time::Instant::now();
         pending.release();
         let ended = process::reap(pid, process::Reap::Block)?.map(|ended| ended.status);
         eprintln!("{ended:?} after {:?}", start.elapsed());
-        let _ = keeper.socket().write_all(&[protocol::FINISH]);
+        let _ = tracer.socket().write_all(&[protocol::FINISH]);
         let report = protocol::read_report(&mut lines)?;
         report.iter().for_each(print);
         let counted = !report.is_empty() && report.iter().all(|process| process.counts.is_ok());

@@ -215,11 +215,11 @@ fn open_files(pid: u32) -> [String; 2] {
 }
 
 #[test]
-fn the_keeper_may_open_as_many_files_as_it_can_and_the_program_as_many_as_before() {
+fn the_tracer_may_open_as_many_files_as_it_can_and_the_program_as_many_as_before() {
     let Some(built) = built() else { return };
     let running = built.job(&["stay"], Path::new("")).start(soft());
     running.until_it_says("here");
-    let [soft, hard] = open_files(running.keeper().unwrap());
+    let [soft, hard] = open_files(running.tracer().unwrap());
     assert_eq!(soft, hard);
     assert_eq!(open_files(running.pid()), open_files(std::process::id()));
 }
@@ -238,7 +238,7 @@ fn many_programs_take_limited_memory() {
     let running = job.start(soft());
     running.until_it_says("here");
     assert_eq!(running.output().matches("2\n").count(), PROGRAMS + 1);
-    let files = fs::read_dir(format!("/proc/{}/fd", running.keeper().unwrap())).unwrap().count();
+    let files = fs::read_dir(format!("/proc/{}/fd", running.tracer().unwrap())).unwrap().count();
     assert!(files < 3 * 30, "{files} files are open");
     let counts = running.counts();
     let lost: Vec<_> = counts.iter().filter_map(|process| process.counts.as_ref().err()).collect();

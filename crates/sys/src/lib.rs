@@ -11,6 +11,8 @@ pub mod apple;
 pub mod apple_pmu_device;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
+#[cfg(target_os = "linux")]
+pub mod daemon;
 #[cfg(unix)]
 pub mod descriptor;
 #[cfg(target_os = "linux")]
@@ -30,8 +32,6 @@ pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]
 pub mod invoker;
-#[cfg(target_os = "linux")]
-pub mod keeper;
 #[cfg(target_os = "linux")]
 pub mod marks;
 #[cfg(target_os = "linux")]

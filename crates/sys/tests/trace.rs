@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use cyclometer_sys::keeper;
+use cyclometer_sys::daemon;
 use cyclometer_sys::process::{SIGKILL, signal};
 use cyclometer_sys::trace::{
     self, Change, Options, detach, event_message, interrupt, listen, peek, poke, read_memory, registers,
@@ -383,10 +383,10 @@ fn a_detached_process_gets_the_signal_that_goes_with_it() {
 
 /// Runs a test that must have a process of its own in a daemon, and returns the data that it sends.
 fn alone(work: impl FnOnce(&mut UnixStream)) -> Vec<u8> {
-    let keeper = keeper::fork(|mut socket| work(&mut socket)).unwrap();
-    keeper.socket().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let daemon = daemon::fork(|mut socket| work(&mut socket)).unwrap();
+    daemon.socket().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut said = Vec::new();
-    keeper.socket().read_to_end(&mut said).unwrap();
+    daemon.socket().read_to_end(&mut said).unwrap();
     said
 }
 

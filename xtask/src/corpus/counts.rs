@@ -156,7 +156,7 @@ mod tests {
         let expected = RunCounts::Lost("java: the program started a thread".to_owned());
         assert_eq!(counted(&export(metric)).unwrap(), expected);
         assert_eq!(plain("detached at 0x1: far (jump) of 64 bits"), "far (jump) of 64 bits");
-        assert_eq!(plain("the keeper has gone"), "the keeper has gone");
+        assert_eq!(plain("the tracer has gone"), "the tracer has gone");
     }
 
     #[test]

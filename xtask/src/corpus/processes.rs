@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result};
-use cyclometer_sys::keeper;
+use cyclometer_sys::daemon;
 use cyclometer_sys::process::{Reap, reap};
 
 /// A process at one moment.
@@ -39,8 +39,8 @@ impl ProcessSnapshot {
     }
 
     /// Whether it belongs to the tool, and not to the program that the tool runs.
-    pub(super) fn is_keeper(&self) -> bool {
-        self.name == keeper::NAME
+    pub(super) fn is_tracer(&self) -> bool {
+        self.name == daemon::NAME
     }
 }
 

@@ -10,9 +10,9 @@ use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
 use super::binding;
 use super::devices::Devices;
 use super::folder::Folder;
-use super::keeper::Line;
 use super::place::Place;
 use super::process;
+use super::restore_daemon::Line;
 use crate::registers::journal::{Journal, Process};
 use crate::registers::{Bound, Bus, Chips};
 
@@ -36,7 +36,7 @@ struct Keeping {
     folder: Folder,
     boot: String,
     maker: Process,
-    keeper: Process,
+    daemon: Process,
     kept: BTreeMap<u32, Vec<Step>>,
 }
 
@@ -53,7 +53,7 @@ impl MsrBus {
     }
 
     /// The process id of the restore daemon; `None` before anything is kept.
-    pub fn keeper(&self) -> Option<u32> {
+    pub fn daemon(&self) -> Option<u32> {
         self.keeping.as_ref().map(|keeping| keeping.line.pid())
     }
 }
@@ -135,13 +135,13 @@ impl Keeping {
         let boot = process::boot().map_err(failed)?;
         let line = Line::start(place, chips, maker).map_err(failed)?;
         let gone = || failed(io::Error::other("it has ended already"));
-        let keeper = process::with_id(line.pid()).ok_or_else(gone)?;
-        Ok(Keeping { line, folder: Folder::of(place), boot, maker, keeper, kept: BTreeMap::new() })
+        let daemon = process::with_id(line.pid()).ok_or_else(gone)?;
+        Ok(Keeping { line, folder: Folder::of(place), boot, maker, daemon, kept: BTreeMap::new() })
     }
 
     fn journal(&self, cpu: u32, restoring: &[Step]) -> Journal {
-        let Keeping { boot, maker, keeper, .. } = self;
-        Journal { boot: boot.clone(), maker: *maker, keeper: *keeper, cpu, steps: Journal::named(restoring) }
+        let Keeping { boot, maker, daemon, .. } = self;
+        Journal { boot: boot.clone(), maker: *maker, daemon: *daemon, cpu, steps: Journal::named(restoring) }
     }
 
     /// Claims the registers of a CPU. The file comes first, since only one process may own them.
@@ -178,7 +178,7 @@ impl Keeping {
             return;
         }
         // A daemon that does not answer may still restore the registers: then the file stays.
-        let forgotten = self.line.let_go(cpu).is_ok() || !process::runs(self.keeper);
+        let forgotten = self.line.let_go(cpu).is_ok() || !process::runs(self.daemon);
         if forgotten {
             let _ = self.folder.remove(cpu);
         }
@@ -223,6 +223,6 @@ fn left(cpu: u32) -> Error {
 
 fn not_kept(cpu: u32, error: io::Error) -> Error {
     let message =
-        format!("nobody would restore the registers of CPU {cpu}: the keeper process says: {error}");
+        format!("nobody would restore the registers of CPU {cpu}: the restore daemon reports: {error}");
     Error::new(ErrorKind::Os, message).with_source(error)
 }

@@ -6,9 +6,9 @@ use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
 use super::devices::Devices;
 use super::folder::Folder;
-use super::keeper::restore;
 use super::place::Place;
 use super::process;
+use super::restore_daemon::restore;
 use crate::registers::journal::Journal;
 use crate::registers::{Chips, LeftRegisters, LeftState, Restoration, Restored};
 
@@ -71,7 +71,7 @@ fn registers(path: &Path, journal: &Journal) -> LeftRegisters {
         Err(error) => LeftState::Unreadable { why: format!("this boot has no name: {error}") },
         Ok(boot) if boot != journal.boot => LeftState::Reset,
         _ if process::runs(journal.maker) => LeftState::InUse,
-        _ if process::runs(journal.keeper) => LeftState::BeingRestored { by: journal.keeper.pid },
+        _ if process::runs(journal.daemon) => LeftState::BeingRestored { by: journal.daemon.pid },
         _ => LeftState::Left,
     };
     let (cpu, pid) = (Some(journal.cpu), Some(journal.maker.pid));

@@ -1,7 +1,7 @@
 //! The registers of x86 CPUs through Linux's `msr` driver, and the restore daemon.
 //!
 //! - [`MsrBus`] reads and writes. It reports refusals of the system with cause and remedy (`faults`).
-//! - Before a CPU's registers are written, the restore steps are given to the restore daemon (`keeper`). They
+//! - Before a CPU's registers are written, the restore steps are given to the restore daemon (`restore_daemon`). They
 //!   are also written to a file (`folder`), in case the daemon dies, too. At most one process has the
 //!   registers of a CPU.
 //! - [`left_registers`] and [`restore_registers`] handle registers that are left when both processes died.
@@ -13,10 +13,10 @@ mod devices;
 mod fake;
 mod faults;
 mod folder;
-mod keeper;
 mod left;
 mod place;
 mod process;
+mod restore_daemon;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -73,7 +73,7 @@ pub struct Journal {
     /// The process that writes the registers.
     pub maker: Process,
     /// The process that restores them when the maker dies.
-    pub keeper: Process,
+    pub daemon: Process,
     /// The CPU.
     pub cpu: u32,
     /// The steps that restore its registers.
@@ -111,8 +111,8 @@ impl Journal {
 
     /// The text of this journal, which [`Journal::parse`] reads.
     pub fn to_text(&self) -> String {
-        let Journal { boot, maker, keeper, cpu, steps } = self;
-        let mut text = format!("{FIRST}\nboot {boot}\nmaker {maker}\nkeeper {keeper}\ncpu {cpu}\n");
+        let Journal { boot, maker, daemon, cpu, steps } = self;
+        let mut text = format!("{FIRST}\nboot {boot}\nmaker {maker}\nkeeper {daemon}\ncpu {cpu}\n");
         for step in steps {
             let _ = match step {
                 NamedStep::Barrier => writeln!(text, "barrier"),
@@ -149,7 +149,7 @@ impl Journal {
         head(FIRST).and_then(|(line, rest)| nothing(rest).map_err(at(line)))?;
         let boot = head("boot ").and_then(|(line, rest)| name(rest).map_err(at(line)))?;
         let maker = head("maker ").and_then(|(line, rest)| Process::parse(rest).map_err(at(line)))?;
-        let keeper = head("keeper ").and_then(|(line, rest)| Process::parse(rest).map_err(at(line)))?;
+        let daemon = head("keeper ").and_then(|(line, rest)| Process::parse(rest).map_err(at(line)))?;
         let cpu = head("cpu ").and_then(|(line, rest)| cpu(rest).map_err(at(line)))?;
         let mut steps = Vec::new();
         for (line, text) in lines {
@@ -158,7 +158,7 @@ impl Journal {
             }
             steps.push(step(text).map_err(at(line))?);
         }
-        Ok(Journal { boot, maker, keeper, cpu, steps })
+        Ok(Journal { boot, maker, daemon, cpu, steps })
     }
 
     /// The steps, with registers from the list of a chip.
@@ -240,8 +240,8 @@ mod tests {
     }
 
     fn journal(steps: Vec<NamedStep>) -> Journal {
-        let (maker, keeper) = (Process { pid: 12, started: 3456 }, Process { pid: 14, started: 3457 });
-        Journal { boot: "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(), maker, keeper, cpu: 3, steps }
+        let (maker, daemon) = (Process { pid: 12, started: 3456 }, Process { pid: 14, started: 3457 });
+        Journal { boot: "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(), maker, daemon, cpu: 3, steps }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cyclometer_core::exec::{CommandSpec, Layout, Waited};
 use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
 use cyclometer_soft::{ProcessorBaseline, host};
-use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 use cyclometer_sys::trace;
 
@@ -104,7 +104,7 @@ pub fn baseline_lacks(wanted: CpuBaseline) -> Option<&'static str> {
 }
 
 /// How long a process may take to end with the tracer that traces it.
-const END_WITH_KEEPER: Duration = Duration::from_secs(1);
+const END_WITH_TRACER: Duration = Duration::from_secs(1);
 
 /// The result of `make` for a process that waits at its gate. Calls `make` again where a tracer was killed
 /// before it traced the process.
@@ -117,7 +117,7 @@ fn kept<T>(
     if made.as_ref().is_err_and(Problem::is_early_death) && !has_ended(patience) {
         // A tracer that traced it already takes it along, but not at once: then the second tracer may be
         // refused.
-        (made, patience) = (make(), END_WITH_KEEPER);
+        (made, patience) = (make(), END_WITH_TRACER);
     }
     made.map_err(|problem| if has_ended(patience) { Problem::Ended } else { problem })
 }
@@ -128,9 +128,9 @@ fn traced(
     settings: host::TracerSettings,
     hints: Option<&Path>,
 ) -> std::result::Result<Link, Problem> {
-    let keeper: Keeper =
-        keeper::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoKeeper)?;
-    let mut link = Link::new(keeper, GroupsBefore::now());
+    let tracer: Daemon =
+        daemon::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoTracer)?;
+    let mut link = Link::new(tracer, GroupsBefore::now());
     let line = link.first_line().map_err(|silence| match silence {
         Silence::Ended => Problem::Died,
         other => Problem::NoWord(other.to_string()),
@@ -164,7 +164,7 @@ fn ends(pid: u32, within: Duration) -> bool {
 /// Why a command is not traced.
 #[derive(Debug)]
 enum Problem {
-    NoKeeper(io::Error),
+    NoTracer(io::Error),
     NoWord(String),
     /// The tracer ended before it sent anything.
     Died,
@@ -180,7 +180,7 @@ impl Problem {
     /// Whether the tracer was killed, as far as is known, before it traced anything.
     fn is_early_death(&self) -> bool {
         match self {
-            Problem::NoKeeper(e) => e.kind() == io::ErrorKind::UnexpectedEof,
+            Problem::NoTracer(e) => e.kind() == io::ErrorKind::UnexpectedEof,
             Problem::Died => true,
             _ => false,
         }
@@ -188,7 +188,7 @@ impl Problem {
 
     fn about(self, program: &OsStr) -> Error {
         match self {
-            Problem::NoKeeper(e) => {
+            Problem::NoTracer(e) => {
                 let reason = format!("its tracer cannot be started: {e}");
                 Error::new(ErrorKind::Os, not_run(program, &reason)).with_source(e)
             }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn killed() -> Problem {
-        Problem::NoKeeper(io::ErrorKind::UnexpectedEof.into())
+        Problem::NoTracer(io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Checks the outcomes of successive attempts: the number of attempts, and the result.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keeper_that_is_killed_early_is_replaced_once() {
+    fn a_tracer_that_is_killed_early_is_replaced_once() {
         check_kept(vec![Ok(())], false, 1, "");
         check_kept(vec![Err(killed()), Ok(())], false, 2, "");
         check_kept(vec![Err(Problem::Died), Ok(())], false, 2, "");
@@ -279,16 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn no_other_keeper_is_made_for_what_another_one_would_not_change() {
+    fn no_other_tracer_is_made_for_what_another_one_would_not_change() {
         check_kept(vec![Err(Problem::Refused(1))], false, 1, "Operation not permitted (os error 1)");
         check_kept(vec![Err(Problem::NoWord("silence".to_owned()))], false, 1, "silence");
-        let none = Problem::NoKeeper(io::Error::from_raw_os_error(11));
+        let none = Problem::NoTracer(io::Error::from_raw_os_error(11));
         check_kept(vec![Err(none)], false, 1, "Resource temporarily unavailable (os error 11)");
         check_kept(vec![Err(Problem::Died)], true, 1, "a signal ended it before it began");
     }
 
     #[test]
-    fn a_process_that_its_keeper_took_along_has_ended() {
+    fn a_process_that_its_tracer_took_along_has_ended() {
         let ended = |within: Duration| !within.is_zero();
         let mut outcomes = [Problem::Died, Problem::Refused(1)].into_iter();
         let kept: std::result::Result<(), Problem> = kept(|| Err(outcomes.next().unwrap()), ended);

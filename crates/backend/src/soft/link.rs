@@ -22,12 +22,12 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 const NO_PATIENCE: Duration = Duration::from_micros(1);
 
 /// A tracer, or a test's replacement.
-pub(super) trait Keeps: fmt::Debug {
+pub(super) trait TracerSocket: fmt::Debug {
     /// The socket to the tracer.
     fn socket(&self) -> &UnixStream;
 }
 
-impl Keeps for cyclometer_sys::keeper::Keeper {
+impl TracerSocket for cyclometer_sys::daemon::Daemon {
     fn socket(&self) -> &UnixStream {
         self.socket()
     }
@@ -36,7 +36,7 @@ impl Keeps for cyclometer_sys::keeper::Keeper {
 /// A tracer and its messages.
 #[derive(Debug)]
 pub(super) struct Link {
-    keeper: Box<dyn Keeps>,
+    tracer: Box<dyn TracerSocket>,
     inbox: Inbox,
     /// A request has no answer yet. At most one request is pending.
     asked: bool,
@@ -68,8 +68,8 @@ impl fmt::Display for Silence {
 }
 
 impl Link {
-    pub(super) fn new(keeper: impl Keeps + 'static, memory: GroupsBefore) -> Link {
-        Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None, memory }
+    pub(super) fn new(tracer: impl TracerSocket + 'static, memory: GroupsBefore) -> Link {
+        Link { tracer: Box::new(tracer), inbox: Inbox::default(), asked: false, last: None, memory }
     }
 
     /// The first line of the tracer.
@@ -122,7 +122,7 @@ impl Link {
 
     fn say(&mut self, word: u8) {
         // A failed write is ignored: the read of the answer finds that the tracer has ended.
-        let _ = self.keeper.socket().write_all(&[word]);
+        let _ = self.tracer.socket().write_all(&[word]);
     }
 
     /// The next report; stores the last one.
@@ -143,7 +143,7 @@ impl Link {
 
     /// Waits for bytes.
     fn hear(&mut self, patience: Duration) -> Result<(), Silence> {
-        let mut socket = self.keeper.socket();
+        let mut socket = self.tracer.socket();
         let _ = socket.set_read_timeout(Some(patience));
         let mut bytes = [0; 4096];
         loop {
@@ -182,7 +182,7 @@ fn died(status: Option<ExitStatus>, shortage: Option<String>) -> String {
 mod tests {
     use super::*;
 
-    impl Keeps for UnixStream {
+    impl TracerSocket for UnixStream {
         fn socket(&self) -> &UnixStream {
             self
         }
@@ -203,23 +203,23 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_is_not_taken_for_a_later_one() {
-        let (mut link, mut keeper) = pair();
+        let (mut link, mut tracer) = pair();
         assert_eq!(link.ask(), Err(Silence::Quiet(SHORT_PATIENCE)));
         let answers = report(1, protocol::SO_FAR) + &report(2, protocol::SO_FAR);
-        keeper.write_all(answers.as_bytes()).unwrap();
+        tracer.write_all(answers.as_bytes()).unwrap();
         assert_eq!(loads(&link.ask().unwrap()), 2);
         let mut asked = [0; 2];
-        keeper.read_exact(&mut asked).unwrap();
+        tracer.read_exact(&mut asked).unwrap();
         assert_eq!(asked, [protocol::READ; 2]);
     }
 
     #[test]
     fn the_last_report_is_the_one_that_says_so() {
-        let (mut link, mut keeper) = pair();
+        let (mut link, mut tracer) = pair();
         let said = report(1, protocol::SO_FAR) + &report(2, protocol::SO_FAR) + &report(3, protocol::LAST);
-        keeper.write_all(said.as_bytes()).unwrap();
+        tracer.write_all(said.as_bytes()).unwrap();
         assert_eq!(loads(&link.ask().unwrap()), 1);
-        drop(keeper);
+        drop(tracer);
         assert_eq!(loads(&link.last_report(None).unwrap().processes), 3);
         assert!(link.last_report(None).is_err(), "it is told once");
     }
@@ -234,28 +234,28 @@ mod tests {
     #[test]
     fn the_last_report_may_be_the_answer_to_a_question() {
         for (end, known) in [(protocol::SO_FAR, false), (protocol::LAST, true)] {
-            let (mut link, mut keeper) = pair();
-            keeper.write_all(report(1, end).as_bytes()).unwrap();
+            let (mut link, mut tracer) = pair();
+            tracer.write_all(report(1, end).as_bytes()).unwrap();
             link.ask().unwrap();
-            drop(keeper);
+            drop(tracer);
             assert_eq!(link.last_report(None).is_ok(), known);
         }
     }
 
     #[test]
-    fn a_keeper_that_dies_or_talks_nonsense_has_counted_nothing() {
-        let (mut link, keeper) = pair();
-        drop(keeper);
+    fn a_tracer_that_dies_or_talks_nonsense_has_counted_nothing() {
+        let (mut link, tracer) = pair();
+        drop(tracer);
         let killed = link.last_report(Some(ExitStatus::Signal(9))).unwrap_err();
         assert_eq!(killed, "the tracer died, and the command with it");
         assert_eq!(link.last_report(Some(ExitStatus::Code(0))).unwrap_err(), "the tracer died");
         assert_eq!(link.first_line(), Err(Silence::Ended));
-        let (mut link, mut keeper) = pair();
-        keeper.write_all(b"process 7 1 a\ncount loads").unwrap();
-        drop(keeper);
+        let (mut link, mut tracer) = pair();
+        tracer.write_all(b"process 7 1 a\ncount loads").unwrap();
+        drop(tracer);
         assert!(link.last_report(None).is_err(), "half a report is none");
-        let (mut link, mut keeper) = pair();
-        keeper.write_all(b"?\nend\n").unwrap();
+        let (mut link, mut tracer) = pair();
+        tracer.write_all(b"?\nend\n").unwrap();
         assert_eq!(link.ask(), Err(Silence::Garbled));
     }
 }

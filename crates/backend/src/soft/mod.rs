@@ -1,7 +1,7 @@
 //! The software PMU as a launcher and a source: a command under translation, and the counts of its tracer.
 //!
 //! ```text
-//! SoftwareLauncher ──makes──> child, at the gate <──traces── keeper
+//! SoftwareLauncher ──makes──> child, at the gate <──traces── tracer
 //!        │                                                     │
 //!        └── by pid ──> SoftwareSource ──asks and is told──────┘
 //! ```

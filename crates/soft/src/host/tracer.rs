@@ -211,7 +211,7 @@ pub(crate) fn follow(
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
-        cyclometer_sys::keeper::enlarge_memory();
+        cyclometer_sys::daemon::enlarge_memory();
     }
     tracer.report(&mut socket);
     tracer.remember();
@@ -521,7 +521,7 @@ impl Tracer {
     fn follow_cpu(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
             self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
-            self.own_cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
+            self.own_cpu.into_iter().for_each(cyclometer_sys::daemon::run_on);
         }
         self.stops += 1;
     }

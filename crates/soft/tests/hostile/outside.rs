@@ -269,9 +269,9 @@ fn a_program_goes_on_by_itself_when_nobody_wants_its_counts_any_more() {
     let Some(job) = waiting("300000000") else { return };
     let mut running = job.start(soft());
     running.until_it_says("waiting");
-    let keeper = running.keeper().unwrap();
+    let tracer = running.tracer().unwrap();
     running.abandon();
-    until("the keeper lives on", || !is_there(keeper));
+    until("the tracer lives on", || !is_there(tracer));
     assert!(!running.output().contains("done"), "too fast to be a test");
     assert_eq!(running.wait(), Status::Code(0));
     running.until_it_says("done");
@@ -344,10 +344,10 @@ fn a_wait_that_no_signal_ends_is_not_ended_by_us() {
 }
 
 #[test]
-fn a_program_whose_keeper_is_killed_is_killed() {
+fn a_program_whose_tracer_is_killed_is_killed() {
     let Some(job) = waiting("10000000000") else { return };
     let mut running = job.start(soft());
     running.until_it_says("waiting");
-    cyclometer_sys::process::signal(running.keeper().unwrap(), SIGKILL).unwrap();
+    cyclometer_sys::process::signal(running.tracer().unwrap(), SIGKILL).unwrap();
     assert_eq!(running.wait(), Status::Signal(SIGKILL));
 }

@@ -18,7 +18,7 @@ use cyclometer_soft::host::protocol::{self, ProcessCounts};
 use cyclometer_soft::host::{self, InstructionProbe, TracerSettings};
 use cyclometer_soft::translate;
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
-use cyclometer_sys::{keeper, trace};
+use cyclometer_sys::{daemon, trace};
 
 use crate::compare::Lockstep;
 use crate::probes::{self, SharedNotes};
@@ -122,12 +122,12 @@ impl TranslationLab {
     {
         let (pending, reader) = self.prepare(command);
         let pid = pending.pid();
-        let keeper = keeper::fork(move |socket| match probe {
+        let tracer = daemon::fork(move |socket| match probe {
             None => host::follow(pid, socket, settings(), None),
             Some(make) => drop(follow_probed(pid, socket, make())),
         });
-        let keeper = keeper.unwrap();
-        let mut lines = BufReader::new(keeper.socket());
+        let tracer = tracer.unwrap();
+        let mut lines = BufReader::new(tracer.socket());
         expect(&mut lines, "ready");
         let outcome = finish(pending, reader);
         report(outcome, lines)
@@ -138,15 +138,15 @@ impl TranslationLab {
         let (mut twin, twins_reader) = self.prepare(command);
         let (pending, reader) = self.prepare(command);
         let (pid, twin_pid) = (pending.pid(), twin.pid());
-        let keeper = keeper::fork(move |mut socket| {
+        let tracer = daemon::fork(move |mut socket| {
             let _ = arm(twin_pid, &mut socket);
             let lockstep = probes::begin(twin_pid).map(|()| Lockstep::new(twin_pid, most));
             if let Ok(lockstep) = lockstep {
                 drop(follow_probed(pid, socket, lockstep));
             }
         });
-        let keeper = keeper.unwrap();
-        let mut lines = BufReader::new(keeper.socket());
+        let tracer = tracer.unwrap();
+        let mut lines = BufReader::new(tracer.socket());
         expect(&mut lines, "armed");
         twin.release();
         expect(&mut lines, "ready");
@@ -164,13 +164,13 @@ impl TranslationLab {
     pub fn steps(&self, command: LabCommand<'_>) -> u64 {
         let (mut pending, reader) = self.prepare(command);
         let pid = pending.pid();
-        let keeper = keeper::fork(move |mut socket| {
+        let tracer = daemon::fork(move |mut socket| {
             let _ = arm(pid, &mut socket);
             let count = probes::begin(pid).and_then(|()| probes::count_steps(pid));
             let _ = write!(socket, "{}", count.unwrap_or(0));
         });
-        let keeper = keeper.unwrap();
-        let mut lines = BufReader::new(keeper.socket());
+        let tracer = tracer.unwrap();
+        let mut lines = BufReader::new(tracer.socket());
         expect(&mut lines, "armed");
         pending.release();
         finish(pending, reader);

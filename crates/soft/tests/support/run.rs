@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
-use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
 use protocol::ProcessCounts;
 
@@ -127,7 +127,7 @@ impl TestRun {
 /// A program that runs. It is killed if it is dropped before it has ended.
 pub struct RunningJob {
     pending: Pending,
-    keeper: Option<Keeper>,
+    tracer: Option<Daemon>,
     stdout: PathBuf,
     ended: Option<Status>,
     deadline: Instant,
@@ -143,18 +143,18 @@ pub fn alone() -> RwLockWriteGuard<'static, ()> {
 
 impl TestJob {
     /// Runs it to its end.
-    pub fn run(&self, tracer: TraceMethod) -> TestRun {
+    pub fn run(&self, method: TraceMethod) -> TestRun {
         let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-        self.run_now(tracer)
+        self.run_now(method)
     }
 
     /// The lock of a job that runs [`alone`].
-    pub fn run_now(&self, tracer: TraceMethod) -> TestRun {
-        self.start(tracer).finish()
+    pub fn run_now(&self, method: TraceMethod) -> TestRun {
+        self.start(method).finish()
     }
 
     /// Starts it.
-    pub fn start(&self, tracer: TraceMethod) -> RunningJob {
+    pub fn start(&self, method: TraceMethod) -> RunningJob {
         let launcher = Launcher::start().unwrap();
         let stdout = programs::unique("stdout");
         let (program, args) = self.command();
@@ -171,7 +171,7 @@ impl TestJob {
         };
         let mut pending = launcher.spawn(&request).unwrap();
         let pid = pending.pid();
-        let keeper = match tracer {
+        let tracer = match method {
             TraceMethod::Nobody => None,
             TraceMethod::Soft(settings) => {
                 Some(kept(|socket| follow(pid, socket, settings, self.profiles.as_deref())))
@@ -184,12 +184,12 @@ impl TestJob {
                 oracle::count(pid, socket);
             })),
         };
-        if let Some(keeper) = &keeper {
-            keeper.socket().set_read_timeout(Some(tracer.deadline())).unwrap();
-            assert_eq!(first_line(keeper.socket()), "ready");
+        if let Some(tracer) = &tracer {
+            tracer.socket().set_read_timeout(Some(method.deadline())).unwrap();
+            assert_eq!(first_line(tracer.socket()), "ready");
         }
         pending.release();
-        RunningJob { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
+        RunningJob { pending, tracer, stdout, ended: None, deadline: Instant::now() + method.deadline() }
     }
 
     fn command(&self) -> (PathBuf, Vec<OsString>) {
@@ -217,12 +217,12 @@ fn first_line(mut socket: &UnixStream) -> String {
 }
 
 /// A tracer that reports its panics.
-fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
+fn kept(work: impl FnOnce(UnixStream)) -> Daemon {
     let work = |socket: UnixStream| {
         tell_panics(socket.try_clone().unwrap());
         work(socket);
     };
-    keeper::fork(work).unwrap()
+    daemon::fork(work).unwrap()
 }
 
 /// Panics go to the socket, because the terminal output of this process is not shown.
@@ -239,13 +239,13 @@ impl RunningJob {
     }
 
     /// The tracer's id.
-    pub fn keeper(&self) -> Option<u32> {
-        self.keeper.as_ref().map(Keeper::pid)
+    pub fn tracer(&self) -> Option<u32> {
+        self.tracer.as_ref().map(Daemon::pid)
     }
 
     /// Closes this end of the socket, as the death of this process would.
     pub fn abandon(&mut self) {
-        self.keeper = None;
+        self.tracer = None;
     }
 
     /// Sends a signal to the first process.
@@ -273,7 +273,7 @@ impl RunningJob {
 
     /// The counts so far.
     pub fn counts(&self) -> Vec<ProcessCounts> {
-        let socket = self.keeper.as_ref().unwrap().socket();
+        let socket = self.tracer.as_ref().unwrap().socket();
         let mut writer = socket;
         writer.write_all(&[protocol::READ]).unwrap();
         protocol::read_report(&mut BufReader::new(socket)).unwrap()
@@ -281,7 +281,7 @@ impl RunningJob {
 
     /// The counts so far, and whether they are those of the end, because it has come meanwhile.
     pub fn ask(&self) -> (Vec<ProcessCounts>, bool) {
-        let mut socket = self.keeper.as_ref().unwrap().socket();
+        let mut socket = self.tracer.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::READ]);
         // One that reads ahead would lose the next report.
         let mut reader = BufReader::with_capacity(1, socket);
@@ -309,7 +309,7 @@ impl RunningJob {
 
     /// The counts at the end, which is now.
     pub fn report(&self) -> Vec<ProcessCounts> {
-        let mut socket = self.keeper.as_ref().unwrap().socket();
+        let mut socket = self.tracer.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::FINISH]);
         protocol::read_report(&mut BufReader::new(socket)).expect("a report")
     }
@@ -318,15 +318,15 @@ impl RunningJob {
     fn until_gone(&self, pid: u32) {
         let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while !stat().is_empty() && !stat().contains(") Z ") {
-            assert!(Instant::now() < self.deadline, "the keeper lives on");
+            assert!(Instant::now() < self.deadline, "the tracer lives on");
             std::thread::sleep(Duration::from_micros(200));
         }
     }
 
     pub fn finish(mut self) -> TestRun {
         let status = self.wait();
-        let counts = if self.keeper.is_some() { self.report() } else { Vec::new() };
-        self.keeper().into_iter().for_each(|keeper| self.until_gone(keeper));
+        let counts = if self.tracer.is_some() { self.report() } else { Vec::new() };
+        self.tracer().into_iter().for_each(|tracer| self.until_gone(tracer));
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
         TestRun { stdout: self.output(), status, counts, refused }
     }

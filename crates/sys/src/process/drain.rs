@@ -2,7 +2,7 @@
 //!
 //! A command must never notice that its output is dropped by a pipe. Its writes neither fail nor wait longer
 //! than a reader takes, even if the program that started it ends. A daemon therefore reads the pipes
-//! ([`keeper`]). It outlives its maker as long as any process has one of the pipes open, and then ends.
+//! ([`daemon`]). It outlives its maker as long as any process has one of the pipes open, and then ends.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::helper::message::{self, HEADER_BYTES, MAX_FDS};
-use crate::keeper::{self, Keeper};
+use crate::daemon::{self, Daemon};
 
 /// Creates pipes whose content is read and dropped.
 #[derive(Debug)]
 pub struct Drain {
-    keeper: Keeper,
+    daemon: Daemon,
 }
 
 /// The answer to a pipe that is accepted.
@@ -29,9 +29,9 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// Those of [`keeper::fork`].
+    /// Those of [`daemon::fork`].
     pub fn start() -> io::Result<Drain> {
-        Ok(Drain { keeper: keeper::fork(drain)? })
+        Ok(Drain { daemon: daemon::fork(drain)? })
     }
 
     /// The write end of a new pipe. Reading continues until no process has this end open any more.
@@ -42,7 +42,7 @@ impl Drain {
     /// on open files.
     pub fn pipe(&self) -> io::Result<OwnedFd> {
         let (reader, writer) = io::pipe()?;
-        let mut socket = self.keeper.socket();
+        let mut socket = self.daemon.socket();
         // An empty message with the length of a header.
         message::send(socket.as_raw_fd(), &[0; HEADER_BYTES], &[reader.as_raw_fd()])?;
         let mut answer = [0];
@@ -167,7 +167,7 @@ mod tests {
     fn who_writes_on_when_the_maker_has_gone_does_not_notice() {
         let drain = Drain::start().unwrap();
         let (mut left, ended) = (write(drain.pipe().unwrap(), 1), write(drain.pipe().unwrap(), 1));
-        let pid = drain.keeper.pid();
+        let pid = drain.daemon.pid();
         drop((drain, ended));
         left.write_all(&vec![b'x'; MUCH]).unwrap();
         drop(left);
@@ -178,7 +178,7 @@ mod tests {
     fn without_pipes_the_process_ends_with_its_maker() {
         let drain = Drain::start().unwrap();
         write(drain.pipe().unwrap(), 1);
-        let pid = drain.keeper.pid();
+        let pid = drain.daemon.pid();
         drop(drain);
         until_gone(pid);
     }

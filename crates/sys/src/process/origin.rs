@@ -169,7 +169,7 @@ mod tests {
     /// thread.
     #[test]
     fn children_are_kept_as_long_as_one_launcher_lives() {
-        let said = crate::keeper::fork(|mut socket| {
+        let said = crate::daemon::fork(|mut socket| {
             use std::io::Write;
             set(libc::SIGCHLD, libc::SIG_IGN);
             let (one, origin) = (KeptChildren::hold(), Origin::record().unwrap());

@@ -212,10 +212,10 @@ fn killed() -> Result<()> {
 fn both_killed() -> Result<()> {
     let before = registers()?;
     let counting = Counting::start(&before)?;
-    let keepers = processes("cyclometer-keep")?;
-    ensure!(!keepers.is_empty(), "no keeper runs");
-    for keeper in keepers {
-        kill_process(keeper, Signal::KILL)?;
+    let daemons = processes("cyclometer-keep")?;
+    ensure!(!daemons.is_empty(), "no daemon runs");
+    for daemon in daemons {
+        kill_process(daemon, Signal::KILL)?;
     }
     counting.kill()?;
     std::thread::sleep(Duration::from_millis(200));

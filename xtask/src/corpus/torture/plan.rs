@@ -46,7 +46,7 @@ pub(super) enum Victim {
     /// The tool's own process.
     Tool,
     /// The process that traces the command.
-    Keeper,
+    Tracer,
     /// One of the command's processes; the number chooses.
     Program(u64),
     /// All of these at a time.
@@ -65,7 +65,7 @@ pub(super) enum Assault {
     /// SIGKILL to the tool alone.
     Kill,
     /// SIGKILL to the process that traces the command, with which the kernel kills what it traces.
-    KillKeeper,
+    KillTracer,
 }
 
 /// The disturbances of one run, each after a time from its start, in order.
@@ -86,7 +86,7 @@ impl AssaultPlan {
             0 if interrupts => Some(Assault::Interrupt),
             1 if interrupts => Some(Assault::CtrlC),
             2 => Some(Assault::Kill),
-            3 if interrupts => Some(Assault::KillKeeper),
+            3 if interrupts => Some(Assault::KillTracer),
             _ => None,
         };
         plan.extend(last.map(|assault| (moment(random, usual), assault)));
@@ -98,7 +98,7 @@ impl AssaultPlan {
 fn victim(random: &mut SeededRandom) -> Victim {
     match random.below(6) {
         0 => Victim::Tool,
-        1 => Victim::Keeper,
+        1 => Victim::Tracer,
         2 => Victim::All,
         _ => Victim::Program(random.next()),
     }
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn every_kind_of_assault_comes_up() {
         let all: Vec<Assault> = plans(1).iter().flat_map(|plan| plan.0.iter().map(|step| step.1)).collect();
-        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill, Assault::KillKeeper] {
+        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill, Assault::KillTracer] {
             assert!(all.contains(&kind), "{kind:?}");
         }
-        for victim in [Victim::Tool, Victim::Keeper, Victim::All] {
+        for victim in [Victim::Tool, Victim::Tracer, Victim::All] {
             assert!(all.iter().any(|a| matches!(a, Assault::Pause(v, _) if *v == victim)), "{victim:?}");
         }
         assert!(all.iter().any(|assault| matches!(assault, Assault::Pause(Victim::Program(_), _))));
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn who_is_not_to_be_interrupted_is_not() {
         let is_interrupt = |step: &(Duration, Assault)| {
-            matches!(step.1, Assault::CtrlC | Assault::Interrupt | Assault::KillKeeper)
+            matches!(step.1, Assault::CtrlC | Assault::Interrupt | Assault::KillTracer)
         };
         assert!(plans_with(1, false).iter().all(|plan| !plan.0.iter().any(is_interrupt)));
     }

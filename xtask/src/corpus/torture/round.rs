@@ -35,7 +35,7 @@ pub(super) struct TortureTally {
     interrupted: u32,
     /// Killed while the program ran, and before it did.
     killed: (u32, u32),
-    /// Ended early as its keeper was killed.
+    /// Ended early as its tracer was killed.
     bereaved: u32,
     exact: u32,
     lost: u32,
@@ -139,12 +139,12 @@ impl NativeBaseline<'_> {
                 tally.killed.1 += 1;
                 self.differs_from(&self.runner.place.input())
             }
-            Some(Assault::KillKeeper) if !ended.status.success() => {
+            Some(Assault::KillTracer) if !ended.status.success() => {
                 tally.bereaved += 1;
                 self.is_no_start()
             }
             // The load was not followed yet, ran as it is, and the tool says why there is no count.
-            Some(Assault::KillKeeper) if self.runner.log(COUNTS).contains("the keeper process died") => {
+            Some(Assault::KillTracer) if self.runner.log(COUNTS).contains("the tracer died") => {
                 tally.bereaved += 1;
                 self.differs_from(&self.runner.place.native())
             }
@@ -208,10 +208,10 @@ fn pause(running: &RunningCommand<'_>, victim: Victim, time: Duration) -> Result
 
 /// The processes that a victim stands for.
 fn chosen(victim: Victim, tool: u32, family: &[ProcessSnapshot]) -> Vec<u32> {
-    let programs = || family.iter().filter(|process| process.pid != tool && !process.is_keeper());
+    let programs = || family.iter().filter(|process| process.pid != tool && !process.is_tracer());
     match victim {
         Victim::Tool => vec![tool],
-        Victim::Keeper => family.iter().filter(|process| process.is_keeper()).map(|p| p.pid).collect(),
+        Victim::Tracer => family.iter().filter(|process| process.is_tracer()).map(|p| p.pid).collect(),
         Victim::Program(number) => {
             let index = number.checked_rem(programs().count() as u64).unwrap_or(0);
             programs().nth(index as usize).map(|process| process.pid).into_iter().collect()
@@ -223,10 +223,10 @@ fn chosen(victim: Victim, tool: u32, family: &[ProcessSnapshot]) -> Vec<u32> {
 /// Sends what ends a run.
 fn strike(running: &RunningCommand<'_>, assault: Assault) -> Result<()> {
     let sent = match assault {
-        Assault::KillKeeper => {
-            let keepers = chosen(Victim::Keeper, running.pid(), &running.family()?);
+        Assault::KillTracer => {
+            let tracers = chosen(Victim::Tracer, running.pid(), &running.family()?);
             // One that has ended meanwhile needs no more.
-            keepers.into_iter().for_each(|pid| drop(signal(pid, SIGKILL)));
+            tracers.into_iter().for_each(|pid| drop(signal(pid, SIGKILL)));
             return Ok(());
         }
         Assault::CtrlC => return ctrl_c(running.pid()),
@@ -273,7 +273,7 @@ impl fmt::Display for TortureTally {
         } = self;
         write!(f, "{rounds} rounds, {pauses} pauses; {interrupted} interrupted before the end; ")?;
         write!(f, "the tool killed {killed} times while the load ran and {early} times before; ")?;
-        write!(f, "its keeper killed {bereaved} times while the load ran; ")?;
+        write!(f, "its tracer killed {bereaved} times while the load ran; ")?;
         write!(f, "undisturbed by either: {exact} with exact counts, {lost} with lost ones; {faults} faults")
     }
 }
@@ -292,7 +292,7 @@ mod tests {
             [process(1, "cyclometer"), process(2, "cyclometer-keep"), process(3, "sh"), process(4, "tr")];
         for (victim, expected) in [
             (Victim::Tool, &[1][..]),
-            (Victim::Keeper, &[2]),
+            (Victim::Tracer, &[2]),
             (Victim::Program(0), &[3]),
             (Victim::Program(3), &[4]),
             (Victim::All, &[1, 2, 3, 4]),

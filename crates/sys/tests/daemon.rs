@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{Launcher, Reap, Request, SIGKILL, Status, Traced, group_of, reap, signal};
 use cyclometer_sys::signals::Watch;
 use cyclometer_sys::trace::{self, Bell, Change, Options};
@@ -18,15 +18,15 @@ use cyclometer_sys::trace::{self, Bell, Change, Options};
 /// An upper bound for operations that take almost no time.
 const LATE: Duration = Duration::from_secs(20);
 
-fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
-    let keeper = keeper::fork(work).unwrap();
-    keeper.socket().set_read_timeout(Some(LATE)).unwrap();
-    keeper
+fn kept(work: impl FnOnce(UnixStream)) -> Daemon {
+    let daemon = daemon::fork(work).unwrap();
+    daemon.socket().set_read_timeout(Some(LATE)).unwrap();
+    daemon
 }
 
-fn rest(keeper: &Keeper) -> String {
+fn rest(daemon: &Daemon) -> String {
     let mut said = String::new();
-    keeper.socket().read_to_string(&mut said).unwrap();
+    daemon.socket().read_to_string(&mut said).unwrap();
     said
 }
 
@@ -46,29 +46,29 @@ fn echo(mut socket: UnixStream) {
     }
 }
 
-fn echoes(keeper: &Keeper) -> bool {
+fn echoes(daemon: &Daemon) -> bool {
     let mut byte = [7];
-    keeper.socket().write_all(&byte).is_ok() && keeper.socket().read_exact(&mut byte).is_ok() && byte == [7]
+    daemon.socket().write_all(&byte).is_ok() && daemon.socket().read_exact(&mut byte).is_ok() && byte == [7]
 }
 
 #[test]
-fn a_keeper_is_nobodys_child_leads_its_group_and_has_a_name() {
-    let keeper = kept(echo);
-    assert!(echoes(&keeper));
-    assert_eq!(group_of(keeper.pid()).unwrap(), keeper.pid());
-    assert_eq!(reap(keeper.pid(), Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ECHILD));
-    let comm = fs::read_to_string(format!("/proc/{}/comm", keeper.pid())).unwrap();
+fn a_daemon_is_nobodys_child_leads_its_group_and_has_a_name() {
+    let daemon = kept(echo);
+    assert!(echoes(&daemon));
+    assert_eq!(group_of(daemon.pid()).unwrap(), daemon.pid());
+    assert_eq!(reap(daemon.pid(), Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+    let comm = fs::read_to_string(format!("/proc/{}/comm", daemon.pid())).unwrap();
     assert_eq!(comm, "cyclometer-keep\n");
-    assert_eq!(fs::read_link(format!("/proc/{}/cwd", keeper.pid())).unwrap().to_str(), Some("/"));
+    assert_eq!(fs::read_link(format!("/proc/{}/cwd", daemon.pid())).unwrap().to_str(), Some("/"));
 }
 
 #[test]
-fn a_keeper_ends_when_its_maker_closes_the_socket() {
-    let keeper = kept(echo);
-    let pid = keeper.pid();
-    assert!(echoes(&keeper));
-    drop(keeper);
-    until("the keeper lives on", || is_gone(pid));
+fn a_daemon_ends_when_its_maker_closes_the_socket() {
+    let daemon = kept(echo);
+    let pid = daemon.pid();
+    assert!(echoes(&daemon));
+    drop(daemon);
+    until("the daemon lives on", || is_gone(pid));
 }
 
 /// Whether a process has ended; the process that adopted it may reap it late.
@@ -78,11 +78,11 @@ fn is_gone(pid: u32) -> bool {
 }
 
 #[test]
-fn a_keeper_has_its_socket_and_nothing_else_open() {
+fn a_daemon_has_its_socket_and_nothing_else_open() {
     // SAFETY: makes a descriptor that nobody owns, and that would stay open at exec.
     let far = unsafe { libc::fcntl(2, libc::F_DUPFD, 500) };
     let (_pipe, _writer) = io::pipe().unwrap();
-    let keeper = kept(|mut socket| {
+    let daemon = kept(|mut socket| {
         let mut open: Vec<String> = fs::read_dir("/proc/self/fd")
             .unwrap()
             .filter_map(|entry| {
@@ -96,22 +96,22 @@ fn a_keeper_has_its_socket_and_nothing_else_open() {
         let own = std::process::id();
         write!(socket, "{}", open.join(" ").replace(&own.to_string(), "self")).unwrap();
     });
-    assert_eq!(rest(&keeper), "0=/dev/null 1=/dev/null 2=/dev/null 3=socket 4=/proc/self/fd");
+    assert_eq!(rest(&daemon), "0=/dev/null 1=/dev/null 2=/dev/null 3=socket 4=/proc/self/fd");
     // SAFETY: made above.
     drop(unsafe { OwnedFd::from_raw_fd(far) });
 }
 
 #[test]
-fn signals_of_terminals_and_users_reach_neither_the_keeper_nor_our_watch_through_it() {
+fn signals_of_terminals_and_users_reach_neither_the_daemon_nor_our_watch_through_it() {
     let watch = Watch::install().unwrap();
-    let keeper = kept(echo);
+    let daemon = kept(echo);
     let deaf_to = [1, 2, 3, 10, 12, 13, 15, 20, 21, 22, 25];
     for number in deaf_to {
-        signal(keeper.pid(), number).unwrap();
-        assert!(echoes(&keeper), "{number}");
+        signal(daemon.pid(), number).unwrap();
+        assert!(echoes(&daemon), "{number}");
     }
     assert_eq!(watch.take(), None);
-    let status = fs::read_to_string(format!("/proc/{}/status", keeper.pid())).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let set = |name: &str| {
         let text = status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         u64::from_str_radix(text, 16).unwrap()
@@ -122,23 +122,23 @@ fn signals_of_terminals_and_users_reach_neither_the_keeper_nor_our_watch_through
     assert_eq!(set("SigCgt:") & others, 0);
     let ignored = deaf_to.into_iter().map(|number| 1u64 << (number - 1)).sum();
     assert_eq!(set("SigIgn:") & others, ignored);
-    signal(keeper.pid(), SIGKILL).unwrap();
-    until("the keeper lives on", || is_gone(keeper.pid()));
+    signal(daemon.pid(), SIGKILL).unwrap();
+    until("the daemon lives on", || is_gone(daemon.pid()));
 }
 
 #[test]
-fn a_keeper_may_allocate_while_other_threads_do() {
+fn a_daemon_may_allocate_while_other_threads_do() {
     let stop = Arc::new(AtomicBool::new(false));
     let busy = [(); 3].map(|()| {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || allocate(&stop))
     });
     for i in 0..50usize {
-        let keeper = kept(|mut socket| {
+        let daemon = kept(|mut socket| {
             let many: Vec<String> = (0..100 + i).map(|n| n.to_string()).collect();
             write!(socket, "{}", many.len()).unwrap();
         });
-        assert_eq!(rest(&keeper), (100 + i).to_string());
+        assert_eq!(rest(&daemon), (100 + i).to_string());
     }
     stop.store(true, Ordering::Relaxed);
     busy.into_iter().for_each(|thread| thread.join().unwrap());
@@ -153,26 +153,26 @@ fn allocate(stop: &AtomicBool) {
 }
 
 #[test]
-fn a_panic_ends_the_keeper_only() {
-    let keeper = kept(|socket| {
+fn a_panic_ends_the_daemon_only() {
+    let daemon = kept(|socket| {
         let _socket = socket;
         panic!("on purpose");
     });
-    assert_eq!(rest(&keeper), "");
-    until("the keeper lives on", || is_gone(keeper.pid()));
+    assert_eq!(rest(&daemon), "");
+    until("the daemon lives on", || is_gone(daemon.pid()));
 }
 
 #[test]
-fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
+fn a_daemon_outlives_its_maker_and_learns_of_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("on");
     let maker = kept(|mut socket| {
-        let keeper = keeper::fork(|socket| {
+        let daemon = daemon::fork(|socket| {
             echo(socket);
             let _ = fs::write(&place, "on");
         });
-        let keeper = keeper.unwrap();
-        socket.write_all(&keeper.pid().to_ne_bytes()).unwrap();
+        let daemon = daemon.unwrap();
+        socket.write_all(&daemon.pid().to_ne_bytes()).unwrap();
         loop {
             // SAFETY: takes nothing.
             unsafe { libc::pause() };
@@ -180,15 +180,15 @@ fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
     });
     let mut pid = [0; 4];
     maker.socket().read_exact(&mut pid).unwrap();
-    let keeper = u32::from_ne_bytes(pid);
-    assert!(!is_gone(keeper) && !place.exists());
+    let daemon = u32::from_ne_bytes(pid);
+    assert!(!is_gone(daemon) && !place.exists());
     signal(maker.pid(), SIGKILL).unwrap();
-    until("the keeper did not go on", || fs::read(&place).is_ok_and(|text| text == b"on"));
-    until("the keeper lives on", || is_gone(keeper));
+    until("the daemon did not go on", || fs::read(&place).is_ok_and(|text| text == b"on"));
+    until("the daemon lives on", || is_gone(daemon));
 }
 
 #[test]
-fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
+fn a_command_at_its_gate_is_seized_by_a_daemon_and_stays_ours_to_reap() {
     if trace::permitted().is_err() {
         // The tests of tracing report it.
         return;
@@ -200,7 +200,7 @@ fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
         Request { program: "sh".as_ref(), args: &args, stdin: None, stdout: None, stderr: None, traced };
     let mut pending = launcher.spawn(&request).unwrap();
     let pid = pending.pid();
-    let keeper = kept(|mut socket| {
+    let daemon = kept(|mut socket| {
         let seized = trace::seize(pid, Options::EXEC | Options::EXIT);
         write!(socket, "{seized:?}").unwrap();
         for _ in 0..2 {
@@ -212,12 +212,12 @@ fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
         write!(socket, " {:?}", trace::wait_for(pid)).unwrap();
     });
     let mut seized = [0; 6];
-    keeper.socket().read_exact(&mut seized).unwrap();
+    daemon.socket().read_exact(&mut seized).unwrap();
     assert_eq!(&seized, b"Ok(())");
     pending.release();
     let ended = reap(pid, Reap::Block).unwrap().unwrap();
     assert_eq!(ended.status, Status::Code(6));
-    assert_eq!(rest(&keeper), " Exec Exiting Ok(Exited(6))");
+    assert_eq!(rest(&daemon), " Exec Exiting Ok(Exited(6))");
     assert!(pending.used_before_exec().unwrap().minor_faults > 0);
 }
 
@@ -265,11 +265,11 @@ fn answer(socket: &UnixStream) -> io::Result<u32> {
 
 #[test]
 fn no_change_and_no_message_is_slept_through() {
-    let keeper = kept(|socket| {
+    let daemon = kept(|socket| {
         let ended = answer(&socket).unwrap();
         (&socket).write_all(&ended.to_ne_bytes()).unwrap();
     });
-    let mut socket = keeper.socket();
+    let mut socket = daemon.socket();
     let mut answer = [0];
     for round in 0..1500u32 {
         // Each round interrupts the daemon at another moment of its way into the wait.
@@ -291,7 +291,7 @@ fn no_change_and_no_message_is_slept_through() {
 
 #[test]
 fn a_bell_gives_back_what_it_changed() {
-    let keeper = kept(|mut socket| {
+    let daemon = kept(|mut socket| {
         let flags = || {
             // SAFETY: only asks for flags.
             unsafe { libc::fcntl(3, libc::F_GETFL) }
@@ -319,5 +319,5 @@ fn a_bell_gives_back_what_it_changed() {
         std::thread::sleep(Duration::from_millis(20));
         write!(socket, "{} {}", before == after, before == while_it_lives).unwrap();
     });
-    assert_eq!(rest(&keeper), "true false");
+    assert_eq!(rest(&daemon), "true false");
 }

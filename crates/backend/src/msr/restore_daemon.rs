@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use cyclometer_arch::{Registers, Step, carry_out};
-use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{PidFd, poll_readable};
 
 use super::devices::Devices;
@@ -36,7 +36,7 @@ const REFUSED: u8 = b'r';
 /// The connection to the daemon.
 #[derive(Debug)]
 pub(super) struct Line {
-    keeper: Keeper,
+    daemon: Daemon,
     /// The daemon did not answer once: a later answer might belong to an earlier message.
     is_lost: bool,
 }
@@ -49,14 +49,14 @@ impl Line {
     /// Errors of the operating system.
     pub(super) fn start(place: &Place, chips: &Chips, maker: Process) -> io::Result<Line> {
         let (place, chips) = (place.clone(), chips.clone());
-        let keeper = keeper::fork(move |socket| Keep::new(place, chips, maker).attend(socket))?;
-        keeper.socket().set_read_timeout(Some(PATIENCE))?;
-        keeper.socket().set_write_timeout(Some(PATIENCE))?;
-        Ok(Line { keeper, is_lost: false })
+        let daemon = daemon::fork(move |socket| RestoreDaemon::new(place, chips, maker).attend(socket))?;
+        daemon.socket().set_read_timeout(Some(PATIENCE))?;
+        daemon.socket().set_write_timeout(Some(PATIENCE))?;
+        Ok(Line { daemon, is_lost: false })
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.keeper.pid()
+        self.daemon.pid()
     }
 
     /// Makes the daemon keep a journal.
@@ -81,7 +81,7 @@ impl Line {
         if self.is_lost {
             return Err(io::Error::other("it did not answer before"));
         }
-        let mut socket = self.keeper.socket();
+        let mut socket = self.daemon.socket();
         let answer = send(&mut socket, letter, body).and_then(|()| receive(&mut socket));
         match answer {
             Ok((DONE, _)) => Ok(()),
@@ -95,7 +95,7 @@ impl Line {
 
     /// Makes the daemon restore the registers that it still keeps, and waits a limited time for its end.
     pub(super) fn end(self) {
-        let mut socket = self.keeper.socket();
+        let mut socket = self.daemon.socket();
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let _ = socket.set_read_timeout(Some(LAST_PATIENCE));
         let _ = socket.read(&mut [0]);
@@ -124,7 +124,7 @@ fn receive(socket: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
 }
 
 /// The work of the restore daemon, in its process.
-struct Keep {
+struct RestoreDaemon {
     folder: Folder,
     chips: Chips,
     maker: Process,
@@ -132,10 +132,10 @@ struct Keep {
     kept: BTreeMap<u32, Vec<Step>>,
 }
 
-impl Keep {
-    fn new(place: Place, chips: Chips, maker: Process) -> Keep {
+impl RestoreDaemon {
+    fn new(place: Place, chips: Chips, maker: Process) -> RestoreDaemon {
         let folder = Folder::of(&place);
-        Keep { folder, chips, maker, devices: Devices::new(place), kept: BTreeMap::new() }
+        RestoreDaemon { folder, chips, maker, devices: Devices::new(place), kept: BTreeMap::new() }
     }
 
     /// Answers until the maker has gone, then restores.
@@ -203,7 +203,7 @@ impl Keep {
     fn clear(&self) {
         for path in self.folder.files().unwrap_or_default() {
             let Ok(journal) = self.folder.read(&path) else { continue };
-            let ours = journal.maker == self.maker && journal.keeper.pid == std::process::id();
+            let ours = journal.maker == self.maker && journal.daemon.pid == std::process::id();
             if ours && !self.kept.contains_key(&journal.cpu) {
                 let _ = self.folder.remove(journal.cpu);
             }

@@ -43,12 +43,12 @@ const COMM: &CStr = c"cyclometer-keep";
 /// Our end of a daemon. Dropping it closes the socket, which tells the daemon that its maker has gone. The
 /// daemon is not our child, and is neither killed nor waited for.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Daemon {
     socket: UnixStream,
     pid: u32,
 }
 
-impl Keeper {
+impl Daemon {
     /// The socket to the daemon.
     pub fn socket(&self) -> &UnixStream {
         &self.socket
@@ -83,7 +83,7 @@ impl Keeper {
 /// # Source
 ///
 /// `fork(2)`, `setpgid(2)`, `close_range(2)`, `prctl(2)`: `PR_SET_NAME`.
-pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
+pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Daemon> {
     let (ours, theirs) = UnixStream::pair()?;
     let masked = Masked::all();
     let stderr = io::stderr().lock();
@@ -123,13 +123,13 @@ pub fn enlarge_memory() {
 }
 
 /// Waits until the daemon reports its id.
-fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
+fn introduced(mut socket: UnixStream) -> io::Result<Daemon> {
     let mut pid = [0; 4];
     socket.read_exact(&mut pid).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "it ended, or was killed, before it began"),
         _ => e,
     })?;
-    Ok(Keeper { socket, pid: u32::from_ne_bytes(pid) })
+    Ok(Daemon { socket, pid: u32::from_ne_bytes(pid) })
 }
 
 /// Forks the daemon and ends, so that the daemon has no parent any more; the status is an error number.
@@ -260,15 +260,15 @@ mod tests {
 
     /// The data that a daemon sends before it ends.
     fn said(work: impl FnOnce(UnixStream)) -> Vec<u8> {
-        let keeper = fork(work).unwrap();
+        let daemon = fork(work).unwrap();
         let mut said = Vec::new();
-        keeper.socket().set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-        keeper.socket().read_to_end(&mut said).unwrap();
+        daemon.socket().set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        daemon.socket().read_to_end(&mut said).unwrap();
         said
     }
 
     #[test]
-    fn a_keeper_that_ends_before_it_begins_is_told_as_that() {
+    fn a_daemon_that_ends_before_it_begins_is_told_as_that() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
         let error = introduced(ours).err().unwrap();
