@@ -1,9 +1,9 @@
 //! The registers of x86 CPUs through Linux's `msr` driver, and the restore daemon.
 //!
 //! - [`MsrBus`] reads and writes. It reports refusals of the system with cause and remedy (`faults`).
-//! - Before a CPU's registers are written, the restore steps are given to the restore daemon (`restore_daemon`). They
-//!   are also written to a file (`folder`), in case the daemon dies, too. At most one process has the
-//!   registers of a CPU.
+//! - Before a CPU's registers are written, the restore steps are given to the restore daemon
+//!   (`restore_daemon`). They are also written to a file (`folder`), in case the daemon dies, too. At most
+//!   one process has the registers of a CPU.
 //! - [`left_registers`] and [`restore_registers`] handle registers that are left when both processes died.
 
 mod binding;
