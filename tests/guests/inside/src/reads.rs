@@ -22,7 +22,8 @@ pub(crate) struct Reads {
     narrow: bool,
     /// The exit status of a program whose access is withdrawn between the look at the page and the
     /// instruction.
-    ended: i32,
+    /// The ways in which a program may end that reads while root turns that off.
+    ended: &'static [i32],
 }
 
 /// By `SIGILL`, and by `SIGSEGV`.
@@ -38,7 +39,7 @@ const PLAIN: Reads = Reads {
     reason: "the kernel's setting rdpmc is 0",
     on: "1",
     narrow: false,
-    ended: FAULT,
+    ended: &[FAULT],
 };
 
 /// PMUv3 of an Armv8.0: `mrs`.
@@ -47,12 +48,17 @@ pub(crate) const ARM64: Reads = Reads {
     setting: SYSCTL,
     reason: "kernel.perf_user_access is 0",
     narrow: true,
-    ended: ILLEGAL,
+    ended: &[ILLEGAL],
     ..PLAIN
 };
 
 /// `csrr` of `cycle` and `instret`.
-pub(crate) const RISCV64: Reads = Reads { narrow: false, pmu: &perf::RISCV64, ..ARM64 };
+///
+/// The write to the sysctl takes the access away on each CPU, and the next start of the event, as after a context
+/// switch, gives it back, because the event was opened with it (`drivers/perf/riscv_pmu_sbi.c`,
+/// `pmu_sbi_set_scounteren` in `pmu_sbi_ctr_start`). Then the program goes on, and its counts are exact.
+pub(crate) const RISCV64: Reads =
+    Reads { narrow: false, pmu: &perf::RISCV64, ended: &[ILLEGAL, 0], ..ARM64 };
 
 /// `rdpmc`, of general and fixed counters.
 pub(crate) const X86: Reads = PLAIN;
@@ -93,11 +99,11 @@ pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
         });
     }
     cases.case(
-        "who reads while root turns that off is ended by the kernel, as the documentation says",
+        "a program that reads while root turns that off ends as the documentation says",
         || {
             let finished = run(Who::Root, "/init", &["regions", "switched", reads.setting]);
             reads.set(reads.on)?;
-            finished?.expect(reads.ended).map(drop)
+            finished?.expect_one_of(reads.ended).map(drop)
         },
     );
 }
