@@ -50,10 +50,10 @@ def test_an_event_that_was_not_configured_is_not_counted() -> None:
     assert misses.reason == "l1d_cache_misses is not among the events that were configured"
 
 
-def test_loads_are_counted_along_with_misses_unless_refused() -> None:
-    records = counted("l1d_cache_misses", 5), counted("l1d_cache_loads", 100)
+def test_accesses_are_counted_along_with_misses_unless_refused() -> None:
+    records = counted("l1d_cache_misses", 5), counted("l1d_cache_miss_base", 100)
     both = PerfMonitor(make_engine=scripted(*records)).configure(["l1d_cache_misses"])
-    assert both.events == ["l1d_cache_misses", "l1d_cache_loads"]
+    assert both.events == ["l1d_cache_misses", "l1d_cache_miss_base"]
     with both.measure("a"):
         pass
     assert both.get_metrics().l1d_misses / both.get_metrics().l1d_accesses == 0.05
@@ -64,9 +64,9 @@ def test_loads_are_counted_along_with_misses_unless_refused() -> None:
 def test_hit_rates_are_what_misses_leave() -> None:
     records = (
         counted("l1d_cache_misses", 5),
-        counted("l1d_cache_loads", 100, verdict="scaled", reason="observed 50 % of the time"),
+        counted("l1d_cache_miss_base", 100, verdict="scaled", reason="observed 50 % of the time"),
         counted("l2_cache_misses", 1),
-        counted("l2_cache_accesses", 4),
+        counted("l2_cache_miss_base", 4),
     )
     both = PerfMonitor(make_engine=scripted(*records)).configure(["l1d_cache_misses", "l2_cache_misses"])
     with both.measure("a"):
@@ -81,7 +81,7 @@ def test_hit_rates_are_what_misses_leave() -> None:
 
 
 def test_a_hit_rate_without_accesses_is_not_counted() -> None:
-    records = counted("l1d_cache_misses", 0), counted("l1d_cache_loads", 0)
+    records = counted("l1d_cache_misses", 0), counted("l1d_cache_miss_base", 0)
     idle = PerfMonitor(make_engine=scripted(*records)).configure(["l1d_cache_misses"])
     with idle.measure("a"):
         pass
@@ -90,6 +90,31 @@ def test_a_hit_rate_without_accesses_is_not_counted() -> None:
     with refused.configure(["l1d_cache_misses"]).measure("a"):
         pass
     assert refused.get_metrics().l1d_hit_rate.reason == "no PMU"
+
+
+def test_a_rate_is_of_accesses_of_the_same_kind_and_between_0_and_1() -> None:
+    names = ["l1d_cache_misses", "l1d_cache_loads", "l2_cache_misses", "l2_cache_loads", "llc_misses", "LLC-loads"]
+    records = [counted(name, 5) for name in names]
+    other = PerfMonitor(make_engine=scripted(*records)).configure(names, companions=False)
+    with other.measure("a"):
+        pass
+    for cache, base in (("l1d", "l1d_cache_miss_base"), ("l2", "l2_cache_miss_base"), ("llc", "llc_miss_base")):
+        for kind in ("miss", "hit"):
+            rate = getattr(other.get_metrics(), f"{cache}_{kind}_rate")
+            assert isinstance(rate, NotCounted)
+            assert rate.reason == f"{base} is not among the events that were configured"
+    names = ["L1-dcache-load-misses", "L1-dcache-loads", "LLC-load-misses", "LLC-loads"]
+    kernel = monitor(*(counted(name, number) for name, number in zip(names, (1, 2, 1, 4))))
+    with kernel.measure("a"):
+        pass
+    assert isinstance(kernel.get_metrics().l1d_hit_rate, NotCounted)
+    assert kernel.get_metrics().llc_hit_rate == 0.75
+    above = monitor(counted("l1i_cache_misses", 7), counted("l1i_cache_accesses", 5))
+    with above.measure("a"):
+        pass
+    for rate in (above.get_metrics().l1i_miss_rate, above.get_metrics().l1i_hit_rate):
+        assert isinstance(rate, NotCounted) and rate.verdict == "not counted"
+        assert rate.reason == "the rate 1.400 is outside of 0 to 1: its counts are of different kinds or estimates"
 
 
 def test_regions_add_up_by_label_and_the_last_label_is_told() -> None:

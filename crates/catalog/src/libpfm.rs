@@ -3,7 +3,7 @@
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use crate::generic::{CacheEvent, HARDWARE, SOFTWARE, named};
+use crate::generic::{CACHES, Cache, CacheEvent, HARDWARE, SOFTWARE, named};
 use crate::{energy, suggest};
 
 /// The kernel's name of a generic event as libpfm4 spells it; `None` for a name that is not of that form.
@@ -24,33 +24,48 @@ pub(crate) fn generic(name: &str) -> Result<Option<String>> {
     let Some(event) = behind.or_else(|| Some(&*upper).filter(|name| name.starts_with("PERF_COUNT_"))) else {
         return Ok(None);
     };
-    let generic = match event.strip_prefix("PERF_COUNT_HW_CACHE_").filter(|event| is_cache(event)) {
-        Some(event) => cache(event),
-        None => {
-            let bare =
-                ["PERF_COUNT_HW_", "PERF_COUNT_SW_"].iter().find_map(|start| event.strip_prefix(start));
-            match bare {
-                Some("PAGE_FAULTS_MIN") => "minor-faults".to_owned(),
-                Some("PAGE_FAULTS_MAJ") => "major-faults".to_owned(),
-                Some("REF_CPU_CYCLES") => "ref-cycles".to_owned(),
-                bare => bare.unwrap_or(event).replace('_', "-").to_ascii_lowercase(),
-            }
-        }
+    let cache = event.strip_prefix("PERF_COUNT_HW_CACHE_").filter(|event| is_cache(event));
+    let known = match cache {
+        Some(event) => cache_event(event).map(CacheEvent::name),
+        None => Some(spelled(event)).filter(|generic| is_generic(generic)),
+    };
+    known.map(Some).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UnknownEvent,
+            format!("the kernel has no generic event '{}'", suggest::shown(name)),
+        )
+        .with_recovery(Recovery::OfferNearest { names: near(cache.unwrap_or(event)) })
+    })
+}
+
+/// perf's spelling of an event that is no cache event.
+fn spelled(event: &str) -> String {
+    let bare = ["PERF_COUNT_HW_", "PERF_COUNT_SW_"].iter().find_map(|start| event.strip_prefix(start));
+    match bare {
+        Some("PAGE_FAULTS_MIN") => "minor-faults".to_owned(),
+        Some("PAGE_FAULTS_MAJ") => "major-faults".to_owned(),
+        Some("REF_CPU_CYCLES") => "ref-cycles".to_owned(),
+        bare => bare.unwrap_or(event).replace('_', "-").to_ascii_lowercase(),
+    }
+}
+
+fn is_generic(name: &str) -> bool {
+    HARDWARE.iter().any(|hardware| named(hardware.names, name))
+        || SOFTWARE.iter().any(|software| named(software.names, name))
+        || CacheEvent::parse(name).is_some()
+}
+
+/// perf's names that are nearest to an unknown event. `L1D:MISSES` is compared as `L1-dcache-MISSES`.
+fn near(event: &str) -> Vec<String> {
+    let (first, rest) = event.split_once(':').unwrap_or((event, ""));
+    let written = match cache_named(first) {
+        Some(cache) => format!("{}-{}", cache.names[0], rest.replace(':', "-")),
+        None => spelled(event),
     };
     let hardware = HARDWARE.iter().map(|hardware| hardware.names[0]);
     let software = SOFTWARE.iter().map(|software| software.names[0]);
-    let known = HARDWARE.iter().any(|hardware| named(hardware.names, &generic))
-        || SOFTWARE.iter().any(|software| named(software.names, &generic))
-        || CacheEvent::parse(&generic).is_some();
-    if known {
-        return Ok(Some(generic));
-    }
-    let near = suggest::nearest(&generic, hardware.chain(software));
-    Err(Error::new(
-        ErrorKind::UnknownEvent,
-        format!("the kernel has no generic event '{}'", suggest::shown(name)),
-    )
-    .with_recovery(Recovery::OfferNearest { names: near }))
+    let caches: Vec<String> = CacheEvent::all().map(CacheEvent::name).collect();
+    suggest::nearest(&written, hardware.chain(software).chain(caches.iter().map(String::as_str)))
 }
 
 /// The domain of an event of libpfm4's PMU `rapl`.
@@ -71,24 +86,32 @@ fn is_cache(event: &str) -> bool {
     !matches!(event, "REFERENCES" | "MISSES")
 }
 
-/// Converts `L1D:READ:MISS` to perf's spelling; the defaults are reads and accesses.
-fn cache(event: &str) -> String {
+/// The event of `L1D:READ:MISS`; the defaults are reads and accesses. `None` for an attribute that cache
+/// events do not have, for a second operation or result, and for an operation that the cache does not have.
+fn cache_event(event: &str) -> Option<CacheEvent> {
     let mut pieces = event.split(':');
-    let cache = match pieces.next().unwrap_or_default() {
-        "LL" => "LLC",
-        cache => cache,
-    };
-    let (mut operation, mut is_miss) = ("read", false);
+    let cache = cache_named(pieces.next()?)?.id;
+    let (mut op, mut result) = (None, None);
     for piece in pieces {
-        match piece {
-            "READ" => operation = "read",
-            "WRITE" => operation = "write",
-            "PREFETCH" => operation = "prefetch",
-            "MISS" => is_miss = true,
-            _ => {}
+        let (chosen, value) = match piece {
+            "READ" => (&mut op, 0),
+            "WRITE" => (&mut op, 1),
+            "PREFETCH" => (&mut op, 2),
+            "ACCESS" => (&mut result, 0),
+            "MISS" => (&mut result, 1),
+            _ => return None,
+        };
+        if chosen.replace(value).is_some() {
+            return None;
         }
     }
-    format!("{cache}-{operation}{}", if is_miss { "-miss" } else { "" })
+    let event = CacheEvent { cache, op: op.unwrap_or(0), result: result.unwrap_or(0) };
+    CacheEvent::all().find(|known| *known == event)
+}
+
+fn cache_named(name: &str) -> Option<&'static Cache> {
+    let name = if name == "LL" { "LLC" } else { name };
+    CACHES.iter().find(|cache| named(cache.names, name))
 }
 
 #[cfg(test)]
@@ -106,9 +129,12 @@ mod tests {
             ("PERF_COUNT_SW_PAGE_FAULTS_MIN", "minor-faults"),
             ("perf::PERF_COUNT_SW_TASK_CLOCK", "task-clock"),
             ("perf::L1-DCACHE-LOAD-MISSES", "l1-dcache-load-misses"),
-            ("perf::PERF_COUNT_HW_CACHE_L1D:READ:MISS", "L1D-read-miss"),
-            ("PERF_COUNT_HW_CACHE_LL:WRITE", "LLC-write"),
-            ("PERF_COUNT_HW_CACHE_DTLB", "DTLB-read"),
+            ("perf::PERF_COUNT_HW_CACHE_L1D:READ:MISS", "L1-dcache-load-misses"),
+            ("perf::PERF_COUNT_HW_CACHE_L1D:MISS", "L1-dcache-load-misses"),
+            ("PERF_COUNT_HW_CACHE_L1I:prefetch:access", "L1-icache-prefetches"),
+            ("PERF_COUNT_HW_CACHE_LL:WRITE", "LLC-stores"),
+            ("PERF_COUNT_HW_CACHE_BPU:MISS:READ", "branch-load-misses"),
+            ("PERF_COUNT_HW_CACHE_DTLB", "dTLB-loads"),
             ("rapl::RAPL_ENERGY_PKG", "energy-pkg"),
             ("rapl::RAPL_ENERGY_DRAM", "energy-ram"),
         ] {
@@ -125,5 +151,37 @@ mod tests {
         assert_eq!(error.to_string(), "the kernel has no generic event 'perf::CYCELS'");
         assert!(error.recovery().to_string().starts_with("nearest names: cycles"));
         assert!(generic("perf::INST_RETIRED:ANY_P").is_err(), "no generic event is a vendor's");
+    }
+
+    #[test]
+    fn no_attribute_of_a_cache_event_is_dropped() {
+        for name in [
+            "PERF_COUNT_HW_CACHE_L1D:MISSES",
+            "PERF_COUNT_HW_CACHE_L1D:READ:BOGUS",
+            "PERF_COUNT_HW_CACHE_L1D:WRITE:READ",
+            "PERF_COUNT_HW_CACHE_L1D:READ:MISS:ACCESS",
+            "perf::PERF_COUNT_HW_CACHE_DTLB:",
+            "PERF_COUNT_HW_CACHE_L1I:WRITE",
+            "perf::PERF_COUNT_HW_CACHE_L9:READ",
+        ] {
+            let error = generic(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownEvent, "{name}");
+            assert_eq!(error.to_string(), format!("the kernel has no generic event '{name}'"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_cache_event_is_named_with_the_nearest_of_its_cache() {
+        for (name, expected) in [
+            ("perf::L1D:MISS", "L1-dcache-load-misses"),
+            ("PERF_COUNT_HW_CACHE_L1D:MISSES", "L1-dcache-load-misses"),
+            ("perf::PERF_COUNT_HW_CACHE_LL:STORE", "LLC-stores"),
+            ("perf::DTLB-LOAD-MISES", "dTLB-load-misses"),
+        ] {
+            let Recovery::OfferNearest { names } = generic(name).unwrap_err().recovery().clone() else {
+                panic!("{name} has no recovery");
+            };
+            assert!(names.iter().any(|name| name == expected), "{name}: {names:?}");
+        }
     }
 }

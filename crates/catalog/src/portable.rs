@@ -39,6 +39,8 @@ pub struct Portable {
     name: &'static str,
     aliases: Vec<&'static str>,
     about: &'static str,
+    /// The event whose lines follow its own.
+    like: Option<&'static str>,
     /// Its lines as they are written.
     written: Vec<&'static str>,
     read: OnceLock<Vec<Line>>,
@@ -143,7 +145,8 @@ impl Portable {
 
     /// The first line that answers, and its answer.
     fn fitting(&self, family: Family, cpu_id: &str, has: &dyn Fn(&str) -> bool) -> Option<(&Line, Answer)> {
-        let lines = PORTABLE.first.iter().chain(self.lines());
+        let of_other = self.like.and_then(find).map_or(&[][..], Portable::lines);
+        let lines = PORTABLE.first.iter().chain(self.lines()).chain(of_other);
         let fits = |line: &&Line| line.family == family && is_among(&line.cpus, cpu_id);
         lines.filter(fits).find_map(|line| Some((line, line.answer(has)?)))
     }

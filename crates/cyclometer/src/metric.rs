@@ -253,6 +253,7 @@ impl Assembler<'_> {
             },
             unit: metric.unit(),
             scale: metric.scale,
+            bounds: metric.bounds,
             expression: expression.clone(),
             inputs,
             environment: environment(self.machine, pmu.as_deref()),

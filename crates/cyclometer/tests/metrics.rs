@@ -112,21 +112,34 @@ fn known_counts_give_known_metrics() {
 
 #[test]
 fn hit_rates_stand_beside_miss_rates_also_over_events_that_are_sums() {
-    // On Zen 4 `l1d_cache_loads` is the sum of two events, and the L3 is outside of the core.
+    // On Zen 4 the L3 is outside of the core. Its misses and those of Arm are of reads and writes.
     for (on, last_level) in [("skylake", Some(0.25)), ("neoverse-n1", Some(0.25)), ("zen4", None)] {
         let count = |name: &str| match name {
             "l1d_cache_misses" => 50,
-            "l1d_cache_loads" => 1_000,
+            "l1d_cache_miss_base" => 1_000,
             "l2_cache_misses" => 10,
-            "l2_cache_accesses" => 40,
+            "l2_cache_miss_base" => 40,
             "llc_misses" => 3,
-            "llc_loads" => 4,
+            "llc_miss_base" => 4,
             _ => 0,
         };
         let metrics = counted(&stat(on, "", "l1d_hit_rate,l1d_miss_rate,l2_hit_rate,llc_hit_rate"), count);
         let expected = [Some(0.95), Some(0.05), Some(0.75), last_level];
         let found: Vec<Option<f64>> = metrics.iter().map(|metric| metric.statistics.mean).collect();
         assert_eq!(found, expected, "{on}: {metrics:?}");
+    }
+}
+
+#[test]
+fn a_rate_is_of_accesses_of_the_same_kind_as_its_misses() {
+    // Loads on Skylake; loads and stores, whose code is another, on Neoverse N1.
+    let base = |on| perf(&stat(on, "", "l1d_hit_rate").plan().unwrap(), "l1d_cache_miss_base").words.config;
+    assert_eq!((base("skylake"), base("neoverse-n1")), (0x81d0, 0x04));
+    for metric in counted(&stat("neoverse-n1", "", "l1d_hit_rate,l1d_miss_rate,branch_miss_rate"), |name| {
+        if name.ends_with("misses") { 30 } else { 20 }
+    }) {
+        assert_eq!((metric.statistics.mean, metric.verdict), (None, Verdict::NotCounted), "{}", metric.name);
+        assert!(metric.reason.clone().unwrap().contains("outside of 0 to 1"), "{metric:?}");
     }
 }
 

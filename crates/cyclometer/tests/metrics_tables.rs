@@ -74,6 +74,9 @@ fn every_miss_rate_of_a_cache_has_its_hit_rate_over_the_same_events() {
         assert_eq!(hit.formula, format!("1 - {}", miss.formula));
         assert_eq!(hit.groups, miss.groups);
     }
+    for metric in portable.iter().filter(|metric| metric.name.ends_with("_rate")) {
+        assert_eq!(metric.bounds, Some((0.0, 1.0)), "{} is a share", metric.name);
+    }
 }
 
 #[test]

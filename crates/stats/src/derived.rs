@@ -11,21 +11,24 @@ use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
 use crate::summary::{LineSummary, RunValue};
 
-/// The metrics that every report has if it has their inputs: name, unit, formula.
+/// The limits of a share.
+const SHARE: Option<(f64, f64)> = Some((0.0, 1.0));
+
+/// The metrics that every report has if it has their inputs: name, unit, limits, formula.
 ///
 /// The last name of a formula is the leader: the other events must belong together with it.
-const OF_EVERY_REPORT: [(&str, &str, &str); 4] = [
-    ("cpu_utilization", "CPUs", "(user_time + system_time) / wall_time"),
-    ("ipc", "", "instructions / cycles"),
-    ("branch_miss_rate", "", "branch_misses / branches"),
-    ("cache_miss_rate", "", "cache_misses / cache_references"),
+const OF_EVERY_REPORT: [(&str, &str, Option<(f64, f64)>, &str); 4] = [
+    ("cpu_utilization", "CPUs", None, "(user_time + system_time) / wall_time"),
+    ("ipc", "", None, "instructions / cycles"),
+    ("branch_miss_rate", "", SHARE, "branch_misses / branches"),
+    ("cache_miss_rate", "", SHARE, "cache_misses / cache_references"),
 ];
 
 /// Names that mean the same event in these formulas.
 const ALIASES: &[&[&str]] = &[&["cycles", "cpu_cycles"], &["branches", "branch_instructions"]];
 
 static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
-    let read = |(name, unit, formula): (&str, &str, &str)| {
+    let read = |(name, unit, bounds, formula): (&str, &str, _, &str)| {
         let expression = Expression::resolve(name, formula, |_| None).ok()?;
         let unit = if unit.is_empty() { Unit::Ratio } else { Unit::Other(unit.to_owned()) };
         let name = name.to_owned();
@@ -33,6 +36,7 @@ static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
             name,
             unit,
             scale: 1.0,
+            bounds,
             expression,
             environment: Environment::default(),
             asked: false,
@@ -46,9 +50,22 @@ struct Definition {
     name: String,
     unit: Unit,
     scale: f64,
+    bounds: Option<(f64, f64)>,
     expression: Expression,
     environment: Environment,
     asked: bool,
+}
+
+impl Definition {
+    /// The value of the formula, if it is one that the metric can have.
+    fn bounded(&self, value: f64) -> Result<f64, String> {
+        match self.bounds {
+            Some((least, greatest)) if value < least || value > greatest => Err(format!(
+                "the formula gives {value:.3}, outside of {least} to {greatest}: its counts are of different kinds or estimates"
+            )),
+            _ => Ok(value),
+        }
+    }
 }
 
 /// A metric over all runs.
@@ -128,6 +145,7 @@ fn derive_asked(
         name: request.name.clone(),
         unit: request.unit.clone(),
         scale: request.scale,
+        bounds: request.bounds,
         expression: request.expression.clone(),
         environment: request.environment.clone(),
         asked: true,
@@ -364,7 +382,8 @@ fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Op
         Some(reason) => Err(reason),
         None => {
             let values = InRun { inputs, run: run.index, environment: &definition.environment };
-            definition.expression.evaluate(&values).map(|value| value * definition.scale)
+            let value = definition.expression.evaluate(&values);
+            value.and_then(|value| definition.bounded(value)).map(|value| value * definition.scale)
         }
     };
     if let Err(obstacle) = &computed {
@@ -490,6 +509,7 @@ mod tests {
             name: "mine".to_owned(),
             unit: Unit::Ratio,
             scale: 1.0,
+            bounds: None,
             expression: Expression::resolve("mine", "instructions / cycles", |_| None).unwrap(),
             inputs: slots.to_vec(),
             environment: Environment::default(),

@@ -15,6 +15,8 @@ pub struct MetricRequest {
     pub unit: Unit,
     /// The factor from the formula's value to that unit.
     pub scale: f64,
+    /// The least and the greatest value that the formula can have; outside of them there is no value.
+    pub bounds: Option<(f64, f64)>,
     /// The formula, with those of the metrics in it.
     pub expression: Expression,
     /// For every event of the formula the slot that counts it, or the reason why none does.
@@ -84,6 +86,7 @@ mod tests {
             name: "m".into(),
             unit: Unit::Other("%".into()),
             scale: 100.0,
+            bounds: None,
             expression: Expression::resolve("m", formula, |_| None).unwrap(),
             inputs: inputs.collect(),
             environment: Environment { literals: vec![("smt_on", 1.0)], cpu: None },
@@ -165,6 +168,23 @@ mod tests {
             assert!(!summary(&report, request(formula, 3)).is_strict());
         }
         assert!(summary(&report, request("a / c", 3)).is_strict());
+    }
+
+    #[test]
+    fn a_value_outside_of_its_bounds_is_a_reason() {
+        let report = report(three(), vec![pass(&[0, 1, 2])], vec![run(0, 0, &[(0, 3), (1, 2), (2, 8)])]);
+        let of = |formula| metric(&report, MetricRequest { bounds: Some((0.0, 1.0)), ..request(formula, 3) });
+        for formula in ["a / b", "1 - a / b"] {
+            let outside = of(formula);
+            assert_eq!((outside.verdict, outside.statistics.mean), (Verdict::NotCounted, None), "{formula}");
+            let reason = outside.reason.unwrap();
+            assert!(
+                reason.ends_with("outside of 0 to 1: its counts are of different kinds or estimates"),
+                "{reason}"
+            );
+        }
+        assert_eq!(of("b / c").statistics.mean, Some(25.0), "the limits are of the formula's value");
+        assert_eq!(of("c / c").statistics.mean, Some(100.0));
     }
 
     #[test]

@@ -15,13 +15,13 @@ __all__ = ["ALIASES", "COMPANIONS", "Metrics"]
 #: Short names, each for the events that it stands for; the first one that is counted is taken.
 ALIASES: dict[str, tuple[str, ...]] = {
     "l1d_misses": ("l1d_cache_misses", "L1-dcache-load-misses"),
-    "l1d_accesses": ("l1d_cache_loads", "L1-dcache-loads"),
+    "l1d_accesses": ("l1d_cache_miss_base", "l1d_cache_loads", "L1-dcache-loads"),
     "l1i_misses": ("l1i_cache_misses",),
     "l2_misses": ("l2_cache_misses",),
     "l1i_accesses": ("l1i_cache_accesses",),
-    "l2_accesses": ("l2_cache_accesses", "l2_cache_loads"),
+    "l2_accesses": ("l2_cache_miss_base", "l2_cache_accesses"),
     "llc_misses": ("llc_misses", "LLC-load-misses"),
-    "llc_accesses": ("llc_loads", "LLC-loads"),
+    "llc_accesses": ("llc_miss_base", "llc_loads", "LLC-loads"),
     "cycles": ("cpu_cycles", "cpu-cycles", "cycles"),
     "cpu_cycles": ("cpu_cycles", "cpu-cycles", "cycles"),
     "branches": ("branch_instructions", "branch-instructions", "branches"),
@@ -29,13 +29,17 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "branch_misses": ("branch_misses", "branch-misses"),
 }
 
-#: Events that are counted along, because the short names of an event come in pairs: a miss rate needs both.
+#: Events that are counted along with misses: accesses of the same kind, by which a miss rate divides.
 COMPANIONS: dict[str, str] = {
-    "l1d_cache_misses": "l1d_cache_loads",
+    "l1d_cache_misses": "l1d_cache_miss_base",
     "l1i_cache_misses": "l1i_cache_accesses",
-    "l2_cache_misses": "l2_cache_accesses",
-    "llc_misses": "llc_loads",
+    "l2_cache_misses": "l2_cache_miss_base",
+    "llc_misses": "llc_miss_base",
 }
+
+#: For each event of misses the event of the same kind of accesses. The kernel's `L1-dcache-load-misses` has none: on Intel
+#: it counts lines that stores and prefetches brought in as well, of which `L1-dcache-loads` knows nothing.
+_BASES = {**COMPANIONS, "LLC-load-misses": "LLC-loads"}
 
 
 class Metrics(Mapping[str, Counted]):
@@ -102,12 +106,12 @@ class Metrics(Mapping[str, Counted]):
 
     @property
     def l1d_miss_rate(self) -> Counted:
-        """Misses of the level-1 data cache for each load."""
+        """Part of the accesses that missed the level-1 data cache: of loads, or of loads and stores."""
         return self._miss_rate("l1d")
 
     @property
     def l1d_hit_rate(self) -> Counted:
-        """Part of the loads that found their line in the level-1 data cache."""
+        """Part of the accesses that found their line in the level-1 data cache."""
         return self._hit_rate("l1d")
 
     @property
@@ -141,12 +145,22 @@ class Metrics(Mapping[str, Counted]):
         return self._hit_rate("llc")
 
     def _miss_rate(self, cache: str) -> Counted:
-        quotient: Counted = getattr(self, f"{cache}_misses") / getattr(self, f"{cache}_accesses")
-        return quotient
+        misses = f"{cache}_misses"
+        event = next((event for event in ALIASES[misses] if event in self._values), ALIASES[misses][0])
+        base = _BASES.get(event)
+        if base is None:
+            return NotCounted(f"{cache}_miss_rate", f"no event counts the accesses that {event} is of on every CPU")
+        quotient: Counted = getattr(self, misses) / self._counted(base)
+        return _share(quotient)
 
     def _hit_rate(self, cache: str) -> Counted:
         rest: Counted = 1 - self._miss_rate(cache)
         return rest
+
+    def _counted(self, event: str) -> Counted:
+        """The event itself, not one that its name stands for as well."""
+        missing = NotCounted(event, f"{event} is not among the events that were configured")
+        return self._values.get(event, missing)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON: `None` where nothing was counted, with the reason beside it."""
@@ -169,6 +183,14 @@ class Metrics(Mapping[str, Counted]):
 
 
 _KNOWN = {event for events in ALIASES.values() for event in events} | {"instructions", *COMPANIONS, *COMPANIONS.values()}
+
+
+def _share(rate: Counted) -> Counted:
+    """A rate, if it is a part of a whole."""
+    if isinstance(rate, NotCounted) or 0 <= rate <= 1:
+        return rate
+    reason = "is outside of 0 to 1: its counts are of different kinds or estimates"
+    return NotCounted(rate.name, f"the rate {float(rate):.3f} {reason}")
 
 
 def _identifier(event: str) -> str:

@@ -29,6 +29,9 @@ pub struct Metric<'t> {
     pub scale: f64,
     /// The symbol of its unit; empty for a ratio.
     pub symbol: &'t str,
+    /// The least and the greatest value that the formula can have over events of the same kind; `None`
+    /// without a limit.
+    pub bounds: Option<(f64, f64)>,
     /// The groups that it belongs to (`TopdownL1`).
     pub groups: Vec<&'t str>,
     /// Its level in a top-down tree, from 1; `None` where there is no tree.

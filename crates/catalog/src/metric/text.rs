@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A table has a header of facts, then a block for each metric after an empty line: its name, and a line for
-//! each fact. `unit` is perf's: the factor for the formula's value, and the symbol of the product. `#` starts
-//! a comment.
+//! each fact. `unit` is perf's: the factor for the formula's value, and the symbol of the product. `bounds`
+//! are the least and the greatest value of the formula. `#` starts a comment.
 
 use super::{EVERY_CPU, Metric};
 
@@ -68,6 +68,7 @@ fn block(text: &str) -> Option<Metric<'_>> {
         about: fact("about").unwrap_or_default(),
         scale,
         symbol,
+        bounds: fact("bounds").and_then(bounds),
         groups: facts(text, "group").flat_map(str::split_whitespace).collect(),
         level: fact("level").and_then(|level| level.parse().ok()),
         of_every_cpu: false,
@@ -80,6 +81,12 @@ fn unit(text: &str) -> (f64, &str) {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (factor, symbol) = text.split_at(digits);
     (factor.parse().unwrap_or(1.0), symbol.trim())
+}
+
+/// `0 1`: the least and the greatest value.
+fn bounds(text: &str) -> Option<(f64, f64)> {
+    let (least, greatest) = text.split_once(' ')?;
+    Some((least.parse().ok()?, greatest.trim().parse().ok()?))
 }
 
 #[cfg(test)]
@@ -97,6 +104,7 @@ about part of the whole
 unit 100%
 group Parts Topdown
 level 2
+bounds 0 1
 formula a / b
 
 plain
@@ -112,6 +120,7 @@ formula a | b
         let share = &metrics[0];
         assert_eq!((share.name, share.scale, share.symbol), ("share", 100.0, "%"));
         assert_eq!((share.about, share.level), ("part of the whole", Some(2)));
+        assert_eq!((share.bounds, metrics[1].bounds), (Some((0.0, 1.0)), None));
         assert_eq!((share.groups.as_slice(), share.formula), (&["Parts", "Topdown"][..], "a / b"));
         let plain = &metrics[1];
         assert_eq!((plain.name, plain.scale, plain.symbol, plain.formula), ("plain", 1.0, "", "a | b"));

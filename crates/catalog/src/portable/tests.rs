@@ -11,11 +11,71 @@ fn cpus() -> Vec<Cpu<'static>> {
 fn every_line_of_the_data_is_read() {
     let read: usize = all()
         .iter()
-        .map(|p| 1 + p.lines().len() + usize::from(!p.about.is_empty()) + usize::from(!p.aliases.is_empty()))
+        .map(|p| {
+            let facts = [!p.about.is_empty(), !p.aliases.is_empty(), p.like.is_some()];
+            1 + p.lines().len() + facts.into_iter().filter(|has| *has).count()
+        })
         .sum();
     assert_eq!(1 + PORTABLE.first.len() + read, text::lines(DATA));
     for portable in all() {
         assert!(!portable.about.is_empty() && portable.about.len() <= 100, "{}", portable.name);
+    }
+}
+
+#[test]
+fn an_event_takes_the_lines_of_one_that_has_lines_of_its_own() {
+    for (portable, like) in all().iter().filter_map(|portable| Some((portable, portable.like?))) {
+        let other = find(like).unwrap_or_else(|| panic!("{} is like {like}", portable.name));
+        assert_eq!(other.like, None, "{}", portable.name);
+    }
+}
+
+/// The events of misses and of their base on a CPU, with ` + ` between summands; `None` where one of both is
+/// not counted.
+fn rate_on(cpu: &Cpu<'_>, misses: &str, base: &str) -> Option<[String; 2]> {
+    let names = |name| match find(name).unwrap().on_cpu(cpu) {
+        Answer::Event { names, .. } => Some(names.join(" + ")),
+        Answer::None { .. } => None,
+    };
+    Some([names(misses)?, names(base)?])
+}
+
+#[test]
+fn misses_are_divided_by_accesses_of_the_same_kind() {
+    // Misses, and the ends of the names of accesses that they are a part of.
+    let l1d: &[(&str, &[&str])] = &[
+        ("MEM_LOAD_RETIRED.L1_MISS", &["MEM_INST_RETIRED.ALL_LOADS"]),
+        ("MEM_LOAD_UOPS_RETIRED.L1_MISS", &["MEM_UOPS_RETIRED.ALL_LOADS"]),
+        ("MEM_UOPS_RETIRED.L1_MISS_LOADS", &["MEM_UOPS_RETIRED.ALL_LOADS"]),
+        ("ls_dmnd_fills_from_sys.all", &["all_data_cache_accesses", "ls_dispatch.all"]),
+        ("ls_mab_alloc.load_store_allocations", &["all_data_cache_accesses"]),
+        ("L1D_CACHE_REFILL", &["L1D_CACHE"]),
+        ("DCACHE_MISS", &["dcache_access"]),
+        ("L1_D_CACHE_MISSES", &["L1_D_CACHE_ACCESSES"]),
+        ("L1_DCACHE_READ_MISS + L1_DCACHE_WRITE_MISS", &["L1_DCACHE_READ_ACCESS + L1_DCACHE_WRITE_ACCESS"]),
+        ("LOAD_INS_MISS_DCACHE + STORE_INS_MISS_DCACHE", &["LOAD_INS_DCACHE + STORE_INS_DCACHE"]),
+    ];
+    let mut rates = 0;
+    for cpu in cpus() {
+        if let Some([misses, base]) = rate_on(&cpu, "l1d_cache_misses", "l1d_cache_miss_base") {
+            let same = l1d.iter().any(|(known, bases)| *known == misses && bases.contains(&base.as_str()));
+            assert!(same, "{}: {misses} / {base}", cpu.id());
+            rates += 1;
+        }
+        for (misses, base) in [
+            ("l1i_cache_misses", "l1i_cache_accesses"),
+            ("l2_cache_misses", "l2_cache_miss_base"),
+            ("llc_misses", "llc_miss_base"),
+        ] {
+            let Some([misses, base]) = rate_on(&cpu, misses, base) else { continue };
+            let prefetched = ["L2_RQSTS.ALL_CODE_RD", "L2_LINES_IN.ALL"].contains(&misses.as_str());
+            assert!(!prefetched, "{}: {misses} / {base}", cpu.id());
+        }
+    }
+    assert!(rates > 90, "{rates}");
+    let base = |cpu: &str| find("l1d_cache_miss_base").unwrap().on(cpu);
+    for cpu in ["sandybridge", "nehalemep", "bonnell", "amdzen2", "apple-m4"] {
+        assert!(matches!(base(cpu), Answer::None { .. }), "{cpu}: {:?}", base(cpu));
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn read(text: &'static str) -> Table {
 }
 
 fn empty(name: &'static str) -> Portable {
-    Portable { name, aliases: Vec::new(), about: "", written: Vec::new(), read: OnceLock::new() }
+    Portable { name, aliases: Vec::new(), about: "", like: None, written: Vec::new(), read: OnceLock::new() }
 }
 
 fn fact(portable: &mut Portable, line: &'static str) {
@@ -32,6 +32,8 @@ fn fact(portable: &mut Portable, line: &'static str) {
         portable.about = about.trim();
     } else if let Some(aliases) = line.strip_prefix("alias ") {
         portable.aliases.extend(aliases.split_whitespace());
+    } else if let Some(like) = line.strip_prefix("like ") {
+        portable.like = Some(like.trim());
     } else {
         portable.written.push(line);
     }

@@ -407,7 +407,8 @@ fn request(name: &str, unit: Unit, scale: f64, formula: &str, slots: &[usize]) -
     let expression = Expression::resolve(name, formula, |_| None).unwrap();
     let events: Vec<String> = expression.events().iter().map(|event| (*event).to_owned()).collect();
     let inputs = events.into_iter().zip(slots).map(|(event, slot)| (event, Ok(SlotId(*slot)))).collect();
-    MetricRequest { name: name.into(), unit, scale, expression, inputs, environment: Environment::default() }
+    let (name, environment) = (name.into(), Environment::default());
+    MetricRequest { name, unit, scale, bounds: None, expression, inputs, environment }
 }
 
 /// Seven runs that made three passes: cycles are in all of them, the last event in one.
