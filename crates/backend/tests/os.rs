@@ -330,4 +330,10 @@ fn energy_is_read_for_regions_and_values_grow_from_the_start() {
     fs::write(&file, "9000").unwrap();
     let after = value(&read(counting.as_mut()), 1);
     assert_eq!(after, 600, "what is used after the end is not counted");
+    let exit = Exit { status: None, wall_ns: 5, usage: None };
+    counting.exited(&exit);
+    rows.clear();
+    counting.sample(&mut rows).unwrap();
+    let after_exit = value(&read(counting.as_mut()), 1);
+    assert_eq!((after_exit, rows[1].value), (600, 600), "the end of the target adds nothing after the stop");
 }

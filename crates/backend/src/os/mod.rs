@@ -109,8 +109,12 @@ struct OsCounting {
 const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 
 impl OsCounting {
-    /// Reads again; a value that cannot be read any more keeps its last state.
+    /// Reads again until it is stopped or the target has ended; a value that cannot be read any more keeps its
+    /// last state.
     fn refresh(&mut self) {
+        if self.stopped || self.exit.is_some() {
+            return;
+        }
         self.meters.iter_mut().for_each(Meter::refresh);
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
         let Some(now) = self.subject.take() else {
@@ -210,9 +214,7 @@ impl Counting for OsCounting {
     }
 
     fn stop(&mut self) -> Result<()> {
-        if !self.stopped && self.exit.is_none() {
-            self.refresh();
-        }
+        self.refresh();
         self.stopped = true;
         Ok(())
     }
@@ -228,9 +230,7 @@ impl Counting for OsCounting {
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
-        if !self.stopped && self.exit.is_none() {
-            self.refresh();
-        }
+        self.refresh();
         out.cells.extend(self.lines.iter().filter_map(|line| self.cell(*line)));
         let over_ns = self.wall_ns().unwrap_or(0);
         out.cells.extend(self.meters.iter().map(|meter| meter.cell(over_ns)));
