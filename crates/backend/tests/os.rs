@@ -147,7 +147,7 @@ fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_val
     let after = read(counting.as_mut());
     assert!(value(&after, 1) >= cpu && value(&after, 0) > 0, "{after:?}");
     let said = after.cells[1].partial.clone().unwrap_or_default();
-    assert!(said.contains("one was read ") && said.ends_with(" ms before it ended"), "{said}");
+    assert!(said.contains("1 of 2 was read ") && said.ends_with(" ms before it ended"), "{said}");
     idle.signal(9);
     ended(idle.as_mut());
     counting.stop().unwrap();

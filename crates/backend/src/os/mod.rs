@@ -182,14 +182,13 @@ impl OsCounting {
         }
         let is_time = matches!(metric, OsMetric::UserTime | OsMetric::SystemTime | OsMetric::CpuTime);
         let coarse = self.subject.ticks().filter(|_| is_time && value < TICKS_SHOW_BELOW_NS);
-        let one_missed = self.subject.missed_one().filter(|one| self.missed.is_none_or(|last| *one > last));
         let notes = [
             coarse.map(|ticks| format!("in steps of {ticks}")),
             self.subject.leaves_children_out().then(|| "the process itself, without its children".to_owned()),
-            self.missed
-                .filter(|_| one_missed.is_none())
-                .map(|missed| format!("read {} ms before it ended", missed.as_millis())),
-            one_missed.map(|missed| format!("one was read {} ms before it ended", missed.as_millis())),
+            self.subject.missed().or_else(|| {
+                let missed = self.missed?.as_millis();
+                Some(format!("read {missed} ms before it ended"))
+            }),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
