@@ -138,7 +138,7 @@ fn traced(
     match line.split_once(' ') {
         None if line == "ready" => Ok(link),
         Some(("refused", number)) => Err(refused(pid, number.parse().unwrap_or(0))),
-        _ => Err(Problem::NoWord(format!("the tracer said '{line}'"))),
+        _ => Err(Problem::NoWord(format!("unexpected reply of the tracer: '{line}'"))),
     }
 }
 
