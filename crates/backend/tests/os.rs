@@ -147,7 +147,7 @@ fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_val
     let after = read(counting.as_mut());
     assert!(value(&after, 1) >= cpu && value(&after, 0) > 0, "{after:?}");
     let said = after.cells[1].partial.clone().unwrap_or_default();
-    assert!(said.contains("one was read ") && said.ends_with(" ms before it ended"), "{said}");
+    assert!(said.contains("1 of 2 was read ") && said.ends_with(" ms before it ended"), "{said}");
     idle.signal(9);
     ended(idle.as_mut());
     counting.stop().unwrap();
@@ -330,4 +330,10 @@ fn energy_is_read_for_regions_and_values_grow_from_the_start() {
     fs::write(&file, "9000").unwrap();
     let after = value(&read(counting.as_mut()), 1);
     assert_eq!(after, 600, "what is used after the end is not counted");
+    let exit = Exit { status: None, wall_ns: 5, usage: None };
+    counting.exited(&exit);
+    rows.clear();
+    counting.sample(&mut rows).unwrap();
+    let after_exit = value(&read(counting.as_mut()), 1);
+    assert_eq!((after_exit, rows[1].value), (600, 600), "the end of the target adds nothing after the stop");
 }

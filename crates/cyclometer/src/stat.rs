@@ -530,6 +530,16 @@ mod tests {
     use cyclometer_core::ladder::{Cause, RungState};
 
     #[test]
+    fn an_id_that_is_named_twice_is_one_target() {
+        let stat = || Stat::new(crate::machine());
+        let process = |pid| Target::Process { pid, inherit: true };
+        assert_eq!(stat().processes(&[7, 7]).target, Some(process(7)));
+        assert_eq!(stat().threads(&[7, 7, 7]).target, Some(Target::Thread(7)));
+        let both = Target::Several(vec![process(7), process(8)]);
+        assert_eq!(stat().processes(&[8, 7, 8]).target, Some(both));
+    }
+
+    #[test]
     fn registers_that_cannot_be_had_are_an_error_with_the_remedy() {
         let mut machine = crate::machine();
         machine.ladder.rungs.retain(|state| state.rung != Rung::Msr);

@@ -2,48 +2,66 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::{Hierarchy, mount_of};
 
-/// The memory control groups of this process at some moment, which are also those of the commands that it
-/// starts then: its own and those above. Empty where none has a limit.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct GroupsBefore {
-    groups: Vec<PathBuf>,
-    limit_bytes: u64,
-    /// Processes that the kernel had killed for lack of memory.
+/// The memory control group of this process before a command, which is also that of the command. Empty where
+/// neither it nor one above has a limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupBefore {
+    group: Option<Arc<LimitedGroup>>,
+    /// Processes of the group that the kernel had killed for lack of memory.
     killed: u64,
 }
 
-impl GroupsBefore {
-    /// The state at this moment. Groups and limits are read once in the life of this process, as they cost a
-    /// tenth of a millisecond. Where no group has a limit, nothing else is read.
-    pub(crate) fn now() -> GroupsBefore {
-        static OWN: OnceLock<GroupsBefore> = OnceLock::new();
-        let own = OWN.get_or_init(|| GroupsBefore::of(own_groups().unwrap_or_default()));
-        GroupsBefore { killed: killed_in(&own.groups), ..own.clone() }
+/// A memory control group with a limit, its own or of a group above.
+#[derive(Debug)]
+struct LimitedGroup {
+    folder: PathBuf,
+    limit_bytes: u64,
+    /// Killed processes at the last look.
+    killed: AtomicU64,
+}
+
+impl GroupBefore {
+    /// The state at this moment, as far as it is known. Reads files only the first time in the life of this
+    /// process, as a command that is not killed must not pay for it.
+    pub(crate) fn now() -> GroupBefore {
+        static OWN: OnceLock<Option<Arc<LimitedGroup>>> = OnceLock::new();
+        GroupBefore::of(OWN.get_or_init(|| LimitedGroup::of(&own_groups()?).map(Arc::new)).clone())
     }
 
-    fn of(groups: Vec<PathBuf>) -> GroupsBefore {
-        // The lowest limit is reached first.
-        let Some(limit_bytes) = groups.iter().filter_map(|group| limit(group)).min() else {
-            return GroupsBefore::default();
-        };
-        let killed = killed_in(&groups);
-        GroupsBefore { groups, limit_bytes, killed }
+    fn of(group: Option<Arc<LimitedGroup>>) -> GroupBefore {
+        let killed = group.as_ref().map_or(0, |group| group.killed.load(Ordering::Relaxed));
+        GroupBefore { group, killed }
     }
 
-    /// Reports that the kernel has killed processes of these groups since, with the limit. `None` where the
-    /// kernel killed none, or does not report it.
+    /// Reports that the kernel has killed processes of this group since, with the limit. `None` where the
+    /// kernel killed none, or does not report it. Later commands start from the number that is read here.
     pub(crate) fn shortage(&self) -> Option<String> {
-        let limit = self.limit_bytes >> 20;
+        let group = self.group.as_ref()?;
+        let now = killed(&group.folder)?;
+        group.killed.fetch_max(now, Ordering::Relaxed);
+        let limit = group.limit_bytes >> 20;
         let words = || format!("its memory control group, limited to {limit} MiB, ran out of memory");
-        (killed_in(&self.groups) > self.killed).then(words)
+        (now > self.killed).then(words)
     }
 }
 
-/// The folders of this process's memory control group and of those above.
+impl LimitedGroup {
+    /// The innermost of these groups.
+    fn of(groups: &[PathBuf]) -> Option<LimitedGroup> {
+        let folder = groups.first()?.clone();
+        // The lowest limit is reached first.
+        let limit_bytes = groups.iter().filter_map(|group| limit(group)).min()?;
+        let killed = AtomicU64::new(killed(&folder)?);
+        Some(LimitedGroup { folder, limit_bytes, killed })
+    }
+}
+
+/// The folders of this process's memory control group and of those above, from the innermost on.
 fn own_groups() -> Option<Vec<PathBuf>> {
     let mount = mount_of(&fs::read("/proc/self/mounts").ok()?, Hierarchy::Memory)?;
     let own = own_group(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
@@ -81,17 +99,14 @@ fn limit(group: &Path) -> Option<u64> {
 /// Below `PAGE_COUNTER_MAX` pages of every size, and above every memory.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// How many processes the kernel has killed in some groups for lack of memory.
+/// How many processes of a group the kernel has killed for lack of memory, whichever group had the limit.
 ///
 /// # Source
 ///
-/// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.events`: a group's number includes those below;
-/// `cgroup-v1/memory.rst`, `memory.oom_control`; `include/linux/memcontrol.h`, `memcg_memory_event`: in
-/// version 1 it does not.
-fn killed_in(groups: &[PathBuf]) -> u64 {
-    groups.iter().filter_map(|group| killed(group)).sum()
-}
-
+/// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.events`: a group's number includes those below,
+/// so the number of a group above has processes of unrelated groups; `cgroup-v1/memory.rst`,
+/// `memory.oom_control`; `include/linux/memcontrol.h`, `memcg_memory_event`: in version 1, a process is in the
+/// number of its own group alone.
 fn killed(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let events = read("memory.events").or_else(|| read("memory.oom_control"))?;
@@ -122,6 +137,10 @@ mod tests {
         files.iter().enumerate().map(group).collect()
     }
 
+    fn before(groups: &[PathBuf]) -> GroupBefore {
+        GroupBefore::of(LimitedGroup::of(groups).map(Arc::new))
+    }
+
     const SHORTAGE: &str = "its memory control group, limited to 64 MiB, ran out of memory";
 
     #[test]
@@ -132,7 +151,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let own = groups(folder.path(), &[&[(limit, "67108864\n"), (events, "oom_kill 2\n")]]);
-            let before = GroupsBefore::of(own.clone());
+            let before = before(&own);
             assert_eq!(before.shortage(), None, "the two were killed before");
             fs::write(own[0].join(events), format!("{lines}oom_kill 3\n")).unwrap();
             assert_eq!(before.shortage().as_deref(), Some(SHORTAGE), "{limit}");
@@ -144,11 +163,42 @@ mod tests {
         let none = ("memory.limit_in_bytes", "9223372036854771712\n");
         let limited = |bytes| [("memory.limit_in_bytes", bytes)];
         let folder = tempfile::tempdir().unwrap();
-        let files: [&[_]; 3] = [&[none], &limited("67108864\n"), &limited("1073741824\n")];
+        let inner = [none, ("memory.oom_control", "oom_kill 0\n")];
+        let files: [&[_]; 3] = [&inner, &limited("67108864\n"), &limited("1073741824\n")];
         let own = groups(folder.path(), &files);
-        let before = GroupsBefore::of(own.clone());
+        let before = before(&own);
         fs::write(own[0].join("memory.oom_control"), "oom_kill 1\n").unwrap();
         assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
+    }
+
+    #[test]
+    fn a_process_of_another_group_that_is_killed_is_no_shortage_of_this_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let limited = [("memory.max", "67108864\n"), ("memory.events", "oom_kill 1\n")];
+        let own = groups(folder.path(), &[&[limited[1]], &limited]);
+        let before = before(&own);
+        fs::write(own[1].join("memory.events"), "oom_kill 2\n").unwrap();
+        assert_eq!(before.shortage(), None, "the number above includes a sibling");
+        fs::write(own[0].join("memory.events"), "oom_kill 2\n").unwrap();
+        assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
+    }
+
+    #[test]
+    fn a_shortage_of_one_command_is_none_of_the_next_and_files_are_read_only_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("memory.max", "67108864\n"), ("memory.events", "oom_kill 1\n")];
+        let own = groups(folder.path(), &[&files]);
+        let first = before(&own);
+        let again = || GroupBefore::of(first.group.clone());
+        fs::write(own[0].join("memory.events"), "oom_kill 2\n").unwrap();
+        assert_eq!(again().killed, 1, "the file is not read for each command");
+        assert_eq!((first.shortage().is_some(), first.shortage().is_some()), (true, true));
+        let next = again();
+        assert_eq!(next.shortage(), None);
+        fs::write(own[0].join("memory.events"), "oom_kill 3\n").unwrap();
+        assert!(next.shortage().is_some());
+        fs::remove_dir_all(&own[0]).unwrap();
+        assert_eq!(next.shortage(), None, "unknown is no shortage");
     }
 
     #[test]
@@ -158,8 +208,8 @@ mod tests {
         {
             let folder = tempfile::tempdir().unwrap();
             let own = groups(folder.path(), &[files]);
-            let before = GroupsBefore::of(own.clone());
-            assert_eq!(before, GroupsBefore::default());
+            let before = before(&own);
+            assert!(before.group.is_none());
             fs::write(own[0].join("memory.events"), "oom_kill 1\n").unwrap();
             assert_eq!(before.shortage(), None);
         }

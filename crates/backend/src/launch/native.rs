@@ -34,7 +34,7 @@ pub(crate) struct Native {
     early: Option<i32>,
     released: Option<Instant>,
     exit: Option<Exit>,
-    memory: memory::GroupsBefore,
+    memory: memory::GroupBefore,
     /// The child has ended, and its tracer has not released it yet.
     awaits_tracer: bool,
 }
@@ -52,7 +52,7 @@ impl Native {
             early: None,
             released: None,
             exit: None,
-            memory: memory::GroupsBefore::now(),
+            memory: memory::GroupBefore::now(),
             awaits_tracer: false,
         }
     }

@@ -222,7 +222,8 @@ fn left(cpu: u32) -> Error {
 }
 
 fn not_kept(cpu: u32, error: io::Error) -> Error {
-    let message =
-        format!("nobody would restore the registers of CPU {cpu}: the restore daemon reports: {error}");
+    let message = format!(
+        "the registers of CPU {cpu} could not be restored after a crash: the restore daemon reports: {error}"
+    );
     Error::new(ErrorKind::Os, message).with_source(error)
 }

@@ -18,8 +18,29 @@ pub(super) struct Meter {
     last: Option<(u64, Instant)>,
     /// Energy since the start, in µJ.
     used_uj: u64,
-    /// Why the used energy is no longer known.
-    lost: Option<String>,
+    state: State,
+}
+
+/// Whether the energy since the start is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    Counting,
+    /// Two reads were so far apart that the counter may have wrapped twice. A shorter region can still be
+    /// counted.
+    PausedTooLong,
+    /// A read failed, for this reason.
+    Unreadable(String),
+}
+
+impl State {
+    /// Why the energy since the start is unknown.
+    fn obstacle(&self) -> Option<String> {
+        match self {
+            State::Counting => None,
+            State::PausedTooLong => Some("its counter may have wrapped twice between two reads".to_owned()),
+            State::Unreadable(reason) => Some(reason.clone()),
+        }
+    }
 }
 
 impl Meter {
@@ -30,10 +51,11 @@ impl Meter {
     /// `RefusalKind::NoPermission` with the remedy: since 5.10, kernels let only root read it, as it reveals
     /// secrets of other processes. `RefusalKind::NotSupported` where there is no such counter.
     pub(super) fn open(slot: &Slot, part: usize, zone: &EnergyZone) -> Result<Meter, Refusal> {
-        let meter = Meter { slot: slot.id, part, zone: zone.clone(), last: None, used_uj: 0, lost: None };
+        let (zone, state) = (zone.clone(), State::Counting);
+        let meter = Meter { slot: slot.id, part, zone, last: None, used_uj: 0, state };
         match meter.value() {
             Ok(_) => Ok(meter),
-            Err(error) => Err(refusal(slot.id, zone, &error)),
+            Err(error) => Err(refusal(slot.id, &meter.zone, &error)),
         }
     }
 
@@ -44,28 +66,30 @@ impl Meter {
 
     /// Starts counting from the present value.
     pub(super) fn start(&mut self) {
-        (self.last, self.used_uj, self.lost) = (None, 0, None);
+        (self.last, self.used_uj, self.state) = (None, 0, State::Counting);
         self.refresh();
     }
 
-    /// Reads the counter again.
+    /// Reads the counter again, until a read fails.
     pub(super) fn refresh(&mut self) {
-        let now = match self.value() {
-            Ok(now) => now,
-            Err(error) => return self.lose(format!("{} cannot be read any more: {error}", self.zone.file())),
-        };
-        if let Some((before, at)) = self.last.replace((now, Instant::now())) {
-            self.used_uj = self.used_uj.saturating_add(self.zone.between(before, now));
-            if at.elapsed() > self.zone.longest_pause() {
-                self.lose(
-                    "it was not read for so long that its counter may have begun anew twice".to_owned(),
-                );
+        if let State::Unreadable(_) = self.state {
+            return;
+        }
+        match self.value() {
+            Ok(now) => self.advance(now),
+            Err(error) => {
+                let reason = format!("{} cannot be read any more: {error}", self.zone.file());
+                self.state = State::Unreadable(reason);
             }
         }
     }
 
-    fn lose(&mut self, reason: String) {
-        self.lost.get_or_insert(reason);
+    fn advance(&mut self, now: u64) {
+        let Some((before, at)) = self.last.replace((now, Instant::now())) else { return };
+        self.used_uj = self.used_uj.saturating_add(self.zone.between(before, now));
+        if at.elapsed() > self.zone.longest_pause() {
+            self.state = State::PausedTooLong;
+        }
     }
 
     pub(super) fn longest_pause(&self) -> Duration {
@@ -78,12 +102,9 @@ impl Meter {
 
     /// The energy used during this time.
     pub(super) fn cell(&self, over_ns: u64) -> Cell {
-        let time_ns = if self.lost.is_some() { 0 } else { over_ns.max(1) };
-        Cell {
-            at: self.at(),
-            lost: self.lost.clone(),
-            ..Cell::new(self.slot, self.used_uj, time_ns, time_ns)
-        }
+        let lost = self.state.obstacle();
+        let time_ns = if lost.is_some() { 0 } else { over_ns.max(1) };
+        Cell { at: self.at(), lost, ..Cell::new(self.slot, self.used_uj, time_ns, time_ns) }
     }
 
     pub(super) fn counter(&self) -> CounterAt {
@@ -92,7 +113,7 @@ impl Meter {
 
     /// The raw value for regions, which judge their own length.
     pub(super) fn raw(&self, over_ns: u64) -> Raw {
-        let is_lost = self.last.is_none();
+        let is_lost = self.last.is_none() || matches!(self.state, State::Unreadable(_));
         Raw { value: self.used_uj, time_enabled_ns: over_ns.max(1), time_running_ns: over_ns.max(1), is_lost }
     }
 }
@@ -132,18 +153,44 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_in_which_a_counter_may_begin_anew_twice_loses_it() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("energy_uj"), "5").unwrap();
+    fn a_pause_in_which_a_counter_may_wrap_twice_loses_it() {
         // At any real power, this range lasts less than a µs.
-        let zone = EnergyZone { folder: folder.path().display().to_string(), ..zone(10) };
-        let slot = Slot::new(SlotId(0), "energy-pkg", Rung::Os, vec![Part::Energy(zone.clone())]);
-        let mut meter = Meter::open(&slot, 0, &zone).unwrap();
+        let (_folder, mut meter) = meter(10);
         meter.start();
         assert_eq!(meter.cell(9).lost, None);
         meter.refresh();
-        assert!(meter.cell(9).lost.unwrap().contains("begun anew twice"));
+        assert!(meter.cell(9).lost.unwrap().contains("wrapped twice"));
+        assert!(!meter.raw(9).is_lost, "regions judge their own length");
         meter.start();
-        assert_eq!(meter.cell(9).lost, None, "what counts anew has lost nothing");
+        assert_eq!(meter.cell(9).lost, None, "a new start has lost nothing");
+    }
+
+    #[test]
+    fn a_read_that_fails_loses_the_energy_of_regions_too() {
+        for range_uj in [10, u64::MAX] {
+            let (folder, mut meter) = meter(range_uj);
+            let file = folder.path().join("energy_uj");
+            meter.start();
+            meter.refresh();
+            assert!(!meter.raw(9).is_lost);
+            fs::remove_file(&file).unwrap();
+            meter.refresh();
+            assert!(meter.raw(9).is_lost, "the last value is not the present one");
+            assert!(meter.cell(9).lost.unwrap().contains("cannot be read any more"));
+            fs::write(&file, "9").unwrap();
+            meter.refresh();
+            assert!(meter.raw(9).is_lost, "the counter may have begun at 0 meanwhile");
+            meter.start();
+            assert!(!meter.raw(9).is_lost && meter.cell(9).lost.is_none());
+        }
+    }
+
+    /// The meter of a zone in a folder of files, whose counter is at 5 µJ.
+    fn meter(range_uj: u64) -> (tempfile::TempDir, Meter) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("energy_uj"), "5").unwrap();
+        let zone = EnergyZone { folder: folder.path().display().to_string(), ..zone(range_uj) };
+        let slot = Slot::new(SlotId(0), "energy-pkg", Rung::Os, vec![Part::Energy(zone.clone())]);
+        (folder, Meter::open(&slot, 0, &zone).unwrap())
     }
 }

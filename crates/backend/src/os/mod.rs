@@ -109,8 +109,12 @@ struct OsCounting {
 const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 
 impl OsCounting {
-    /// Reads again; a value that cannot be read any more keeps its last state.
+    /// Reads again until it is stopped or the target has ended; a value that cannot be read any more keeps its
+    /// last state.
     fn refresh(&mut self) {
+        if self.stopped || self.exit.is_some() {
+            return;
+        }
         self.meters.iter_mut().for_each(Meter::refresh);
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
         let Some(now) = self.subject.take() else {
@@ -178,14 +182,13 @@ impl OsCounting {
         }
         let is_time = matches!(metric, OsMetric::UserTime | OsMetric::SystemTime | OsMetric::CpuTime);
         let coarse = self.subject.ticks().filter(|_| is_time && value < TICKS_SHOW_BELOW_NS);
-        let one_missed = self.subject.missed_one().filter(|one| self.missed.is_none_or(|last| *one > last));
         let notes = [
             coarse.map(|ticks| format!("in steps of {ticks}")),
             self.subject.leaves_children_out().then(|| "the process itself, without its children".to_owned()),
-            self.missed
-                .filter(|_| one_missed.is_none())
-                .map(|missed| format!("read {} ms before it ended", missed.as_millis())),
-            one_missed.map(|missed| format!("one was read {} ms before it ended", missed.as_millis())),
+            self.subject.missed().or_else(|| {
+                let missed = self.missed?.as_millis();
+                Some(format!("read {missed} ms before it ended"))
+            }),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
@@ -210,9 +213,7 @@ impl Counting for OsCounting {
     }
 
     fn stop(&mut self) -> Result<()> {
-        if !self.stopped && self.exit.is_none() {
-            self.refresh();
-        }
+        self.refresh();
         self.stopped = true;
         Ok(())
     }
@@ -228,9 +229,7 @@ impl Counting for OsCounting {
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
-        if !self.stopped && self.exit.is_none() {
-            self.refresh();
-        }
+        self.refresh();
         out.cells.extend(self.lines.iter().filter_map(|line| self.cell(*line)));
         let over_ns = self.wall_ns().unwrap_or(0);
         out.cells.extend(self.meters.iter().map(|meter| meter.cell(over_ns)));

@@ -43,6 +43,18 @@ pub(super) fn of_children(bytes: &[u8]) -> Option<[u64; 4]> {
     Some([field(11)?, field(13)?, field(16)?, field(17)?])
 }
 
+/// When the process or thread began, in ticks after boot. Later ones with its id began later.
+///
+/// # Source
+///
+/// `proc_pid_stat(5)`: starttime is field 22; Linux `fs/exec.c`, `de_thread`: a thread that executes a program
+/// takes over the id and the start time of the process.
+pub(super) fn start_ticks(bytes: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(bytes);
+    let (_, behind_name) = text.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
 /// Times and faults from `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
 ///
 /// # Source
@@ -147,9 +159,11 @@ mod tests {
             assert_eq!(accounts.system_ns, Some(30_000_000));
             assert_eq!((accounts.minor_faults, accounts.major_faults), (Some(11), Some(13)));
             assert_eq!(of_children(line.as_bytes()), Some([12, 14, 0, 0]));
+            assert_eq!(start_ticks(line.as_bytes()), Some(5));
         }
         for broken in ["", "77 (x", "77 (x) S 1 2 3"] {
             assert_eq!(stat(broken.as_bytes(), TICKS), None, "{broken}");
+            assert_eq!(start_ticks(broken.as_bytes()), None, "{broken}");
         }
     }
 

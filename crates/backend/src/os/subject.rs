@@ -23,6 +23,7 @@ pub(super) enum Subject {
     Thread {
         tid: u32,
         ticks: Ticks,
+        began: Began,
     },
     Process(Threads),
     Child(Threads),
@@ -47,6 +48,7 @@ pub(super) enum Subject {
 pub(super) struct Threads {
     pid: u32,
     ticks: Ticks,
+    began: Began,
     switches: BTreeMap<u32, (u64, u64)>,
     /// Whether the accounts of its children were requested too.
     with_children: bool,
@@ -56,47 +58,91 @@ pub(super) struct Threads {
     had_children: bool,
 }
 
+/// When a process or thread began, from its first `stat` on. Its id may later be that of a stranger.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Began(Option<u64>);
+
+impl Began {
+    /// Whether this `stat` is of the same process or thread as the first one.
+    fn is_of(&mut self, stat: &[u8]) -> bool {
+        let Some(now) = procfs::start_ticks(stat) else { return false };
+        *self.0.get_or_insert(now) == now
+    }
+}
+
 /// Processes or threads, of which some may end before others.
 #[derive(Debug)]
 pub(super) struct Several {
     members: Vec<Member>,
-    /// The longest time from the last reading of a member that has ended to the first failed one.
-    missed: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct Member {
     subject: Subject,
-    /// The last accounts that could be read, with their time.
-    last: Option<(Accounts, Instant)>,
+    state: State,
+}
+
+/// What is known of a member.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The last accounts, and their time.
+    Running { last: Accounts, at: Instant },
+    /// The last accounts, and the time from their reading to the first failed one. It is not read again, as
+    /// its id may be that of a stranger.
+    Ended { last: Accounts, missed: Duration },
+}
+
+impl Member {
+    fn of(target: &Target) -> Result<Member, Refusal> {
+        let mut subject = Subject::of(target)?;
+        let at = Instant::now();
+        let last = subject.take().ok_or_else(|| subject.missing())?;
+        Ok(Member { subject, state: State::Running { last, at } })
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let State::Running { last, at } = self.state else { return };
+        self.state = match self.subject.take() {
+            Some(last) => State::Running { last, at: now },
+            None => State::Ended { last, missed: now.saturating_duration_since(at) },
+        };
+    }
+
+    fn last(&self) -> Accounts {
+        let (State::Running { last, .. } | State::Ended { last, .. }) = self.state;
+        last
+    }
+
+    /// Time from the last reading of an ended member to the first failed one.
+    fn missed(&self) -> Option<Duration> {
+        match self.state {
+            State::Running { .. } => None,
+            State::Ended { missed, .. } => Some(missed),
+        }
+    }
 }
 
 impl Several {
     fn of(targets: &[Target]) -> Result<Several, Refusal> {
-        let member = |target| Ok(Member { subject: Subject::of(target)?, last: None });
-        Ok(Several { members: targets.iter().map(member).collect::<Result<_, _>>()?, missed: None })
+        Ok(Several { members: targets.iter().map(Member::of).collect::<Result<_, _>>()? })
     }
 
     /// The sum over all members; ended members contribute their last values. `None` when all have ended.
     fn take(&mut self) -> Option<Accounts> {
         let now = Instant::now();
-        let mut is_any_left = false;
-        for member in &mut self.members {
-            match (member.subject.take(), member.last) {
-                (Some(accounts), _) => {
-                    member.last = Some((accounts, now));
-                    is_any_left = true;
-                }
-                (None, last) => {
-                    let missed = last.map(|(_, when)| now.saturating_duration_since(when));
-                    self.missed = self.missed.or(missed);
-                }
-            }
-        }
-        let mut each = self.members.iter().map(|member| member.last.map(|(accounts, _)| accounts));
-        let first = each.next()??;
-        let sum = each.try_fold(first, |sum, accounts| Some(sum.plus(accounts?)));
-        sum.filter(|_| is_any_left)
+        self.members.iter_mut().for_each(|member| member.advance(now));
+        let sum = self.members.iter().map(Member::last).reduce(Accounts::plus);
+        sum.filter(|_| self.members.iter().any(|member| member.missed().is_none()))
+    }
+
+    /// How long before their end the ended members were read, where one has ended.
+    fn missed(&self) -> Option<String> {
+        let ended = || self.members.iter().filter_map(Member::missed);
+        let (longest, count) = (ended().max()?.as_millis(), self.members.len());
+        Some(match ended().count() {
+            1 => format!("1 of {count} was read {longest} ms before it ended"),
+            some => format!("{some} of {count} were read up to {longest} ms before they ended"),
+        })
     }
 
     fn first(&self) -> Option<&Subject> {
@@ -128,6 +174,7 @@ impl Subject {
         let threads = |pid: &u32, with_children| Threads {
             pid: *pid,
             ticks,
+            began: Began::default(),
             switches: BTreeMap::new(),
             with_children,
             inherited: None,
@@ -140,7 +187,7 @@ impl Subject {
         }
         let mut subject = match target {
             Target::ThisThread => Subject::ThisThread,
-            Target::Thread(tid) => Subject::Thread { tid: *tid, ticks },
+            Target::Thread(tid) => Subject::Thread { tid: *tid, ticks, began: Began::default() },
             Target::Process { pid, inherit } => Subject::Process(threads(pid, *inherit)),
             Target::Child(pid) => Subject::Child(threads(pid, true)),
             Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
@@ -154,8 +201,12 @@ impl Subject {
         }
         match subject {
             Subject::ThisThread => Ok(Subject::ThreadWithoutAccounts),
-            _ => Err(refusal(RefusalKind::NoSuchTarget, format!("there is no {subject}"))),
+            _ => Err(subject.missing()),
         }
+    }
+
+    fn missing(&self) -> Refusal {
+        refusal(RefusalKind::NoSuchTarget, format!("there is no {self}"))
     }
 
     /// Whether the system reports this metric about the subject.
@@ -207,7 +258,7 @@ impl Subject {
     pub(super) fn take(&mut self) -> Option<Accounts> {
         match self {
             Subject::ThisThread => process::thread_usage().ok().map(|used| usage::shared(used).into()),
-            Subject::Thread { tid, ticks } => thread_accounts(*tid, *ticks),
+            Subject::Thread { tid, ticks, began } => thread_accounts(*tid, *ticks, began),
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Several(several) => several.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
@@ -242,10 +293,10 @@ impl Subject {
         }
     }
 
-    /// Time between the last reading of an ended member and the first failed one, where one has ended.
-    pub(super) fn missed_one(&self) -> Option<Duration> {
+    /// How long before their end members were read, where there are several and one has ended.
+    pub(super) fn missed(&self) -> Option<String> {
         match self {
-            Subject::Several(several) => several.missed,
+            Subject::Several(several) => several.missed(),
             _ => None,
         }
     }
@@ -276,9 +327,10 @@ fn cgroup_accounts(folder: &Path) -> Option<Accounts> {
     Some(Accounts { peak_rss_bytes: peak.and_then(|bytes| bytes.trim().parse().ok()), ..times })
 }
 
-fn thread_accounts(tid: u32, ticks: Ticks) -> Option<Accounts> {
+fn thread_accounts(tid: u32, ticks: Ticks, began: &mut Began) -> Option<Accounts> {
     let folder = PathBuf::from(format!("/proc/{tid}/task/{tid}"));
-    let accounts = procfs::stat(&fs::read(folder.join("stat")).ok()?, ticks)?;
+    let stat = fs::read(folder.join("stat")).ok().filter(|stat| began.is_of(stat))?;
+    let accounts = procfs::stat(&stat, ticks)?;
     let switches = fs::read(folder.join("status")).ok().as_deref().and_then(procfs::switches);
     Some(with_switches(accounts, switches))
 }
@@ -300,7 +352,7 @@ impl Threads {
     fn take(&mut self) -> Option<Accounts> {
         process::check_process_list().ok()?;
         let folder = PathBuf::from(format!("/proc/{}", self.pid));
-        let stat = fs::read(folder.join("stat")).ok()?;
+        let stat = fs::read(folder.join("stat")).ok().filter(|stat| self.began.is_of(stat))?;
         let accounts = procfs::stat(&stat, self.ticks)?;
         self.look_for_children(procfs::of_children(&stat));
         let status = fs::read(folder.join("status")).ok();
@@ -359,11 +411,59 @@ mod tests {
     #[test]
     fn only_the_first_of_many_members_are_named() {
         let several = |count: usize| {
-            let member = |_| Member { subject: Subject::ThisThread, last: None };
-            Several { members: (0..count).map(member).collect(), missed: None }.to_string()
+            let member = |_| Member::of(&Target::ThisThread).unwrap();
+            Several { members: (0..count).map(member).collect() }.to_string()
         };
         assert_eq!(several(2), "this thread and this thread");
         assert_eq!(several(300), "this thread, this thread, this thread and 297 others");
+    }
+
+    /// Another process or thread with the id of the subject.
+    fn reuse_id(subject: &mut Subject) {
+        match subject {
+            Subject::Thread { began: Began(ticks), .. } => *ticks = ticks.map(|ticks| ticks + 1),
+            Subject::Process(Threads { began: Began(ticks), .. }) => *ticks = ticks.map(|ticks| ticks + 1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_stranger_with_the_id_of_the_target_is_not_read() {
+        let pid = std::process::id();
+        for target in [Target::Thread(pid), Target::Process { pid, inherit: false }] {
+            let mut subject = Subject::of(&target).unwrap();
+            assert!(subject.take().is_some() && subject.take().is_some(), "it is the same");
+            reuse_id(&mut subject);
+            assert_eq!(subject.take(), None, "{target:?}");
+        }
+    }
+
+    #[test]
+    fn ended_members_keep_their_last_accounts_and_the_longest_gap_is_named() {
+        let pid = std::process::id();
+        let mut several =
+            Several::of(&[Target::Thread(pid), Target::ThisThread, Target::Thread(pid)]).unwrap();
+        assert_eq!(several.missed(), None);
+        let ms = Duration::from_millis;
+        let now = Instant::now() + ms(10_000);
+        let last = Accounts { minor_faults: Some(5), ..Accounts::default() };
+        let ends = |member: &mut Member, missed| {
+            reuse_id(&mut member.subject);
+            member.state = State::Running { last, at: now };
+            member.advance(now + missed);
+        };
+        ends(&mut several.members[0], ms(20));
+        assert_eq!(several.missed().unwrap(), "1 of 3 was read 20 ms before it ended");
+        ends(&mut several.members[2], ms(100));
+        assert_eq!(several.missed().unwrap(), "2 of 3 were read up to 100 ms before they ended");
+        // An ended member stays so, even if its id could be read again.
+        let Subject::Thread { began, .. } = &mut several.members[0].subject else { panic!("a thread") };
+        *began = Began::default();
+        assert!(several.take().is_some(), "one runs");
+        assert_eq!(several.members[0].last(), last);
+        assert_eq!(several.missed().unwrap(), "2 of 3 were read up to 100 ms before they ended");
+        several.members.remove(1);
+        assert_eq!(several.take(), None, "all have ended");
     }
 
     #[test]

@@ -102,11 +102,10 @@ fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
     let Some(first) = hard.first() else {
         return Ok(vec![Unit { members: soft.concat() }]);
     };
-    let pmus = pmus_of(first);
-    if let Some(other) = hard.iter().find(|list| pmus_of(list) != pmus) {
+    if let Some(other) = hard.iter().find(|list| !are_on_the_same(first, list)) {
         return Err(two_pmus(first, other));
     }
-    let mut units: Vec<Unit<'_>> = pmus.iter().map(|pmu| on_pmu(pmu, &hard)).collect();
+    let mut units: Vec<Unit<'_>> = pmus_of(first).iter().map(|pmu| on_pmu(pmu, &hard)).collect();
     match units.as_mut_slice() {
         [only] => only.members.extend(soft.concat()),
         // On a hybrid no single leader runs all the time, and software events have to count all the time.
@@ -124,12 +123,16 @@ fn is_software(member: &Member<'_>) -> bool {
     member.event.class == PerfClass::Software
 }
 
-/// Compares names, as generic, cache and raw events of one PMU have different types. The summands of a sum
-/// are on one PMU.
+/// The PMUs of some events, each once. Names are compared, as generic, cache and raw events of one PMU have
+/// different types. Events of one PMU need not follow each other.
 fn pmus_of<'a>(list: &[Member<'a>]) -> Vec<&'a str> {
-    let mut pmus: Vec<&str> = list.iter().map(|member| member.event.pmu.as_str()).collect();
-    pmus.dedup();
-    pmus
+    let mut seen = BTreeSet::new();
+    list.iter().map(|member| member.event.pmu.as_str()).filter(|pmu| seen.insert(*pmu)).collect()
+}
+
+fn are_on_the_same(one: &[Member<'_>], other: &[Member<'_>]) -> bool {
+    let set = |list| pmus_of(list).into_iter().collect::<BTreeSet<_>>();
+    set(one) == set(other)
 }
 
 fn names(list: &[Member<'_>]) -> String {
@@ -234,6 +237,20 @@ mod tests {
         ];
         let expected =
             [vec!["e0@cpu_core", "e0@cpu_core", "e1@cpu_core"], vec!["e0@cpu_atom", "e1@cpu_atom"]];
+        assert_eq!(shape(&slots), expected);
+    }
+
+    #[test]
+    fn each_summand_is_in_one_unit_in_any_order_of_the_parts() {
+        let parts = |pmus: &[&str]| pmus.iter().map(|pmu| event(pmu, 4, CORE)).collect();
+        let slots = [
+            slot(0, Some(0), parts(&["cpu_core", "cpu_atom", "cpu_core"])),
+            slot(1, Some(0), parts(&["cpu_atom", "cpu_core", "cpu_atom", "cpu_core"])),
+        ];
+        let expected = [
+            ["e0@cpu_core", "e0@cpu_core", "e1@cpu_core", "e1@cpu_core"].as_slice(),
+            &["e0@cpu_atom", "e1@cpu_atom", "e1@cpu_atom"],
+        ];
         assert_eq!(shape(&slots), expected);
     }
 

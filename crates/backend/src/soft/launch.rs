@@ -17,7 +17,7 @@ use cyclometer_sys::trace;
 
 use super::link::{Link, Silence};
 use super::{Links, file, hints};
-use crate::cgroup::memory::GroupsBefore;
+use crate::cgroup::memory::GroupBefore;
 use crate::launch::{Launcher, Native, shown};
 use crate::soft_settings::SoftwareSettings;
 
@@ -130,7 +130,7 @@ fn traced(
 ) -> std::result::Result<Link, Problem> {
     let tracer: Daemon =
         daemon::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoTracer)?;
-    let mut link = Link::new(tracer, GroupsBefore::now());
+    let mut link = Link::new(tracer, GroupBefore::now());
     let line = link.first_line().map_err(|silence| match silence {
         Silence::Ended => Problem::Died,
         other => Problem::NoWord(other.to_string()),
@@ -138,7 +138,7 @@ fn traced(
     match line.split_once(' ') {
         None if line == "ready" => Ok(link),
         Some(("refused", number)) => Err(refused(pid, number.parse().unwrap_or(0))),
-        _ => Err(Problem::NoWord(format!("the tracer said '{line}'"))),
+        _ => Err(Problem::NoWord(format!("unexpected reply of the tracer: '{line}'"))),
     }
 }
 

@@ -10,7 +10,7 @@ use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
-use crate::cgroup::memory::GroupsBefore;
+use crate::cgroup::memory::GroupBefore;
 
 /// How long a tracer may take to answer when nothing else is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,8 +42,8 @@ pub(super) struct Link {
     asked: bool,
     /// The last report, if it came while another was requested.
     last: Option<TracerReport>,
-    /// The state of the memory control groups before the command began.
-    memory: GroupsBefore,
+    /// The memory control group before the command began.
+    memory: GroupBefore,
 }
 
 /// Why there is no answer.
@@ -68,7 +68,7 @@ impl fmt::Display for Silence {
 }
 
 impl Link {
-    pub(super) fn new(tracer: impl TracerSocket + 'static, memory: GroupsBefore) -> Link {
+    pub(super) fn new(tracer: impl TracerSocket + 'static, memory: GroupBefore) -> Link {
         Link { tracer: Box::new(tracer), inbox: Inbox::default(), asked: false, last: None, memory }
     }
 
@@ -190,7 +190,7 @@ mod tests {
 
     fn pair() -> (Link, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Link::new(ours, GroupsBefore::default()), theirs)
+        (Link::new(ours, GroupBefore::default()), theirs)
     }
 
     fn report(loads: u64, end: &str) -> String {

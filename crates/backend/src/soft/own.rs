@@ -29,11 +29,12 @@ impl Source for OwnCounts {
             Refusal { slot, kind, text }
         };
         if *on != Target::ThisThread {
-            let text = "the software PMU tells a thread its own counts, and nothing else".to_owned();
+            let text = "under the software PMU, only the calling thread can be counted (target: this thread)"
+                .to_owned();
             return Err(refuse(None, RefusalKind::TargetNotSupported, text));
         }
         if let Some(beyond) = slots.get(MOST) {
-            let text = format!("the software PMU tells at most {MOST} counts at once");
+            let text = format!("the software PMU reports at most {MOST} events per request");
             return Err(refuse(Some(beyond), RefusalKind::NotSupported, text));
         }
         let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -78,7 +79,7 @@ impl OwnCounting {
         match marks::ask_counts(&mut self.words) {
             Ok(()) => Ok(&self.words),
             Err(e) => {
-                let text = format!("the software PMU does not tell this thread its counts: {e}");
+                let text = format!("the software PMU does not report the counts of this thread: {e}");
                 Err(Error::new(ErrorKind::StateLost, text).with_source(e))
             }
         }
@@ -100,7 +101,7 @@ impl Counting for OwnCounting {
         out.cells.extend(self.slots.iter().zip(values).map(|(slot, raw)| match raw.is_lost {
             false => Cell::new(*slot, raw.value, raw.time_enabled_ns, raw.time_running_ns),
             true => Cell {
-                lost: Some("the software PMU does not tell it for a thread".to_owned()),
+                lost: Some("the software PMU has no per-thread count of this event".to_owned()),
                 ..Cell::new(*slot, 0, 0, 0)
             },
         }));

@@ -33,7 +33,7 @@ fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     if machine.architecture == Architecture::X86_64 {
         return None;
     }
-    let narrow = "this is a 32-bit program on a 64-bit kernel: the 64-bit one could translate";
+    let narrow = "this is a 32-bit program on a 64-bit kernel: use the 64-bit cyclometer";
     match probes.kernel_is_x86_64 {
         true => Some((Works::No, other(narrow))),
         false => Some((Works::NotHere, other("x86-64 only so far"))),
@@ -108,7 +108,7 @@ fn yama(machine: &Machine) -> Option<Cause> {
         )),
         Some(3..) => Some(cause(
             CauseKind::NoPermission,
-            format!("{SCOPE} is 3: nobody may trace until the next boot{place}"),
+            format!("{SCOPE} is 3: tracing is disabled until the next boot{place}"),
         )),
         _ => None,
     }

@@ -200,7 +200,7 @@ fn yama_forbids_the_software_pmu_by_a_setting_with_or_without_a_cure() {
         check_soft(&changes, CauseKind::NoPermission, text, mend);
     };
     check(2, "is 2: only CAP_SYS_PTRACE may trace", Some("sudo sysctl kernel.yama.ptrace_scope=1"));
-    check(3, "is 3: nobody may trace until the next boot", None);
+    check(3, "is 3: tracing is disabled until the next boot", None);
     check(1, "a security module or a sandbox", None);
 }
 

@@ -107,7 +107,7 @@ fn accept(mut maker: &UnixStream, pipes: &mut Vec<File>) -> bool {
     maker.write_all(&[if is_there { TAKEN } else { 0 }]).is_ok()
 }
 
-/// Drops the data in a readable pipe; `false` when it has ended.
+/// Drops the data in a readable pipe; `false` when it has ended or cannot be read at all.
 fn drop_some(mut pipe: &File) -> bool {
     // SAFETY: moves bytes from the pipe to the null device, which is standard output here, and touches no
     // memory of ours.
@@ -127,8 +127,16 @@ fn drop_some(mut pipe: &File) -> bool {
         // Sandboxes may lack the call. The pipe is readable, so this read does not wait.
         _ => {
             let mut scrap = [0; AT_ONCE];
-            !matches!(pipe.read(&mut scrap), Ok(0))
+            may_have_more(&pipe.read(&mut scrap))
         }
+    }
+}
+
+/// Whether reading can continue. After another error, the pipe would be ready and fail forever.
+fn may_have_more(read: &io::Result<usize>) -> bool {
+    match read {
+        Ok(bytes) => *bytes > 0,
+        Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
     }
 }
 
@@ -172,6 +180,21 @@ mod tests {
         left.write_all(&vec![b'x'; MUCH]).unwrap();
         drop(left);
         until_gone(pid);
+    }
+
+    #[test]
+    fn a_descriptor_whose_reads_fail_for_good_is_dropped() {
+        let (_reader, writer) = io::pipe().unwrap();
+        let (folder, write_only) = (File::open("/").unwrap(), File::from(OwnedFd::from(writer)));
+        assert!(!drop_some(&folder) && !drop_some(&write_only));
+        let failed = |number| Err(io::Error::from_raw_os_error(number));
+        for number in [libc::EIO, libc::EBADF, libc::EISDIR] {
+            assert!(!may_have_more(&failed(number)), "{number}");
+        }
+        for read in [failed(libc::EAGAIN), failed(libc::EINTR), Ok(1)] {
+            assert!(may_have_more(&read), "{read:?}");
+        }
+        assert!(!may_have_more(&Ok(0)));
     }
 
     #[test]
