@@ -1,9 +1,7 @@
 //! The cells of an event by CPU and thread.
 
-use std::collections::BTreeMap;
-
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::Cell;
+use cyclometer_core::exec::{Cell, PlaceCells};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Part, Rung};
 
@@ -116,27 +114,22 @@ pub(super) fn never_counted(summand: Option<&str>) -> String {
 }
 
 pub(super) fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instance> {
-    let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
-    for cell in cells.iter().copied() {
-        grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
-    }
-    grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, times)).collect()
+    let places = PlaceCells::group(cells.iter().copied()).into_iter();
+    places.map(|(place, cells)| sum(place.cpu, place.tid, &cells, candidate, times)).collect()
 }
 
-/// The cells of one CPU and thread by PMU, in the order of the parts.
-type OfPmus<'a> = BTreeMap<&'a str, Vec<&'a Cell>>;
-
 /// Combines the cells of one CPU and thread: the sum of its summands; an event that is no sum has one.
-fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, times: Times) -> Instance {
-    let mut of_pmus: OfPmus<'_> = BTreeMap::new();
-    for cell in cells {
-        of_pmus.entry(&cell.at.pmu).or_default().push(cell);
-    }
-    of_pmus.values_mut().for_each(|cells| cells.sort_by_key(|cell| cell.at.part));
-    let summands = of_pmus.values().map(Vec::len).max().unwrap_or(0);
-    let one = |number| summand(cpu, tid, &parts_of_summand(&of_pmus, number), candidate, times);
+fn sum(
+    cpu: Option<u32>,
+    tid: Option<u32>,
+    cells: &PlaceCells<'_>,
+    candidate: &Candidate,
+    times: Times,
+) -> Instance {
+    let summands = cells.pmus().map(<[_]>::len).max().unwrap_or(0);
+    let one = |number| summand(cpu, tid, &parts_of_summand(cells, number), candidate, times);
     let whole = (1..summands).fold(one(0), |sum, number| sum.with(one(number)));
-    match lacking(&of_pmus, candidate) {
+    match lacking(cells, candidate) {
         Some(name) => {
             Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
         }
@@ -146,21 +139,17 @@ fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidat
 
 /// For each PMU the cell of its summand of that number, with the value to add. A PMU with fewer summands adds
 /// nothing more, and its time is still time on a counter.
-fn parts_of_summand<'a>(of_pmus: &OfPmus<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
-    let part = |cells: &Vec<&'a Cell>| match cells.get(number) {
+fn parts_of_summand<'a>(cells: &PlaceCells<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
+    let part = |cells: &[&'a Cell]| match cells.get(number) {
         Some(cell) => Some((*cell, cell.raw)),
         None => cells.last().map(|cell| (*cell, 0)),
     };
-    of_pmus.values().filter_map(part).collect()
+    cells.pmus().filter_map(part).collect()
 }
 
 /// A summand for which a PMU has no cell, although it has cells of others.
-fn lacking<'a>(of_pmus: &OfPmus<'_>, candidate: &'a Candidate) -> Option<&'a str> {
-    let mut named = candidate.parts.iter().zip(&candidate.summands).enumerate();
-    named.find_map(|(i, (part, name))| {
-        let cells = of_pmus.get(part.core()?.pmu)?;
-        cells.iter().all(|cell| cell.at.part != i).then_some(name.as_str())
-    })
+fn lacking<'a>(cells: &PlaceCells<'_>, candidate: &'a Candidate) -> Option<&'a str> {
+    candidate.summands.get(cells.absent(&candidate.parts)?).map(String::as_str)
 }
 
 fn summand(
