@@ -4,12 +4,14 @@
 //! [`Refusal`]: data for a replan. None of the traits is `Send`, because ptrace, rdpmc and kpc belong to a
 //! thread.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::cpuset::CpuSet;
 use crate::error::Result;
+use crate::event::Part;
 use crate::ladder::Rung;
 use crate::plan::{Slot, SlotId};
 
@@ -544,6 +546,53 @@ pub struct At {
     pub cpu: Option<u32>,
     /// The thread, for counts of running threads.
     pub tid: Option<u32>,
+}
+
+/// One event on one CPU, of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// The event.
+    pub slot: SlotId,
+    /// The CPU, for CPU-wide counts.
+    pub cpu: Option<u32>,
+    /// The thread, for counts of running threads.
+    pub tid: Option<u32>,
+}
+
+/// The cells of one [`Place`] by PMU. PMUs of a place count at different times, as a thread runs on one core
+/// type at a time. The cells of one PMU are the summands of a sum, and count at the same time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PlaceCells<'a> {
+    of_pmus: BTreeMap<&'a str, Vec<&'a Cell>>,
+}
+
+impl<'a> PlaceCells<'a> {
+    /// Groups cells by place, those of a PMU in the order of the parts.
+    pub fn group(cells: impl IntoIterator<Item = &'a Cell>) -> BTreeMap<Place, PlaceCells<'a>> {
+        let mut places: BTreeMap<Place, PlaceCells<'a>> = BTreeMap::new();
+        for cell in cells {
+            let place = Place { slot: cell.slot, cpu: cell.at.cpu, tid: cell.at.tid };
+            let of_pmus = &mut places.entry(place).or_default().of_pmus;
+            of_pmus.entry(&cell.at.pmu).or_default().push(cell);
+        }
+        let of_pmus = places.values_mut().flat_map(|place| place.of_pmus.values_mut());
+        of_pmus.for_each(|cells| cells.sort_by_key(|cell| cell.at.part));
+        places
+    }
+
+    /// The cells of each PMU.
+    pub fn pmus(&self) -> impl Iterator<Item = &[&'a Cell]> {
+        self.of_pmus.values().map(Vec::as_slice)
+    }
+
+    /// Index of the first of the event's parts without a cell, although its PMU has cells of other parts.
+    pub fn absent(&self, parts: &[Part]) -> Option<usize> {
+        let is_absent = |(i, part): (usize, &Part)| {
+            let cells = self.of_pmus.get(part.core()?.pmu)?;
+            cells.iter().all(|cell| cell.at.part != i).then_some(i)
+        };
+        parts.iter().enumerate().find_map(is_absent)
+    }
 }
 
 /// Why a source did not open the slots of the plan.

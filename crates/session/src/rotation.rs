@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{At, Cell, Reading};
+use cyclometer_core::event::Part;
+use cyclometer_core::exec::{At, Cell, Place, PlaceCells, Reading};
 use cyclometer_core::report::{Slice, SliceCount};
 use cyclometer_core::{Pass, Random, Result, SlotId};
 
@@ -90,7 +91,7 @@ impl PassRotation {
             clock: SliceClock { started: now, since: now, due: now + shortest },
             begun: false,
             failure: None,
-            last: Last::default(),
+            last: Last::of(pass),
             slices: Vec::new(),
         })
     }
@@ -195,7 +196,7 @@ impl PassRotation {
             let groups = sources.iter().filter(|source| source.rotates() && source.holds(slot));
             groups.map(|source| source.group_of(slot)).any(|own| own.is_none_or(|own| own == number(group)))
         };
-        let cells = reading.cells.iter().filter(|cell| cell.lost.is_none() && counted(cell.slot));
+        let cells = reading.cells.iter().filter(|cell| counted(cell.slot));
         let counts = self.last.counts(cells);
         self.slices.push(Slice { turn: self.groups[group], wall_ns, counts });
     }
@@ -213,7 +214,11 @@ fn each(sources: &mut [OpenSource], mut what: impl FnMut(&mut OpenSource) -> Res
 
 /// The value of every counter when its last slice ended.
 #[derive(Default)]
-struct Last(HashMap<SlotId, HashMap<At, Shown>>);
+struct Last {
+    shown: HashMap<SlotId, HashMap<At, Shown>>,
+    /// The parts of each slot.
+    parts: HashMap<SlotId, Vec<Part>>,
+}
 
 #[derive(Clone, Copy, Default)]
 struct Shown {
@@ -251,46 +256,49 @@ impl Shown {
     }
 }
 
-/// A slot on a CPU, of a thread.
-type Place = (SlotId, Option<u32>, Option<u32>);
-
 impl Last {
-    /// The counts of the slots of these cells since the last values, which these become.
-    fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
-        let mut of_pmus: BTreeMap<(Place, &str), Shown> = BTreeMap::new();
-        for cell in cells {
-            if let Some(counted) = self.renew(cell) {
-                let place = ((cell.slot, cell.at.cpu, cell.at.tid), cell.at.pmu.as_str());
-                of_pmus.entry(place).and_modify(|sum| *sum = sum.with_summand(counted)).or_insert(counted);
-            }
-        }
-        let mut instances: BTreeMap<Place, Shown> = BTreeMap::new();
-        for ((place, _), counted) in of_pmus {
-            let instance = instances.entry(place).or_default();
-            *instance = instance.with_part(counted);
-        }
-        let mut counts: Vec<SliceCount> = Vec::new();
-        for ((slot, ..), counted) in instances {
-            match counts.last_mut() {
-                Some(count) if count.slot == slot => add(count, counted),
-                _ => counts.push(SliceCount {
-                    slot,
-                    raw: counted.raw,
-                    time_enabled_ns: counted.time_enabled_ns,
-                    time_running_ns: counted.time_running_ns,
-                }),
-            }
-        }
-        counts
+    fn of(pass: &Pass) -> Last {
+        let parts = pass.slots.iter().map(|slot| (slot.id, slot.parts.clone()));
+        Last { parts: parts.collect(), ..Last::default() }
     }
 
-    fn renew(&mut self, cell: &Cell) -> Option<Shown> {
+    /// The counts of the slots of these cells since the last values, which these become.
+    ///
+    /// A CPU or thread with a lost cell, or without a summand of a sum, is left out, as at the end of the run.
+    /// Its last values are kept: if it can be read again, the next counts include this slice. A slot of which
+    /// a value went back has no count, because the rest of it would be less than what happened.
+    fn counts<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<SliceCount> {
+        let mut slots: BTreeMap<SlotId, Option<SliceCount>> = BTreeMap::new();
+        for (Place { slot, .. }, place) in PlaceCells::group(cells) {
+            let parts = self.parts.get(&slot).map(Vec::as_slice).unwrap_or_default();
+            let is_lost = place.pmus().flatten().any(|cell| cell.lost.is_some());
+            if is_lost || place.absent(parts).is_some() {
+                continue;
+            }
+            let counted = self.renew(&place);
+            let count = slots.entry(slot).or_insert(Some(zero(slot)));
+            *count = count.zip(counted).map(|(count, counted)| with(count, counted));
+        }
+        slots.into_values().flatten().collect()
+    }
+
+    /// The counts of a place since its last values, which these become; `None` when a value went back.
+    fn renew(&mut self, place: &PlaceCells<'_>) -> Option<Shown> {
+        let of_pmu = |cells: &[&Cell]| {
+            let counted: Vec<Option<Shown>> = cells.iter().map(|cell| self.renew_cell(cell)).collect();
+            counted.into_iter().reduce(|a, b| Some(a?.with_summand(b?))).flatten()
+        };
+        let of_pmus: Vec<Option<Shown>> = place.pmus().map(of_pmu).collect();
+        of_pmus.into_iter().reduce(|a, b| Some(a?.with_part(b?))).flatten()
+    }
+
+    fn renew_cell(&mut self, cell: &Cell) -> Option<Shown> {
         let now = Shown {
             raw: cell.raw,
             time_enabled_ns: cell.time_enabled_ns,
             time_running_ns: cell.time_running_ns,
         };
-        let of_slot = self.0.entry(cell.slot).or_default();
+        let of_slot = self.shown.entry(cell.slot).or_default();
         match of_slot.get_mut(&cell.at) {
             Some(last) => now.since(std::mem::replace(last, now)),
             None => {
@@ -301,15 +309,23 @@ impl Last {
     }
 }
 
-fn add(count: &mut SliceCount, more: Shown) {
-    count.raw = count.raw.saturating_add(more.raw);
-    count.time_enabled_ns = count.time_enabled_ns.saturating_add(more.time_enabled_ns);
-    count.time_running_ns = count.time_running_ns.saturating_add(more.time_running_ns);
+fn zero(slot: SlotId) -> SliceCount {
+    SliceCount { slot, raw: 0, time_enabled_ns: 0, time_running_ns: 0 }
+}
+
+fn with(count: SliceCount, more: Shown) -> SliceCount {
+    SliceCount {
+        raw: count.raw.saturating_add(more.raw),
+        time_enabled_ns: count.time_enabled_ns.saturating_add(more.time_enabled_ns),
+        time_running_ns: count.time_running_ns.saturating_add(more.time_running_ns),
+        ..count
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_core::event::{PerfClass, PerfEvent};
     use cyclometer_core::{Rung, Slot};
 
     fn pass(groups: &[Option<u32>]) -> Pass {
@@ -453,6 +469,62 @@ mod tests {
         ];
         let counts = last.counts(cells.iter());
         let expected = SliceCount { slot: SlotId(0), raw: 105, time_enabled_ns: 150, time_running_ns: 150 };
+        assert_eq!(counts, [expected]);
+    }
+
+    /// A slot that is the sum of two events of one PMU, after a slice that counted 10 of each.
+    fn sum_after_one_slice() -> Last {
+        let event = || Part::Perf(PerfEvent::new("cpu", 4, 0, PerfClass::Core));
+        let parts = [(SlotId(0), vec![event(), event()])].into();
+        let mut last = Last { parts, ..Last::default() };
+        last.counts([&summand(0, 10, 100), &summand(1, 10, 100)]);
+        last
+    }
+
+    fn summand(part: usize, raw: u64, time_ns: u64) -> Cell {
+        let at = At { part, pmu: "cpu".to_owned(), ..At::default() };
+        Cell { at, ..Cell::new(SlotId(0), raw, time_ns, time_ns) }
+    }
+
+    #[test]
+    fn a_sum_of_which_a_summand_went_back_has_no_count() {
+        let mut last = sum_after_one_slice();
+        assert_eq!(last.counts([&summand(0, 80, 200), &summand(1, 5, 200)]), []);
+        let after = SliceCount { slot: SlotId(0), raw: 3, time_enabled_ns: 10, time_running_ns: 10 };
+        assert_eq!(last.counts([&summand(0, 82, 210), &summand(1, 6, 210)]), [after], "since then");
+    }
+
+    #[test]
+    fn a_sum_without_a_summand_has_no_count_until_all_are_read_again() {
+        let gone = Cell { lost: Some("busy".to_owned()), ..summand(1, 0, 0) };
+        for unread in [vec![summand(0, 80, 200)], vec![summand(0, 80, 200), gone]] {
+            let mut last = sum_after_one_slice();
+            assert_eq!(last.counts(&unread), []);
+            let both = SliceCount { slot: SlotId(0), raw: 75, time_enabled_ns: 110, time_running_ns: 110 };
+            assert_eq!(last.counts([&summand(0, 81, 210), &summand(1, 14, 210)]), [both]);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_went_back_leaves_no_count_of_the_others_alone() {
+        let mut last = Last::default();
+        let threads = |a, b| [cell(0, 0, Some(7), a, (a, a)), cell(0, 0, Some(8), b, (b, b))];
+        last.counts(&threads(50, 50));
+        assert_eq!(last.counts(&threads(90, 3)), []);
+        assert_eq!(last.counts(&threads(91, 5)).first().map(|count| count.raw), Some(3));
+    }
+
+    #[test]
+    fn a_cpu_with_a_lost_part_is_left_out_beside_the_others() {
+        let mut last = Last::default();
+        let on_cpu = |cpu, part| {
+            let mut cell = cell(0, part, None, 5, (9, 9));
+            cell.at.cpu = Some(cpu);
+            cell
+        };
+        let gone = Cell { lost: Some("cpu went offline".to_owned()), ..on_cpu(1, 1) };
+        let counts = last.counts([&on_cpu(0, 0), &on_cpu(1, 0), &gone]);
+        let expected = SliceCount { slot: SlotId(0), raw: 5, time_enabled_ns: 9, time_running_ns: 9 };
         assert_eq!(counts, [expected]);
     }
 

@@ -1,0 +1,229 @@
+//! Limits on what a count may claim.
+
+use cyclometer_core::count::CONFIDENCE;
+use cyclometer_core::exec::{Cell, Reading};
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::{Count, Interval, Scope};
+
+use super::combine::without;
+use super::instance::{Instance, State, clamp};
+
+/// The reason of a count with its interval, for output without a field for intervals; empty for an exact
+/// count.
+pub(super) fn told(count: &Count) -> String {
+    let reason = count.reason().unwrap_or_default();
+    match count {
+        Count::Scaled { interval: Interval::Known { half_width, .. }, .. } => {
+            format!("{reason}, ± {half_width} ({:.0} %)", 100.0 * CONFIDENCE)
+        }
+        _ => reason,
+    }
+}
+
+/// An event that only some of several core types count.
+pub(super) struct Narrow<'a> {
+    pub(super) only: &'a str,
+    pub(super) line: &'a PlanLine,
+    pub(super) instances: &'a [Instance],
+}
+
+impl Narrow<'_> {
+    /// A task that ran only on these core types is counted exactly. Otherwise time without a counter is time
+    /// on the other core type, or time in which another user held the counter. The two cannot be
+    /// distinguished. So counts are not extrapolated to cores that lack the event.
+    pub(super) fn narrow(&self, count: Count, reading: &Reading) -> Count {
+        let only = self.only;
+        let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
+        let is_named = self.line.event.name.starts_with(only);
+        if of_cpus && is_named {
+            return count;
+        }
+        let off = self.instances.iter().any(Instance::was_off_counters);
+        match count {
+            Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
+            Count::Scaled { raw, .. } if off => {
+                let observed = count.reason().unwrap_or_default();
+                Count::Partial { raw, part: format!("on {only} only, not scaled, {observed}") }
+            }
+            Count::Partial { .. } if off => self.unscaled(),
+            Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
+                reason: format!(
+                    "never on a counter: it did not run on {only}, or others held all counters there"
+                ),
+            },
+            Count::NotCounted { reason } => {
+                Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
+            }
+            other => other,
+        }
+    }
+
+    /// The unscaled count of the instances that were not lost.
+    fn unscaled(&self) -> Count {
+        let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
+            self.instances.iter().partition(|instance| matches!(instance.state, State::Lost(_)));
+        let without = if lost.is_empty() { String::new() } else { format!("; {}", without(&lost)) };
+        let raw = clamp(kept.iter().map(|instance| instance.raw).sum());
+        Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
+    }
+
+    /// Whether any event was on a counter of these core types.
+    fn was_there(&self, reading: &Reading) -> bool {
+        let ran = |cell: &&Cell| cell.time_running_ns > 0 && !cell.at.pmu.is_empty();
+        reading.cells.iter().filter(ran).any(|cell| self.only.split(" and ").any(|pmu| pmu == cell.at.pmu))
+    }
+}
+
+/// The reason why a zero of an event that cannot be zero is no count; `None` where zero is possible.
+///
+/// An idle CPU may well execute nothing. A task that was on a counter executed something, and a package uses
+/// energy in any 10 ms (its counter is updated every ms).
+pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static str> {
+    let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
+    let long = instances.iter().any(|instance| instance.enabled_ns >= 10_000_000);
+    match of_package {
+        true => long.then_some("reads zero: the counter does not count here; a hypervisor may hide it"),
+        false => of_tasks.then_some("reads zero although the process ran: the counter did not count"),
+    }
+}
+
+/// Makes a count partial if its source reports that it leaves out, adds or blurs events.
+pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
+    let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    match count.value() {
+        Some(raw) if !notes.is_empty() => {
+            let inner = count.reason().map(|_| format!("; {}", told(&count))).unwrap_or_default();
+            Count::Partial { raw, part: format!("{}{inner}", notes.join("; ")) }
+        }
+        _ => count,
+    }
+}
+
+pub(super) fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
+    match (widest, count.value()) {
+        (Some(widest), Some(raw)) if widest > asked => {
+            let inner = count.reason().map(|_| format!(", {}", told(&count))).unwrap_or_default();
+            Count::Partial { raw, part: format!("whole {widest}{inner}") }
+        }
+        _ => count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settle::settle;
+    use crate::settle::testing::{SLOT, lost, on_cpu, on_part, settled};
+    use crate::testing::{cell, hardware};
+    use cyclometer_core::exec::At;
+    use cyclometer_core::{SlotId, Verdict};
+
+    #[test]
+    fn a_zero_of_what_cannot_be_zero_is_no_count() {
+        let mut line = hardware("instructions", 1);
+        line.event.candidates[0].never_zero = true;
+        let settled = |cell: Cell| settle(&line, &Reading { cells: vec![cell] }, SLOT, Scope::Tree);
+        assert_eq!(settled(cell(SLOT, 0, 9_000_000, 9_000_000)).verdict(), Verdict::NotCounted);
+        assert_eq!(settled(cell(SLOT, 7, 9_000_000, 9_000_000)), Count::Exact(7));
+        assert_eq!(settled(on_cpu(0, 0, 9_000_000, 9_000_000)), Count::Exact(0));
+    }
+
+    #[test]
+    fn energy_of_zero_is_no_count_but_over_a_moment() {
+        let mut line = hardware("energy", 1);
+        line.event.candidates[0].never_zero = true;
+        line.event.candidates[0].widest = Some(Scope::Package);
+        let settled = |cell: Cell| settle(&line, &Reading { cells: vec![cell] }, SLOT, Scope::Tree).verdict();
+        assert_eq!(settled(on_cpu(0, 0, 50_000_000, 50_000_000)), Verdict::NotCounted);
+        assert_eq!(settled(on_cpu(0, 0, 500_000, 500_000)), Verdict::Partial);
+        assert_eq!(settled(on_cpu(0, 9, 50_000_000, 50_000_000)), Verdict::Partial);
+    }
+
+    #[test]
+    fn what_a_source_blurs_is_partial() {
+        let mut blurred = cell(SLOT, 42, 9_000_000, 9_000_000);
+        blurred.partial = Some("in steps of 10 ms".into());
+        assert_eq!(
+            settled(1, vec![blurred.clone()]),
+            Count::Partial { raw: 42, part: "in steps of 10 ms".into() }
+        );
+        blurred.time_running_ns = 4_500_000;
+        let Count::Partial { raw, part } = settled(1, vec![blurred]) else { panic!() };
+        assert_eq!((raw, part.as_str()), (84, "in steps of 10 ms; observed 50 % of the time"));
+    }
+
+    #[test]
+    fn what_one_core_type_alone_can_count_is_never_extrapolated_to_the_others() {
+        let settled = |cells| {
+            let mut line = hardware("TOPDOWN.SLOTS", 1);
+            line.event.candidates[0].only = Some("cpu_core".into());
+            settle(&line, &Reading { cells }, SLOT, Scope::Tree)
+        };
+        let part = |part: &str| Count::Partial { raw: 42, part: part.into() };
+        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
+        assert_eq!(
+            settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]),
+            part("on cpu_core only, not scaled, observed 33 % of the time")
+        );
+        assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), part("on cpu_core only"));
+    }
+
+    #[test]
+    fn what_names_a_core_type_is_not_scaled_where_the_task_may_have_run_on_the_other() {
+        let mut line = hardware("cpu_core/loads/", 1);
+        line.event.candidates[0].only = Some("cpu_core".into());
+        let settled = |cells| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let partial = |raw, part: &str| Count::Partial { raw, part: part.into() };
+        let of_thread = |tid, cell: Cell| Cell { at: At { tid: Some(tid), ..cell.at.clone() }, ..cell };
+        let half = || cell(SLOT, 42, 9_000_000, 4_500_000);
+        assert_eq!(
+            settled(vec![half()]),
+            partial(42, "on cpu_core only, not scaled, observed 50 % of the time")
+        );
+        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
+        let threads = vec![of_thread(1, half()), of_thread(2, cell(SLOT, 0, 9_000_000, 0))];
+        assert_eq!(settled(threads), partial(42, "on cpu_core only, not scaled"));
+        let threads = vec![of_thread(1, half()), of_thread(2, lost(half()))];
+        assert_eq!(
+            settled(threads),
+            partial(42, "on cpu_core only, not scaled; without thread 2 (cpu went offline)")
+        );
+        assert_eq!(
+            settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]),
+            Count::Exact(42),
+            "all of those cores"
+        );
+        assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 4_500_000)]).value(), Some(84));
+    }
+
+    #[test]
+    fn what_never_ran_on_its_core_type_does_not_blame_others() {
+        let mut line = hardware("cpu_core/loads/", 1);
+        line.event.candidates[0].only = Some("cpu_core".into());
+        let reason = |more: Vec<Cell>| {
+            let cells = [vec![cell(SLOT, 0, 9_000_000, 0)], more].concat();
+            settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap()
+        };
+        let on = |part| Cell { slot: SlotId(1), ..on_part(part, 9, 9_000_000, 9_000_000) };
+        let nobody_knows =
+            "never on a counter: it did not run on cpu_core, or others held all counters there";
+        assert_eq!(reason(vec![]), nobody_knows);
+        assert_eq!(reason(vec![on(1)]), nobody_knows);
+        assert_eq!(
+            reason(vec![on(0)]),
+            "never reached a counter: others held all that it can use; only cpu_core can count it"
+        );
+    }
+
+    #[test]
+    fn a_scope_wider_than_asked_is_partial_and_never_exact() {
+        let mut line = hardware("energy", 1);
+        line.event.candidates[0].widest = Some(Scope::Package);
+        let reading = Reading { cells: vec![cell(SLOT, 8, 100, 100)] };
+        let narrow = settle(&line, &reading, SLOT, Scope::Tree);
+        assert_eq!(narrow, Count::Partial { raw: 8, part: "whole package".into() });
+        assert_eq!(settle(&line, &reading, SLOT, Scope::System), Count::Exact(8));
+    }
+}
