@@ -40,6 +40,7 @@ mod x86;
 use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
+pub use cyclometer_sys::tracer_call::TracerCall;
 pub use facts::{FactSource, PerfProbe, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
