@@ -73,8 +73,8 @@ fn in_namespace(text: &str, folder: &Path) -> Option<Output> {
     Some(unshare(&["bash", "-c", text]).unwrap())
 }
 
-/// Processes with a file open at the descriptors that a program would have for its next ones. The script opens
-/// the files itself and the processes inherit them, so that no process is without its file at any time.
+/// Processes with a file open at the descriptors that a program would have for its next ones. The script
+/// opens the files itself and the processes inherit them, so that no process is ever without its file.
 const STRANGERS: &str = r#"
 for i in $(seq 1 40); do
     printf 'a line of 27 bytes, exactly' > "$FOLDER/$i"
