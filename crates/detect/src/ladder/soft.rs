@@ -7,14 +7,14 @@ use cyclometer_sys::tracer_call::{MEMORY_FILE_BYTES, NeededBytes, PRIVATE_BYTES,
 use super::{cause, mended};
 use crate::DetectionDepth;
 use crate::facts::TraceRefusal;
-use crate::probes::{PerfProbes, errno};
+use crate::probes::{AccessProbes, errno};
 use crate::process_list::ProcessList;
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
 
 /// How it fares: by the kernel's answer where it was asked, else by what Yama says.
-pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &AccessProbes) -> RungState {
     let (works, cause) = match elsewhere(machine, probes) {
         Some((works, cause)) => (works, Some(cause)),
         None => match refusal(machine, probes) {
@@ -26,7 +26,7 @@ pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
 }
 
 /// Why this is no machine for it, if so.
-fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
+fn elsewhere(machine: &Machine, probes: &AccessProbes) -> Option<(Works, Cause)> {
     let other = |text| cause(CauseKind::OtherSystem, text);
     if machine.os != Os::Linux {
         return Some((Works::NotHere, other("it runs on Linux on x86-64 only so far")));
@@ -41,9 +41,9 @@ fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     }
 }
 
-fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
+fn refusal(machine: &Machine, probes: &AccessProbes) -> Option<Cause> {
     if machine.access.tracer == Some(Tracer::SoftwarePmu) {
-        return under_itself(probes.effort);
+        return under_itself(probes.depth);
     }
     if let Some(cause) = without_processes(probes.processes) {
         return Some(cause);
@@ -61,9 +61,9 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
 
 /// The reason why a program cannot use the software PMU that runs it. Its regions can: their counts are
 /// reported to it.
-fn under_itself(effort: DetectionDepth) -> Option<Cause> {
+fn under_itself(depth: DetectionDepth) -> Option<Cause> {
     let text = "it already counts this process and what that starts, and a process can have one tracer only";
-    (effort != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
+    (depth != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
 }
 
 /// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and
