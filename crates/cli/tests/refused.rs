@@ -94,6 +94,21 @@ fn a_call_that_a_filter_refuses_is_named_in_the_table_and_by_doctor() {
 }
 
 #[test]
+fn a_filter_on_limits_is_named_and_not_taken_for_a_limit() {
+    if !works() {
+        return;
+    }
+    let Some(refuser) = refuser() else { return };
+    for error in ["1", "38"] {
+        let state = soft(&refused(&refuser, "prlimit64", error, &["doctor", "--json"]));
+        let cause = &state["causes"][0];
+        assert_eq!((&state["works"], &cause["kind"]), (&"no".into(), &"seccomp".into()), "{state}");
+        let text = cause["text"].as_str().unwrap();
+        assert!(text.starts_with("a seccomp filter forbids prlimit64"), "{text}");
+    }
+}
+
+#[test]
 fn a_machine_without_a_pmu_says_why_the_software_pmu_does_not_count() {
     let doctor: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
     if !works() || doctor["perf"]["hardware"]["available"] == true {

@@ -31,13 +31,31 @@ fn script(text: &str) -> Output {
     Command::new("bash").args(["-c", text]).env("TOOL", TOOL).stdin(Stdio::null()).output().unwrap()
 }
 
+/// Counts the calls of `true`.
+const COUNT: &str = r#""$TOOL" stat --json --output null -e calls -- true"#;
+
 /// The calls that the software PMU counts in `true` after some preparation, or the reason why it does not
 /// count.
 fn counted(preparation: &str) -> Result<u64, String> {
-    let out = script(&format!("{preparation}; exec \"$TOOL\" stat --json --output null -e calls -- true"));
-    let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    calls(&script(&format!("{preparation}; {COUNT}")))
+}
+
+/// The same for a user who may not raise hard limits.
+fn counted_without_privileges(preparation: &str) -> Option<Result<u64, String>> {
+    let folder = tempfile::tempdir().unwrap();
+    in_namespace(&format!("{preparation}; {COUNT}"), folder.path()).map(|out| calls(&out))
+}
+
+/// The count in the output of [`COUNT`], or the reason why there is none.
+fn calls(out: &Output) -> Result<u64, String> {
+    let report: Value = serde_json::from_str(&stdout(out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
     let calls = &report["commands"][0]["metrics"][0];
     calls["mean"].as_u64().ok_or_else(|| calls["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether this user may raise the hard limit that `ulimit` sets with an option.
+fn may_raise(option: &str) -> bool {
+    script(&format!("ulimit {option} 8000 && ulimit {option} unlimited")).status.success()
 }
 
 /// A PID namespace with a `/proc` of its own, which ordinary users may make too; the script in it makes
@@ -55,11 +73,17 @@ fn in_namespace(text: &str, folder: &Path) -> Option<Output> {
     Some(unshare(&["bash", "-c", text]).unwrap())
 }
 
-/// Processes with a file open at the descriptors that a program would have for its next ones.
+/// Processes with a file open at the descriptors that a program would have for its next ones. The script
+/// opens the files itself and the processes inherit them, so that no process is ever without its file.
 const STRANGERS: &str = r#"
 for i in $(seq 1 40); do
     printf 'a line of 27 bytes, exactly' > "$FOLDER/$i"
-    ( for fd in 3 4 5 6 7 8 9; do eval "exec $fd<>$FOLDER/$i"; done; exec sleep 100 ) &
+    for fd in 3 4 5 6 7 8 9; do eval "exec $fd<>$FOLDER/$i"; done
+    sleep 100 &
+    for fd in 3 4 5 6 7 8 9; do
+        test /proc/$!/fd/$fd -ef "$FOLDER/$i" || { echo "process $! has no file at $fd"; exit 1; }
+        eval "exec $fd>&-"
+    done
 done
 "#;
 
@@ -220,13 +244,18 @@ fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
         return;
     }
     let free = counted("true").unwrap();
+    let named = |reason: &str| reason.contains("RLIMIT_FSIZE");
     match counted("ulimit -f 1000") {
-        // A privileged user may raise it.
-        Ok(count) => assert_eq!(count, free),
-        Err(reason) => assert!(reason.contains("RLIMIT_FSIZE"), "{reason}"),
+        Ok(count) => assert_eq!((count, may_raise("-f")), (free, true)),
+        Err(reason) => assert!(named(&reason) && !may_raise("-f"), "{reason}"),
     }
-    let out = script("ulimit -f 1000; \"$TOOL\" stat -m -e calls -- true");
-    assert!(out.status.success() || stderr(&out).contains("RLIMIT_FSIZE"), "{out:?}");
+    let Some(refused) = counted_without_privileges("ulimit -f 1000") else { return };
+    assert!(refused.as_ref().is_err_and(|reason| named(reason)), "{refused:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let regions =
+        in_namespace("ulimit -f 1000; (\"$TOOL\" stat -m -e calls -- true) 2>&1 | cat", folder.path());
+    let regions = regions.unwrap();
+    assert!(stdout(&regions).contains("cannot make the memory") && named(&stdout(&regions)), "{regions:?}");
 }
 
 #[test]
@@ -236,15 +265,20 @@ fn a_low_limit_on_private_memory_harms_no_command() {
     }
     let free = counted("true").unwrap();
     assert_eq!(counted("ulimit -S -d 4000"), Ok(free), "a soft limit is raised");
+    let folder = tempfile::tempdir().unwrap();
     for kib in [1000, 4000, 8000, 20_000] {
-        let out = script(&format!("ulimit -d {kib}; \"$TOOL\" stat -e calls -- echo done"));
-        assert_eq!((out.status.code(), stdout(&out).as_str()), (Some(0), "done\n"), "{kib}: {out:?}");
+        let command = format!("ulimit -d {kib}; \"$TOOL\" stat -e calls -- echo done");
+        for out in [Some(script(&command)), in_namespace(&command, folder.path())].into_iter().flatten() {
+            assert_eq!((out.status.code(), stdout(&out).as_str()), (Some(0), "done\n"), "{kib}: {out:?}");
+        }
     }
+    let named = |reason: &str| reason.contains("RLIMIT_DATA");
     match counted("ulimit -d 8000") {
-        // A privileged user may raise it.
-        Ok(count) => assert_eq!(count, free),
-        Err(reason) => assert!(reason.contains("RLIMIT_DATA"), "{reason}"),
+        Ok(count) => assert_eq!((count, may_raise("-d")), (free, true)),
+        Err(reason) => assert!(named(&reason) && !may_raise("-d"), "{reason}"),
     }
+    let Some(refused) = counted_without_privileges("ulimit -d 8000") else { return };
+    assert!(refused.as_ref().is_err_and(|reason| named(reason)), "{refused:?}");
 }
 
 #[test]

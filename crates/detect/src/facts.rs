@@ -1,6 +1,7 @@
 //! Where facts come from.
 
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_sys::tracer_call::TracerCall;
 
 /// The longest file that is read, in bytes; what is longer is cut at the last full line.
 ///
@@ -28,12 +29,12 @@ pub struct PerfProbe {
 }
 
 /// Why the software PMU cannot trace a process here.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TraceRefusal {
     /// A system call that it needs was refused.
     Call {
-        /// The system call, by name.
-        name: String,
+        /// The system call.
+        call: TracerCall,
         /// The error number, in Linux's numbering.
         errno: i32,
     },

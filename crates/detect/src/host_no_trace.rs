@@ -1,5 +1,7 @@
 //! Hosts that the software PMU does not run on.
 
+use cyclometer_sys::tracer_call::TracerCall;
+
 use crate::facts::TraceRefusal;
 
 /// Linux's number for "function not implemented".
@@ -7,7 +9,7 @@ const ENOSYS: i32 = 38;
 
 /// There is nothing to try.
 pub(super) fn probe() -> Result<(), TraceRefusal> {
-    Err(TraceRefusal::Call { name: "ptrace".to_owned(), errno: ENOSYS })
+    Err(TraceRefusal::Call { call: TracerCall::Ptrace, errno: ENOSYS })
 }
 
 /// It runs nothing there.

@@ -7,7 +7,7 @@ use crate::facts::TraceRefusal;
 /// Tries to trace a process.
 pub(super) fn probe() -> Result<(), TraceRefusal> {
     trace::permitted().map_err(|forbidden| match forbidden {
-        Forbidden::Call { name, errno } => TraceRefusal::Call { name: name.to_owned(), errno },
+        Forbidden::Call { call, errno } => TraceRefusal::Call { call, errno },
         Forbidden::Traced { by } => TraceRefusal::Traced { by },
     })
 }

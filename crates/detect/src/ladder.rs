@@ -3,7 +3,7 @@
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
-use crate::probes::PerfProbes;
+use crate::probes::AccessProbes;
 
 mod msr;
 mod perf;
@@ -24,7 +24,7 @@ pub(crate) fn empty() -> Ladder {
 }
 
 /// Every source, best first. `machine.ladder` and `machine.capabilities` are not looked at.
-pub(crate) fn build(machine: &Machine, probes: &PerfProbes) -> Ladder {
+pub(crate) fn build(machine: &Machine, probes: &AccessProbes) -> Ladder {
     let perf = perf::PerfFindings::new(machine, probes);
     Ladder {
         rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, probes, &perf)).collect(),
@@ -35,7 +35,7 @@ pub(crate) fn build(machine: &Machine, probes: &PerfProbes) -> Ladder {
     }
 }
 
-fn state(rung: Rung, machine: &Machine, probes: &PerfProbes, perf: &perf::PerfFindings<'_>) -> RungState {
+fn state(rung: Rung, machine: &Machine, probes: &AccessProbes, perf: &perf::PerfFindings<'_>) -> RungState {
     let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
     match rung {

@@ -40,6 +40,7 @@ mod x86;
 use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
+pub use cyclometer_sys::tracer_call::TracerCall;
 pub use facts::{FactSource, PerfProbe, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
@@ -79,7 +80,7 @@ pub(crate) enum DetectionDepth {
     Regions,
 }
 
-fn detect_with(facts: &dyn FactSource, effort: DetectionDepth) -> Machine {
+fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {
     let online = online_cpus(facts);
     let hypervisor = hypervisor::detect(facts);
     let pmus = pmus::detect(facts);
@@ -102,7 +103,7 @@ fn detect_with(facts: &dyn FactSource, effort: DetectionDepth) -> Machine {
         capabilities: capabilities::unknown(),
         ladder: ladder::empty(),
     };
-    let probes = probes::run(facts, &machine, effort);
+    let probes = probes::run(facts, &machine, depth);
     machine.ladder = ladder::build(&machine, &probes);
     machine.capabilities = capabilities::summarise(&machine);
     machine

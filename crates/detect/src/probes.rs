@@ -42,9 +42,9 @@ pub(crate) mod errno {
     pub(crate) const EOPNOTSUPP: i32 = 95;
 }
 
-/// The kernel's answers, or conclusions from them.
+/// The answers of the kernel about access to each source, or conclusions from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PerfProbes {
+pub(crate) struct AccessProbes {
     /// A software event, user mode only.
     pub(crate) software: Result<(), i32>,
     /// A software event with kernel mode.
@@ -54,7 +54,7 @@ pub(crate) struct PerfProbes {
     /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
     pub(crate) hardware: Vec<HardwareProbe>,
     /// The depth of the detection.
-    pub(crate) effort: DetectionDepth,
+    pub(crate) depth: DetectionDepth,
     /// Whether a process may be traced; `None` when nobody asked.
     pub(crate) trace: Option<Result<(), TraceRefusal>>,
     /// Whose processes `/proc` shows.
@@ -130,17 +130,17 @@ impl HardwareProbe {
 /// `perf_event_paranoid` of 0 or less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode
 /// nothing (2 in some distributions). `account_event` waits for all CPUs (5 to 20 ms) where no process has
 /// had an event for a second.
-pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDepth) -> PerfProbes {
+pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDepth) -> AccessProbes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
     if machine.os != Os::Linux {
         let none = Err(errno::ENOSYS);
-        return PerfProbes {
+        return AccessProbes {
             software: none,
             kernel_mode: none,
             cpu_wide: none,
             hardware: Vec::new(),
-            effort,
+            depth,
             trace: None,
             processes: ProcessList::Own,
             registers: None,
@@ -157,15 +157,15 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDe
     // A user who may count every process on a CPU may count one, in all modes, unless a security module tells
     // those apart: then opening the event says so. The first event of a process after a second without one is
     // dear.
-    let implied = effort != DetectionDepth::Everything && cpu_wide.is_ok();
+    let implied = depth != DetectionDepth::Everything && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
-    PerfProbes {
+    AccessProbes {
         software: ask(task_clock),
         kernel_mode: ask(PerfProbe { exclude_kernel: false, ..task_clock }),
         cpu_wide,
         hardware,
-        effort,
-        trace: (x86 && tries_tracing(effort, machine.access.tracer.as_ref(), counts))
+        depth,
+        trace: (x86 && tries_tracing(depth, machine.access.tracer.as_ref(), counts))
             .then(|| facts.trace_probe()),
         processes: ProcessList::ask(facts),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
@@ -176,8 +176,8 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: DetectionDe
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that
 /// the software PMU counts, which detaches from programs that trace.
-fn tries_tracing(effort: DetectionDepth, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
-    match (effort, tracer) {
+fn tries_tracing(depth: DetectionDepth, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
+    match (depth, tracer) {
         (_, Some(Tracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,
         (DetectionDepth::Everything, _) => true,
         (DetectionDepth::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+use cyclometer_sys::tracer_call::TracerCall;
 
 use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
 use crate::text::integer;
@@ -264,8 +265,7 @@ impl FactSource for RecordedFacts {
     }
 
     fn trace_probe(&self) -> std::result::Result<(), TraceRefusal> {
-        let unknown = || Err(TraceRefusal::Call { name: PTRACE.to_owned(), errno: ENOSYS });
-        self.trace.clone().unwrap_or_else(unknown)
+        self.trace.unwrap_or(Err(TraceRefusal::Call { call: TracerCall::Ptrace, errno: ENOSYS }))
     }
 
     fn is_counted_by_software(&self) -> bool {
@@ -284,16 +284,14 @@ fn outcome(word: &str) -> std::result::Result<std::result::Result<(), i32>, &'st
     }
 }
 
-/// The call of an outcome that names none.
-const PTRACE: &str = "ptrace";
-
 fn trace_outcome(words: &str) -> std::result::Result<std::result::Result<(), TraceRefusal>, &'static str> {
-    let (first, second) = words.split_once(' ').unwrap_or((words, PTRACE));
+    // An outcome that names no call is one of ptrace.
+    let (first, second) = words.split_once(' ').unwrap_or((words, TracerCall::Ptrace.name()));
     if first == "traced" {
         return Ok(Err(TraceRefusal::Traced { by: small(second)? }));
     }
-    let name = unescape(second)?;
-    Ok(outcome(first)?.map_err(|errno| TraceRefusal::Call { name, errno }))
+    let call = TracerCall::named(second).ok_or("the call is none that the software PMU makes")?;
+    Ok(outcome(first)?.map_err(|errno| TraceRefusal::Call { call, errno }))
 }
 
 fn note(line: &str) -> std::result::Result<String, &'static str> {
@@ -407,6 +405,7 @@ mod tests {
             ("cpuid *", "line 2: a CPUID leaf has a CPU, leaf and sub-leaf"),
             ("perf type=0", "line 2: a perf probe has six fields and an outcome"),
             ("trace perhaps", "line 2: the outcome is ok or an error number"),
+            ("trace 1 no_call", "line 2: the call is none that the software PMU makes"),
             ("trace traced by", "line 2: a number of 32 bits is expected"),
             ("counted twice", "line 2: what counts is software, or the line is left out"),
             ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),

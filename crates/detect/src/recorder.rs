@@ -92,7 +92,7 @@ impl FactSource for FactRecorder<'_> {
 
     fn trace_probe(&self) -> Result<(), TraceRefusal> {
         let outcome = self.inner.trace_probe();
-        self.seen.borrow_mut().trace = Some(outcome.clone());
+        self.seen.borrow_mut().trace = Some(outcome);
         outcome
     }
 
@@ -213,7 +213,7 @@ fn outcome_word(outcome: Result<(), i32>) -> String {
 fn trace_words(outcome: &Result<(), TraceRefusal>) -> String {
     match outcome {
         Ok(()) => "ok".to_owned(),
-        Err(TraceRefusal::Call { name, errno }) => format!("{errno} {}", escape_word(name)),
+        Err(TraceRefusal::Call { call, errno }) => format!("{errno} {call}"),
         Err(TraceRefusal::Traced { by }) => format!("traced {by}"),
     }
 }
@@ -240,6 +240,7 @@ fn escape_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_sys::tracer_call::TracerCall;
     use proptest::prelude::*;
 
     fn replay(recorder: &FactRecorder<'_>) -> RecordedFacts {
@@ -293,7 +294,7 @@ mod tests {
             source.perf.insert(probe, Err(errno));
             source.trace = Some(match errno % 3 {
                 0 => Ok(()),
-                1 => Err(TraceRefusal::Call { name: "memfd_create".to_owned(), errno }),
+                1 => Err(TraceRefusal::Call { call: TracerCall::MemfdCreate, errno }),
                 _ => Err(TraceRefusal::Traced { by: errno as u32 }),
             });
             source.counted = errno % 2 == 0;

@@ -56,4 +56,5 @@ pub mod signals;
 pub mod stream;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod trace;
+pub mod tracer_call;
 pub mod user_read;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use libc::off_t;
 
+use crate::tracer_call::NeededBytes;
+
 /// A part of a file that is mapped for reading and writing, shared with other processes that map it.
 ///
 /// Other processes may change any byte at any time. The values read are therefore not trusted, and no
@@ -259,9 +261,9 @@ pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
 
 /// The error for files of `len` bytes under a limit that may not be raised.
 fn too_long(len: u64) -> io::Result<io::Error> {
-    let (limit, len) = (FileSizeLimit::current()?.rlim_max >> 10, len.div_ceil(1 << 20));
+    let (limit, len) = (FileSizeLimit::current()?.rlim_max >> 10, NeededBytes(len));
     let text = format!(
-        "files are limited to {limit} KiB (RLIMIT_FSIZE), and {len} MiB of memory are needed: start it with a higher \
+        "files are limited to {limit} KiB (RLIMIT_FSIZE), and {len} of memory are needed: start it with a higher \
          `ulimit -f`"
     );
     Ok(io::Error::new(io::ErrorKind::FileTooLarge, text))
@@ -283,7 +285,8 @@ impl FileSizeLimit {
         Ok(Some(FileSizeLimit(before)))
     }
 
-    fn current() -> io::Result<libc::rlimit> {
+    /// The limit as it is. Allocates no memory.
+    pub(crate) fn current() -> io::Result<libc::rlimit> {
         let mut limit = std::mem::MaybeUninit::<libc::rlimit>::zeroed();
         // SAFETY: writes one rlimit.
         done(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) })?;

@@ -14,6 +14,7 @@ use cyclometer_sys::trace::{
     resume, seize, send_signal, set_instruction_pointer, set_registers, set_signal_info, set_signal_mask,
     signal_info, signal_mask, step, wait_for, write_memory,
 };
+use cyclometer_sys::tracer_call::TracerCall;
 
 /// A traced child process; killed and reaped when it is dropped.
 struct Tracee(u32);
@@ -465,25 +466,26 @@ fn a_sandbox_that_forbids_a_call_of_the_software_pmu_is_found_out_by_the_calls_n
         return;
     }
     let calls = [
-        ("ptrace", libc::SYS_ptrace),
-        ("process_vm_readv", libc::SYS_process_vm_readv),
-        ("process_vm_writev", libc::SYS_process_vm_writev),
-        ("memfd_create", libc::SYS_memfd_create),
-        ("ftruncate", libc::SYS_ftruncate),
+        (TracerCall::Ptrace, libc::SYS_ptrace),
+        (TracerCall::ProcessVmReadv, libc::SYS_process_vm_readv),
+        (TracerCall::ProcessVmWritev, libc::SYS_process_vm_writev),
+        (TracerCall::MemfdCreate, libc::SYS_memfd_create),
+        (TracerCall::Ftruncate, libc::SYS_ftruncate),
+        (TracerCall::Prlimit, libc::SYS_prlimit64),
     ];
     let actions = [
         (libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, libc::EPERM),
         (libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, libc::ENOSYS),
         (libc::SECCOMP_RET_KILL_PROCESS, libc::EPERM),
     ];
-    for ((name, number), (action, errno)) in
+    for ((call, number), (action, errno)) in
         calls.into_iter().flat_map(|call| actions.map(|what| (call, what)))
     {
         let said = alone(|socket| {
             forbid(number, action);
             write!(socket, "{:?}", trace::permitted()).unwrap();
         });
-        let expected = format!("{:?}", Err::<(), _>(trace::Forbidden::Call { name, errno }));
+        let expected = format!("{:?}", Err::<(), _>(trace::Forbidden::Call { call, errno }));
         assert_eq!(String::from_utf8(said).unwrap(), expected);
     }
 }

@@ -5,10 +5,10 @@ use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Vendor};
 
 use super::{cause, mended, virtual_pmu};
-use crate::probes::{PerfProbes, RegisterFacts};
+use crate::probes::{AccessProbes, RegisterFacts};
 
 /// How it fares on Linux on x86-64.
-pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &AccessProbes) -> RungState {
     let facts = probes.registers.as_ref();
     let refused = match no_counters(machine) {
         Some(cause) => vec![cause],

@@ -5,7 +5,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 
 use super::{cause, mended, virtual_pmu};
 use crate::capabilities::user_reads_are_on;
-use crate::probes::{HardwareProbe, PerfProbes, errno};
+use crate::probes::{AccessProbes, HardwareProbe, errno};
 
 /// Name of the setting that restricts perf.
 const PARANOID: &str = "kernel.perf_event_paranoid";
@@ -26,11 +26,11 @@ enum PrivilegeNeed {
 /// A machine and what its kernel said, ready to be judged.
 pub(super) struct PerfFindings<'a> {
     machine: &'a Machine,
-    probes: &'a PerfProbes,
+    probes: &'a AccessProbes,
 }
 
 impl<'a> PerfFindings<'a> {
-    pub(super) fn new(machine: &'a Machine, probes: &'a PerfProbes) -> PerfFindings<'a> {
+    pub(super) fn new(machine: &'a Machine, probes: &'a AccessProbes) -> PerfFindings<'a> {
         PerfFindings { machine, probes }
     }
 

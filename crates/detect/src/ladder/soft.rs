@@ -2,18 +2,19 @@
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
+use cyclometer_sys::tracer_call::{MEMORY_FILE_BYTES, NeededBytes, PRIVATE_BYTES, TracerCall};
 
 use super::{cause, mended};
+use crate::DetectionDepth;
 use crate::facts::TraceRefusal;
-use crate::probes::{PerfProbes, errno};
+use crate::probes::{AccessProbes, errno};
 use crate::process_list::ProcessList;
-use crate::{DetectionDepth, text};
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
 
 /// How it fares: by the kernel's answer where it was asked, else by what Yama says.
-pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &AccessProbes) -> RungState {
     let (works, cause) = match elsewhere(machine, probes) {
         Some((works, cause)) => (works, Some(cause)),
         None => match refusal(machine, probes) {
@@ -25,7 +26,7 @@ pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
 }
 
 /// Why this is no machine for it, if so.
-fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
+fn elsewhere(machine: &Machine, probes: &AccessProbes) -> Option<(Works, Cause)> {
     let other = |text| cause(CauseKind::OtherSystem, text);
     if machine.os != Os::Linux {
         return Some((Works::NotHere, other("it runs on Linux on x86-64 only so far")));
@@ -40,9 +41,9 @@ fn elsewhere(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
     }
 }
 
-fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
+fn refusal(machine: &Machine, probes: &AccessProbes) -> Option<Cause> {
     if machine.access.tracer == Some(Tracer::SoftwarePmu) {
-        return under_itself(probes.effort);
+        return under_itself(probes.depth);
     }
     if let Some(cause) = without_processes(probes.processes) {
         return Some(cause);
@@ -50,9 +51,9 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
     match &probes.trace {
         Some(Ok(())) => None,
         Some(Err(TraceRefusal::Traced { by })) => Some(traced(*by, machine)),
-        Some(Err(TraceRefusal::Call { name, errno })) => {
-            let yama = yama(machine).filter(|_| name == "ptrace");
-            Some(yama.unwrap_or_else(|| refused(name, *errno, machine)))
+        Some(Err(TraceRefusal::Call { call, errno })) => {
+            let yama = yama(machine).filter(|_| *call == TracerCall::Ptrace);
+            Some(yama.unwrap_or_else(|| refused(*call, *errno, machine)))
         }
         None => yama(machine),
     }
@@ -60,9 +61,9 @@ fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<Cause> {
 
 /// The reason why a program cannot use the software PMU that runs it. Its regions can: their counts are
 /// reported to it.
-fn under_itself(effort: DetectionDepth) -> Option<Cause> {
+fn under_itself(depth: DetectionDepth) -> Option<Cause> {
     let text = "it already counts this process and what that starts, and a process can have one tracer only";
-    (effort != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
+    (depth != DetectionDepth::Regions).then(|| cause(CauseKind::HeldByAnother, text))
 }
 
 /// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and
@@ -115,36 +116,39 @@ fn yama(machine: &Machine) -> Option<Cause> {
 }
 
 /// Why a system call failed, by error number, where Yama does not explain it.
-fn refused(call: &str, errno: i32, machine: &Machine) -> Cause {
+fn refused(call: TracerCall, errno: i32, machine: &Machine) -> Cause {
     let filtered = machine.access.seccomp == Some(2);
-    let call = text::clean(call);
-    match (call.as_str(), errno) {
-        ("setrlimit", _) => return small_files(),
-        ("mmap", errno::ENOMEM) => return little_memory(),
-        _ => {}
-    }
-    match errno {
-        errno::EPERM | errno::EACCES | errno::ENOSYS if filtered => filter(&call, machine),
-        errno::EPERM | errno::EACCES => cause(
+    match (call, errno) {
+        // The hard limit is known to be too low here, also where a filter keeps it from being raised.
+        (TracerCall::RaiseFileSize, errno::EPERM) => small_files(),
+        (TracerCall::MapPrivate, errno::ENOMEM) => little_memory(),
+        (_, errno::EPERM | errno::EACCES | errno::ENOSYS) if filtered => filter(call, machine),
+        (_, errno::EPERM | errno::EACCES) => cause(
             CauseKind::NoPermission,
             format!("the kernel refuses {call} (error {errno}): a security module or a sandbox does"),
         ),
-        errno::ENOSYS => cause(CauseKind::NotInKernel, format!("the kernel has no {call}")),
-        other => cause(CauseKind::NotInKernel, format!("{call} fails here (error {other})")),
+        (_, errno::ENOSYS) => cause(CauseKind::NotInKernel, format!("the kernel has no {call}")),
+        _ => cause(CauseKind::NotInKernel, format!("{call} fails here (error {errno})")),
     }
 }
 
-/// The reason where the limit on the size of files, the only one that the probe raises, may not be raised.
+/// The reason where the limit on the size of files may not be raised.
 fn small_files() -> Cause {
-    let text = "the size of files is limited to less than 1.8 GiB (RLIMIT_FSIZE, `ulimit -f`), which is what its \
-                memory file needs, and the limit may not be raised";
+    let text = format!(
+        "the size of files is limited to less than {} (RLIMIT_FSIZE, `ulimit -f`), which is what its memory file needs, \
+         and the limit may not be raised",
+        NeededBytes(MEMORY_FILE_BYTES)
+    );
     mended(CauseKind::FileSizeLimit, text, "sudo prlimit --fsize=unlimited --pid $$")
 }
 
 /// The reason where the tracer could not have the memory that it needs.
 fn little_memory() -> Cause {
-    let text = "private memory is limited to less than the 32 MiB that the tracer needs (RLIMIT_DATA, `ulimit -d`, or \
-                RLIMIT_AS, `ulimit -v`)";
+    let text = format!(
+        "private memory is limited to less than the {} that the tracer needs (RLIMIT_DATA, `ulimit -d`, or RLIMIT_AS, \
+         `ulimit -v`)",
+        NeededBytes(PRIVATE_BYTES)
+    );
     mended(CauseKind::MemoryLimit, text, "sudo prlimit --data=unlimited --as=unlimited --pid $$")
 }
 
@@ -153,9 +157,10 @@ fn little_memory() -> Cause {
 /// Docker's and Podman's default profile (`seccomp/default.json` of moby and of containers/common): ptrace,
 /// process_vm_readv and process_vm_writev are allowed from Linux 4.8 on, and with CAP_SYS_PTRACE on any
 /// kernel.
-fn filter(call: &str, machine: &Machine) -> Cause {
+fn filter(call: TracerCall, machine: &Machine) -> Cause {
     let text = format!("a seccomp filter forbids {call}");
-    let of_tracers = matches!(call, "ptrace" | "process_vm_readv" | "process_vm_writev");
+    let of_tracers =
+        matches!(call, TracerCall::Ptrace | TracerCall::ProcessVmReadv | TracerCall::ProcessVmWritev);
     match machine.container.as_deref() {
         Some(tool @ ("docker" | "podman")) => {
             let option =

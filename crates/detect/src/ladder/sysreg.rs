@@ -4,11 +4,11 @@ use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Os, Vendor};
 
 use super::{cause, mended};
-use crate::probes::{PerfProbes, SysregProbe};
+use crate::probes::{AccessProbes, SysregProbe};
 
 /// How it fares. Nothing is opened to find that out: on Linux, where the module gives access for as long as
 /// its device is open, it works if the module is loaded, we may open the device, and nobody else does.
-pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
+pub(super) fn rung(machine: &Machine, probes: &AccessProbes) -> RungState {
     let (works, causes) = match refusal(machine, probes) {
         Some((works, cause)) => (works, vec![cause]),
         None => (Works::Yes, Vec::new()),
@@ -16,7 +16,7 @@ pub(super) fn rung(machine: &Machine, probes: &PerfProbes) -> RungState {
     RungState { rung: Rung::Sysreg, works, causes }
 }
 
-fn refusal(machine: &Machine, probes: &PerfProbes) -> Option<(Works, Cause)> {
+fn refusal(machine: &Machine, probes: &AccessProbes) -> Option<(Works, Cause)> {
     let apple = machine.cpu.vendor == Vendor::Apple && matches!(machine.os, Os::Linux | Os::MacOs);
     if !apple {
         return Some((Works::NotHere, cause(CauseKind::OtherSystem, "it belongs to Apple's CPUs")));

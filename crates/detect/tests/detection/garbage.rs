@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
-use cyclometer_detect::{FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, detect};
+use cyclometer_detect::{
+    FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, TracerCall, detect,
+};
 use proptest::prelude::*;
 
 use crate::support;
@@ -86,7 +88,7 @@ impl FactSource for Garbage {
             0 => Ok(()),
             1 => Err(TraceRefusal::Traced { by: self.number("tracer") }),
             errno => {
-                Err(TraceRefusal::Call { name: self.pick("call", &self.texts).clone(), errno: errno as i32 })
+                Err(TraceRefusal::Call { call: *self.pick("call", &TracerCall::ALL), errno: errno as i32 })
             }
         }
     }

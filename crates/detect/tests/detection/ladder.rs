@@ -242,7 +242,12 @@ fn each_call_that_the_software_pmu_needs_is_named_where_it_is_refused() {
     check_soft(&[(TRACED, "\ntrace 11 fork")], CauseKind::NotInKernel, "fork fails here (error 11)", None);
     let limited = [filtered, (TRACED, "\ntrace 1 setrlimit")];
     let remedy = Some("sudo prlimit --fsize=unlimited --pid $$");
-    check_soft(&limited, CauseKind::FileSizeLimit, "(RLIMIT_FSIZE, `ulimit -f`)", remedy);
+    check_soft(&limited, CauseKind::FileSizeLimit, "less than 1793 MiB (RLIMIT_FSIZE, `ulimit -f`)", remedy);
+    check("prlimit64", none, "a seccomp filter forbids prlimit64", None);
+    let absent = [filtered, none, (TRACED, "\ntrace 38 setrlimit")];
+    check_soft(&absent, CauseKind::Seccomp, "a seccomp filter forbids setrlimit", None);
+    let failed = [(TRACED, "\ntrace 22 setrlimit")];
+    check_soft(&failed, CauseKind::NotInKernel, "setrlimit fails here (error 22)", None);
     let scope =
         [(CAPABLE, NOBODY), (TRACED, "\ntrace 1 memfd_create\nfile /proc/sys/kernel/yama/ptrace_scope 2")];
     check_soft(&scope, CauseKind::NoPermission, "refuses memfd_create (error 1)", None);

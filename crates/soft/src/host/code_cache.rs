@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use cyclometer_sys::identity::FileIdentity;
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
+use cyclometer_sys::tracer_call::MEMORY_FILE_BYTES;
 
 use super::equivalent_blocks::EquivalentBlocks;
 use super::maps::{MemoryMapping, MemoryMaps};
@@ -674,7 +675,7 @@ const fn addresses_for(slots: usize) -> u64 {
 pub(super) const MOST_ADDRESSES: u64 = addresses_for(SLOTS);
 
 // `doctor` tries to make a file of the length that is needed.
-const _: () = assert!(addresses_for(FEW_SLOTS) == trace::MEMORY_FILE_BYTES);
+const _: () = assert!(addresses_for(FEW_SLOTS) == MEMORY_FILE_BYTES);
 
 /// The error for a limit on addresses that is too low.
 fn too_narrow() -> io::Error {

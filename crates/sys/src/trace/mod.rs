@@ -26,7 +26,7 @@ use libc::c_long;
 pub use bell::Bell;
 pub use change::{Change, poll, wait, wait_for};
 pub use memory::{peek, poke, read_memory, write_memory};
-pub use permitted::{Forbidden, MEMORY_FILE_BYTES, permitted, tracer_of};
+pub use permitted::{Forbidden, permitted, tracer_of};
 pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, signal_info, signal_mask};
 
 /// The general registers of a thread as the kernel lays them out.

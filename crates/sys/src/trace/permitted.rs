@@ -11,14 +11,15 @@ use super::Options;
 use crate::mask::Masked;
 use crate::process::{self, Reap, SIGKILL};
 use crate::shared::FileSizeLimit;
+use crate::tracer_call::{MEMORY_FILE_BYTES, PRIVATE_BYTES, TracerCall};
 
 /// The reason why the software PMU cannot trace a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forbidden {
     /// A system call was refused.
     Call {
-        /// The name of the system call.
-        name: &'static str,
+        /// The system call.
+        call: TracerCall,
         /// The error number; `EPERM` where the call kills the process.
         errno: i32,
     },
@@ -29,17 +30,10 @@ pub enum Forbidden {
     },
 }
 
-/// Private memory that a tracer needs at least, in bytes. A tracer without it could not go on, and the
-/// programs that it traces end with it.
-pub const PRIVATE_BYTES: usize = 32 << 20;
-
-/// The length of the smallest memory file with which the software PMU works.
-pub const MEMORY_FILE_BYTES: u64 = 0x7009_0000;
-
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Forbidden::Call { name, errno } => write!(f, "{name}: {}", io::Error::from_raw_os_error(*errno)),
+            Forbidden::Call { call, errno } => write!(f, "{call}: {}", io::Error::from_raw_os_error(*errno)),
             Forbidden::Traced { by } => write!(f, "process {by} traces what starts here"),
         }
     }
@@ -65,20 +59,21 @@ impl std::error::Error for Forbidden {}
 pub fn permitted() -> Result<(), Forbidden> {
     // Signals to our group are blocked meanwhile, because the two processes would run our handlers.
     let _masked = Masked::all();
-    let (mut ready, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
-    let tracee = Probe::fork(|| agree_and_wait(&theirs)).map_err(refused("fork"))?;
+    let (mut ready, theirs) = UnixStream::pair().map_err(refused(TracerCall::Socketpair))?;
+    let tracee = Probe::fork(|| agree_and_wait(&theirs)).map_err(refused(TracerCall::Fork))?;
     drop(theirs);
-    if ready.read(&mut [0]).map_err(refused("read"))? == 0 {
-        return Err(Forbidden::Call { name: "fork", errno: libc::ECHILD });
+    if ready.read(&mut [0]).map_err(refused(TracerCall::Read))? == 0 {
+        return Err(Forbidden::Call { call: TracerCall::Fork, errno: libc::ECHILD });
     }
     if let Some(by) = tracer_of(tracee.0) {
         return Err(Forbidden::Traced { by });
     }
-    let (heard, said) = UnixStream::pair().map_err(refused("socketpair"))?;
+    let (heard, said) = UnixStream::pair().map_err(refused(TracerCall::Socketpair))?;
     let log = Log(&said);
-    let tracer = Probe::fork(|| c_int::from(attempt(tracee.0, &log).is_err())).map_err(refused("fork"))?;
+    let tracer =
+        Probe::fork(|| c_int::from(attempt(tracee.0, &log).is_err())).map_err(refused(TracerCall::Fork))?;
     tracer.wait();
-    outcome(&read_log(heard).map_err(refused("read"))?)
+    outcome(&read_log(heard).map_err(refused(TracerCall::Read))?)
 }
 
 /// The tracer of a process; `None` also where the kernel does not report it.
@@ -92,22 +87,9 @@ pub fn tracer_of(pid: u32) -> Option<u32> {
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
-fn refused(name: &'static str) -> impl Fn(io::Error) -> Forbidden {
-    move |error| Forbidden::Call { name, errno: error.raw_os_error().unwrap_or(libc::EPERM) }
+fn refused(call: TracerCall) -> impl Fn(io::Error) -> Forbidden {
+    move |error| Forbidden::Call { call, errno: error.raw_os_error().unwrap_or(libc::EPERM) }
 }
-
-/// The system calls that are tried; the log contains their indices.
-const CALLS: [&str; 9] = [
-    "ptrace",
-    "wait4",
-    "process_vm_readv",
-    "process_vm_writev",
-    "memfd_create",
-    "ftruncate",
-    "fcntl",
-    "setrlimit",
-    "mmap",
-];
 
 /// The last entry of a log without refusals.
 const DONE: u8 = u8::MAX;
@@ -118,12 +100,11 @@ const DONE: u8 = u8::MAX;
 struct Log<'a>(&'a UnixStream);
 
 impl Log<'_> {
-    fn call<T>(&self, name: &str, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let number = CALLS.iter().position(|known| *known == name).unwrap_or_default() as u8;
-        self.note(number, 0);
-        call().inspect_err(|error| {
+    fn call<T>(&self, call: TracerCall, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.note(call as u8, 0);
+        make().inspect_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EPERM);
-            self.note(number, u8::try_from(errno).unwrap_or(libc::EPERM as u8));
+            self.note(call as u8, u8::try_from(errno).unwrap_or(libc::EPERM as u8));
         })
     }
 
@@ -147,38 +128,39 @@ fn read_log(mut socket: UnixStream) -> io::Result<Vec<u8>> {
 
 /// The outcome, by the last entry of a log.
 fn outcome(log: &[u8]) -> Result<(), Forbidden> {
-    match log.as_chunks::<2>().0.last().copied() {
-        Some([DONE, _]) => Ok(()),
-        Some([number, errno]) => {
-            let name = CALLS.get(usize::from(number)).copied().unwrap_or_default();
-            // Some sandboxes kill the process instead of returning an error.
-            let errno = if errno == 0 { libc::EPERM } else { errno.into() };
-            Err(Forbidden::Call { name, errno })
-        }
-        None => Err(Forbidden::Call { name: "fork", errno: libc::EPERM }),
+    let last = log.as_chunks::<2>().0.last().copied();
+    if let Some([DONE, _]) = last {
+        return Ok(());
     }
+    let failed = last.and_then(|[number, errno]| Some((*TracerCall::ALL.get(usize::from(number))?, errno)));
+    let (call, errno) = failed.unwrap_or((TracerCall::Fork, 0));
+    // Some sandboxes kill the process instead of returning an error.
+    let errno = if errno == 0 { libc::EPERM } else { errno.into() };
+    Err(Forbidden::Call { call, errno })
 }
 
 /// Makes the calls of the software PMU: those about a tracee, then those of memory files. Allocates no
 /// memory.
 fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
     let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
-    log.call("ptrace", || super::seize(tid, births | Options::EXEC | Options::EXIT | Options::EXIT_KILL))?;
-    log.call("ptrace", || super::interrupt(tid))?;
-    log.call("wait4", || super::wait_for(tid))?;
-    let registers = log.call("ptrace", || super::registers(tid))?;
-    log.call("ptrace", || super::set_registers(tid, &registers))?;
-    let mask = log.call("ptrace", || super::signal_mask(tid))?;
-    log.call("ptrace", || super::set_signal_mask(tid, mask))?;
-    let word = log.call("ptrace", || super::peek(tid, registers.rsp))?;
-    log.call("ptrace", || super::poke(tid, registers.rsp, word))?;
+    log.call(TracerCall::Ptrace, || {
+        super::seize(tid, births | Options::EXEC | Options::EXIT | Options::EXIT_KILL)
+    })?;
+    log.call(TracerCall::Ptrace, || super::interrupt(tid))?;
+    log.call(TracerCall::Wait4, || super::wait_for(tid))?;
+    let registers = log.call(TracerCall::Ptrace, || super::registers(tid))?;
+    log.call(TracerCall::Ptrace, || super::set_registers(tid, &registers))?;
+    let mask = log.call(TracerCall::Ptrace, || super::signal_mask(tid))?;
+    log.call(TracerCall::Ptrace, || super::set_signal_mask(tid, mask))?;
+    let word = log.call(TracerCall::Ptrace, || super::peek(tid, registers.rsp))?;
+    log.call(TracerCall::Ptrace, || super::poke(tid, registers.rsp, word))?;
     let mut bytes = [0; 8];
-    log.call("process_vm_readv", || super::read_memory(tid, registers.rsp, &mut bytes))?;
-    log.call("process_vm_writev", || super::write_memory(tid, registers.rsp, &bytes))?;
-    log.call("ptrace", || super::detach(tid, 0))?;
+    log.call(TracerCall::ProcessVmReadv, || super::read_memory(tid, registers.rsp, &mut bytes))?;
+    log.call(TracerCall::ProcessVmWritev, || super::write_memory(tid, registers.rsp, &bytes))?;
+    log.call(TracerCall::Ptrace, || super::detach(tid, 0))?;
     make_memory(log)?;
     process::raise_private_memory();
-    log.call("mmap", map_private)?;
+    log.call(TracerCall::MapPrivate, map_private)?;
     log.note(DONE, 0);
     Ok(())
 }
@@ -188,14 +170,17 @@ fn attempt(tid: u32, log: &Log<'_>) -> io::Result<()> {
 fn make_memory(log: &Log<'_>) -> io::Result<()> {
     // SAFETY: the name is a literal that ends in zero.
     let make = || unsafe { libc::memfd_create(c"cyclometer-probe".as_ptr(), libc::MFD_ALLOW_SEALING) };
-    let file = log.call("memfd_create", || checked(make()))?;
-    let _raised = log.call("setrlimit", || FileSizeLimit::allow(MEMORY_FILE_BYTES))?;
+    let file = log.call(TracerCall::MemfdCreate, || checked(make()))?;
+    let limit = log.call(TracerCall::Prlimit, FileSizeLimit::current)?;
+    let raise =
+        if limit.rlim_max < MEMORY_FILE_BYTES { TracerCall::RaiseFileSize } else { TracerCall::Prlimit };
+    let _raised = log.call(raise, || FileSizeLimit::allow(MEMORY_FILE_BYTES))?;
     let size = libc::off_t::try_from(MEMORY_FILE_BYTES).unwrap_or(libc::off_t::MAX);
     // SAFETY: takes numbers; the descriptor is ours.
-    log.call("ftruncate", || checked(unsafe { libc::ftruncate(file, size) }))?;
+    log.call(TracerCall::Ftruncate, || checked(unsafe { libc::ftruncate(file, size) }))?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
     // SAFETY: takes numbers; the descriptor is ours.
-    log.call("fcntl", || checked(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) }))?;
+    log.call(TracerCall::Fcntl, || checked(unsafe { libc::fcntl(file, libc::F_ADD_SEALS, seals) }))?;
     Ok(())
 }
 
@@ -203,7 +188,8 @@ fn make_memory(log: &Log<'_>) -> io::Result<()> {
 fn map_private() -> io::Result<()> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the kernel's choice changes no memory of ours.
-    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_BYTES, protection, flags, -1, 0) };
+    let mapped =
+        unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_BYTES as usize, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -269,7 +255,7 @@ mod tests {
     #[track_caller]
     fn check(log: &[u8], expected: Result<(), (&str, i32)>) {
         let outcome = outcome(log).map_err(|forbidden| match forbidden {
-            Forbidden::Call { name, errno } => (name, errno),
+            Forbidden::Call { call, errno } => (call.name(), errno),
             other => panic!("{other}"),
         });
         assert_eq!(outcome, expected);
@@ -282,6 +268,7 @@ mod tests {
         check(&[0, 0, 4, 0], Err(("memfd_create", libc::EPERM)));
         check(&[0, 0, 4], Err(("ptrace", libc::EPERM)));
         check(&[], Err(("fork", libc::EPERM)));
+        check(&[0, 0, DONE - 1, 0], Err(("fork", libc::EPERM)));
     }
 
     #[test]
