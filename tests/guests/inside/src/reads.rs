@@ -57,8 +57,7 @@ pub(crate) const ARM64: Reads = Reads {
 /// The write to the sysctl takes the access away on each CPU, and the next start of the event, as after a context
 /// switch, gives it back, because the event was opened with it (`drivers/perf/riscv_pmu_sbi.c`,
 /// `pmu_sbi_set_scounteren` in `pmu_sbi_ctr_start`). Then the program goes on, and its counts are exact.
-pub(crate) const RISCV64: Reads =
-    Reads { narrow: false, pmu: &perf::RISCV64, ended: &[ILLEGAL, 0], ..ARM64 };
+pub(crate) const RISCV64: Reads = Reads { narrow: false, pmu: &perf::RISCV64, ended: &[ILLEGAL, 0], ..ARM64 };
 
 /// `rdpmc`, of general and fixed counters.
 pub(crate) const X86: Reads = PLAIN;
@@ -98,14 +97,11 @@ pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
             regions(&["turns", &too_many(reads.pmu)])
         });
     }
-    cases.case(
-        "a program that reads while root turns that off ends as the documentation says",
-        || {
-            let finished = run(Who::Root, "/init", &["regions", "switched", reads.setting]);
-            reads.set(reads.on)?;
-            finished?.expect_one_of(reads.ended).map(drop)
-        },
-    );
+    cases.case("a program that reads while root turns that off ends as the documentation says", || {
+        let finished = run(Who::Root, "/init", &["regions", "switched", reads.setting]);
+        reads.set(reads.on)?;
+        finished?.expect_one_of(reads.ended).map(drop)
+    });
 }
 
 /// A thread that may move to another CPU.

@@ -43,7 +43,12 @@ impl Finished {
     /// Fails unless the exit status is one of those.
     pub(crate) fn expect_one_of(self, statuses: &[i32]) -> Result<Self> {
         let wanted = statuses.iter().map(i32::to_string).collect::<Vec<_>>().join(" or ");
-        ensure!(statuses.contains(&self.status), "exit {} instead of {wanted}\n{}", self.status, self.printed());
+        ensure!(
+            statuses.contains(&self.status),
+            "exit {} instead of {wanted}\n{}",
+            self.status,
+            self.printed()
+        );
         Ok(self)
     }
 
