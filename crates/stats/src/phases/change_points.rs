@@ -5,8 +5,8 @@ use super::scale::Points;
 /// Most steps of the first search; more windows than that are taken together.
 const MOST_STEPS: usize = 4096;
 
-/// The penalty of a change, in units of (rates + 1) · ln(windows). 1 would be the Bayesian information criterion;
-/// neighbouring windows of real programs are not independent, so more is demanded.
+/// The penalty of a change, in units of (rates + 1) · ln(windows). 1 would be the Bayesian information
+/// criterion; neighbouring windows of real programs are not independent, so more is demanded.
 const PENALTY: f64 = 3.0;
 
 /// The windows at which segments begin, without the first.
@@ -25,8 +25,8 @@ pub(super) fn change_points(points: &Points) -> Vec<usize> {
     without_single_windows(points, &changes)
 }
 
-/// A segment of one window becomes part of the neighbour that it fits better. It is a window with the end of one
-/// phase and the beginning of another, or an outlier.
+/// A segment of one window becomes part of the neighbour that it fits better. It is a window with the end of
+/// one phase and the beginning of another, or an outlier.
 fn without_single_windows(points: &Points, changes: &[usize]) -> Vec<usize> {
     let mut bounds = vec![0];
     for (i, end) in changes.iter().copied().chain([points.len()]).enumerate() {

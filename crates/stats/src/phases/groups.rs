@@ -16,8 +16,8 @@ struct Group {
 
 /// The phase of each segment, numbered in the order in which phases first appear.
 ///
-/// The two closest groups become one until each two differ in a rate. The distance is the largest difference of a
-/// rate, so that one rate is enough to tell phases apart.
+/// The two closest groups become one until each two differ in a rate. The distance is the largest difference
+/// of a rate, so that one rate is enough to tell phases apart.
 pub(super) fn groups(points: &Points, segments: &[Range<usize>]) -> Vec<usize> {
     let group = |(i, windows): (usize, &Range<usize>)| Group {
         segments: vec![i],

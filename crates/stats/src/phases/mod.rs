@@ -21,8 +21,8 @@
 //!
 //! # Source
 //!
-//! R. Killick, P. Fearnhead, I. A. Eckley: Optimal detection of changepoints with a linear computational cost,
-//! Journal of the American Statistical Association 107 (2012).
+//! R. Killick, P. Fearnhead, I. A. Eckley: Optimal detection of changepoints with a linear computational
+//! cost, Journal of the American Statistical Association 107 (2012).
 
 mod change_points;
 mod groups;
@@ -73,8 +73,8 @@ pub struct PhaseSummary {
     pub segments: usize,
     /// Its share in the weights of all windows, 0 to 1.
     pub share: f64,
-    /// The mean of each rate over its windows, by weight, with the 95 % interval; `None` where no window of the
-    /// phase has a value.
+    /// The mean of each rate over its windows, by weight, with the 95 % interval; `None` where no window of
+    /// the phase has a value.
     pub rates: Vec<Option<PhaseRate>>,
 }
 
@@ -98,9 +98,9 @@ const MOST_MISSING: f64 = 0.1;
 
 /// Finds the phases of one thread; none for no windows.
 ///
-/// The boundaries are right to about one window where the rates of neighbouring phases differ clearly. With more
-/// than some thousand windows the search begins with sums of neighbouring windows, so that phases shorter than
-/// 1/4,000 of the run are not found.
+/// The boundaries are right to about one window where the rates of neighbouring phases differ clearly. With
+/// more than some thousand windows the search begins with sums of neighbouring windows, so that phases
+/// shorter than 1/4,000 of the run are not found.
 ///
 /// # Panics
 ///
@@ -181,8 +181,8 @@ fn summaries(rates: &WindowRates, segments: &[PhaseSegment]) -> Vec<PhaseSummary
 ///
 /// # Source
 ///
-/// L. W. Schruben: Confidence interval estimation using standardized time series, Operations Research 31 (1983),
-/// section 1, for batch means.
+/// L. W. Schruben: Confidence interval estimation using standardized time series, Operations Research 31
+/// (1983), section 1, for batch means.
 fn rate(column: &[Option<f64>], weights: &[f64], windows: impl Iterator<Item = usize>) -> Option<PhaseRate> {
     let present = |window: usize| Some((column[window].filter(|value| value.is_finite())?, weights[window]));
     let values: Vec<(f64, f64)> = windows.filter_map(present).collect();
