@@ -72,6 +72,7 @@ mod marked;
 mod metric;
 mod monitor;
 pub mod placement;
+mod record;
 pub mod selftest;
 pub mod simulated;
 mod stat;
@@ -116,6 +117,7 @@ pub use host::{
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
+pub use record::{Leader, Recorded, RecordedColumn, Recording, RecordingSink};
 pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;

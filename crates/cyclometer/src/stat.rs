@@ -11,6 +11,7 @@ use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::Multiplex;
+use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
     Plan, Recovery, Report, Result, Rung, Source, Target,
@@ -279,6 +280,12 @@ impl Stat {
     /// Reads all counters at this interval and reports them to the observer.
     pub fn interval(mut self, interval: Duration) -> Stat {
         self.settings.interval = Some(interval);
+        self
+    }
+
+    /// Records windows, and reports their rows to the observer.
+    pub fn windows(mut self, spec: WindowSpec) -> Stat {
+        self.settings.windows = Some(spec);
         self
     }
 

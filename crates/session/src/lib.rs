@@ -20,11 +20,13 @@ mod ready;
 mod rotation;
 mod twins;
 mod verify;
+mod windows;
 
 use std::time::{Duration, SystemTime};
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::report::{Run, Step};
+use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result,
     Source, Target,
@@ -60,6 +62,8 @@ pub struct SessionSettings {
     pub slice: Duration,
     /// Decides the order of rotation groups; `None`: another one each time.
     pub seed: Option<u64>,
+    /// Record windows, and report their rows to the observer.
+    pub windows: Option<WindowSpec>,
 }
 
 /// The usual shortest time that a rotation group lasts: long against the time that a change takes, and some
@@ -75,6 +79,7 @@ impl Default for SessionSettings {
             ignore_failure: false,
             slice: SLICE,
             seed: None,
+            windows: None,
         }
     }
 }
