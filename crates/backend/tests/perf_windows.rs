@@ -1,6 +1,8 @@
 //! Windows of perf with a leader that every kernel has: the CPU clock. Without permission to open events the tests
 //! say so, and test nothing.
-#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -11,13 +13,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use common::{perf_part, skip, slot};
 use cyclometer_backend::{Launcher, PerfSource};
-use cyclometer_core::event::{Part, PerfClass, PerfEvent};
+use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{CommandSpec, Reading, RefusalKind, Stream, Waited};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, Windowing, WindowingState,
 };
-use cyclometer_core::{Launch, Refusal, Rung, Slot, SlotId, Source, Target};
+use cyclometer_core::{Launch, Refusal, Slot, SlotId, Source, Target};
 
 /// `PERF_COUNT_SW_TASK_CLOCK` and `PERF_COUNT_SW_PAGE_FAULTS`.
 const TASK_CLOCK: u64 = 1;
@@ -26,13 +29,9 @@ const PAGE_FAULTS: u64 = 2;
 const O_NONBLOCK: i32 = 0o4000;
 const TICK_NS: u64 = 2_000_000;
 
-fn slot(id: usize, name: &str, config: u64) -> Slot {
-    let event = PerfEvent::new("software", 1, config, PerfClass::Software);
-    Slot::new(SlotId(id), name, Rung::Perf, vec![Part::Perf(event)])
-}
-
 fn slots() -> Vec<Slot> {
-    vec![slot(0, "page-faults", PAGE_FAULTS), slot(1, "task-clock", TASK_CLOCK)]
+    let software = |config| perf_part("software", 1, config, PerfClass::Software);
+    vec![slot(0, "page-faults", software(PAGE_FAULTS)), slot(1, "task-clock", software(TASK_CLOCK))]
 }
 
 fn spec(slot: usize, period: u64) -> WindowSpec {
@@ -45,7 +44,7 @@ fn permitted<T>(opened: Result<T, Refusal>) -> Option<T> {
     match opened {
         Ok(open) => Some(open),
         Err(Refusal { kind: RefusalKind::NoPermission, text, .. }) => {
-            eprintln!("skipped: {text}");
+            skip(&text);
             None
         }
         Err(refusal) => panic!("{refusal:?}"),
@@ -158,7 +157,7 @@ fn children_have_windows_of_their_own_and_no_event_is_in_two() {
     assert!(of_children > 0);
     let last = |tid: &u32| {
         let own = run.rows.iter().filter(|row| row.thread.is_some_and(|thread| thread.tid == *tid));
-        own.last().map(|row| row.cause)
+        own.map(|row| row.cause).next_back()
     };
     assert!(threads.iter().all(|tid| last(tid) == Some(WindowCause::End)));
 }

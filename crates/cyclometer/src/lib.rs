@@ -117,7 +117,7 @@ pub use host::{
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
-pub use record::{Leader, Recorded, RecordedColumn, Recording, RecordingSink};
+pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink};
 pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;

@@ -1,4 +1,4 @@
-//! Recording: a row of counts for each window of a run, as `cyclometer record` does.
+//! RecordRun: a row of counts for each window of a run, as `cyclometer record` does.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use cyclometer_stats::{latest, settle, settle_interval};
 
 use crate::Stat;
 
-/// Describes a recording; nothing is opened before [`Recording::run`].
+/// Describes a recording; nothing is opened before [`RecordRun::run`].
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct RecordRun {
     stat: Stat,
     end: RowEnd,
 }
@@ -94,20 +94,20 @@ pub struct Recorded {
     pub sink_error: Option<Error>,
 }
 
-impl Recording {
+impl RecordRun {
     /// A recording with a row for every `period` events of the leader. The measurement has one run and no
     /// warm-ups, and its list of events has the leader's.
-    pub fn every(stat: Stat, leader: Leader) -> Recording {
-        Recording { stat, end: RowEnd::Events(vec![leader]) }
+    pub fn every(stat: Stat, leader: Leader) -> RecordRun {
+        RecordRun { stat, end: RowEnd::Events(vec![leader]) }
     }
 
     /// A recording with a row for each length of time.
-    pub fn interval(stat: Stat, interval: Duration) -> Recording {
-        Recording { stat, end: RowEnd::Interval(interval) }
+    pub fn interval(stat: Stat, interval: Duration) -> RecordRun {
+        RecordRun { stat, end: RowEnd::Interval(interval) }
     }
 
     /// Ends windows also at this event; an interval is not combined with events.
-    pub fn also(mut self, leader: Leader) -> Recording {
+    pub fn also(mut self, leader: Leader) -> RecordRun {
         if let RowEnd::Events(leaders) = &mut self.end {
             leaders.push(leader);
         }

@@ -139,7 +139,7 @@ struct GroupCounts {
 }
 
 /// The end of a window.
-struct Boundary {
+struct WindowFinish {
     cause: WindowCause,
     time_ns: Option<u64>,
     address: Option<u64>,
@@ -269,7 +269,7 @@ impl ThreadGroup {
         let reading = self.overflows.counts()?;
         let mut rows = Vec::new();
         for (at, counts) in by_place(&reading) {
-            let end = Boundary { cause: WindowCause::End, time_ns: Some(monotonic_ns()), address: None };
+            let end = WindowFinish { cause: WindowCause::End, time_ns: Some(monotonic_ns()), address: None };
             rows.extend(place(&mut self.places, self.tid, &at).row(counts, end, order));
         }
         Ok(rows)
@@ -337,11 +337,11 @@ impl PlaceState {
             running_ns: sample.time_running_ns?,
         };
         let (time_ns, address) = (Some(sample.time_ns), Some(sample.ip));
-        self.row(counts, Boundary { cause: WindowCause::Boundary(0), time_ns, address }, order)
+        self.row(counts, WindowFinish { cause: WindowCause::Boundary(0), time_ns, address }, order)
     }
 
     /// The row since the last boundary; none if nothing was counted since.
-    fn row(&mut self, now: GroupCounts, end: Boundary, order: &[SlotId]) -> Option<WindowRow> {
+    fn row(&mut self, now: GroupCounts, end: WindowFinish, order: &[SlotId]) -> Option<WindowRow> {
         let enabled_ns = now.enabled_ns.saturating_sub(self.enabled_ns);
         let running_ns = now.running_ns.saturating_sub(self.running_ns);
         let count = |slot: &SlotId| match now.values.get(slot) {
