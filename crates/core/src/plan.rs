@@ -110,6 +110,8 @@ pub struct Sharing {
     pub divided: Vec<(usize, String)>,
     /// Weak groups that do not fit on the counters: their events are counted one by one.
     pub ungrouped: Vec<u32>,
+    /// Sums whose summands do not fit on the counters at once.
+    pub too_large: Vec<TooLargeSum>,
     /// Number of sets, at the end, that exist because the kernel did not count all events of another set at
     /// the same time.
     pub found_by_trial: usize,
@@ -122,6 +124,32 @@ impl Sharing {
     pub fn is_optimal(&self) -> bool {
         self.sets.len() <= self.lower_bound
     }
+
+    /// The remark for the value of a sum among whose summands the kernel shares the counters.
+    pub fn note(&self, slot: SlotId) -> Option<&str> {
+        let shared = |sum: &&TooLargeSum| sum.slot == slot && sum.treatment == TooLarge::KernelShares;
+        self.too_large.iter().find(shared).map(|sum| sum.reason.as_str())
+    }
+}
+
+/// A sum whose summands do not fit on the counters at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooLargeSum {
+    /// The event.
+    pub slot: SlotId,
+    /// The treatment of the event.
+    pub treatment: TooLarge,
+    /// The summands and the reason why they do not fit, in words.
+    pub reason: String,
+}
+
+/// The treatment of a sum whose summands do not fit on the counters at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooLarge {
+    /// The kernel shares the counters among the summands, in a set without other events.
+    KernelShares,
+    /// The sum is in no set, because the tool chooses counters itself or sharing is forbidden.
+    NotCounted,
 }
 
 /// The purpose of a session, as far as the choice of sources depends on it.

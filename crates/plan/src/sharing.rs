@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::machine::Vendor;
-use cyclometer_core::plan::{PlanLine, Sharing};
+use cyclometer_core::plan::{Multiplex, PlanLine, Sharing, TooLarge, TooLargeSum};
 use cyclometer_core::{
     CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
@@ -17,7 +17,7 @@ use crate::passes::{
     Conflict, CounterAssignment, CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, Unplaceable,
     conflict, pack,
 };
-use crate::words::ProblemNames;
+use crate::words::{ProblemNames, listed};
 
 /// The slots of core PMUs, and what there is for them.
 pub(crate) struct Cores<'a> {
@@ -57,8 +57,6 @@ pub(crate) struct FoundSets {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
     pub(crate) assignments: Vec<Vec<SlotAssignment>>,
-    /// Sums whose summands do not fit on the counters at once, each with the reason. Each is alone in a set.
-    pub(crate) too_large: Vec<(SlotId, String)>,
 }
 
 /// Where an event of a set counts on one core PMU.
@@ -118,25 +116,25 @@ impl<'a> Cores<'a> {
         let groups = self.groups();
         let mut problem = self.problem(&groups, intent);
         let names = self.names();
-        let too_large = self.take_too_large(&mut problem, &names);
+        let too_large = self.take_too_large(&mut problem, &names, intent.multiplex);
         let packing = pack(&problem);
         let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| AssignedSets::of(&packing));
         let mut sets = self.whole(found.sets, &problem, &groups, &divided.groups);
-        let alone: Vec<SlotId> = too_large.iter().map(|(slot, _)| *slot).collect();
-        set_apart(&mut sets, &alone);
+        let alone = set_apart(&mut sets, &too_large);
         let assignments = found.assignments.iter().map(|assignments| self.by_slot(assignments)).collect();
         let sharing = Sharing {
+            lower_bound: (packing.lower_bound + alone).max(sets.len().min(1)),
             sets,
-            lower_bound: (packing.lower_bound + alone.len()).max(1),
+            too_large,
             because: names.certificate(&packing.certificate),
             divided: divided.sets,
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(FoundSets { sharing, assignments, too_large })
+        Ok(FoundSets { sharing, assignments })
     }
 
     fn by_slot(&self, assignments: &[CounterAssignment]) -> Vec<SlotAssignment> {
@@ -182,19 +180,25 @@ impl<'a> Cores<'a> {
         sums.into_values().filter(|sum| sum.len() > 1).collect()
     }
 
-    /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those
-    /// in groups stay: a group that does not fit is an error of its own.
+    /// Takes sums out of a problem whose summands cannot be counted at the same time. Those in groups stay: a
+    /// group that does not fit is an error of its own.
     fn take_too_large(
         &self,
         problem: &mut PackingProblem,
         names: &ProblemNames<'_>,
-    ) -> Vec<(SlotId, String)> {
+        multiplex: Multiplex,
+    ) -> Vec<TooLargeSum> {
         let mut found = Vec::new();
         for sum in self.sums() {
             let slot = self.slots[sum[0]].slot;
             let conflict = conflict(problem, &sum).filter(|_| slot.group.is_none());
             if let Some(conflict) = conflict {
-                found.push((slot.id, names.conflict(&conflict)));
+                let summands: Vec<&str> = sum.iter().map(|i| self.name(self.slots[*i])).collect();
+                let (summands, conflict) = (listed(&summands), names.conflict(&conflict));
+                let reason = format!(
+                    "it is the sum of {summands}, which do not fit on the counters at once: {conflict}"
+                );
+                found.push(TooLargeSum { slot: slot.id, treatment: treatment(slot, multiplex), reason });
                 sum.iter().for_each(|i| problem.demands[*i] = Demand::default());
                 problem.together.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
                 problem.partners.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
@@ -330,15 +334,24 @@ impl<'a> Cores<'a> {
     }
 }
 
-/// Gives each of these slots a set of its own: what it needs is more than there is, and the kernel shares the
-/// counters among its summands alone.
-fn set_apart(sets: &mut Vec<Vec<SlotId>>, alone: &[SlotId]) {
-    if alone.is_empty() {
-        return;
+/// The kernel can share counters among the summands, and its count says so. A driver of ours cannot.
+fn treatment(slot: &Slot, multiplex: Multiplex) -> TooLarge {
+    let is_ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
+    if is_ours || multiplex == Multiplex::Never { TooLarge::NotCounted } else { TooLarge::KernelShares }
+}
+
+/// Takes sums that are too large out of the sets, and gives those that the kernel shares a set each. The
+/// result is the number of these sets.
+fn set_apart(sets: &mut Vec<Vec<SlotId>>, too_large: &[TooLargeSum]) -> usize {
+    if too_large.is_empty() {
+        return 0;
     }
-    sets.iter_mut().for_each(|set| set.retain(|slot| !alone.contains(slot)));
+    sets.iter_mut().for_each(|set| set.retain(|slot| too_large.iter().all(|sum| sum.slot != *slot)));
     sets.retain(|set| !set.is_empty());
-    sets.extend(alone.iter().map(|slot| vec![*slot]));
+    let others = sets.len();
+    let shared = too_large.iter().filter(|sum| sum.treatment == TooLarge::KernelShares);
+    sets.extend(shared.map(|sum| vec![sum.slot]));
+    sets.len() - others
 }
 
 impl AssignedSets {
