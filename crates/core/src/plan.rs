@@ -6,7 +6,7 @@ use crate::count::Count;
 use crate::counter::CounterId;
 use crate::event::{Candidate, Event, Part};
 use crate::exec::RefusalKind;
-use crate::ladder::Rung;
+use crate::ladder::{CauseKind, Rung};
 use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::report::LaunchKind;
@@ -310,10 +310,41 @@ pub enum Outcome {
 pub struct Skipped {
     /// The source.
     pub rung: Rung,
-    /// The reason.
+    /// The reason in words.
     pub reason: String,
+    /// The reason for programs.
+    pub cause: SkipCause,
+}
+
+impl Skipped {
     /// The source's refusal to open the event; `None` when the source was not asked.
-    pub refusal: Option<RefusalKind>,
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        match self.cause {
+            SkipCause::Refused(kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// Why a source is not used for an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SkipCause {
+    /// The source was asked, and refused to open the event.
+    Refused(RefusalKind),
+    /// The source does not work on this machine, or not for this class of events.
+    Unavailable {
+        /// The kind of reason.
+        kind: CauseKind,
+        /// The command that is the remedy, if one is.
+        remedy: Option<String>,
+    },
+    /// The source would count the event, but is used only on request.
+    NotRequested,
+    /// The source cannot be read as often as requested.
+    IntervalTooShort,
+    /// The source cannot count this event in this session.
+    Unsuited,
 }
 
 /// The events that are counted at the same time.
