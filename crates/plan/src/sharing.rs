@@ -19,10 +19,10 @@ use crate::passes::{
 };
 use crate::words::{ProblemNames, listed};
 
-/// The slots of core PMUs, and what there is for them.
+/// The demands of core PMUs' slots on the counters, and the free counters.
 pub(crate) struct Cores<'a> {
-    /// Without twins; each is a demand on the counters.
-    slots: Vec<Summand<'a>>,
+    /// The demands on the counters: the summands of every slot but twins.
+    demands: Vec<Summand<'a>>,
     all: &'a [Slot],
     lines: &'a [PlanLine],
     /// The core PMUs whose counters are known, each with the counters that are free now.
@@ -77,11 +77,11 @@ pub(crate) struct SlotAssignment {
 struct Divided {
     /// Weak groups.
     groups: Vec<u32>,
-    /// AssignedSets of the intent, by index, each with the reason.
+    /// Sets of the intent, by index, each with the reason.
     sets: Vec<(usize, String)>,
 }
 
-/// AssignedSets of demands, with their assignments.
+/// Sets of demands, with their counters.
 struct AssignedSets {
     sets: Vec<Vec<usize>>,
     assignments: Vec<Vec<CounterAssignment>>,
@@ -96,7 +96,7 @@ impl<'a> Cores<'a> {
     pub(crate) fn new(slots: &'a [Slot], lines: &'a [PlanLine], machine: &Machine) -> Cores<'a> {
         let opened = slots.iter().filter(|slot| is_core(slot) && slot.twin_of.is_none());
         Cores {
-            slots: opened.flat_map(Summand::of).collect(),
+            demands: opened.flat_map(Summand::of).collect(),
             all: slots,
             lines,
             inventories: inventories(machine),
@@ -110,7 +110,7 @@ impl<'a> Cores<'a> {
     ///
     /// `ErrorKind::HardwareLimit` for a group that does not fit on the counters.
     pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<FoundSets> {
-        if self.slots.is_empty() {
+        if self.demands.is_empty() {
             return Ok(FoundSets::default());
         }
         let groups = self.groups();
@@ -142,16 +142,17 @@ impl<'a> Cores<'a> {
     }
 
     fn of_slot(&self, assignment: &CounterAssignment) -> Option<SlotAssignment> {
-        let (pmu, summand) = (&self.inventories[assignment.pmu].0, self.slots[assignment.demand]);
+        let (pmu, summand) = (&self.inventories[assignment.pmu].0, self.demands[assignment.demand]);
         let (part, _) = summand.on_pmu(pmu)?;
         let (slot, counter) = (summand.slot.id, assignment.counter);
         Some(SlotAssignment { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(assignment) })
     }
 
-    /// The way of a assignment among all ways of the event there, also those that nothing free has.
+    /// The index of an assignment's encoding among all encodings of the event there, also those without a free
+    /// counter.
     fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
         let (pmu, free) = &self.inventories[assignment.pmu];
-        let Some((_, part)) = self.slots[assignment.demand].on_pmu(pmu) else { return 0 };
+        let Some((_, part)) = self.demands[assignment.demand].on_pmu(pmu) else { return 0 };
         let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
         usable.nth(assignment.way).unwrap_or(0)
     }
@@ -159,7 +160,7 @@ impl<'a> Cores<'a> {
     fn names(&self) -> ProblemNames<'_> {
         ProblemNames {
             pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
-            events: self.slots.iter().map(|summand| self.name(*summand)).collect(),
+            events: self.demands.iter().map(|summand| self.name(*summand)).collect(),
         }
     }
 
@@ -174,7 +175,7 @@ impl<'a> Cores<'a> {
     /// The summands of each sum, by index.
     fn sums(&self) -> Vec<Vec<usize>> {
         let mut sums: BTreeMap<SlotId, Vec<usize>> = BTreeMap::new();
-        for (i, summand) in self.slots.iter().enumerate() {
+        for (i, summand) in self.demands.iter().enumerate() {
             sums.entry(summand.slot.id).or_default().push(i);
         }
         sums.into_values().filter(|sum| sum.len() > 1).collect()
@@ -190,10 +191,10 @@ impl<'a> Cores<'a> {
     ) -> Vec<TooLargeSum> {
         let mut found = Vec::new();
         for sum in self.sums() {
-            let slot = self.slots[sum[0]].slot;
+            let slot = self.demands[sum[0]].slot;
             let conflict = conflict(problem, &sum).filter(|_| slot.group.is_none());
             if let Some(conflict) = conflict {
-                let summands: Vec<&str> = sum.iter().map(|i| self.name(self.slots[*i])).collect();
+                let summands: Vec<&str> = sum.iter().map(|i| self.name(self.demands[*i])).collect();
                 let (summands, conflict) = (listed(&summands), names.conflict(&conflict));
                 let reason = format!(
                     "it is the sum of {summands}, which do not fit on the counters at once: {conflict}"
@@ -210,7 +211,7 @@ impl<'a> Cores<'a> {
     /// The members of each group, by index.
     fn groups(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (i, summand) in self.slots.iter().enumerate() {
+        for (i, summand) in self.demands.iter().enumerate() {
             if let Some(group) = summand.slot.group {
                 groups.entry(group).or_default().push(i);
             }
@@ -222,11 +223,11 @@ impl<'a> Cores<'a> {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
             let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
             let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
-            (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].slot.id)).collect()
+            (0..self.demands.len()).filter(|i| opened.contains(&self.demands[*i].slot.id)).collect()
         };
         PackingProblem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
-            demands: self.slots.iter().map(|summand| self.demand(*summand)).collect(),
+            demands: self.demands.iter().map(|summand| self.demand(*summand)).collect(),
             together: groups
                 .values()
                 .cloned()
@@ -274,11 +275,11 @@ impl<'a> Cores<'a> {
     }
 
     fn is_weak(&self, i: usize) -> bool {
-        self.lines.get(self.slots[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
+        self.lines.get(self.demands[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
     }
 
     fn too_large(&self, members: &[usize], conflict: &Conflict, names: &ProblemNames<'_>) -> Error {
-        let mut members: Vec<&str> = members.iter().map(|i| self.slots[*i].slot.name.as_str()).collect();
+        let mut members: Vec<&str> = members.iter().map(|i| self.demands[*i].slot.name.as_str()).collect();
         members.dedup();
         too_large(&members, &names.conflict(conflict))
     }
@@ -289,11 +290,11 @@ impl<'a> Cores<'a> {
             return None;
         }
         let is_steady = |i: &usize| {
-            let slot = self.slots[*i].slot;
+            let slot = self.demands[*i].slot;
             let candidate = self.lines.get(slot.id.0).and_then(|line| line.candidate());
             candidate.is_some_and(|candidate| candidate.never_zero) && slot.group.is_none() && !slot.exclusive
         };
-        let steady: Vec<usize> = (0..self.slots.len()).filter(is_steady).collect();
+        let steady: Vec<usize> = (0..self.demands.len()).filter(is_steady).collect();
         let each = steady.iter().rev().map(|i| vec![*i]);
         let choices = std::iter::once(steady.clone()).chain(each);
         choices.filter(|always| !always.is_empty()).find_map(|always| reserved(problem, &always, packing))
@@ -309,7 +310,7 @@ impl<'a> Cores<'a> {
     ) -> Vec<Vec<SlotId>> {
         let has_needs = |i: &usize| !problem.demands[*i].needs.is_empty();
         let is_alone = |set: &[usize]| set.iter().any(|i| problem.demands[*i].alone);
-        let easy: Vec<usize> = (0..self.slots.len()).filter(|i| !has_needs(i)).collect();
+        let easy: Vec<usize> = (0..self.demands.len()).filter(|i| !has_needs(i)).collect();
         let sums = self.sums();
         if !easy.is_empty() && sets.iter().all(|set| is_alone(set)) {
             sets.push(Vec::new());
@@ -326,7 +327,7 @@ impl<'a> Cores<'a> {
             set.dedup();
         }
         let slots = |set: &Vec<usize>| {
-            let mut slots: Vec<SlotId> = set.iter().map(|i| self.slots[*i].slot.id).collect();
+            let mut slots: Vec<SlotId> = set.iter().map(|i| self.demands[*i].slot.id).collect();
             slots.dedup();
             slots
         };
