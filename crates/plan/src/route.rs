@@ -116,8 +116,8 @@ fn missing(line: &PlanLine) -> &str {
     }
 }
 
-/// Whether the cause that keeps a source from counting can be lifted. The causes of registers count only where
-/// these were requested.
+/// Whether the cause that keeps a source from counting can be lifted. The causes of registers count only
+/// where these were requested.
 fn is_liftable(skipped: &Skipped, intent: &Intent) -> bool {
     let is_candidate = !is_of_registers(skipped.rung) || intent.only == Some(skipped.rung);
     match skipped.cause {

@@ -148,8 +148,8 @@ impl<'a> Cores<'a> {
         Some(SlotAssignment { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(assignment) })
     }
 
-    /// The index of an assignment's encoding among all encodings of the event there, also those without a free
-    /// counter.
+    /// The index of an assignment's encoding among all encodings of the event there, also those without a
+    /// free counter.
     fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
         let (pmu, free) = &self.inventories[assignment.pmu];
         let Some((_, part)) = self.demands[assignment.demand].on_pmu(pmu) else { return 0 };
