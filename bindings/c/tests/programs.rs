@@ -93,7 +93,8 @@ fn the_example_counts_or_says_why_not() {
     assert!(faults >= 1.0, "{said}");
 }
 
-/// The commands of the tutorial's block about regions, in a folder with a clone and the program, as a user types them.
+/// The commands of the tutorial's block about regions, in a folder with a clone and the program, as a user
+/// types them.
 #[test]
 fn the_tutorials_regions_are_counted_as_its_page_says() {
     if installed().is_none() {
@@ -309,7 +310,7 @@ impl Installed {
         self.prefix.join("lib").join(name)
     }
 
-    /// What pkg-config says of the tree; DESTDIR takes the place of the root.
+    /// The answer of pkg-config for the tree; DESTDIR takes the place of the root.
     fn pkg_config(&self, args: &[&str]) -> Vec<String> {
         let mut command = Command::new("pkg-config");
         command.args(args).arg("cyclometer").env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));

@@ -41,6 +41,8 @@ struct OnCore<'a> {
     /// The vendor's name.
     name: &'a str,
     never_zero: bool,
+    /// As [`Candidate::uncertain`].
+    uncertain: Option<String>,
     notes: Vec<String>,
 }
 
@@ -106,10 +108,15 @@ fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> Ho
     pmus.dedup();
     let only = (!missing.is_empty()).then(|| pmus.join(" and "));
     let (resolution, never_zero) = (resolution(&counted), counted.iter().all(|on_core| on_core.never_zero));
+    let uncertain = counted.iter().find_map(|on_core| on_core.uncertain.clone());
     let names = counted.iter().map(|on_core| on_core.name.to_owned()).collect();
     let parts = counted.into_iter().map(|on_core| on_core.part).collect();
     let candidate = Candidate::perf(parts, Provenance::Hardware, Some(modes)).with_summands(names);
-    HostEvent { candidate: Some(Candidate { resolution, only, never_zero, ..candidate }), missing, notes }
+    HostEvent {
+        candidate: Some(Candidate { resolution, only, never_zero, uncertain, ..candidate }),
+        missing,
+        notes,
+    }
 }
 
 /// `cpu/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)`; the name once if it is the same on all PMUs.
@@ -153,7 +160,7 @@ fn portable_on<'a>(
                 let mut found =
                     encoded(core, cpu, entry, wanted).map_err(|why| of_summand(why, name, &names))?;
                 found.notes.extend(note.map(str::to_owned));
-                found.notes.extend(uncertain(cpu, &names, found.part.constraint));
+                found.uncertain = uncertain(cpu, &names, found.part.constraint);
                 Ok(found)
             };
             names.iter().map(one).collect()
@@ -165,8 +172,8 @@ fn portable_on<'a>(
     }
 }
 
-/// The note for a sum on a CPU whose number of counters is unknown. RISC-V's driver then claims that events
-/// without a counter ran.
+/// Why a sum may be too small on a CPU whose number of counters is unknown: RISC-V's driver then claims that
+/// events without a counter ran.
 ///
 /// # Source
 ///
@@ -209,6 +216,7 @@ fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<
         part: PerfEvent { extras, wide, ..part(core, words, constraint) },
         name: entry.name(),
         never_zero: plain && is_never_zero(&cpu, entry.name()),
+        uncertain: None,
         notes: select::notes_of(&entry),
     })
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, Unit};
+use cyclometer_core::ladder::Cause;
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
 use crate::device;
@@ -181,7 +182,7 @@ fn of_table(name: &str, machine: &Machine, cores: &[Core<'_>]) -> Listing {
     let found = found.map_err(|error| error.to_string()).and_then(|found| found.ok_or_else(String::new));
     let (resolution, available) = match found {
         Ok(HostEvent { candidate: Some(candidate), .. }) => {
-            (candidate.resolution, machine.ladder.perf_hardware.clone())
+            (candidate.resolution, reason(&machine.ladder.perf_hardware))
         }
         Ok(HostEvent { missing, .. }) => (String::new(), Err(missing.join("; "))),
         Err(reason) => (String::new(), Err(reason)),
@@ -263,7 +264,7 @@ fn energy_zones(machine: &Machine) -> Vec<Listing> {
 fn software(machine: &Machine) -> Vec<Listing> {
     let entry = |s: &crate::generic::Software| {
         let (name, aliases) = names(s.names);
-        let by_perf = machine.ladder.perf_software.clone();
+        let by_perf = reason(&machine.ladder.perf_software);
         let (rung, available, resolution) = match (by_perf, s.os) {
             (Err(_), Some(metric)) => (Rung::Os, Ok(()), accounting_source(metric).to_owned()),
             (by_perf, _) => (Rung::Perf, by_perf, format!("software/config={:#x}/", s.config)),
@@ -277,7 +278,7 @@ fn software(machine: &Machine) -> Vec<Listing> {
 fn hardware(machine: &Machine) -> Vec<Listing> {
     let entry = |h: &crate::generic::Hardware| {
         let (name, aliases) = names(h.names);
-        let by_perf = machine.ladder.perf_hardware.clone();
+        let by_perf = reason(&machine.ladder.perf_hardware);
         let by_soft = soft::find(h.names).filter(|_| by_perf.is_err() && soft::available(machine).is_ok());
         let (rung, available, resolution) = match by_soft {
             Some(event) => (Rung::Soft, Ok(()), event.candidate(Modes::USER).resolution),
@@ -320,7 +321,7 @@ fn caches(machine: &Machine, known: bool) -> Vec<Listing> {
             name: event.name(),
             aliases: portable(event).chain(short(event)).collect(),
             resolution: format!("generic cache event {:#x}", event.config()),
-            available: machine.ladder.perf_hardware.clone(),
+            available: reason(&machine.ladder.perf_hardware),
             description: event.about(),
             ..blank(Kind::Cache)
         })
@@ -359,11 +360,16 @@ fn devices(machine: &Machine) -> Vec<Listing> {
     all
 }
 
+/// Whether perf counts a class of events, with the reason in words if not.
+fn reason(counts: &Result<(), Cause>) -> Result<(), String> {
+    counts.clone().map_err(|cause| cause.text)
+}
+
 fn device_available(machine: &Machine, class: PerfClass) -> Result<(), String> {
     match class {
-        PerfClass::Core => machine.ladder.perf_hardware.clone(),
-        PerfClass::SystemDevice => machine.ladder.perf_cpu_wide.clone(),
-        _ => machine.ladder.perf_software.clone(),
+        PerfClass::Core => reason(&machine.ladder.perf_hardware),
+        PerfClass::SystemDevice => reason(&machine.ladder.perf_cpu_wide),
+        _ => reason(&machine.ladder.perf_software),
     }
 }
 

@@ -238,6 +238,9 @@ pub struct Candidate {
     /// Whether the count cannot be zero, as with energy, or cycles and instructions of a process that ran. A
     /// zero then means that the counter did not count, whatever the kernel reports.
     pub never_zero: bool,
+    /// Why a count may be too small although the source claims the whole time; its counts are then partial.
+    /// `None` when they can be trusted.
+    pub uncertain: Option<String>,
     /// One part for each core PMU, or one for each summand there if the event is a sum. Other sources have a
     /// single part.
     pub parts: Vec<Part>,
@@ -273,6 +276,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: events.into_iter().map(Part::Perf).collect(),
         }
@@ -290,6 +294,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: vec![Part::Os(metric)],
         }
@@ -317,6 +322,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: events.into_iter().map(Part::Registers).collect(),
         }
@@ -334,6 +340,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: vec![Part::Soft(event)],
         }

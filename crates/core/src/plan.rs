@@ -3,9 +3,16 @@
 use std::time::Duration;
 
 use crate::count::Count;
+<<<<<<< HEAD
 use crate::event::{Candidate, Event};
 use crate::exec::LaunchKind;
 use crate::ladder::Rung;
+=======
+use crate::counter::CounterId;
+use crate::event::{Candidate, Event, Part};
+use crate::exec::RefusalKind;
+use crate::ladder::{CauseKind, Rung};
+>>>>>>> g1
 use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::refusal::RefusalKind;
@@ -106,6 +113,8 @@ pub struct Sharing {
     pub divided: Vec<(usize, String)>,
     /// Weak groups that do not fit on the counters: their events are counted one by one.
     pub ungrouped: Vec<u32>,
+    /// Sums whose summands do not fit on the counters at once.
+    pub too_large: Vec<TooLargeSum>,
     /// Number of sets, at the end, that exist because the kernel did not count all events of another set at
     /// the same time.
     pub found_by_trial: usize,
@@ -118,6 +127,32 @@ impl Sharing {
     pub fn is_optimal(&self) -> bool {
         self.sets.len() <= self.lower_bound
     }
+
+    /// The remark for the value of a sum among whose summands the kernel shares the counters.
+    pub fn note(&self, slot: SlotId) -> Option<&str> {
+        let shared = |sum: &&TooLargeSum| sum.slot == slot && sum.treatment == TooLarge::KernelShares;
+        self.too_large.iter().find(shared).map(|sum| sum.reason.as_str())
+    }
+}
+
+/// A sum whose summands do not fit on the counters at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooLargeSum {
+    /// The event.
+    pub slot: SlotId,
+    /// The treatment of the event.
+    pub treatment: TooLarge,
+    /// The summands and the reason why they do not fit, in words.
+    pub reason: String,
+}
+
+/// The treatment of a sum whose summands do not fit on the counters at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooLarge {
+    /// The kernel shares the counters among the summands, in a set without other events.
+    KernelShares,
+    /// The sum is in no set, because the tool chooses counters itself or sharing is forbidden.
+    NotCounted,
 }
 
 /// The purpose of a session, as far as the choice of sources depends on it.
@@ -278,10 +313,41 @@ pub enum Outcome {
 pub struct Skipped {
     /// The source.
     pub rung: Rung,
-    /// The reason.
+    /// The reason in words.
     pub reason: String,
+    /// The reason for programs.
+    pub cause: SkipCause,
+}
+
+impl Skipped {
     /// The source's refusal to open the event; `None` when the source was not asked.
-    pub refusal: Option<RefusalKind>,
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        match self.cause {
+            SkipCause::Refused(kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// Why a source is not used for an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SkipCause {
+    /// The source was asked, and refused to open the event.
+    Refused(RefusalKind),
+    /// The source does not work on this machine, or not for this class of events.
+    Unavailable {
+        /// The kind of reason.
+        kind: CauseKind,
+        /// The command that is the remedy, if one is.
+        remedy: Option<String>,
+    },
+    /// The source would count the event, but is used only on request.
+    NotRequested,
+    /// The source cannot be read as often as requested.
+    IntervalTooShort,
+    /// The source cannot count this event in this session.
+    Unsuited,
 }
 
 /// The events that are counted at the same time.

@@ -124,8 +124,8 @@ impl SelfTest {
     fn hardware(&self) -> Vec<Section> {
         let section = Section::new("hardware", Rung::Perf);
         let Some(source) = perf() else { return vec![section.without("there is no perf on this system")] };
-        if let Err(reason) = &self.machine.ladder.perf_hardware {
-            return vec![section.without(reason)];
+        if let Err(cause) = &self.machine.ladder.perf_hardware {
+            return vec![section.without(&cause.text)];
         }
         let places: Vec<(&str, u32)> = self.machine.core_pmus().filter_map(place).collect();
         if places.len() < 2 {
@@ -153,8 +153,8 @@ impl SelfTest {
     fn software(&self) -> Section {
         let section = Section::new("software", Rung::Perf);
         let Some(source) = perf() else { return section.without("there is no perf on this system") };
-        if let Err(reason) = &self.machine.ladder.perf_software {
-            return section.without(reason);
+        if let Err(cause) = &self.machine.ladder.perf_software {
+            return section.without(&cause.text);
         }
         let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
         let listed = self.listed(&[Kind::Software]);

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::energy::{EnergyDomain, EnergyZone};
+use cyclometer::core::ladder::{Cause, CauseKind};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::stats::{LineSummary, summarise_with};
 use cyclometer::{CommandSpec, Launcher, Machine, Quiet, Rung, Scope, Stat, Stream, Verdict};
@@ -125,7 +126,8 @@ fn the_pmu_comes_first_and_the_zones_stand_below_it() {
             (line.candidate().unwrap().rung, line.skipped)
         };
         assert_eq!(rung(&zones.machine), (Rung::Perf, Vec::new()), "{name}");
-        zones.machine.ladder.perf_cpu_wide = Err("kernel.perf_event_paranoid is 3".to_owned());
+        zones.machine.ladder.perf_cpu_wide =
+            Err(Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3"));
         let (below, skipped) = rung(&zones.machine);
         assert_eq!(
             (below, skipped[0].reason.as_str()),

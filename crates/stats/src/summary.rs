@@ -340,6 +340,7 @@ fn run_value(plan: &Plan, slot: SlotId, run: &Run, asked: Scope, scale: f64) -> 
 
 fn notes(plan: &Plan, slot: SlotId, runs: &[&Run]) -> Vec<String> {
     let mut notes = plan.lines[slot.0].event.notes.clone();
+    notes.extend(plan.sharing.note(slot).map(str::to_owned));
     notes.extend(runs.iter().find_map(|run| Turns::of_run(plan, run).note(slot)));
     notes
 }
@@ -420,6 +421,7 @@ mod tests {
     use crate::testing::{cell, hardware, os_line, pass, report, run, soft, translated};
     use cyclometer_core::Pass;
     use cyclometer_core::event::OsMetric;
+    use cyclometer_core::plan::{TooLarge, TooLargeSum};
 
     fn soft_pass(slots: &[usize]) -> Pass {
         Pass { launch: LaunchKind::Translated, ..pass(slots) }
@@ -442,6 +444,23 @@ mod tests {
         assert_eq!((wall.statistics.n, wall.statistics.mean, wall.determinism), (2, Some(60.0), None));
         assert_eq!(wall.launch, Some(LaunchKind::Native));
         assert!(summary.is_strict());
+    }
+
+    #[test]
+    fn a_sum_whose_summands_share_counters_says_so_behind_its_other_notes() {
+        let mut lines = vec![hardware("s", 1), hardware("t", 1)];
+        lines[0].event.notes.push("of its own".to_owned());
+        let mut report = report(lines, vec![pass(&[0, 1])], vec![run(0, 0, &[(0, 7), (1, 8)])]);
+        let too_large = |slot, treatment| TooLargeSum {
+            slot: SlotId(slot),
+            treatment,
+            reason: "it is the sum of v and w".to_owned(),
+        };
+        report.plan.sharing.too_large =
+            vec![too_large(0, TooLarge::KernelShares), too_large(1, TooLarge::NotCounted)];
+        let summary = summarise(&report);
+        assert_eq!(summary.lines[0].notes, ["of its own", "it is the sum of v and w"]);
+        assert_eq!(summary.lines[1].notes, [""; 0]);
     }
 
     #[test]

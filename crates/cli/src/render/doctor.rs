@@ -1,7 +1,7 @@
 //! The ladder for people and as JSON by `schemas/doctor-1.json`.
 
 use cyclometer::core::Machine;
-use cyclometer::core::ladder::{RungState, Works};
+use cyclometer::core::ladder::{Cause, RungState, Works};
 use cyclometer::core::machine::Access;
 use cyclometer::{LeftRegisters, LeftState, Restoration, Restored};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
     for (name, state) in classes(machine) {
         let text = match state {
             Ok(()) => "yes".to_owned(),
-            Err(reason) => format!("no: {}", clean(reason)),
+            Err(cause) => format!("no: {}", clean(&cause.text)),
         };
         out += &paragraph(&format!("perf can count {name}? {text}"), 0, Style::Plain, paint);
     }
@@ -88,7 +88,7 @@ fn restored_line(restoration: &Restoration) -> String {
     wrap(&text, WIDTH).join("\n") + "\n"
 }
 
-fn classes(machine: &Machine) -> [(&'static str, &Result<(), String>); 4] {
+fn classes(machine: &Machine) -> [(&'static str, &Result<(), Cause>); 4] {
     let ladder = &machine.ladder;
     [
         ("hardware events", &ladder.perf_hardware),
@@ -184,8 +184,8 @@ fn left_json(left: &LeftRegisters) -> Value {
     json!({ "cpu": left.cpu, "pid": left.pid, "state": left.state.word(), "text": left.to_string() })
 }
 
-fn offer(state: &Result<(), String>) -> Value {
-    json!({ "available": state.is_ok(), "reason": state.as_ref().err() })
+fn offer(state: &Result<(), Cause>) -> Value {
+    json!({ "available": state.is_ok(), "reason": state.as_ref().err().map(|cause| &cause.text) })
 }
 
 fn rung_json(state: &RungState) -> Value {
@@ -224,6 +224,7 @@ mod tests {
 
     #[test]
     fn no_line_of_the_diagnosis_is_wider_than_a_terminal() {
+        use cyclometer::core::ladder::CauseKind;
         use cyclometer::{Error, ErrorKind};
         let mut machine = vm_without_pmu();
         let long =
@@ -232,7 +233,7 @@ mod tests {
         for cause in machine.ladder.rungs.iter_mut().flat_map(|state| &mut state.causes) {
             (cause.text, cause.mend) = (long.clone(), Some(long.clone()));
         }
-        machine.ladder.perf_hardware = Err(long.clone());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, long.clone()));
         let unreadable = left(3, LeftState::Unreadable { why: long.clone() });
         let outcome = Err(Error::new(ErrorKind::Os, long.clone()));
         let restored = restored(&[Restoration { registers: unreadable.clone(), outcome }]);

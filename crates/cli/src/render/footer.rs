@@ -2,7 +2,7 @@
 
 use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::plan::{Multiplex, Outcome};
+use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
@@ -201,7 +201,7 @@ fn could_translate(results: &Results<'_>) -> bool {
     let intent = &results.report.plan.intent;
     let left_out = |line: &LineSummary| {
         let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
-        !line.requested && soft.is_some_and(|skipped| skipped.refusal.is_none())
+        soft.is_some_and(|skipped| skipped.cause == SkipCause::NotRequested)
     };
     intent.of_command
         && intent.interval.is_none()

@@ -718,22 +718,24 @@ mod tests {
     #[test]
     fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
         use cyclometer::core::Rung;
-        use cyclometer::core::plan::Skipped;
+        use cyclometer::core::plan::{SkipCause, Skipped};
         let hinted = |show: &Show| {
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.contains("to count instructions exactly, by translation: -e instructions, or -r 3")
         };
-        let left_out = |refusal| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), refusal };
+        let left_out = |cause| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), cause };
         let mut show = one_run();
         show.machine = vm_with_soft();
         assert!(!hinted(&show), "the software PMU was not among the sources");
-        show.report.plan.lines[6].skipped.push(left_out(None));
+        show.report.plan.lines[6].skipped.push(left_out(SkipCause::NotRequested));
         assert!(hinted(&show));
         show.report.plan.intent.of_command = false;
         assert!(!hinted(&show), "it counts commands only");
         show.report.plan.intent.of_command = true;
-        show.report.plan.lines[6].skipped[0] = left_out(Some(RefusalKind::TargetNotSupported));
+        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Refused(RefusalKind::TargetNotSupported));
         assert!(!hinted(&show), "it was asked, and refused");
+        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Unsuited);
+        assert!(!hinted(&show), "a request would change nothing");
     }
 
     #[test]

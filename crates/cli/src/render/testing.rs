@@ -50,12 +50,12 @@ impl Show {
 
 /// A virtual machine to which no PMU is passed on.
 pub fn vm_without_pmu() -> Machine {
-    let reason = "no PMU in this virtual machine".to_owned();
     let cause = |kind, text: &str, mend: Option<&str>| Cause {
         kind,
         text: text.to_owned(),
         mend: mend.map(str::to_owned),
     };
+    let restricted = Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3");
     let state = |rung, works, causes| RungState { rung, works, causes };
     let no_pmu =
         cause(CauseKind::NoVirtualPmu, "the hypervisor (KVM) passes no PMU on to this machine", None);
@@ -107,10 +107,10 @@ pub fn vm_without_pmu() -> Machine {
                 state(Rung::Soft, Works::No, vec![yama]),
                 state(Rung::Os, Works::Yes, Vec::new()),
             ],
-            perf_hardware: Err(reason),
+            perf_hardware: Err(Cause::new(CauseKind::NoVirtualPmu, "no PMU in this virtual machine")),
             perf_software: Ok(()),
-            perf_kernel_mode: Err("kernel.perf_event_paranoid is 3".into()),
-            perf_cpu_wide: Err("kernel.perf_event_paranoid is 3".into()),
+            perf_kernel_mode: Err(restricted.clone()),
+            perf_cpu_wide: Err(restricted),
         },
     }
 }

@@ -27,10 +27,11 @@ use trust::{Narrow, blur, incredible_zero, widen};
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid, and their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its own
 /// enabled / running. Cells that also have the same PMU are summands of a sum. Each is scaled by its own
-/// times, and without one of them there is no sum. Software events of the kernel need no counter, so they are
-/// never scaled. A count is partial if instances were lost or never reached a counter, or if the source's
-/// scope is wider than `asked`. A zero of an event that cannot be zero is not a count. Some drivers claim
-/// that an event without a counter ran (RISC-V with more events than counters).
+/// times, and without one of them there is no sum. Software events of the kernel need no counter, so they
+/// are never scaled. A count is partial if instances were lost or never reached a counter, or if the
+/// source's scope is wider than `asked`, or if the candidate is uncertain. A zero of an event that cannot
+/// be zero is not a count. Some drivers claim that an event without a counter ran (RISC-V with more events
+/// than counters).
 ///
 /// # Source
 ///
@@ -78,7 +79,7 @@ fn settle_by(
     let times = Times::of(line, candidate);
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
     let instances = instances(&cells, candidate, times);
-    let count = blur(combine(&instances), &cells);
+    let count = blur(combine(&instances), candidate, &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
         return not_counted(reason);

@@ -3,7 +3,7 @@
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Interval, Scope};
+use cyclometer_core::{Candidate, Count, Interval, Scope};
 
 use super::combine::without;
 use super::instance::{Instance, State, clamp};
@@ -87,11 +87,13 @@ pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Optio
     }
 }
 
-/// Makes a count partial if its source reports that it leaves out, adds or blurs events.
-pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
+/// Makes a count partial if its source reports that it leaves out, adds or blurs events, or may leave events
+/// out without a report.
+pub(super) fn blur(count: Count, candidate: &Candidate, cells: &[&Cell]) -> Count {
     let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
     notes.sort_unstable();
     notes.dedup();
+    notes.extend(candidate.uncertain.as_deref());
     match count.value() {
         Some(raw) if !notes.is_empty() => {
             let inner = count.reason().map(|_| format!("; {}", told(&count))).unwrap_or_default();
@@ -115,8 +117,8 @@ pub(super) fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count 
 mod tests {
     use super::*;
     use crate::settle::settle;
-    use crate::settle::testing::{SLOT, lost, on_cpu, on_part, settled};
-    use crate::testing::{cell, hardware};
+    use crate::settle::testing::{ALL, SLOT, lost, on_cpu, on_part, settled, summand};
+    use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::At;
     use cyclometer_core::{SlotId, Verdict};
 
@@ -139,6 +141,23 @@ mod tests {
         assert_eq!(settled(on_cpu(0, 0, 50_000_000, 50_000_000)), Verdict::NotCounted);
         assert_eq!(settled(on_cpu(0, 0, 500_000, 500_000)), Verdict::Partial);
         assert_eq!(settled(on_cpu(0, 9, 50_000_000, 50_000_000)), Verdict::Partial);
+    }
+
+    #[test]
+    fn a_count_that_may_be_too_small_is_partial_and_keeps_the_other_reasons() {
+        let mut line = sum("s", 2, 0);
+        line.event.candidates[0].uncertain = Some("too few counters".to_owned());
+        let settled = |line: &PlanLine, cells| settle(line, &Reading { cells }, SLOT, Scope::Tree);
+        let cells = |running| vec![summand(0, "cpu_core", 40, ALL), summand(1, "cpu_core", 2, running)];
+        let partial = |raw, part: &str| Count::Partial { raw, part: part.to_owned() };
+        assert_eq!(settled(&line, cells(ALL)), partial(42, "too few counters"), "also of the whole time");
+        let scaled = settled(&line, cells(ALL / 2));
+        let reason = scaled.reason().unwrap();
+        assert_eq!((scaled.verdict(), scaled.value()), (Verdict::Partial, Some(44)));
+        assert!(reason.starts_with("too few counters; observed "), "{reason}");
+        assert_eq!(settled(&line, cells(0)).value(), None, "a sum without a summand stays no count");
+        line.event.candidates[0].uncertain = None;
+        assert_eq!(settled(&line, cells(ALL)), Count::Exact(42));
     }
 
     #[test]
