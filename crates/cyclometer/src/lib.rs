@@ -101,6 +101,7 @@ pub use cyclometer_monitor::{
     BegunRegion, Bias, Cost, Counter, Estimate, LadderStep, Measured, Net, Quantiles, Region, Sample,
     Samples, ShortWindows, StepOutcome, ThreadName, Value,
 };
+pub use cyclometer_recording as recording;
 pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;

@@ -1,0 +1,99 @@
+//! Errors of reading and writing recordings.
+
+use std::{fmt, io};
+
+use cyclometer_core::{Error, ErrorKind, Recovery};
+
+/// Result with a [`RecordingError`].
+pub type RecordingResult<T> = std::result::Result<T, RecordingError>;
+
+/// Why a recording cannot be read or written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RecordingError {
+    /// The reader or writer below failed.
+    Io(io::Error),
+    /// The input does not begin as a recording.
+    Foreign,
+    /// The input is a recording of another version of the format.
+    Version {
+        /// Its version.
+        version: u32,
+    },
+    /// The input has no byte.
+    Empty,
+    /// The input ends before its header is complete; no row was written before that.
+    NoHeader,
+    /// A frame differs from what was written; frames behind it are not read.
+    Damaged {
+        /// The offset of the frame, in bytes.
+        offset: u64,
+    },
+    /// A frame contradicts the format, although its checksum is right.
+    Malformed {
+        /// The offset of the frame, in bytes.
+        offset: u64,
+        /// The contradiction.
+        problem: String,
+    },
+    /// A header, row or footer that cannot be written.
+    Unwritable {
+        /// The reason.
+        problem: String,
+    },
+}
+
+impl RecordingError {
+    pub(crate) fn unwritable(problem: impl Into<String>) -> RecordingError {
+        RecordingError::Unwritable { problem: problem.into() }
+    }
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordingError::Io(error) => write!(f, "{error}"),
+            RecordingError::Foreign => f.write_str("it is no recording of cyclometer"),
+            RecordingError::Version { version } => {
+                write!(f, "it has version {version} of the recording format")
+            }
+            RecordingError::Empty => f.write_str("it is empty"),
+            RecordingError::NoHeader => f.write_str("the recording ends within its header, before any row"),
+            RecordingError::Damaged { offset } => {
+                write!(f, "the frame at byte {offset} is damaged: its checksum is wrong")
+            }
+            RecordingError::Malformed { offset, problem } => {
+                write!(f, "the frame at byte {offset} is malformed: {problem}")
+            }
+            RecordingError::Unwritable { problem } => write!(f, "the recording cannot be written: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for RecordingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RecordingError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for RecordingError {
+    fn from(error: io::Error) -> RecordingError {
+        RecordingError::Io(error)
+    }
+}
+
+impl From<RecordingError> for Error {
+    fn from(error: RecordingError) -> Error {
+        let message = error.to_string();
+        match error {
+            RecordingError::Io(cause) => Error::new(ErrorKind::Io, message).with_source(cause),
+            RecordingError::Version { .. } => Error::new(ErrorKind::InvalidInput, message).with_recovery(
+                Recovery::fix("use the version of cyclometer that recorded it, or a newer one"),
+            ),
+            _ => Error::new(ErrorKind::InvalidInput, message),
+        }
+    }
+}

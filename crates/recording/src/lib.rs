@@ -1,0 +1,42 @@
+//! The file of a recording: a header, the rows of the windows as they came, and a footer.
+//!
+//! ```text
+//!   magic  version │ HEAD │ name │ ROWS │ ROWS │ … │ FOOT
+//!                    └ tag, length, checksum, payload
+//! ```
+//!
+//! A file consists of frames. [`RecordingWriter`] appends whole frames and changes none. A file that ends
+//! early, by `kill -9` or a full disk, is therefore readable up to its last whole frame. [`Recording`] reads
+//! these rows one by one, and [`Recording::end`] says whether the end is missing, and from which byte on.
+//!
+//! The input is not trusted. A frame has at most [`MOST_PAYLOAD`] bytes, which are read as they come and
+//! checked by a checksum before they are decoded, so that no claim of a length or a number allocates memory.
+//! The checksum of a frame is computed over the frames before it too: a frame that was removed, repeated or
+//! moved is found as one that was changed.
+//!
+//! `docs/reference/recording-format.md` describes every byte. This crate opens no file and reads no clock.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod count;
+mod error;
+mod footer;
+mod frame;
+mod header;
+mod json;
+mod reader;
+mod rows;
+mod writer;
+
+pub use error::{RecordingError, RecordingResult};
+pub use footer::RecordingFooter;
+pub use frame::{MOST_PAYLOAD, VERSION};
+pub use header::{RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingHeader};
+pub use reader::{Recording, RecordingEnd};
+pub use writer::RecordingWriter;
+
+/// The greatest number of events, and of boundaries, of a recording.
+pub const MOST_COLUMNS: usize = 2048;
+
+/// Length, in bytes, to which a reason of a count or the name of a thread is cut.
+pub const MOST_TEXT: usize = 1024;

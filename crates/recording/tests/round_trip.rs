@@ -1,0 +1,228 @@
+//! Recordings are read as they were written.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::io::{self, Write};
+
+use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
+use cyclometer_core::{Count, Interval};
+use cyclometer_recording::{
+    MOST_COLUMNS, MOST_TEXT, RecordedBoundary, Recording, RecordingEnd, RecordingError, RecordingWriter,
+};
+use proptest::prelude::*;
+use support::{event, footer, framed, header, odd_rows, read, row, written};
+
+#[test]
+fn the_header_rows_and_footer_are_read_as_they_were_written() {
+    let batches = [odd_rows(), vec![], odd_rows(), vec![row(9)]];
+    let bytes = written(&header(), &batches, &footer());
+    let recording = Recording::open(&bytes[..]).unwrap();
+    assert_eq!(recording.header(), &header());
+    assert_eq!(recording.header().leader(), Some(0));
+    let (rows, end) = read(&bytes).unwrap();
+    assert_eq!(rows, batches.concat());
+    assert_eq!(end.unwrap(), RecordingEnd::Complete(footer()));
+}
+
+#[test]
+fn a_recording_without_events_rows_or_clock_is_one() {
+    let mut header = header();
+    header.events.clear();
+    header.boundaries.clear();
+    (header.start_unix_ns, header.command) = (None, vec![]);
+    header.target = Some("process 12".to_owned());
+    let bytes = written(&header, &[], &Default::default());
+    assert_eq!(Recording::open(&bytes[..]).unwrap().header(), &header);
+    assert_eq!(read(&bytes).unwrap().1.unwrap(), RecordingEnd::Complete(Default::default()));
+}
+
+#[test]
+fn names_hold_for_the_rows_behind_them() {
+    let thread = row(0).thread.unwrap();
+    let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    writer.rows(&[row(0)]).unwrap();
+    writer.thread_name(thread, "sh").unwrap();
+    writer.rows(&[row(1), row(2)]).unwrap();
+    writer.thread_name(thread, &"ö".repeat(MOST_TEXT)).unwrap();
+    writer.rows(&[row(3)]).unwrap();
+    let bytes = writer.finish(&footer()).unwrap();
+    let mut recording = Recording::open(&bytes[..]).unwrap();
+    let mut names = Vec::new();
+    while let Some(row) = recording.next() {
+        row.unwrap();
+        names.push(recording.thread_name(thread).map(|name| name.chars().count()));
+    }
+    assert_eq!(names, [None, Some(2), Some(2), Some(MOST_TEXT / 2)]);
+    assert_eq!(recording.rows_read(), 4);
+}
+
+#[test]
+fn a_frame_of_a_later_version_that_may_be_skipped_is_skipped() {
+    let good = written(&header(), &[vec![row(1)]], &footer());
+    let offsets = support::frames(&good);
+    let payload = |n: usize| &good[offsets[n] + 12..offsets[n + 1]];
+    let with = |tag| {
+        framed(&[(*b"HEAD", payload(0)), (tag, b"new"), (*b"ROWS", payload(1)), (*b"FOOT", payload(2))])
+    };
+    assert_eq!(read(&with(*b"skip")).unwrap().0, [row(1)]);
+    let error = read(&with(*b"MUST")).unwrap().1.unwrap_err();
+    assert!(error.to_string().ends_with("it is of an unknown kind"), "{error}");
+}
+
+#[test]
+fn rows_and_footers_that_contradict_the_header_are_refused_and_earlier_rows_stay() {
+    let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    let short = WindowRow { counts: vec![Count::Exact(1)], ..row(2) };
+    let error = writer.rows(&[row(1), short, row(3)]).unwrap_err();
+    assert!(error.to_string().contains("a row has 1 counts, and the header 3 events"), "{error}");
+    let error = writer.rows(&[WindowRow { cause: WindowCause::Boundary(2), ..row(2) }]).unwrap_err();
+    assert!(error.to_string().contains("boundary 2"), "{error}");
+    writer.rows(&[row(4)]).unwrap();
+    let bytes = writer.finish(&footer()).unwrap();
+    assert_eq!(read(&bytes).unwrap().0, [row(1), row(4)]);
+    let writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    assert!(matches!(writer.finish(&Default::default()), Err(RecordingError::Unwritable { .. })));
+}
+
+#[test]
+fn headers_that_contradict_themselves_are_refused() {
+    let refused = |change: fn(&mut cyclometer_recording::RecordingHeader)| {
+        let mut header = header();
+        change(&mut header);
+        RecordingWriter::new(Vec::new(), &header).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(|header| header.events = vec![event("e"); MOST_COLUMNS + 1]).contains("2048 events"));
+    assert!(refused(|header| header.events.truncate(0)).contains("a boundary is of event 0"));
+    assert!(refused(|header| header.events[1].scale = 0.0).contains("the scale of loads:u"));
+    assert!(refused(|header| header.command = vec!["x".repeat(5 << 20)]).contains("the header has"));
+    let long = |header: &mut cyclometer_recording::RecordingHeader| {
+        header.boundaries = vec![RecordedBoundary::Interval(std::time::Duration::MAX)];
+    };
+    assert!(refused(long).contains("584 years"));
+}
+
+/// A disk with room for so many bytes.
+struct Disk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Write for &mut Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len().min(self.room - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..length]);
+        if length == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(length) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_before_a_full_disk_can_be_read_and_later_ones_are_refused() {
+    let whole = written(&header(), &[vec![row(1)], vec![row(2)], vec![row(3)]], &footer());
+    let third = support::frames(&whole)[3];
+    let mut disk = Disk { bytes: Vec::new(), room: third + 20 };
+    let mut writer = RecordingWriter::new(&mut disk, &header()).unwrap();
+    writer.rows(&[row(1)]).unwrap();
+    writer.rows(&[row(2)]).unwrap();
+    let full = writer.rows(&[row(3)]).unwrap_err();
+    assert!(matches!(full, RecordingError::Io(error) if error.kind() == io::ErrorKind::StorageFull));
+    assert!(matches!(writer.rows(&[row(4)]), Err(RecordingError::Io(_))));
+    assert!(matches!(writer.finish(&footer()), Err(RecordingError::Io(_))));
+    let (rows, end) = read(&disk.bytes).unwrap();
+    assert_eq!(rows, [row(1), row(2)]);
+    assert_eq!(end.unwrap(), RecordingEnd::Incomplete { offset: third as u64 });
+}
+
+#[test]
+fn an_ordinary_row_takes_few_bytes() {
+    let rows: Vec<WindowRow> = (0..10_000).map(row).collect();
+    let bytes = written(&header(), &[rows], &footer());
+    assert!(bytes.len() < 16 * 10_000, "{} bytes", bytes.len());
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just("taken".to_owned()), "\\PC{0,12}"]
+}
+
+fn interval() -> impl Strategy<Value = Interval> {
+    prop_oneof![
+        (any::<u64>(), any::<bool>())
+            .prop_map(|(half_width, concentrated)| Interval::Known { half_width, concentrated }),
+        text().prop_map(|reason| Interval::Unknown { reason }),
+    ]
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..1000u64, Just(512_000)]
+}
+
+fn count() -> impl Strategy<Value = Count> {
+    prop_oneof![
+        8 => number().prop_map(Count::Exact),
+        1 => (number(), number(), number(), number(), interval()).prop_map(
+            |(raw, estimate, time_enabled_ns, time_running_ns, interval)| Count::Scaled {
+                raw, estimate, time_enabled_ns, time_running_ns, interval
+            }
+        ),
+        1 => (number(), text()).prop_map(|(raw, part)| Count::Partial { raw, part }),
+        1 => text().prop_map(|reason| Count::NotCounted { reason }),
+        1 => text().prop_map(|reason| Count::NotSupported { reason }),
+        1 => text().prop_map(|reason| Count::Lost { reason }),
+    ]
+}
+
+fn cause() -> impl Strategy<Value = WindowCause> {
+    prop_oneof![
+        (0..2usize).prop_map(WindowCause::Boundary),
+        Just(WindowCause::Exec),
+        Just(WindowCause::End),
+        Just(WindowCause::CountersLost),
+        Just(WindowCause::Unassigned),
+    ]
+}
+
+fn flags() -> impl Strategy<Value = WindowFlags> {
+    (any::<Option<u32>>(), any::<Option<u32>>(), any::<bool>(), prop_oneof![Just(0), any::<u64>()]).prop_map(
+        |(switches, migrations, throttled, lost_before)| WindowFlags {
+            switches,
+            migrations,
+            throttled,
+            lost_before,
+        },
+    )
+}
+
+prop_compose! {
+    fn any_row()(
+        ids in prop::option::of((any::<u32>(), any::<u32>())),
+        cpu in any::<Option<u32>>(),
+        numbers in prop::array::uniform4(prop::option::of(number())),
+        cause in cause(),
+        counts in prop::collection::vec(count(), 3),
+        flags in flags(),
+    ) -> WindowRow {
+        let [time_ns, address, enabled_ns, running_ns] = numbers;
+        let thread = ids.map(|(pid, tid)| WindowThread { pid, tid });
+        WindowRow { thread, cpu, time_ns, address, cause, counts, enabled_ns, running_ns, flags }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_are_read_as_they_were_written(
+        batches in prop::collection::vec(prop::collection::vec(any_row(), 0..8), 0..5),
+        totals in prop::collection::vec(count(), 3),
+    ) {
+        let footer = cyclometer_recording::RecordingFooter { totals, ..footer() };
+        let (rows, end) = read(&written(&header(), &batches, &footer)).unwrap();
+        prop_assert_eq!(rows, batches.concat());
+        prop_assert_eq!(end.unwrap(), RecordingEnd::Complete(footer));
+    }
+}
