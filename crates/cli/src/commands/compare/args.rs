@@ -42,38 +42,37 @@ pub struct CompareArgs {
     /// first run loses its counts. These runs come on top of the pairs; with `all` every run is counted.
     #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = crate::args::counted)]
     pub counted: Option<Counted>,
-    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
-    /// the first one.
+    /// Neither use nor write the execution profiles and translations of the software PMU: each run starts
+    /// like the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
-    /// Under the software PMU tell the commands that they have this processor, the same on every machine.
+    /// Under the software PMU, report this processor to the commands, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = crate::args::cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
     /// Changes smaller than this count as none.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,
-    /// Number of pairs: how often each command runs as it is.
+    /// Number of pairs: how often each command runs natively.
     #[arg(help_heading = RUNS, short, long, visible_alias = "runs", visible_short_alias = 'r', value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MOST_PAIRS as i64))]
     pub pairs: Option<u32>,
-    /// How often to run each command at first, without counting; 1 where nobody says.
+    /// How often to run each command at first, without counting; 1 by default.
     #[arg(help_heading = RUNS, short, long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Begin no other pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as
-    /// fit.
+    /// Start no pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as fit.
     #[arg(help_heading = RUNS, short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Bind the commands to these CPUs, as in `2` or `0-3,8`.
     #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = crate::args::cpu_list)]
     pub cpus: Option<CpuSet>,
-    /// Leave the environment as it is; else a variable CYCLOMETER_PADDING of random length moves the stack,
-    /// in each pair to another place.
+    /// Leave the environment unchanged; otherwise a variable CYCLOMETER_PADDING of random length moves the
+    /// stack, in each pair to another address.
     #[arg(help_heading = RUNS, long)]
     pub no_padding: bool,
-    /// Decides the order within pairs and the padding, so that both can be repeated.
+    /// Seed of the order within pairs and of the padding, so that both can be repeated.
     #[arg(help_heading = RUNS, long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Have sh run the commands and hooks; its own cost is then a part of theirs.
+    /// Have sh run the commands and hooks; its own cost is then included.
     #[arg(help_heading = COMMANDS, short = 'S', long)]
     pub shell: bool,
     /// For each of these values a command, in which the name in braces stands for it, as in
@@ -111,8 +110,8 @@ pub struct CompareArgs {
     /// Replace the file of --save-baseline also where it has counts that are missing now.
     #[arg(help_heading = GATE, long, requires = "save_baseline")]
     pub force: bool,
-    /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's
-    /// manner.
+    /// Compare the one command with these results: cyclometer's own, JSON of hyperfine or of `perf stat -j`,
+    /// or JSON with poop's names of metrics.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Which of the commands of the baseline, by its text or its number from 1.
@@ -121,7 +120,7 @@ pub struct CompareArgs {
     /// Fail if this holds, as in `instructions > +0.5%` or `branch_misses / branches > +2%`; can be repeated.
     #[arg(help_heading = GATE, long, value_name = "CONDITION", value_parser = gate, allow_hyphen_values = true)]
     pub fail_if: Vec<Gate>,
-    /// Fail also where the runs do not tell whether a condition holds.
+    /// Fail also if a condition is inconclusive.
     #[arg(help_heading = GATE, long, requires = "fail_if")]
     pub fail_inconclusive: bool,
     /// Decide conditions also where runs failed, of the baseline or with -i; without this they fail with 125.
@@ -156,11 +155,12 @@ pub struct CompareArgs {
 
 /// The notes of `compare --help` below the options.
 const NOTES: &str = "\
-Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric has changed \
-only if that is certain at 5 % over all metrics together, and by more than the threshold. Counts of the software PMU that \
-repeat are compared exactly, and need no more than two runs of each command. Each run reads the file that is our \
-standard input from the same place; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
-programs, grep and tar among them, do less work when they see that. --input and --output say otherwise.
+Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric is reported \
+as changed only if the change is significant, at a false discovery rate of 5 % over all metrics, and larger than the \
+threshold. Counts of the software PMU that \
+repeat are compared exactly, and need no more than two runs of each command. Each run reads the file that is cyclometer's \
+standard input from the same offset; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
+programs, grep and tar among them, do less work when they see that. --input and --output change this.
 
 Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ;, (, #, ~, *, ?, \
 [a-z], {a,b} or $NAME, $NAME in double quotes, and NAME=value before the program, are refused. -S has sh run them.
