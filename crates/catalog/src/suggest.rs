@@ -7,7 +7,7 @@ const OFFERED: usize = 3;
 const LEAST: f64 = 0.5;
 
 /// The names of `known` that are most similar to `name`, best first, without dissimilar ones.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");
     let wanted = fold(name);
     let mut scored: Vec<(f64, &str)> = known
