@@ -8,6 +8,7 @@ use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Run
 
 use crate::commands::compare::CompareArgs;
 use crate::exit;
+use crate::export_args::{ExportArgs, RESULTS};
 use crate::render::WIDTH;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
@@ -125,7 +126,6 @@ impl Backend {
 const COUNTING: &str = "What and how often";
 const TARGET: &str = "Running processes, threads and CPUs, instead of a command";
 const COMMAND: &str = "The command";
-const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
 /// Options about a command that is executed, or about the source that counts it.
@@ -236,15 +236,9 @@ pub struct StatArgs {
     /// Print JSON on standard output instead of a table; short for --export-json -.
     #[arg(help_heading = RESULTS, long, conflicts_with = "export_json")]
     pub json: bool,
-    /// Write the results as JSON to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_json: Option<PathBuf>,
-    /// Write a row for each metric as CSV to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_csv: Option<PathBuf>,
-    /// Write a Markdown table to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_markdown: Option<PathBuf>,
+    /// The files of the results.
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Print no table, no progress and no hints: only exports and errors.
     #[arg(help_heading = RESULTS, short, long)]
     pub quiet: bool,

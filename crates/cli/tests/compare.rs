@@ -514,7 +514,10 @@ fn bad_input_is_named_and_ends_with_125() {
             &["-e", "instructions:u,instructions:k", "--fail-if", "instructions > +1%", "true", "true"],
             "may be any of instructions:k, instructions:u",
         ),
-        (&["--baseline", "/no/such/file", "true"], "cannot read the baseline /no/such/file"),
+        (
+            &["--baseline", "/no/such/file", "true"],
+            "--baseline: cannot read /no/such/file: no such file or directory",
+        ),
         (&["--baseline", "/dev/null", "true", "true"], "a baseline is compared with one command"),
         (&["-p", "0", "true", "true"], "'0'"),
         (&["-p", "1001", "true", "true"], "1001"),

@@ -124,7 +124,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--backend", "magic", "true"], "magic"),
         (&["--json", "true"], "mix on standard output"),
         (&["--export-csv", "-", "true"], "mix on standard output"),
-        (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
+        (
+            &["--json", "--export-csv", "-", "--output", "null", "true"],
+            "only one of --json, --export-csv can",
+        ),
         (
             &["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"],
             "--export-json and --export-csv both go to /tmp/x",

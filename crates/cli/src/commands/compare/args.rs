@@ -9,6 +9,7 @@ use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
 use crate::args::Backend;
+use crate::export_args::{ExportArgs, RESULTS};
 
 /// Headings of the options.
 const COUNTING: &str = "What is counted";
@@ -16,7 +17,6 @@ const RUNS: &str = "How often and how";
 const COMMANDS: &str = "The commands";
 const HOOKS: &str = "Around the commands, unmeasured";
 const GATE: &str = "Baseline and gate";
-const RESULTS: &str = "Results";
 
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
@@ -129,15 +129,9 @@ pub struct CompareArgs {
     /// Compare with the baseline of another machine.
     #[arg(help_heading = GATE, long, requires = "baseline")]
     pub any_machine: bool,
-    /// Write the results as JSON to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_json: Option<PathBuf>,
-    /// Write a row for each metric of each comparison as CSV to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_csv: Option<PathBuf>,
-    /// Write the comparisons as Markdown tables to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_markdown: Option<PathBuf>,
+    /// The files of the results.
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Draw every run and interval: F.svg or F.html.
     #[arg(help_heading = RESULTS, long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
