@@ -83,7 +83,7 @@ pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
-pub use cyclometer_backend::{Attached, Launcher, StandardInput, standard_output_is_null};
+pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
 pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};

@@ -8,7 +8,7 @@ use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, Plan, Report, Result,
-    Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
+    Scope, SignalWatch, Simulated, Stat, Stream, check_program, machine, simulated,
 };
 
 use super::streams::{self, Input};
@@ -37,6 +37,8 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
+    // Nothing is announced of a command that cannot run.
+    args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     let launcher = launcher.with_signals(watch()?);
     let (report, marked) = match args.markers {

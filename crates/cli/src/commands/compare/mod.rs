@@ -70,6 +70,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
     }
+    contestants.iter().try_for_each(Contestant::check_program)?;
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
