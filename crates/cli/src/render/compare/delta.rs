@@ -269,6 +269,7 @@ pub fn gate_reason(gate: &GateOutcome) -> String {
 fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut lines = Vec::new();
     lines.extend(contest.versus.first().and_then(|versus| rule(contest, versus)));
+    lines.extend(columns_text(contest));
     if contest
         .versus
         .iter()
@@ -322,7 +323,20 @@ fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
         1 => "error rate 5 %".to_owned(),
         n => format!("false discovery rate 5 % over {n} tests"),
     };
-    Some(format!("{design}{tests}, and by more than {threshold} %; same: by less"))
+    Some(format!("{design}changed: significant ({tests}), and by more than {threshold} %; same: by less"))
+}
+
+/// The meaning of the columns, where a change is not the difference of the medians beside it.
+fn columns_text(contest: &Contest<'_>) -> Option<String> {
+    let metrics = || contest.versus.iter().flat_map(|versus| &versus.metrics);
+    let of_pairs = metrics().any(|one| matches!(one.basis, Some(Basis::Pairs(_))));
+    let of_runs = metrics().any(|one| matches!(one.basis, Some(Basis::Apart(..))));
+    let change = match (of_pairs, of_runs) {
+        (true, _) => "Hodges-Lehmann median of differences within pairs",
+        (false, true) => "Hodges-Lehmann median of differences between runs",
+        (false, false) => return None,
+    };
+    Some(format!("change: {change}; A, B: medians"))
 }
 
 /// `wall_time: q 0.012, p 0.003`
