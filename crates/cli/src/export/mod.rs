@@ -262,7 +262,7 @@ fn stream_to(mut stream: File, text: &str) -> io::Result<()> {
 /// The error of results that standard output did not take.
 pub fn cannot_print(error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write to standard output: {}", failure::reason(error)))
-        .with_recovery(Recovery::fix("write the results to a file: --export-json FILE"))
+        .with_recovery(Recovery::fix("redirect standard output to another file"))
 }
 
 /// The error with the state of the file that was to be replaced.
