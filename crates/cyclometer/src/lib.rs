@@ -1,4 +1,4 @@
-//! Counts what a CPU did, on any CPU, and says how far each number can be trusted.
+//! Counts what a program does on a CPU, and says how far each number can be trusted.
 //!
 //! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect,
 //! catalogue, plan, session, statistics) and contains no logic of its own.
