@@ -144,22 +144,23 @@ pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
-    /// A table of events that goes before the catalogue's: ours, Intel's perfmon or Linux's pmu-events JSON,
-    /// an Apple kpep file. CPU=FILE, as in `cpu_atom=FILE`, says for which core type. Can be repeated.
+    /// A table of events that is searched before the catalogue: in cyclometer's format, Intel's perfmon or
+    /// Linux's pmu-events JSON, or an Apple kpep file. CPU=FILE, as in `cpu_atom=FILE`, is for a core type.
+    /// Can be repeated.
     #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be
     /// repeated.
     #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
     pub metrics: Vec<String>,
-    /// How often to run the command, or the workload.
+    /// Number of runs of the command, or of the workload.
     #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// How often to run it before that, without counting.
+    /// Number of runs before that, without counting.
     #[arg(help_heading = COUNTING, short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// How many of the runs the software PMU counts, where it counts; the others are timed natively.
+    /// Number of runs that the software PMU counts, if it counts any event; the others are timed natively.
     #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = counted)]
     pub counted: Option<Counted>,
     /// Under the software PMU, keep ASLR and AT_RANDOM; counts then vary.
@@ -180,19 +181,18 @@ pub struct StatArgs {
     /// exactly.
     #[arg(help_heading = COUNTING, long)]
     pub no_multiplex: bool,
-    /// Count the regions too that the command marks with cyclometer's library (marker), each with the same
-    /// events.
+    /// Also count each region that the command marks with the marker library, with the same events.
     #[arg(help_heading = COUNTING, short, long,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
     pub markers: bool,
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
-    /// Count running processes and what they start from now on, together, as in `12,15`.
+    /// Count running processes, as in `12,15`, with the processes that they start from now on: one total.
     #[arg(help_heading = TARGET, short, long, value_name = "PID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
-    /// Count running threads, together, as in `12,15`.
+    /// Count running threads, as in `12,15`: one total.
     #[arg(help_heading = TARGET, short, long, value_name = "TID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub tid: Vec<u32>,
@@ -286,14 +286,14 @@ const SELFTEST_NOTES: &str = "\
 Each event is counted over loops whose instructions, branches, loads and stores are known:
   exact        every count was the known number
   overcounts   never too low, and too high by no more than interrupts explain
-  plausible    the exact number is unknown; counts are within the expected bounds
+  plausible    the exact number is unknown; counts are within limits
   unjudged     it counts; there is no known number to compare it with
   wrong        counts contradict the known number
   not counted  it cannot be counted here; the reason is shown
 
 Exit status:
   0    no count contradicts a known number; also without a PMU
-  1    an event counts wrong numbers
+  1    counts of an event contradict the known number
   125  nothing could be tested, or cyclometer failed
 
 A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
@@ -302,13 +302,13 @@ A report (--report) has the CPU, the kernel's release, rights, sources and every
 #[derive(Args, Debug)]
 #[command(after_help = SELFTEST_NOTES)]
 pub struct SelftestArgs {
-    /// Which source to test; perf and soft can be.
+    /// The source to test: perf or soft.
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write everything that was counted to a file that can be sent to others; - is standard output.
+    /// Write all results to a file, as a report to send; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub report: Option<PathBuf>,
 }
@@ -319,10 +319,10 @@ pub struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write the facts that detection read to a file, for a bug report; - is standard output.
+    /// Write the facts about this machine to a file, for a bug report; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub record: Option<PathBuf>,
-    /// Diagnose the machine of such a file instead of this one, or a simulated one, as in `sim:skylake`.
+    /// Diagnose the machine of such a file, or a simulated one, as in `sim:skylake`, instead of this one.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
     /// Restore counter registers of this machine that a killed process left changed.
@@ -336,8 +336,8 @@ pub struct MachineArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Look at the machine of a file made by `doctor --record` instead of this one, or at a simulated one, as
-    /// in `sim:skylake`.
+    /// The machine of a file made by `doctor --record`, or a simulated one, as in `sim:skylake`, instead of
+    /// this one.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
 }
@@ -358,9 +358,9 @@ pub struct ListArgs {
     /// A CPU of the catalogue instead of this machine, as in `skylake` or `alderlake/atom`.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE", conflicts_with_all = ["everywhere", "cpus", "metrics"])]
     pub tables: Vec<PathBuf>,
     /// Search the events of all CPUs of the catalogue.
@@ -378,7 +378,7 @@ pub struct ListArgs {
     /// With --cpu: events that the vendor has deprecated.
     #[arg(long, requires = "of_cpu")]
     pub deprecated: bool,
-    /// With --cpu: how many events may use which counters, instead of the events.
+    /// With --cpu: for each set of counters, the number of events that may use it, instead of the events.
     #[arg(long, requires = "of_cpu", conflicts_with = "json")]
     pub classes: bool,
     /// How to print, and which machine.
@@ -396,9 +396,9 @@ pub struct EncodeArgs {
     /// machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Every event of the CPU.
@@ -422,9 +422,9 @@ pub struct DecodeArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// The event that the value should count: warns if it counts another one.
@@ -461,19 +461,19 @@ pub struct PlanArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// The machine of a file made by `doctor --record` instead of this one, or a simulated one, as in
-    /// `sim:skylake`.
+    /// The machine of a file made by `doctor --record`, or a simulated one, as in `sim:skylake`, instead of
+    /// this one.
     #[arg(long, value_name = "FILE|sim:ID", conflicts_with_all = ["cpu", "tables"])]
     pub machine: Option<PathBuf>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Counters that are in use by others, such as 5-7 or fixed1; can be repeated.
     #[arg(long, value_name = "COUNTERS", value_delimiter = ',', value_parser = counters)]
     pub without: Vec<CounterMask>,
-    /// Count events again on counters that would stay free.
+    /// Use free counters of a pass to count events of other passes again.
     #[arg(long)]
     pub repeat: bool,
     /// Explain the counter assignment of each event, and every conflict.
