@@ -49,7 +49,7 @@ pub fn without_numbers(text: &str) -> String {
     out
 }
 
-/// What an option's file is for.
+/// The use of a file that an option names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileUse {
     /// It is read.
