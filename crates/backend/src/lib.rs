@@ -54,7 +54,7 @@ pub use affinity::on_cpu;
 pub use cyclometer_sys::ring::TaskRecord;
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
-pub use launch::{Attached, Launcher, Pinned, StandardInput, standard_output_is_null};
+pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, standard_output_is_null};
 #[cfg(unix)]
 pub use os::OsSource;
 #[cfg(target_os = "linux")]

@@ -40,6 +40,7 @@ pub use host::{Tables, table_id};
 pub use listing::{Kind, Listing, count_vendor, list, list_vendor};
 pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list, resolve_list_in};
 pub use soft::{SoftEvent, soft_events};
+pub use suggest::nearest as nearest_names;
 
 /// The `perf_event_attr.type` values of the kernel's own classes.
 ///

@@ -110,7 +110,7 @@ fn tables_come_for_each_command_and_then_the_differences() {
 #[test]
 fn fewer_than_six_pairs_say_that_nothing_is_certain() {
     let out = run_with(OS, &["-p", "3", "true", "sleep 0.05"]);
-    assert!(stdout(&out).contains("3 pairs: a statement at 95 % needs more, 6 for the"), "{}", stdout(&out));
+    assert!(stdout(&out).contains("3 pairs: an interval at 95 % needs at least 6"), "{}", stdout(&out));
     assert!(!stdout(&out).contains('▲'), "{}", stdout(&out));
 }
 
@@ -514,7 +514,10 @@ fn bad_input_is_named_and_ends_with_125() {
             &["-e", "instructions:u,instructions:k", "--fail-if", "instructions > +1%", "true", "true"],
             "may be any of instructions:k, instructions:u",
         ),
-        (&["--baseline", "/no/such/file", "true"], "cannot read the baseline /no/such/file"),
+        (
+            &["--baseline", "/no/such/file", "true"],
+            "--baseline: cannot read /no/such/file: no such file or directory",
+        ),
         (&["--baseline", "/dev/null", "true", "true"], "a baseline is compared with one command"),
         (&["-p", "0", "true", "true"], "'0'"),
         (&["-p", "1001", "true", "true"], "1001"),
@@ -542,6 +545,42 @@ fn bad_input_is_named_and_ends_with_125() {
         assert!(stdout(&out).is_empty(), "{}", stdout(&out));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
+fn a_metric_that_is_not_measured_gets_the_nearest_that_are() {
+    for (metric, nearest) in [
+        ("wal_time", "help: nearest of the measured: wall_time"),
+        ("page_fault", "help: nearest of the measured: page-faults"),
+        ("zzzzzzzzzz", "help: to measure others, name an event with -e"),
+    ] {
+        let out = run_with(OS, &["--fail-if", &format!("{metric} > +1%"), "true", "true"]);
+        assert_eq!(code(&out), 125, "{out:?}");
+        assert!(stderr(&out).contains(nearest), "{nearest} in {}", stderr(&out));
+    }
+}
+
+#[test]
+fn no_executions_of_a_command_that_does_not_exist_are_announced() {
+    for arguments in [
+        &["true", "no_such_program"][..],
+        &["./no_such_program", "true"],
+        &["--setup", "no_such_program", "true", "true"],
+    ] {
+        let out = run_with(OS, arguments);
+        assert_eq!(code(&out), 127, "{arguments:?}: {out:?}");
+        let error = "cyclometer: error: command '";
+        assert!(stderr(&out).starts_with(error), "{arguments:?}: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn a_hook_may_make_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("made");
+    let setup = format!("ln -sf /bin/true {}", word(&made));
+    let out = run_with(OS, &["-p", "1", "--setup", &setup, word(&made), "true"]);
+    assert_eq!(code(&out), 0, "{out:?}");
 }
 
 #[test]

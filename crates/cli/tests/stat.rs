@@ -124,7 +124,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--backend", "magic", "true"], "magic"),
         (&["--json", "true"], "mix on standard output"),
         (&["--export-csv", "-", "true"], "mix on standard output"),
-        (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
+        (
+            &["--json", "--export-csv", "-", "--output", "null", "true"],
+            "only one of --json, --export-csv can",
+        ),
         (
             &["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"],
             "--export-json and --export-csv both go to /tmp/x",
@@ -148,6 +151,35 @@ fn bad_input_is_named_and_ends_with_125() {
 fn typos_get_the_nearest_names() {
     let text = stderr(&run(&["stat", "-e", "wall_tmie", "true"]));
     assert!(text.lines().nth(1).unwrap().contains("wall_time"), "{text}");
+}
+
+#[test]
+fn a_pattern_that_fits_no_name_gets_the_nearest_names() {
+    for (arguments, nearest) in [
+        (&["cycels"][..], "help: nearest names: cycles"),
+        (&["--machine", "sim:skylake", "inst_retired.anyy"], "help: nearest names: INST_RETIRED.ANY"),
+        (&["--cpu", "amdzen4", "ex_ret_instrs"], "help: nearest names: ex_ret_instr"),
+        (&["--everywhere", "L1D_CASHE_REFILL"], "help: nearest names: L1D_CACHE_REFILL"),
+        (&["--metrics", "ipcc"], "help: nearest names: ipc"),
+        (&["zzzzzzzzzzzz"], "help: `cyclometer list` shows"),
+        (
+            &["--cpu", "skylake", "--fixed", "BR_MISP_RETIRED.ALL_BRANCHES"],
+            "help: `cyclometer list --cpu skylake`",
+        ),
+    ] {
+        let out = run(&[&["list"], arguments].concat());
+        assert_eq!(out.status.code(), Some(125), "{arguments:?}");
+        assert!(stderr(&out).contains(nearest), "{arguments:?}: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn no_runs_of_a_command_that_does_not_exist_are_announced() {
+    for arguments in [&["-r", "5", "no_such_program"][..], &["-r", "3", "-w", "1", "./no_such_program"]] {
+        let out = run(&[&["stat", "-e", "instructions,wall_time"], arguments].concat());
+        assert_eq!(out.status.code(), Some(127), "{arguments:?}");
+        assert!(stderr(&out).starts_with("cyclometer: error: command '"), "{}", stderr(&out));
+    }
 }
 
 #[test]

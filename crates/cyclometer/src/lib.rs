@@ -1,4 +1,4 @@
-//! Counts what a CPU did, on any CPU, and says how far each number can be trusted.
+//! Counts what a program does on a CPU, and says how far each number can be trusted.
 //!
 //! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect,
 //! catalogue, plan, session, statistics) and contains no logic of its own.
@@ -84,7 +84,7 @@ pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
-pub use cyclometer_backend::{Attached, Launcher, StandardInput, standard_output_is_null};
+pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
 pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};

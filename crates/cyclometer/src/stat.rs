@@ -87,8 +87,9 @@ fn some_seed() -> u64 {
 fn check_baseline(baseline: CpuBaseline, plan: &Plan, has_command: bool) -> Result<()> {
     let name = baseline.word();
     if !has_command {
-        let text = format!("the CPU baseline {name} is what a command is told of, and there is no command");
-        let hint = "give one: -- COMMAND; what runs already knows its processor".to_owned();
+        let text = format!("the CPU baseline {name} is for a command, and there is no command");
+        let hint = "give one: -- COMMAND; a baseline cannot be given to a process that is already running"
+            .to_owned();
         return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(hint)));
     }
     if !plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated) {

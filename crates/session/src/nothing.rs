@@ -9,7 +9,7 @@ use cyclometer_core::machine::Access;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Error, ErrorKind, Event, Machine, Part, Plan, Recovery, Rung, Target};
 
-/// Why a plan counts nothing of what runs already, with what mends it.
+/// The reason why a plan counts nothing of running processes, and the fix.
 pub(crate) fn counted(plan: &Plan, machine: &Machine, on: Option<&Target>) -> Error {
     let reasons: BTreeSet<String> = plan.lines.iter().filter_map(reason).collect();
     let reasons: Vec<String> = reasons.into_iter().collect();

@@ -401,7 +401,7 @@ fn alternation(inputs: &Counted<'_>, counted: &[RunValue]) -> Option<String> {
     let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
     let (first, turn) = turns.next()?;
     let (other, _) = turns.find(|(_, other)| *other != turn)?;
-    Some(format!("{first} and {other} took turns: they were never counted at the same time"))
+    Some(format!("{first} and {other} were rotated: they were never counted at the same time"))
 }
 
 /// The reason why the inputs of a translated run do not belong in one formula; `None` if they do.

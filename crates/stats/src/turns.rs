@@ -455,7 +455,7 @@ mod tests {
         assert_eq!((apart.verdict, apart.statistics.mean), (Verdict::NotCounted, None));
         assert_eq!(
             apart.reason.as_deref(),
-            Some("branch-misses:u and branches:u took turns: they were never counted at the same time")
+            Some("branch-misses:u and branches:u were rotated: they were never counted at the same time")
         );
         let together = rate(&[None, Some(0), Some(0), Some(1)]);
         assert_eq!((together.verdict, together.statistics.mean), (Verdict::Scaled, Some(1.0)));

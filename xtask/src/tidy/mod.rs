@@ -1,9 +1,9 @@
 //! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
 //!
-//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `links`). Rules that the tree does
-//! not keep yet are counted, and the numbers only fall (`ratchet`): one name for one type (`type_names`),
-//! sentences with a noun as their subject (`subjects`), the width of comments (`columns`), modules that
-//! import in one direction (`cycles`).
+//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `links`, `pages`, `phrases`). Rules
+//! that the tree does not keep yet are counted, and the numbers only fall (`ratchet`): one name for one type
+//! (`type_names`), sentences with a noun as their subject (`subjects`), the width of comments (`columns`),
+//! modules that import in one direction (`cycles`).
 
 mod columns;
 mod cycles;
@@ -12,6 +12,7 @@ mod files;
 mod links;
 mod modules;
 mod pages;
+mod phrases;
 mod ratchet;
 mod restrictions;
 mod subjects;
@@ -101,6 +102,7 @@ fn rules(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()
         }
     }
     links::check(root, found);
+    phrases::check(root, files, found)?;
     pages::findings(root)?.into_iter().for_each(|finding| found.add(finding));
     Ok(())
 }

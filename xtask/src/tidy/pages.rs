@@ -20,9 +20,16 @@ const INTERNALS: &str = "docs/internals/";
 const LONGEST: usize = 200;
 
 /// A page: its path from the root, with `/`, and its text.
-struct DocPage {
-    path: String,
-    text: String,
+pub(super) struct DocPage {
+    pub path: String,
+    pub text: String,
+}
+
+impl DocPage {
+    /// Whether a page of `docs` is not one for developers.
+    fn is_for_users(&self) -> bool {
+        self.path.starts_with("docs/") && !self.path.starts_with(INTERNALS)
+    }
 }
 
 /// Broken links, pages that no index names, and pages for users that are too long.
@@ -35,6 +42,13 @@ pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
     }
     found.extend(not_indexed(&pages));
     Ok(found)
+}
+
+/// The pages for users, with the READMEs.
+pub(super) fn for_users(root: &Path) -> Result<Vec<DocPage>> {
+    let mut pages = pages(root)?;
+    pages.retain(|page| page.is_for_users() || page.path.ends_with("README.md"));
+    Ok(pages)
 }
 
 fn pages(root: &Path) -> Result<Vec<DocPage>> {
@@ -117,10 +131,9 @@ fn anchor(heading: &str) -> String {
 }
 
 fn too_long(page: &DocPage) -> Option<String> {
-    let for_users = page.path.starts_with("docs/") && !page.path.starts_with(INTERNALS);
     let lines = lines_by_hand(&page.text);
     let text = || format!("{} has {lines} lines: a page for users has at most {LONGEST}", page.path);
-    (for_users && lines > LONGEST).then(text)
+    (page.is_for_users() && lines > LONGEST).then(text)
 }
 
 /// The lines of a page outside of its generated part.

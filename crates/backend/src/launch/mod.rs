@@ -20,6 +20,7 @@ use cyclometer_sys::process::{self, Traced, Witness};
 use cyclometer_sys::signals::Watch;
 
 pub use attached::Attached;
+pub use failure::check_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
 pub(crate) use native::Native;

@@ -26,6 +26,7 @@ use cyclometer::{
 
 use crate::args::Cli;
 use crate::export::cannot_print;
+use crate::failure::{FileUse, of_file};
 use crate::output::{self, Channel, clean_os};
 use crate::render::paint::{Paint, ShownBy, is_dumb};
 
@@ -42,14 +43,12 @@ fn machine_of(named: Option<&Path>) -> Result<Machine> {
 }
 
 fn read_recording(path: &Path) -> Result<String> {
-    let name = clean_os(path.as_os_str());
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read {name}: {error}")).with_source(error)
-    };
+    let failed = |error: std::io::Error| of_file("--machine", FileUse::Read, path, error);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_RECORDING_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_RECORDING_BYTES {
+        let name = clean_os(path.as_os_str());
         let message =
             format!("{name} is longer than {MAX_RECORDING_BYTES} bytes, so it is no recording of a machine");
         return Err(Error::new(ErrorKind::InvalidInput, message));

@@ -7,13 +7,13 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
-    Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
+    CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, Plan, Report, Result,
+    Scope, SignalWatch, Simulated, Stat, Stream, check_program, machine, simulated,
 };
 
 use super::streams::{self, Input};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{self, Export, NamedFiles, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
@@ -37,6 +37,8 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
+    // Nothing is announced of a command that cannot run.
+    args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     let launcher = launcher.with_signals(watch()?);
     let (report, marked) = match args.markers {
@@ -58,9 +60,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
 }
 
 fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
+    SignalWatch::install().map_err(|error| failure::of_system("watch signals", error))
 }
 
 /// The simulated machine that was asked for.
@@ -100,7 +100,7 @@ const USUAL_WORKLOAD: &str = "loop";
 
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
-        return check_stdout(args).and_then(|()| check_files(args));
+        return check_results(args);
     }
     let attached = is_attached(args);
     if args.command.is_empty() && !attached {
@@ -125,7 +125,7 @@ fn check(args: &StatArgs) -> Result<()> {
             "raise -r, or use --counted all",
         ));
     }
-    check_stdout(args).and_then(|()| check_files(args))
+    check_results(args)
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -148,34 +148,13 @@ fn check_cgroups(named: &[PathBuf]) -> Result<()> {
     ))
 }
 
-/// Results and the command's output must not mix.
-fn check_stdout(args: &StatArgs) -> Result<()> {
-    let exports = [&args.export_json, &args.export_csv, &args.export_markdown];
-    let to_stdout =
-        exports.into_iter().flatten().filter(|path| export::is_stdout(path)).count() + usize::from(args.json);
-    if to_stdout > 1 {
-        return Err(failure::usage("only one export can go to standard output", "give the others a file"));
-    }
-    if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == Stream::Inherit {
-        return Err(failure::usage(
-            "the command's output and the export would mix on standard output",
-            "add --output null, or use --export-json FILE",
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses options that lead to one file, of which one would lose what the other needs.
-fn check_files(args: &StatArgs) -> Result<()> {
+/// Refuses results that would get lost among each other or among the command's output.
+fn check_results(args: &StatArgs) -> Result<()> {
     let input = streams::input(args.input.as_deref());
-    let files =
-        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let exports = files
-        .written("--json", args.json.then_some(Path::new("-")))
-        .written("--export-json", args.export_json.as_deref())
-        .written("--export-csv", args.export_csv.as_deref())
-        .written("--export-markdown", args.export_markdown.as_deref());
-    exports.streams(&input, &outputs(args).0).check()
+    let output = if args.command.is_empty() { Stream::Discard } else { outputs(args).0 };
+    let json = ("--json", args.json.then_some(Path::new("-")));
+    let [exported, csv, markdown] = args.exports.named();
+    export::check(&[json, exported, csv, markdown], &args.tables, (&input, &output))
 }
 
 fn is_attached(args: &StatArgs) -> bool {
@@ -392,16 +371,14 @@ struct Exports {
 
 impl Exports {
     fn open(args: &StatArgs) -> Result<Exports> {
-        let stdout = args.json.then(|| PathBuf::from("-"));
-        let wanted: [(Option<&PathBuf>, Format); 3] = [
-            (stdout.as_ref().or(args.export_json.as_ref()), json::render),
-            (args.export_csv.as_ref(), csv::render),
-            (args.export_markdown.as_ref(), markdown::render),
-        ];
+        let formats: [Format; 3] = [json::render, csv::render, markdown::render];
+        let stdout = args.json.then_some((("--json", Some(Path::new("-"))), formats[0]));
         let mut all = Vec::new();
-        for (path, render) in wanted {
+        for ((option, path), render) in
+            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats))
+        {
             if let Some(path) = path {
-                all.push((Export::open(path)?, render));
+                all.push((Export::open(option, path)?, render));
             }
         }
         Ok(Exports { all })

@@ -47,22 +47,22 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
 }
 
 fn left_text(left: &[LeftRegisters], paint: Paint) -> String {
-    let style = |left: &LeftRegisters| if mends(left) { Style::Bad } else { Style::Plain };
+    let style = |left: &LeftRegisters| if can_restore(left) { Style::Bad } else { Style::Plain };
     let each = left.iter().map(|left| paragraph(&clean(&left.to_string()), 0, style(left), paint));
-    let mend = left.iter().any(mends).then(|| mend_text("sudo cyclometer doctor --restore", paint));
-    each.chain(mend).collect()
+    let fix = left.iter().any(can_restore).then(|| fix_text("sudo cyclometer doctor --restore", paint));
+    each.chain(fix).collect()
 }
 
 /// The line of a remedy; more lines where it is long, each below the beginning of the remedy.
-fn mend_text(mend: &str, paint: Paint) -> String {
-    let head = "mend: ";
+fn fix_text(fix: &str, paint: Paint) -> String {
+    let head = "fix: ";
     let indent = INDENT + head.len();
-    let below = paragraph(mend, indent, Style::Good, paint);
+    let below = paragraph(fix, indent, Style::Good, paint);
     format!("{:INDENT$}{head}{}", "", below.trim_start_matches(' '))
 }
 
 /// Whether restoring by hand helps.
-fn mends(left: &LeftRegisters) -> bool {
+fn can_restore(left: &LeftRegisters) -> bool {
     matches!(left.state, LeftState::Left | LeftState::Reset)
 }
 
@@ -143,8 +143,8 @@ fn rung(state: &RungState, paint: Paint) -> String {
     );
     for cause in state.causes.iter().filter(|_| is_of_interest(state.works)) {
         out += &paragraph(&clean(&cause.text), INDENT, Style::Plain, paint);
-        if let Some(mend) = &cause.mend {
-            out += &mend_text(&clean(mend), paint);
+        if let Some(fix) = &cause.mend {
+            out += &fix_text(&clean(fix), paint);
         }
     }
     out
@@ -240,9 +240,9 @@ mod tests {
         let text = render(&machine, &[unreadable], Paint::NONE) + &restored;
         let widest = text.lines().max_by_key(|line| crate::render::columns(line)).unwrap();
         assert!(crate::render::columns(widest) <= WIDTH, "{widest}");
-        let mend = "            mend: unshare --mount-proc cyclometer … (or start the sandbox with\n";
-        let below = "                  its own: bwrap --proc /proc) unshare --mount-proc cyclometer …\n";
-        assert!(text.contains(&format!("{mend}{below}")), "{text}");
+        let fix = "            fix: unshare --mount-proc cyclometer … (or start the sandbox with\n";
+        let below = "                 its own: bwrap --proc /proc) unshare --mount-proc cyclometer …\n";
+        assert!(text.contains(&format!("{fix}{below}")), "{text}");
     }
 
     fn left(cpu: u32, state: LeftState) -> LeftRegisters {
@@ -263,7 +263,7 @@ mod tests {
              /run/cyclometer/registers-3: cannot read it: permission denied\n"
         );
         let text = render(&vm_without_pmu(), &[left(2, LeftState::Left)], Paint::NONE);
-        assert!(text.ends_with("            mend: sudo cyclometer doctor --restore\n"), "{text}");
+        assert!(text.ends_with("            fix: sudo cyclometer doctor --restore\n"), "{text}");
     }
 
     #[test]

@@ -148,11 +148,11 @@ fn turns(results: &Results<'_>) -> Option<String> {
     let plan = &results.report.plan;
     let because = because(plan);
     let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
-        return Some(format!("events took turns{because}"));
+        return Some(format!("events were rotated{because}"));
     };
     let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
     Some(format!(
-        "events took turns{because}: {without}with -r {runs} each is counted for the whole of a run, exactly"
+        "events were rotated{because}: {without}with -r {runs} each is counted exactly, for a whole run"
     ))
 }
 
@@ -216,12 +216,11 @@ fn translation(results: &Results<'_>) -> Vec<String> {
     let random = results.report.runs.iter().any(|run| run.layout == Some(Layout::Random));
     let times =
         times.then_some("translated: measured under translation; with -r 3 one run is timed natively");
-    let random = random.then_some(
-        "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
-    );
+    let random = random
+        .then_some("layout: random: addresses differ between the translated runs, so counts may differ, too");
     let baseline = results.report.runs.iter().find_map(|run| run.cpu_baseline);
     let baseline = baseline.map(|baseline| {
-        format!("cpu baseline: the translated runs were told of a processor with {} only", baseline.word())
+        format!("cpu baseline: the translated runs saw a processor with {} only", baseline.word())
     });
     times.into_iter().chain(random).map(str::to_owned).chain(baseline).collect()
 }

@@ -1,4 +1,4 @@
-//! The table for people, in poop's manner.
+//! The table for people.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
@@ -655,7 +655,7 @@ mod tests {
         show.report.plan.intent.of_command = false;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
-        assert!(text.contains("events took turns, as 4 events of cpu can only use 2 counters\n"), "{text}");
+        assert!(text.contains("events were rotated, as 4 events of cpu can only use 2 counters\n"), "{text}");
         assert!(!text.contains("-r "), "{text}");
     }
 

@@ -523,7 +523,7 @@ pub fn remarks() -> Show {
         noted(hardware("r1c5", true), raw),
         noted(hardware("rdead", true), raw),
         missing("LLC-loads", true, "the PMU cpu does not have this event (ENOENT)"),
-        missing("cycles", false, "no PMU in this virtual machine: it has none to give"),
+        missing("cycles", false, "no PMU in this virtual machine: the hypervisor provides none"),
         missing("instructions", false, "no PMU in this virtual machine"),
         missing("branches", false, "the PMU cpu does not have this event (ENOENT)"),
     ];

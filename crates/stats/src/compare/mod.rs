@@ -296,7 +296,7 @@ fn of_samples(a: &[f64], b: &[f64], empty: Compared) -> Compared {
 /// The reason why nothing is said at 95 %: `5 pairs: …`
 fn few(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}: a statement at 95 % needs more, 6 for the least")
+    format!("{n} {what}{plural}: an interval at 95 % needs at least 6")
 }
 
 /// The same for pairs; the reason mentions counts that should repeat and do not.
@@ -438,9 +438,9 @@ mod tests {
             (five.finding, five.p, five.change.unwrap().interval),
             (Finding::Inconclusive, None, None)
         );
-        assert_eq!(five.reason.as_deref(), Some("5 pairs: a statement at 95 % needs more, 6 for the least"));
+        assert_eq!(five.reason.as_deref(), Some("5 pairs: an interval at 95 % needs at least 6"));
         let only = one(series("t", &[1.0]), series("t", &[2.0]));
-        assert_eq!(only.reason.as_deref(), Some("1 pair: a statement at 95 % needs more, 6 for the least"));
+        assert_eq!(only.reason.as_deref(), Some("1 pair: an interval at 95 % needs at least 6"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Narrow<'_> {
             Count::Partial { .. } if off => self.unscaled(),
             Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
                 reason: format!(
-                    "never on a counter: it did not run on {only}, or others held all counters there"
+                    "never on a counter: it did not run on {only}, or all counters were in use by others there"
                 ),
             },
             Count::NotCounted { reason } => {
@@ -227,7 +227,7 @@ mod tests {
         };
         let on = |part| Cell { slot: SlotId(1), ..on_part(part, 9, 9_000_000, 9_000_000) };
         let nobody_knows =
-            "never on a counter: it did not run on cpu_core, or others held all counters there";
+            "never on a counter: it did not run on cpu_core, or all counters were in use by others there";
         assert_eq!(reason(vec![]), nobody_knows);
         assert_eq!(reason(vec![on(1)]), nobody_knows);
         assert_eq!(

@@ -8,7 +8,7 @@ mod saving;
 mod syntax;
 mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cyclometer::compare::{Compare, Executions};
 use cyclometer::core::exec::Stream;
@@ -29,7 +29,7 @@ use words::Contestant;
 
 use super::streams::{self, Input};
 use crate::args::Cli;
-use crate::export::{self, Export, NamedFiles, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
 use crate::render::compare::plot::Format as PlotFormat;
@@ -70,6 +70,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
     }
+    contestants.iter().try_for_each(Contestant::check_program)?;
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
@@ -95,9 +96,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
 }
 
 fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
+    SignalWatch::install().map_err(|error| failure::of_system("watch signals", error))
 }
 
 fn check(args: &CompareArgs, commands: usize) -> Result<()> {
@@ -115,33 +114,12 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
             "give another command, --baseline FILE to compare with, or --save-baseline FILE to make one";
         return Err(failure::usage("one command has nothing to be compared with", hint));
     }
-    let exports =
-        [&args.export_json, &args.export_csv, &args.export_markdown, &args.save_baseline, &args.plot];
-    let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
-    let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(failure::usage("only one result can go to standard output", "give the others a file"));
-    }
-    if to_stdout == 1 && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
-        let hint = "leave --output inherit out, or export to a file";
-        return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
-    }
-    check_files(args)
-}
-
-/// Refuses options that lead to one file, of which one would lose what the other needs.
-fn check_files(args: &CompareArgs) -> Result<()> {
-    let input = streams::input(args.input.as_deref());
-    let (output, _) = streams::outputs(args.output.as_deref(), Stream::Discard);
-    let files =
-        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let results = files
-        .written("--export-json", args.export_json.as_deref())
-        .written("--export-csv", args.export_csv.as_deref())
-        .written("--export-markdown", args.export_markdown.as_deref())
-        .written("--save-baseline", args.save_baseline.as_deref())
-        .written("--plot", args.plot.as_deref());
-    results.streams(&input, &output).check()
+    let (input, output) =
+        (streams::input(args.input.as_deref()), streams::outputs(args.output.as_deref(), Stream::Discard).0);
+    let [json, csv, markdown] = args.exports.named();
+    let (baseline, plot) =
+        (("--save-baseline", args.save_baseline.as_deref()), ("--plot", args.plot.as_deref()));
+    export::check(&[json, csv, markdown, baseline, plot], &args.tables, (&input, &output))
 }
 
 fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
@@ -344,7 +322,9 @@ fn early_end(contest: &Contest<'_>) -> Option<String> {
     const HELP: &str =
         "run it by itself, or use --output inherit, to see what it says; -i goes on when a command fails";
     match contest.comparison.ended.as_ref()? {
-        Ended::Failed(reason) => Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(reason))),
+        Ended::Failed(reason) => {
+            Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(&failure::without_numbers(reason))))
+        }
         Ended::Stopped(reason) => Some(format!("cyclometer: error: {}\n", clean(reason))),
         _ => None,
     }
@@ -432,16 +412,12 @@ struct Exports {
 impl Exports {
     fn open(args: &CompareArgs) -> Result<Exports> {
         let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
-        let wanted: [(Option<&Path>, Format); 4] = [
-            (args.export_json.as_deref(), json::render),
-            (args.export_csv.as_deref(), csv::render),
-            (args.export_markdown.as_deref(), markdown::render),
-            (plot.map(|(path, _)| path), plot.map_or(plot::svg, |(_, format)| format)),
-        ];
+        let formats: [Format; 3] = [json::render, csv::render, markdown::render];
+        let plot = plot.map(|(path, format)| (("--plot", Some(path)), format));
         let mut all = Vec::new();
-        for (path, render) in wanted {
+        for ((option, path), render) in args.exports.named().into_iter().zip(formats).chain(plot) {
             if let Some(path) = path {
-                all.push((Export::open(path)?, render));
+                all.push((Export::open(option, path)?, render));
             }
         }
         let baseline =

@@ -26,7 +26,7 @@ impl Saving {
     ///
     /// As [`Export::open`].
     pub fn open(path: &Path, force: bool) -> Result<Saving> {
-        Ok(Saving { file: clean_os(path.as_os_str()), export: Export::open(path)?, force })
+        Ok(Saving { file: clean_os(path.as_os_str()), export: Export::open("--save-baseline", path)?, force })
     }
 
     pub fn is_stdout(&self) -> bool {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use cyclometer::core::exec::{CommandSpec, Stream};
 use cyclometer::interleaved::Hooks;
-use cyclometer::{Error, Result};
+use cyclometer::{Error, Result, check_program};
 
 use super::args::CompareArgs;
 use super::syntax::{self, Syntax};
@@ -24,6 +24,18 @@ pub struct Contestant {
     pub command: CommandSpec,
     /// The commands that run before and after it.
     pub hooks: Hooks,
+}
+
+impl Contestant {
+    /// Checks that the first program of the command and its hooks exists; it may make the others.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::CommandNotFound`.
+    pub fn check_program(&self) -> Result<()> {
+        let first = self.hooks.setup.as_ref().or(self.hooks.prepare.as_ref()).unwrap_or(&self.command);
+        check_program(&first.program)
+    }
 }
 
 /// The commands that were asked for, in order.

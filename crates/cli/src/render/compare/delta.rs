@@ -262,13 +262,14 @@ pub fn gate_reason(gate: &GateOutcome) -> String {
     match (gate.compared.basis, gate.compared.change.and_then(|change| change.interval)) {
         (Some(Basis::Deterministic), _) => format!(", the change is {change}, exactly"),
         (_, Some(_)) => format!(", the change is {change} ({})", interval(&gate.compared, &unit)),
-        (_, None) => format!(", the change is {change}, but too few runs to be sure"),
+        (_, None) => format!(", the change is {change}, but there are too few runs for an interval"),
     }
 }
 
 fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut lines = Vec::new();
     lines.extend(contest.versus.first().and_then(|versus| rule(contest, versus)));
+    lines.extend(columns_text(contest));
     if contest
         .versus
         .iter()
@@ -276,13 +277,13 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
         .any(|one| one.basis == Some(Basis::Deterministic))
     {
         lines.push(
-            "exactly: every run of A gave one value and every run of B one: any difference is a change"
+            "exactly: all runs of A have one value, all runs of B have one: any difference is a change"
                 .to_owned(),
         );
     }
     if let Reference::Baseline { notes, failures, .. } = &contest.reference {
         lines.push(
-            "a baseline was measured at another time: intervals know nothing of what changed between then and now"
+            "the baseline was measured at another time: intervals exclude changes of the machine since then"
                 .to_owned(),
         );
         lines.extend(failures.text().map(|text| format!("the baseline: {text}")));
@@ -319,10 +320,23 @@ fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
     let threshold = (1e8 * contest.question.threshold).round() / 1e6;
     let tests = match tested {
         0 => return None,
-        1 => "changed: certain at 5 %".to_owned(),
-        n => format!("changed: certain at 5 % over all {n} tests together"),
+        1 => "error rate 5 %".to_owned(),
+        n => format!("false discovery rate 5 % over {n} tests"),
     };
-    Some(format!("{design}{tests}, and by more than {threshold} %; same: by less"))
+    Some(format!("{design}changed: significant ({tests}), and by more than {threshold} %; same: by less"))
+}
+
+/// The meaning of the columns, where a change is not the difference of the medians beside it.
+fn columns_text(contest: &Contest<'_>) -> Option<String> {
+    let metrics = || contest.versus.iter().flat_map(|versus| &versus.metrics);
+    let of_pairs = metrics().any(|one| matches!(one.basis, Some(Basis::Pairs(_))));
+    let of_runs = metrics().any(|one| matches!(one.basis, Some(Basis::Apart(..))));
+    let change = match (of_pairs, of_runs) {
+        (true, _) => "Hodges-Lehmann median of differences within pairs",
+        (false, true) => "Hodges-Lehmann median of differences between runs",
+        (false, false) => return None,
+    };
+    Some(format!("change: {change}; A, B: medians"))
 }
 
 /// `wall_time: q 0.012, p 0.003`
@@ -374,7 +388,7 @@ fn different_exits(contest: &Contest<'_>) -> Option<String> {
 /// Why it ended early.
 pub fn ended(ended: &Ended) -> String {
     match ended {
-        Ended::Budget => "ended when the time was over: all pairs until then are whole".to_owned(),
+        Ended::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
         Ended::Interrupted(signal) => format!("ended early: signal {signal} came"),
         Ended::Failed(reason) | Ended::Stopped(reason) => format!("ended early: {reason}"),
         _ => "ended early".to_owned(),

@@ -1,4 +1,4 @@
-//! Results of other programs: hyperfine 1 and 2, and files in poop's manner.
+//! Results of other programs: hyperfine 1 and 2, and JSON with poop's names of metrics.
 
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::{Map, Value};
@@ -101,7 +101,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Formats whose files do not name their format: hyperfine 1, poop's manner, one object of perf.
+/// Formats whose files do not name their format: hyperfine 1, JSON with poop's names, one object of perf.
 pub(super) fn without_version(whole: &Value) -> Read<Contents> {
     if whole.get("counter-value").is_some() {
         return perf::read(&[vec![whole.clone()]]);
@@ -156,7 +156,7 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its
+/// JSON with poop's names: for each command its measurements by those names, each with its samples or its
 /// mean.
 ///
 /// poop itself exports nothing; this is the format that users add to it.
@@ -175,7 +175,7 @@ fn poop(results: &[Value]) -> Read<Contents> {
         }
         commands.push(Recorded { command: text(result, "command")?, series, ..Recorded::default() });
     }
-    let notes = vec!["the baseline is of poop's manner".to_owned()];
+    let notes = vec!["the baseline has poop's names of metrics".to_owned()];
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 

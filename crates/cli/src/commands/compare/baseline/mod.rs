@@ -15,6 +15,7 @@ use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, Stream};
 use serde_json::Value;
 
 use super::args::CompareArgs;
+use crate::failure::{FileUse, of_file};
 use crate::output::{clean, clean_os};
 use crate::render::compare::json::FINGERPRINT;
 use crate::render::failures::Failures;
@@ -143,9 +144,10 @@ impl FormerBaseline {
 
 fn text_of(path: &Path, file: &str) -> Result<String> {
     let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read the baseline {file}: {error}"))
-            .with_source(error)
-            .with_recovery(Recovery::fix("make one with --save-baseline FILE"))
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let error = of_file("--baseline", FileUse::Read, path, error);
+        let remedy = Recovery::fix("check the path, or make a baseline with --save-baseline FILE");
+        if is_missing { error.with_recovery(remedy) } else { error }
     };
     let mut text = String::new();
     let source = File::open(path).map_err(failed)?;
