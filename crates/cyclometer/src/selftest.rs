@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cyclometer_backend::{Launcher, on_cpu, sources};
 use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
-use cyclometer_core::exec::{CommandSpec, Stream};
+use cyclometer_core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::pmu::KernelPmu;
@@ -351,7 +351,7 @@ fn nameless(reason: &str, program: &Path) -> String {
 fn command(program: &Path, kernel: Kernel, rounds: Rounds) -> CommandSpec {
     let spec = format!("{}:{rounds:05}", kernel.word());
     let args = ["selftest", "--kernel", &spec].map(OsString::from).to_vec();
-    let (stdin, stdout) = (Stream::Null, Stream::Null);
+    let (stdin, stdout) = (InputStream::Null, OutputStream::Null);
     CommandSpec { args, stdin, stdout, ..CommandSpec::new(program) }
 }
 

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cyclometer::{
-    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, Rung, Stream, diagnosed_machine, machine,
+    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, OutputStream, Rung, diagnosed_machine,
+    machine,
 };
 use cyclometer_core::Target;
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
@@ -122,7 +123,7 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
         "--exact".into(),
         "program".into(),
     ];
-    spec.stdout = Stream::Null;
+    spec.stdout = OutputStream::Null;
     let launcher = Launcher::start().unwrap();
     let summary =
         Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();

@@ -8,7 +8,7 @@ use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
-    Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
+    OutputStream, Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, machine, simulated,
 };
 
 use super::streams::{self, Input};
@@ -156,7 +156,7 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
     if to_stdout > 1 {
         return Err(failure::usage("only one export can go to standard output", "give the others a file"));
     }
-    if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == Stream::Inherit {
+    if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == OutputStream::Inherit {
         return Err(failure::usage(
             "the command's output and the export would mix on standard output",
             "add --output null, or use --export-json FILE",
@@ -188,8 +188,8 @@ fn executions(args: &StatArgs) -> u32 {
 }
 
 /// Where the command's standard output and standard error lead.
-fn outputs(args: &StatArgs) -> (Stream, Stream) {
-    let usual = if executions(args) == 1 { Stream::Inherit } else { Stream::Discard };
+fn outputs(args: &StatArgs) -> (OutputStream, OutputStream) {
+    let usual = if executions(args) == 1 { OutputStream::Inherit } else { OutputStream::Discard };
     streams::outputs(args.output.as_deref(), usual)
 }
 
@@ -207,7 +207,7 @@ fn table_channel(args: &StatArgs) -> Channel {
     if args.machine.is_some() {
         return Channel::Out;
     }
-    let beside_the_command = !args.command.is_empty() && outputs(args).0 == Stream::Inherit;
+    let beside_the_command = !args.command.is_empty() && outputs(args).0 == OutputStream::Inherit;
     if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
 }
 
@@ -302,7 +302,7 @@ impl Live {
     fn new(args: &StatArgs) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let (stdout, stderr) = outputs(args);
-        let inherits = stdout == Stream::Inherit || stderr == Stream::Inherit;
+        let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
         let enabled = wanted && !inherits && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),

@@ -11,7 +11,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use cyclometer::compare::{Compare, Executions};
-use cyclometer::core::exec::Stream;
+use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
 use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
@@ -132,7 +132,7 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
 /// Refuses options that lead to one file, of which one would lose what the other needs.
 fn check_files(args: &CompareArgs) -> Result<()> {
     let input = streams::input(args.input.as_deref());
-    let (output, _) = streams::outputs(args.output.as_deref(), Stream::Discard);
+    let (output, _) = streams::outputs(args.output.as_deref(), OutputStream::Discard);
     let files =
         args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
     let results = files
@@ -163,10 +163,10 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
 }
 
 /// Where the commands' standard output and standard error lead.
-fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (Stream, Stream) {
+fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (OutputStream, OutputStream) {
     let (stdout, stderr) = match checked {
-        Some(outputs) => (Stream::File(outputs.file()), Stream::Discard),
-        None => streams::outputs(args.output.as_deref(), Stream::Discard),
+        Some(outputs) => (OutputStream::File(outputs.file()), OutputStream::Discard),
+        None => streams::outputs(args.output.as_deref(), OutputStream::Discard),
     };
     (streams::as_seen(stdout), stderr)
 }
@@ -177,7 +177,7 @@ fn measured(
     stat: &Stat,
     contestants: &[Contestant],
     input: &Input,
-    (stdout, stderr): &(Stream, Stream),
+    (stdout, stderr): &(OutputStream, OutputStream),
 ) -> Result<Compare> {
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
