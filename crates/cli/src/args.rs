@@ -298,9 +298,10 @@ Each event is counted over loops whose instructions, branches, loads and stores 
   not counted  it cannot be counted here; why not
 
 Exit status:
-  0    nothing contradicts what is known, also where there is no PMU
-  1    an event did not tell the truth
-  125  nothing could be tested, or cyclometer failed
+  0        nothing contradicts what is known, also where there is no PMU
+  1        an event did not tell the truth
+  128 + n  signal n ended the test early
+  125      nothing could be tested, or cyclometer failed
 
 A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
 

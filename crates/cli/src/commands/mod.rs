@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
 use cyclometer::{
-    Error, ErrorKind, EventTables, Machine, Recovery, Result, Simulated, diagnosed_machine, replay_machine,
-    simulated,
+    Error, ErrorKind, EventTables, Machine, Recovery, Result, SignalWatch, Simulated, diagnosed_machine,
+    replay_machine, simulated,
 };
 
 use crate::args::Cli;
@@ -55,6 +55,13 @@ fn read_recording(path: &Path) -> Result<String> {
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(text)
+}
+
+/// Watches for signals that end a measurement early.
+fn watch() -> Result<SignalWatch> {
+    SignalWatch::install().map_err(|error| {
+        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
+    })
 }
 
 /// The CPUs that a question is about, with the files that describe them.

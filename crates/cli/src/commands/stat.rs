@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
-    OutputStream, Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, machine, simulated,
+    CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
+    Report, Result, Scope, Simulated, Stat, machine, simulated,
 };
 
 use super::streams::{self, Input};
@@ -38,7 +38,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let (report, marked) = match args.markers {
         true => {
             stat.run_marked(&launcher, &mut Live::new(args)).map(|(report, marked)| (report, Some(marked)))?
@@ -55,12 +55,6 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     exports.write(&results, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
-}
-
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
 }
 
 /// The simulated machine that was asked for.

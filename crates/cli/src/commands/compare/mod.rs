@@ -17,8 +17,7 @@ use cyclometer::interleaved::{Comparison, Ended, Watcher};
 use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
 use cyclometer::stats::summarise_with;
 use cyclometer::{
-    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
-    machine,
+    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, Stat, asked_scope, machine,
 };
 
 pub use args::CompareArgs;
@@ -73,7 +72,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
     input.warning().into_iter().for_each(output::tell);
@@ -92,12 +91,6 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
-}
-
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
 }
 
 fn check(args: &CompareArgs, commands: usize) -> Result<()> {
