@@ -82,7 +82,7 @@ struct Member {
     state: State,
 }
 
-/// The state of a member, with its last accounts.
+/// The state of a member.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The last accounts, and their time.
