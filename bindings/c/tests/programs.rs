@@ -236,7 +236,7 @@ fn marked_regions_are_counted_exactly(name: &str, linked: Linked) {
         let mut spec = cyclometer::CommandSpec::new("env");
         let library = format!("LD_LIBRARY_PATH={}", installed.prefix.join("lib").display());
         spec.args = vec![library.into(), "LD_BIND_NOW=".into(), program.clone().into()];
-        spec.stdout = cyclometer::Stream::Null;
+        spec.stdout = cyclometer::OutputStream::Null;
         let stat = cyclometer::Stat::new(cyclometer::machine()).command(spec).events(events).unwrap();
         stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer::Quiet).unwrap().1.regions
     };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{command, ended};
 use cyclometer_backend::{Attached, Launcher};
-use cyclometer_core::exec::{CommandSpec, ExitStatus, Signalled, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream, Signalled, Waited};
 use cyclometer_core::{Child, Launch};
 use cyclometer_sys::process::{poll_readable, signal};
 use cyclometer_sys::signals::Watch;
@@ -138,7 +138,7 @@ fn wait_for_a_signal() {
         spec.args.push("sh".into());
     }
     spec.args.extend(["-c".into(), script.into(), mark.clone().into()]);
-    (spec.stdin, spec.stdout, spec.stderr) = (Stream::Null, Stream::Null, Stream::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (InputStream::Null, OutputStream::Null, OutputStream::Null);
     let mut child = launcher.prepare(&spec).unwrap();
     child.release().unwrap();
     appears(&mark);

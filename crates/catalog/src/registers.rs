@@ -119,7 +119,8 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
             || modifiers.pinned
             || modifiers.bpf =>
         {
-            Err("the modifiers p, S, D and b are the kernel's, and here nobody asks it".to_owned())
+            Err("the modifiers p, S, D and b are those of the kernel, which does not take part here"
+                .to_owned())
         }
         Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),
         modes => Ok(modes),

@@ -292,9 +292,10 @@ Each event is counted over loops whose instructions, branches, loads and stores 
   not counted  it cannot be counted here; the reason is shown
 
 Exit status:
-  0    no count contradicts a known number; also without a PMU
-  1    counts of an event contradict the known number
-  125  nothing could be tested, or cyclometer failed
+  0        no count contradicts a known number; also without a PMU
+  1        counts of an event contradict the known number
+  128 + n  signal n ended the test early
+  125      nothing could be tested, or cyclometer failed
 
 A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
 

@@ -3,16 +3,9 @@
 use std::time::Duration;
 
 use crate::count::Count;
-<<<<<<< HEAD
 use crate::event::{Candidate, Event};
 use crate::exec::LaunchKind;
-use crate::ladder::Rung;
-=======
-use crate::counter::CounterId;
-use crate::event::{Candidate, Event, Part};
-use crate::exec::RefusalKind;
 use crate::ladder::{CauseKind, Rung};
->>>>>>> g1
 use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::refusal::RefusalKind;

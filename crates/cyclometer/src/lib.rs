@@ -90,7 +90,7 @@ pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::ReadWay;
-pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
+pub use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream};
 pub use cyclometer_core::plan::Multiplex;
 pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,

@@ -7,7 +7,9 @@ use cyclometer::core::energy::{EnergyDomain, EnergyZone};
 use cyclometer::core::ladder::{Cause, CauseKind};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::stats::{LineSummary, summarise_with};
-use cyclometer::{CommandSpec, Launcher, Machine, Quiet, Rung, Scope, Stat, Stream, Verdict};
+use cyclometer::{
+    CommandSpec, InputStream, Launcher, Machine, OutputStream, Quiet, Rung, Scope, Stat, Verdict,
+};
 
 /// The counters begin at 0 again behind this value: so high that no pause of this test is too long.
 const RANGE_UJ: u64 = 1_000_000_000_000;
@@ -42,7 +44,7 @@ impl Zones {
     fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
         let mut command = CommandSpec::new("sh");
         command.args = ["-c", script].map(Into::into).to_vec();
-        (command.stdin, command.stdout) = (Stream::Null, Stream::Null);
+        (command.stdin, command.stdout) = (InputStream::Null, OutputStream::Null);
         let stat = Stat::new(self.machine.clone()).command(command).events(events).unwrap();
         let report = stat.run(&Launcher::start().unwrap(), &mut Quiet).unwrap();
         summarise_with(&report, Scope::Tree, &stat.metric_requests()).lines

@@ -9,7 +9,8 @@ use std::os::unix::process::CommandExt as _;
 use cyclometer::core::Rung;
 use cyclometer::stats::{asked_scope, summarise_as};
 use cyclometer::{
-    Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, Quiet, Scope, Stat, Stream, machine, marker,
+    Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, OutputStream, Quiet, Scope, Stat, machine,
+    marker,
 };
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
@@ -69,7 +70,7 @@ impl Tool<'_> {
     fn regions(&self, what: &str, events: &str, backend: Rung) -> Option<MarkedRegions> {
         let mut spec = CommandSpec::new(std::env::current_exe().unwrap());
         spec.args = vec!["program".into(), what.into()];
-        spec.stdout = Stream::Null;
+        spec.stdout = OutputStream::Null;
         let stat = Stat::new(machine()).command(spec).events(events).unwrap().backend(Some(backend));
         let (report, marked) = stat.run_marked(self.launcher, &mut Quiet).unwrap();
         let whole = summarise_as(&report, asked_scope(&report));

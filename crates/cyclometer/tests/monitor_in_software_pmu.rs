@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cyclometer::{
-    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, Rung, Stream, diagnosed_machine, machine,
+    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, OutputStream, Rung, diagnosed_machine,
+    machine,
 };
+use cyclometer_core::Target;
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
 /// Gives the program its task, and the file for its results.
@@ -22,6 +25,7 @@ fn program() {
         "threads" => in_threads(),
         "process" => of_the_process(),
         "machines" => every_question_about_the_machine(),
+        "times" => times_around_a_pause(),
         other => panic!("no program {other}"),
     };
     std::fs::write(file, found.join("\n")).unwrap();
@@ -79,6 +83,26 @@ fn every_question_about_the_machine() -> Vec<String> {
     vec![works(machine()), works(diagnosed_machine())]
 }
 
+/// The length of a pause between two reads.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The enabled and running time in ns of a thread that pauses.
+fn times_around_a_pause() -> Vec<String> {
+    let monitor = Monitor::builder().event("instructions").backend(Rung::Soft).build().unwrap();
+    let slots = monitor.plan().passes[0].of(Rung::Soft);
+    let sources = cyclometer_backend::region_sources(Err("not asked for".to_owned()));
+    let source = sources.iter().find(|source| source.rung() == Rung::Soft).unwrap();
+    let mut counting = source.open(&slots, &Target::ThisThread).unwrap();
+    let mut samples = Vec::new();
+    counting.sample(&mut samples).unwrap();
+    std::thread::sleep(PAUSE);
+    counting.sample(&mut samples).unwrap();
+    let [first, second] = samples.as_slice() else { panic!("one event: {samples:?}") };
+    let times =
+        [second.time_enabled_ns - first.time_enabled_ns, second.time_running_ns - first.time_running_ns];
+    times.map(|time| time.to_string()).to_vec()
+}
+
 /// Runs the program under the software PMU; returns the software PMU's count and the program's own. `None`,
 /// and a word why, where there is no software PMU.
 fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
@@ -99,7 +123,7 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
         "--exact".into(),
         "program".into(),
     ];
-    spec.stdout = Stream::Null;
+    spec.stdout = OutputStream::Null;
     let launcher = Launcher::start().unwrap();
     let summary =
         Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
@@ -139,4 +163,11 @@ fn no_question_about_the_machine_disturbs_what_counts_the_program() {
     let Some((_, found)) = counted("machines") else { return };
     let already = "no: it already counts this process and what that starts";
     assert!(found.len() == 2 && found.iter().all(|answer| answer.starts_with(already)), "{found:?}");
+}
+
+#[test]
+fn the_times_of_a_thread_are_nanoseconds() {
+    let Some((_, found)) = counted("times") else { return };
+    let times: Vec<u128> = found.iter().map(|time| time.parse().unwrap()).collect();
+    assert!(times[0] >= PAUSE.as_nanos() && times[0] == times[1], "{times:?}");
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cyclometer::{Command, CommandSpec, Launcher, Rung, Stream};
+use cyclometer::{Command, CommandSpec, Launcher, OutputStream, Rung};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
 
 #[path = "support/rehearsed.rs"]
@@ -119,7 +119,7 @@ struct Counted {
 fn counted(launcher: &Launcher, what: &str, times: u32) -> Option<Counted> {
     let mut spec = CommandSpec::new(std::env::current_exe().unwrap());
     spec.args = vec![what.into(), times.to_string().into()];
-    spec.stdout = Stream::Null;
+    spec.stdout = OutputStream::Null;
     let command = Command::new(spec).backend(Rung::Soft).events("instructions,syscalls").unwrap();
     let lines = command.run(launcher).unwrap().lines;
     let values: Option<Vec<f64>> = lines.iter().map(|line| line.statistics.mean).collect();

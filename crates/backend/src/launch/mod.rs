@@ -70,6 +70,11 @@ impl Launcher {
         self
     }
 
+    /// The next signal that came to this process, if signals are watched.
+    pub fn take_signal(&self) -> Option<i32> {
+        self.signals.as_ref().and_then(|signals| signals.watch.take())
+    }
+
     /// The watch of signals, if there is one.
     pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
         self.signals.as_ref().map(|signals| Arc::clone(&signals.watch))

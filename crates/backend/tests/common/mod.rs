@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use cyclometer_backend::Launcher;
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
-use cyclometer_core::exec::{CommandSpec, Exit, Reading, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, Exit, InputStream, OutputStream, Reading, Waited};
 use cyclometer_core::{Child, Counting, Launch, Part, Rung, Slot, SlotId};
 
 /// A command whose output is discarded.
 pub fn command(program: &str, args: &[&str]) -> CommandSpec {
     CommandSpec {
         args: args.iter().map(OsString::from).collect(),
-        stdin: Stream::Null,
-        stdout: Stream::Null,
-        stderr: Stream::Null,
+        stdin: InputStream::Null,
+        stdout: OutputStream::Null,
+        stderr: OutputStream::Null,
         ..CommandSpec::new(program)
     }
 }

@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
 use cyclometer::{
-    Error, ErrorKind, EventTables, Machine, Recovery, Result, Simulated, diagnosed_machine, replay_machine,
-    simulated,
+    Error, ErrorKind, EventTables, Machine, Recovery, Result, SignalWatch, Simulated, diagnosed_machine,
+    replay_machine, simulated,
 };
 
 use crate::args::Cli;
 use crate::export::cannot_print;
-use crate::failure::{FileUse, of_file};
+use crate::failure::{FileUse, of_file, of_system};
 use crate::output::{self, Channel, clean_os};
 use crate::render::paint::{Paint, ShownBy, is_dumb};
 
@@ -54,6 +54,11 @@ fn read_recording(path: &Path) -> Result<String> {
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(text)
+}
+
+/// Watches for signals that end a measurement early.
+fn watch() -> Result<SignalWatch> {
+    SignalWatch::install().map_err(|error| of_system("watch signals", error))
 }
 
 /// The CPUs that a question is about, with the files that describe them.

@@ -32,6 +32,7 @@ pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
     let launcher = Launcher::start()?;
     let machine = diagnosed_machine();
     let test = SelfTest::new(machine.clone()).backend(args.backend.rung()).program(own_program()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let examined = test.run(&launcher)?;
     let is_shown = report.as_ref().is_none_or(|report| !report.is_stdout());
     if let Some(report) = report {
@@ -43,7 +44,11 @@ pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
             false => selftest::render(&examined, &machine, cli.verbose, super::paint(cli, Channel::Out)),
         })?;
     }
-    Ok(if examined.is_true() { exit::OK } else { exit::UNTRUE })
+    Ok(match examined.interrupted {
+        Some(signal) => exit::of_interrupted(signal, None),
+        None if examined.is_true() => exit::OK,
+        None => exit::UNTRUE,
+    })
 }
 
 /// This program, which runs loops for the software PMU to count.

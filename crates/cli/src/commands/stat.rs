@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, Plan, Report, Result,
-    Scope, SignalWatch, Simulated, Stat, Stream, check_program, machine, simulated,
+    CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
+    Report, Result, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
 use super::streams::{self, Input};
@@ -40,7 +40,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     // Nothing is announced of a command that cannot run.
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let (report, marked) = match args.markers {
         true => {
             stat.run_marked(&launcher, &mut Live::new(args)).map(|(report, marked)| (report, Some(marked)))?
@@ -57,10 +57,6 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     exports.write(&results, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
-}
-
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| failure::of_system("watch signals", error))
 }
 
 /// The simulated machine that was asked for.
@@ -151,7 +147,7 @@ fn check_cgroups(named: &[PathBuf]) -> Result<()> {
 /// Refuses results that would get lost among each other or among the command's output.
 fn check_results(args: &StatArgs) -> Result<()> {
     let input = streams::input(args.input.as_deref());
-    let output = if args.command.is_empty() { Stream::Discard } else { outputs(args).0 };
+    let output = if args.command.is_empty() { OutputStream::Discard } else { outputs(args).0 };
     let json = ("--json", args.json.then_some(Path::new("-")));
     let [exported, csv, markdown] = args.exports.named();
     export::check(&[json, exported, csv, markdown], &args.tables, (&input, &output))
@@ -167,8 +163,8 @@ fn executions(args: &StatArgs) -> u32 {
 }
 
 /// Where the command's standard output and standard error lead.
-fn outputs(args: &StatArgs) -> (Stream, Stream) {
-    let usual = if executions(args) == 1 { Stream::Inherit } else { Stream::Discard };
+fn outputs(args: &StatArgs) -> (OutputStream, OutputStream) {
+    let usual = if executions(args) == 1 { OutputStream::Inherit } else { OutputStream::Discard };
     streams::outputs(args.output.as_deref(), usual)
 }
 
@@ -186,7 +182,7 @@ fn table_channel(args: &StatArgs) -> Channel {
     if args.machine.is_some() {
         return Channel::Out;
     }
-    let beside_the_command = !args.command.is_empty() && outputs(args).0 == Stream::Inherit;
+    let beside_the_command = !args.command.is_empty() && outputs(args).0 == OutputStream::Inherit;
     if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
 }
 
@@ -281,7 +277,7 @@ impl Live {
     fn new(args: &StatArgs) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let (stdout, stderr) = outputs(args);
-        let inherits = stdout == Stream::Inherit || stderr == Stream::Inherit;
+        let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
         let enabled = wanted && !inherits && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),

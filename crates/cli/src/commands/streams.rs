@@ -3,30 +3,30 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
+use cyclometer::{InputStream, OutputStream, Result, StandardInput, standard_output_is_null};
 
 use crate::failure::usage;
 
 /// Standard output and standard error; `usual` is the default.
-pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
+pub fn outputs(asked: Option<&Path>, usual: OutputStream) -> (OutputStream, OutputStream) {
     let Some(path) = asked else { return (usual.clone(), usual) };
     match path.to_str() {
-        Some("inherit") => (Stream::Inherit, Stream::Inherit),
-        Some("null") => (Stream::Null, Stream::Null),
-        Some("pipe") => (Stream::Pipe, usual),
-        _ => (Stream::File(path.to_owned()), usual),
+        Some("inherit") => (OutputStream::Inherit, OutputStream::Inherit),
+        Some("null") => (OutputStream::Null, OutputStream::Null),
+        Some("pipe") => (OutputStream::Pipe, usual),
+        _ => (OutputStream::File(path.to_owned()), usual),
     }
 }
 
 /// Standard input as it was asked for; ours by default.
-pub fn input(asked: Option<&Path>) -> Stream {
-    asked.map_or(Stream::Inherit, named)
+pub fn input(asked: Option<&Path>) -> InputStream {
+    asked.map_or(InputStream::Inherit, named)
 }
 
 /// Standard output as the command sees it: a command that inherits the null device writes to that.
-pub fn as_seen(stdout: Stream) -> Stream {
+pub fn as_seen(stdout: OutputStream) -> OutputStream {
     match stdout {
-        Stream::Inherit if standard_output_is_null() => Stream::Null,
+        OutputStream::Inherit if standard_output_is_null() => OutputStream::Null,
         other => other,
     }
 }
@@ -35,7 +35,7 @@ pub fn as_seen(stdout: Stream) -> Stream {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Input {
     /// Where it comes from.
-    pub stream: Stream,
+    pub stream: InputStream,
     /// Whether it is empty because no data has arrived in our standard input yet.
     is_unheard: bool,
 }
@@ -64,10 +64,10 @@ impl Input {
 
     fn replayed(ours: StandardInput) -> Result<Input> {
         Ok(match ours {
-            StandardInput::Nothing => Input::certain(Stream::Null),
-            StandardInput::Inheritable => Input::certain(Stream::Inherit),
-            StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
-            StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
+            StandardInput::Nothing => Input::certain(InputStream::Null),
+            StandardInput::Inheritable => Input::certain(InputStream::Inherit),
+            StandardInput::File { offset_bytes } => Input::certain(InputStream::Replay { offset_bytes }),
+            StandardInput::Silent => Input { stream: InputStream::Null, is_unheard: true },
             StandardInput::Data => {
                 let hint =
                     "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
@@ -79,7 +79,7 @@ impl Input {
         })
     }
 
-    fn certain(stream: Stream) -> Input {
+    fn certain(stream: InputStream) -> Input {
         Input { stream, is_unheard: false }
     }
 
@@ -100,10 +100,10 @@ impl Input {
     }
 }
 
-fn named(path: &Path) -> Stream {
+fn named(path: &Path) -> InputStream {
     match path.to_str() {
-        Some("null") => Stream::Null,
-        _ => Stream::File(path.to_owned()),
+        Some("null") => InputStream::Null,
+        _ => InputStream::File(path.to_owned()),
     }
 }
 
@@ -113,25 +113,28 @@ mod tests {
 
     #[test]
     fn reserved_words_are_no_files_unless_they_have_a_folder() {
-        let (stdout, stderr) = outputs(Some("pipe".as_ref()), Stream::Discard);
-        assert_eq!((stdout, stderr), (Stream::Pipe, Stream::Discard));
-        let (stdout, _) = outputs(Some("./pipe".as_ref()), Stream::Discard);
-        assert_eq!(stdout, Stream::File("./pipe".into()));
-        assert_eq!(outputs(Some("null".as_ref()), Stream::Inherit), (Stream::Null, Stream::Null));
-        assert_eq!(outputs(None, Stream::Inherit), (Stream::Inherit, Stream::Inherit));
-        assert_eq!(Input::of_one_run(Some("null".as_ref())).stream, Stream::Null);
-        assert_eq!(Input::of_one_run(Some("./null".as_ref())).stream, Stream::File("./null".into()));
-        assert_eq!(Input::of_one_run(None).stream, Stream::Inherit);
+        let (stdout, stderr) = outputs(Some("pipe".as_ref()), OutputStream::Discard);
+        assert_eq!((stdout, stderr), (OutputStream::Pipe, OutputStream::Discard));
+        let (stdout, _) = outputs(Some("./pipe".as_ref()), OutputStream::Discard);
+        assert_eq!(stdout, OutputStream::File("./pipe".into()));
+        assert_eq!(
+            outputs(Some("null".as_ref()), OutputStream::Inherit),
+            (OutputStream::Null, OutputStream::Null)
+        );
+        assert_eq!(outputs(None, OutputStream::Inherit), (OutputStream::Inherit, OutputStream::Inherit));
+        assert_eq!(Input::of_one_run(Some("null".as_ref())).stream, InputStream::Null);
+        assert_eq!(Input::of_one_run(Some("./null".as_ref())).stream, InputStream::File("./null".into()));
+        assert_eq!(Input::of_one_run(None).stream, InputStream::Inherit);
     }
 
     #[test]
     fn several_runs_get_the_same_input_or_none() {
         let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
         let file = StandardInput::File { offset_bytes: 7 };
-        assert_eq!(stream(file).unwrap(), (false, Stream::Replay { offset_bytes: 7 }));
-        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, Stream::Inherit));
-        assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, Stream::Null));
-        assert_eq!(stream(StandardInput::Silent).unwrap(), (true, Stream::Null));
+        assert_eq!(stream(file).unwrap(), (false, InputStream::Replay { offset_bytes: 7 }));
+        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, InputStream::Inherit));
+        assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, InputStream::Null));
+        assert_eq!(stream(StandardInput::Silent).unwrap(), (true, InputStream::Null));
         let refused = stream(StandardInput::Data).unwrap_err();
         assert!(refused.recovery().to_string().contains("--input FILE"), "{refused}");
     }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::{Error, ErrorKind, Recovery, Result};
-use cyclometer::{Stream, inherited_output, with_invoker_rights};
+use cyclometer::{InputStream, OutputStream, inherited_output, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{self, Channel, clean_os};
@@ -37,7 +37,7 @@ pub type NamedResult<'a> = (&'static str, Option<&'a Path>);
 pub fn check(
     results: &[NamedResult<'_>],
     tables: &[PathBuf],
-    (input, output): (&Stream, &Stream),
+    (input, output): (&InputStream, &OutputStream),
 ) -> Result<()> {
     let is_shown = |result: &&NamedResult<'_>| result.1.is_some_and(is_stdout);
     let on_stdout: Vec<&str> = results.iter().filter(is_shown).map(|(option, _)| *option).collect();
@@ -45,7 +45,7 @@ pub fn check(
         let message = format!("only one of {} can go to standard output", on_stdout.join(", "));
         return Err(failure::usage(message, "give the others a file"));
     }
-    if let ([option], Stream::Inherit) = (&on_stdout[..], output) {
+    if let ([option], OutputStream::Inherit) = (&on_stdout[..], output) {
         let message = format!("the command's output and that of {option} would mix on standard output");
         return Err(failure::usage(message, "add --output null, or write the results to a file"));
     }

@@ -1,12 +1,12 @@
 //! The lines below the table: how the session ended, what was not counted, footnotes.
 
-use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
 use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
+use cyclometer::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
@@ -229,14 +229,14 @@ fn translation(results: &Results<'_>) -> Vec<String> {
 fn streams(results: &Results<'_>) -> Vec<String> {
     let Some(command) = &results.report.command else { return Vec::new() };
     let input = match command.stdin {
-        Stream::Replay { .. } => Some("standard input: the same file in each run"),
+        InputStream::Replay { .. } => Some("standard input: the same file in each run"),
         _ => None,
     };
     let output = match command.stdout {
-        Stream::Null => Some("standard output: /dev/null, for which some programs do less work"),
-        Stream::Discard => Some("standard output: discarded (not through /dev/null)"),
-        Stream::Pipe => Some("standard output: a pipe, read and discarded"),
-        Stream::File(_) => Some("standard output: a file"),
+        OutputStream::Null => Some("standard output: /dev/null, for which some programs do less work"),
+        OutputStream::Discard => Some("standard output: discarded (not through /dev/null)"),
+        OutputStream::Pipe => Some("standard output: a pipe, read and discarded"),
+        OutputStream::File(_) => Some("standard output: a file"),
         _ => None,
     };
     input.into_iter().chain(output).map(str::to_owned).collect()

@@ -525,7 +525,7 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::Stream;
+    use cyclometer::OutputStream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::report::Step;
@@ -580,17 +580,17 @@ mod tests {
 
     #[test]
     fn where_output_went_is_told_unless_it_is_where_ours_goes() {
-        let told = |stdout: Stream| {
+        let told = |stdout: OutputStream| {
             let mut show = one_run();
             show.report.command.as_mut().unwrap().stdout = stdout;
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.lines().find_map(|line| line.trim().strip_prefix("standard output: ")).map(str::to_owned)
         };
-        assert_eq!(told(Stream::Inherit), None);
-        assert_eq!(told(Stream::Discard).unwrap(), "discarded (not through /dev/null)");
-        assert_eq!(told(Stream::Pipe).unwrap(), "a pipe, read and discarded");
-        assert_eq!(told(Stream::File("f".into())).unwrap(), "a file");
-        assert!(told(Stream::Null).unwrap().starts_with("/dev/null, for which some programs"));
+        assert_eq!(told(OutputStream::Inherit), None);
+        assert_eq!(told(OutputStream::Discard).unwrap(), "discarded (not through /dev/null)");
+        assert_eq!(told(OutputStream::Pipe).unwrap(), "a pipe, read and discarded");
+        assert_eq!(told(OutputStream::File("f".into())).unwrap(), "a file");
+        assert!(told(OutputStream::Null).unwrap().starts_with("/dev/null, for which some programs"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, Reading, Stream};
+use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, InputStream, OutputStream, Reading};
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
@@ -237,9 +237,9 @@ pub fn failing_runs() -> Show {
     report.runs[3].exit = Some(ExitStatus::Signal(11));
     report.runs[4].exit = Some(ExitStatus::Code(1));
     if let Some(command) = &mut report.command {
-        command.stdin = Stream::Replay { offset_bytes: 0 };
-        command.stdout = Stream::Discard;
-        command.stderr = Stream::Discard;
+        command.stdin = InputStream::Replay { offset_bytes: 0 };
+        command.stdout = OutputStream::Discard;
+        command.stderr = OutputStream::Discard;
     }
     show
 }

@@ -49,3 +49,31 @@ pub fn schema(name: &str) -> jsonschema::Validator {
     let text = std::fs::read_to_string(path).unwrap();
     jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap()
 }
+
+/// Whether a signal was ignored before we began; our children inherit that.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
+}
+
+/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange.
+/// The env of GNU gives them their default actions back; `None` where it is needed and missing.
+#[cfg(unix)]
+pub fn hears(signal: i32) -> Option<Command> {
+    if !is_ignored(signal) {
+        return Some(cyclometer());
+    }
+    let mut env = Command::new("env");
+    env.arg("--default-signal");
+    let works = Command::new("env").args(["--default-signal", "true"]).output();
+    if !works.is_ok_and(|out| out.status.success()) {
+        skip(&format!("signal {signal} is ignored here, and env cannot change that"));
+        return None;
+    }
+    let plain = cyclometer();
+    env.arg(plain.get_program()).env("NO_COLOR", "1").stdin(Stdio::null());
+    Some(env)
+}

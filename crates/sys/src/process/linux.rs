@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use libc::c_long;
 
+use crate::process_list::ProcessList;
+
 /// `ru_maxrss` is in kilobytes. Source: `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1024;
 
@@ -204,39 +206,23 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 ///
 /// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated
 /// processes.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `NSpid` (Linux 4.1) has the ids from the namespace of `/proc` to that of
-/// the process.
 pub fn check_process_list() -> io::Result<()> {
-    let refused = |text: &str| Err(io::Error::new(io::ErrorKind::Unsupported, text.to_owned()));
-    let foreign = "/proc belongs to another PID namespace, and its entries are unrelated processes";
-    match std::fs::read_to_string("/proc/self/status") {
-        Ok(status) if shows_own_namespace(&status) => Ok(()),
-        Ok(_) => refused(foreign),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Err(_) if std::path::Path::new("/proc/meminfo").exists() => refused(foreign),
-        Err(_) => refused("/proc is not mounted"),
+    let status = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => Some(status),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let list = ProcessList::of(status.as_deref(), || std::path::Path::new("/proc/meminfo").exists());
+    match list.obstacle() {
+        None => Ok(()),
+        Some(obstacle) => Err(io::Error::new(io::ErrorKind::Unsupported, obstacle)),
     }
-}
-
-fn shows_own_namespace(status: &str) -> bool {
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    ids.is_none_or(|ids| ids.split_ascii_whitespace().count() < 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
-
-    #[test]
-    fn one_id_means_that_the_namespaces_are_the_same() {
-        assert!(shows_own_namespace("Name:\tx\nNSpid:\t7\n"));
-        assert!(shows_own_namespace("Name:\tx\n"), "Linux before 4.1");
-        assert!(!shows_own_namespace("Name:\tx\nNSpid:\t1234\t7\n"));
-    }
 
     #[test]
     fn a_poll_ends_at_its_time() {

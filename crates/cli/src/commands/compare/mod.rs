@@ -11,14 +11,13 @@ mod words;
 use std::path::Path;
 
 use cyclometer::compare::{Compare, Executions};
-use cyclometer::core::exec::Stream;
+use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
 use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
 use cyclometer::stats::summarise_with;
 use cyclometer::{
-    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
-    machine,
+    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, Stat, asked_scope, machine,
 };
 
 pub use args::CompareArgs;
@@ -74,7 +73,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
     input.warning().into_iter().for_each(output::tell);
@@ -95,10 +94,6 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     Ok(exit_code(args, &contest))
 }
 
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| failure::of_system("watch signals", error))
-}
-
 fn check(args: &CompareArgs, commands: usize) -> Result<()> {
     if commands > 1 && args.baseline.is_some() {
         let hint = "give one command, or leave --baseline out: several are compared with the first";
@@ -114,8 +109,10 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
             "give another command, --baseline FILE to compare with, or --save-baseline FILE to make one";
         return Err(failure::usage("one command has nothing to be compared with", hint));
     }
-    let (input, output) =
-        (streams::input(args.input.as_deref()), streams::outputs(args.output.as_deref(), Stream::Discard).0);
+    let (input, output) = (
+        streams::input(args.input.as_deref()),
+        streams::outputs(args.output.as_deref(), OutputStream::Discard).0,
+    );
     let [json, csv, markdown] = args.exports.named();
     let (baseline, plot) =
         (("--save-baseline", args.save_baseline.as_deref()), ("--plot", args.plot.as_deref()));
@@ -141,10 +138,10 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
 }
 
 /// Where the commands' standard output and standard error lead.
-fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (Stream, Stream) {
+fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (OutputStream, OutputStream) {
     let (stdout, stderr) = match checked {
-        Some(outputs) => (Stream::File(outputs.file()), Stream::Discard),
-        None => streams::outputs(args.output.as_deref(), Stream::Discard),
+        Some(outputs) => (OutputStream::File(outputs.file()), OutputStream::Discard),
+        None => streams::outputs(args.output.as_deref(), OutputStream::Discard),
     };
     (streams::as_seen(stdout), stderr)
 }
@@ -155,7 +152,7 @@ fn measured(
     stat: &Stat,
     contestants: &[Contestant],
     input: &Input,
-    (stdout, stderr): &(Stream, Stream),
+    (stdout, stderr): &(OutputStream, OutputStream),
 ) -> Result<Compare> {
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use cyclometer::core::exec::{CommandSpec, Stream};
+use cyclometer::core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer::interleaved::Hooks;
 use cyclometer::{Error, Result, check_program};
 
@@ -217,7 +217,7 @@ fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
     let hook = |name: &'static str, text: &Option<String>| -> Result<Option<CommandSpec>> {
         let Some(text) = text else { return Ok(None) };
         let command = parsed(Role::Hook(name), text, values, args.shell)?;
-        Ok(Some(CommandSpec { stdin: Stream::Null, stdout: Stream::Null, ..command }))
+        Ok(Some(CommandSpec { stdin: InputStream::Null, stdout: OutputStream::Null, ..command }))
     };
     Ok(Hooks {
         setup: hook("setup", &args.setup)?,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use cyclometer::core::CpuBaseline;
 use cyclometer::stats::compare::Series;
-use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, Stream};
+use cyclometer::{Error, ErrorKind, Machine, OutputStream, Recovery, Result};
 use serde_json::Value;
 
 use super::args::CompareArgs;
@@ -46,7 +46,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// Notes that its output led where ours does not: programs can do other work then.
-    pub fn compare_output(&mut self, ours: &Stream) {
+    pub fn compare_output(&mut self, ours: &OutputStream) {
         let Some(theirs) = self.stdout.as_deref().filter(|theirs| *theirs != ours.word()) else { return };
         self.notes.push(format!(
             "standard output is '{}' here and was '{}' for the baseline: a program may do other work for it",
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn output_that_led_to_another_place_is_told() {
-        let notes = |theirs: Option<&str>, ours: Stream| {
+        let notes = |theirs: Option<&str>, ours: OutputStream| {
             let mut baseline = Baseline {
                 file: "f".to_owned(),
                 command: "a".to_owned(),
@@ -353,9 +353,9 @@ mod tests {
             baseline.compare_output(&ours);
             baseline.notes
         };
-        assert_eq!(notes(Some("discard"), Stream::Discard), [""; 0]);
-        assert_eq!(notes(None, Stream::Discard), [""; 0], "unknown is no difference");
-        let told = notes(Some("null"), Stream::Discard).remove(0);
+        assert_eq!(notes(Some("discard"), OutputStream::Discard), [""; 0]);
+        assert_eq!(notes(None, OutputStream::Discard), [""; 0], "unknown is no difference");
+        let told = notes(Some("null"), OutputStream::Discard).remove(0);
         assert!(told.starts_with("standard output is 'discard' here and was 'null'"), "{told}");
     }
 
