@@ -4,13 +4,14 @@ use cyclometer_core::event::Unit;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Run;
 use cyclometer_core::{
-    Count, Interval, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target, Verdict,
+    Candidate, Count, Interval, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target,
+    Verdict,
 };
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
 use crate::request::MetricRequest;
-use crate::settle::{PartCount, parts_of, settle};
+use crate::settle::{PartCount, Whole, parts_of, settle};
 use crate::statistics::Statistics;
 use crate::turns::Turns;
 
@@ -97,7 +98,9 @@ pub struct LineSummary {
     pub interval: Option<Result<MeanInterval, String>>,
     /// The value of each run that counts and had the event in its pass.
     pub values: Vec<RunValue>,
-    /// The parts of a hybrid: one for each core PMU.
+    /// Whether several core types count it.
+    pub is_hybrid: bool,
+    /// The parts: core types of a hybrid, summands of a sum, units of a device; empty for a single part.
     pub parts: Vec<PartSummary>,
 }
 
@@ -313,7 +316,8 @@ fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineS
         verdict,
         reason,
         statistics,
-        parts: parts(line, slot, runs, &values, scale),
+        is_hybrid: candidate.is_some_and(Candidate::is_hybrid),
+        parts: parts(line, slot, runs, &values, asked, scale),
         values,
     }
 }
@@ -386,9 +390,20 @@ fn in_some_runs(reason: String, same: usize, runs: usize) -> String {
     if same == runs { reason } else { format!("{reason} (in {same} of {runs} runs)") }
 }
 
-fn parts(line: &PlanLine, slot: SlotId, runs: &[&Run], values: &[RunValue], scale: f64) -> Vec<PartSummary> {
-    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
-    let of_run = |(run, value): (&&Run, &RunValue)| parts_of(line, &run.reading, slot, is_exact(value));
+fn parts(
+    line: &PlanLine,
+    slot: SlotId,
+    runs: &[&Run],
+    values: &[RunValue],
+    asked: Scope,
+    scale: f64,
+) -> Vec<PartSummary> {
+    let whole = |value: &RunValue| match value.count.verdict() {
+        Verdict::Exact => Whole::Exact,
+        _ if value.turn.is_some() => Whole::Rotated,
+        _ => Whole::Inexact,
+    };
+    let of_run = |(run, value): (&&Run, &RunValue)| parts_of(line, &run.reading, slot, asked, whole(value));
     let per_run: Vec<Vec<PartCount>> = runs.iter().zip(values).map(of_run).collect();
     let mut keys: Vec<(usize, &str)> =
         per_run.iter().flatten().map(|part| (part.part, part.pmu.as_str())).collect();

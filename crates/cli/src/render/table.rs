@@ -170,8 +170,8 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     rows
 }
 
-/// The core types of a hybrid between which the time was divided, none when all was spent on one; the
-/// summands of a sum.
+/// The core types of a hybrid between which the time was divided, none when all was spent on one; the units
+/// of a device; the summands of a sum.
 fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &PartSummary> {
     let ran = |part: &&PartSummary| part.share > 0.0;
     let divided = line.parts.iter().filter(ran).count() > 1;
@@ -261,13 +261,12 @@ fn interval_note(
 }
 
 fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
-    let is_hybrid = line.parts.iter().any(|other| other.pmu != part.pmu);
     let name = match &part.summand {
         None => part.pmu.clone(),
-        Some(event) if is_hybrid => format!("{}/{event}/", part.pmu),
+        Some(event) if line.is_hybrid => format!("{}/{event}/", part.pmu),
         Some(event) => event.clone(),
     };
-    let share = (is_hybrid || part.verdict != Verdict::Exact).then(|| units::percent(part.share));
+    let share = line.is_hybrid.then(|| units::percent(part.share));
     Row {
         name: format!("  {}", clean(&name)),
         cells: cells(&part.statistics, &line.unit, part.verdict, several),
@@ -532,7 +531,7 @@ mod tests {
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
-        remarks, several_runs, three_passes, translated_run, turning, vm_with_soft,
+        remarks, several_runs, summands, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -677,6 +676,11 @@ mod tests {
     #[test]
     fn a_hybrid_shows_its_core_types() {
         check("hybrid.txt", &hybrid(), false);
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_have_no_share_of_the_time_and_only_a_scaled_one_has_a_note() {
+        check("sum-verbose.txt", &summands(), true);
     }
 
     #[test]

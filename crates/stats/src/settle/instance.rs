@@ -1,7 +1,7 @@
 //! The cells of an event by CPU and thread.
 
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::{Cell, PlaceCells};
+use cyclometer_core::exec::{Cell, Place, PlaceCells};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Part, Rung};
 
@@ -14,7 +14,7 @@ const SLACK_DIVISOR: u64 = 10_000;
 
 /// The meaning of the times of an event's cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
+enum Times {
     /// No meaning.
     Untold,
     /// Whether the target ran. The event needs no counter, so its count is complete.
@@ -32,7 +32,7 @@ impl Times {
     /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can;
     /// `perf_cgroup_switch` and `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at
     /// each switch, between which its events count.
-    pub(super) fn of(line: &PlanLine, candidate: &Candidate) -> Times {
+    fn of(line: &PlanLine, candidate: &Candidate) -> Times {
         let is_software = |part: &Part| match part {
             Part::Perf(event) => event.class == PerfClass::Software,
             _ => false,
@@ -113,75 +113,112 @@ pub(super) fn never_counted(summand: Option<&str>) -> String {
     format!("{}never reached a counter", summand.map(|name| format!("{name} ")).unwrap_or_default())
 }
 
-pub(super) fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instance> {
-    let places = PlaceCells::group(cells.iter().copied()).into_iter();
-    places.map(|(place, cells)| sum(place.cpu, place.tid, &cells, candidate, times)).collect()
+/// An event whose cells are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judged<'a> {
+    candidate: &'a Candidate,
+    times: Times,
 }
 
-/// Combines the cells of one CPU and thread: the sum of its summands; an event that is no sum has one.
-fn sum(
-    cpu: Option<u32>,
-    tid: Option<u32>,
-    cells: &PlaceCells<'_>,
-    candidate: &Candidate,
-    times: Times,
-) -> Instance {
-    let summands = cells.pmus().map(<[_]>::len).max().unwrap_or(0);
-    let one = |number| summand(cpu, tid, &parts_of_summand(cells, number), candidate, times);
-    let whole = (1..summands).fold(one(0), |sum, number| sum.with(one(number)));
-    match lacking(cells, candidate) {
-        Some(name) => {
-            Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
-        }
-        None => whole,
+impl<'a> Judged<'a> {
+    pub(super) fn of(line: &PlanLine, candidate: &'a Candidate) -> Judged<'a> {
+        Judged { candidate, times: Times::of(line, candidate) }
+    }
+
+    /// The instances of the whole event.
+    pub(super) fn instances(self, cells: &[&Cell]) -> Vec<Instance> {
+        let places = PlaceCells::group(cells.iter().copied()).into_iter();
+        places.map(|(place, cells)| OnePlace { place, cells, event: self }.sum()).collect()
+    }
+
+    /// The instances of one part.
+    pub(super) fn instances_of_part(self, cells: &[&Cell], part: usize, pmu: &str) -> Vec<Instance> {
+        let places = PlaceCells::group(cells.iter().copied()).into_iter();
+        places.filter_map(|(place, cells)| OnePlace { place, cells, event: self }.part(part, pmu)).collect()
     }
 }
 
-/// For each PMU the cell of its summand of that number, with the value to add. A PMU with fewer summands adds
-/// nothing more, and its time is still time on a counter.
-fn parts_of_summand<'a>(cells: &PlaceCells<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
-    let part = |cells: &[&'a Cell]| match cells.get(number) {
-        Some(cell) => Some((*cell, cell.raw)),
-        None => cells.last().map(|cell| (*cell, 0)),
-    };
-    cells.pmus().filter_map(part).collect()
+/// The cells of an event on one CPU and thread.
+struct OnePlace<'a> {
+    place: Place,
+    cells: PlaceCells<'a>,
+    event: Judged<'a>,
 }
 
-/// A summand for which a PMU has no cell, although it has cells of others.
-fn lacking<'a>(cells: &PlaceCells<'_>, candidate: &'a Candidate) -> Option<&'a str> {
-    candidate.summands.get(cells.absent(&candidate.parts)?).map(String::as_str)
-}
+impl<'a> OnePlace<'a> {
+    /// The sum of the summands; an event that is no sum has one.
+    fn sum(&self) -> Instance {
+        let summands = self.summands();
+        let (first, others) = summands.split_first().map_or((&[][..], &[][..]), |(a, b)| (a.as_slice(), b));
+        let whole = others.iter().fold(self.summand(first), |sum, other| sum.with(self.summand(other)));
+        match self.absent() {
+            Some(name) => {
+                Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
+            }
+            None => whole,
+        }
+    }
 
-fn summand(
-    cpu: Option<u32>,
-    tid: Option<u32>,
-    parts: &[(&Cell, u64)],
-    candidate: &Candidate,
-    times: Times,
-) -> Instance {
-    let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
-    let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
-    let running_ns = total(parts.iter().map(|(cell, _)| cell.time_running_ns));
-    let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
-    let lost = parts.iter().find_map(|(cell, _)| {
-        let reason = cell.lost.clone()?;
-        Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
-    });
-    let state = match lost {
-        Some(reason) => State::Lost(reason),
-        None if times == Times::Untold => State::Whole,
-        None if enabled_ns == 0 && raw == 0 => State::Idle,
-        None if times == Times::Presence => State::Whole,
-        None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
-        None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
-        None if is_whole(running_ns, enabled_ns) => State::Whole,
-        None => State::Shared,
-    };
-    let estimate = match state {
-        State::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
-        _ => raw,
-    };
-    Instance { cpu, tid, raw, estimate, enabled_ns, running_ns, state }
+    /// One part alone; `None` where its PMU does not count on this CPU. The time on another core type is time
+    /// on a counter, as in the sum: so the parts add up to it.
+    fn part(&self, part: usize, pmu: &str) -> Option<Instance> {
+        let is_own = |cell: &Cell| cell.at.part == part && cell.at.pmu == pmu;
+        let mut cells =
+            self.summands().into_iter().find(|cells| cells.iter().any(|(cell, _)| is_own(cell)))?;
+        cells.iter_mut().filter(|(cell, _)| !is_own(cell)).for_each(|(_, raw)| *raw = 0);
+        cells.sort_by_key(|(cell, _)| !is_own(cell));
+        Some(self.summand(&cells))
+    }
+
+    /// The cells of each summand, with the values to add.
+    ///
+    /// The core PMUs of a hybrid count at different times, and their times add up. A PMU with fewer summands
+    /// adds nothing more, and its time is still time on a counter. The units of a device count at the same
+    /// time, so each is a summand of its own.
+    fn summands(&self) -> Vec<Vec<(&'a Cell, u64)>> {
+        if !self.event.candidate.parts.iter().all(|part| part.core().is_some()) {
+            return self.cells.pmus().flatten().map(|cell| vec![(*cell, cell.raw)]).collect();
+        }
+        let of_pmu = |number: usize, cells: &[&'a Cell]| match cells.get(number) {
+            Some(cell) => Some((*cell, cell.raw)),
+            None => cells.last().map(|cell| (*cell, 0)),
+        };
+        let numbers = 0..self.cells.pmus().map(<[_]>::len).max().unwrap_or(0);
+        numbers.map(|number| self.cells.pmus().filter_map(|cells| of_pmu(number, cells)).collect()).collect()
+    }
+
+    /// A summand for which a PMU has no cell, although it has cells of others.
+    fn absent(&self) -> Option<&str> {
+        let candidate = self.event.candidate;
+        candidate.summands.get(self.cells.absent(&candidate.parts)?).map(String::as_str)
+    }
+
+    fn summand(&self, parts: &[(&Cell, u64)]) -> Instance {
+        let Judged { candidate, times } = self.event;
+        let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
+        let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
+        let running_ns = total(parts.iter().map(|(cell, _)| cell.time_running_ns));
+        let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
+        let lost = parts.iter().find_map(|(cell, _)| {
+            let reason = cell.lost.clone()?;
+            Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
+        });
+        let state = match lost {
+            Some(reason) => State::Lost(reason),
+            None if times == Times::Untold => State::Whole,
+            None if enabled_ns == 0 && raw == 0 => State::Idle,
+            None if times == Times::Presence => State::Whole,
+            None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
+            None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
+            None if is_whole(running_ns, enabled_ns) => State::Whole,
+            None => State::Shared,
+        };
+        let estimate = match state {
+            State::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
+            _ => raw,
+        };
+        Instance { cpu: self.place.cpu, tid: self.place.tid, raw, estimate, enabled_ns, running_ns, state }
+    }
 }
 
 /// Whether an event was on a counter for all of the time that it was enabled.
@@ -210,7 +247,7 @@ pub(super) fn clamp(value: u128) -> u64 {
 mod tests {
     use crate::settle::settle;
     use crate::settle::testing::{ALL, SLOT, lost, on_cpu, on_part, settled, summand};
-    use crate::testing::{cell, os_line, software, sum};
+    use crate::testing::{cell, device, os_line, software, sum};
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::{Cell, Reading};
     use cyclometer_core::{Count, Scope, Verdict};
@@ -275,6 +312,18 @@ mod tests {
         };
         assert_eq!((raw, estimate), (100, 130), "only the summand that shared its counter is scaled");
         assert_eq!((time_enabled_ns, time_running_ns), (ALL, ALL / 2));
+    }
+
+    #[test]
+    fn units_of_a_device_count_at_the_same_time() {
+        let line = device("cas_count", 2);
+        let unit = |part, raw, running| summand(part, ["imc_0", "imc_1"][part], raw, running);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::System);
+        assert_eq!(of(vec![unit(0, 70, ALL), unit(1, 30, ALL)]), Count::Exact(100));
+        let half = of(vec![unit(0, 70, ALL / 2), unit(1, 30, ALL / 2)]);
+        assert_eq!((half.verdict(), half.value()), (Verdict::Scaled, Some(200)), "not as of a hybrid");
+        let one = of(vec![unit(0, 70, ALL), unit(1, 0, 0)]);
+        assert_eq!(one.verdict(), Verdict::NotCounted, "the other unit is missing");
     }
 
     #[test]

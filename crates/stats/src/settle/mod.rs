@@ -13,14 +13,14 @@ use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Count, Scope, SlotId};
 
 pub(crate) use combine::Span;
-pub(crate) use parts::parts_of;
 pub use parts::{PartCount, by_part};
+pub(crate) use parts::{Whole, parts_of};
 pub(crate) use rotated::Observed;
 
 use combine::combine;
-use instance::{Instance, Times, instances, not_counted};
+use instance::{Instance, Judged, not_counted};
 use rotated::combine_turns;
-use trust::{Narrow, blur, incredible_zero, widen};
+use trust::{Limits, incredible_zero};
 
 /// Combines the cells of one slot into a count.
 ///
@@ -75,19 +75,14 @@ fn settle_by(
     let Some(candidate) = line.candidate() else {
         return not_counted("the plan names no way to count it");
     };
-    let times = Times::of(line, candidate);
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let instances = instances(&cells, candidate, times);
-    let count = blur(combine(&instances), &cells);
+    let instances = Judged::of(line, candidate).instances(&cells);
+    let count = combine(&instances);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
         return not_counted(reason);
     }
-    let count = match &candidate.only {
-        Some(only) => Narrow { only, line, instances: &instances }.narrow(count, reading),
-        None => count,
-    };
-    widen(count, candidate.widest, asked)
+    Limits { line, candidate, reading, asked }.apply(count, &cells, &instances)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Interval, Scope};
+use cyclometer_core::{Candidate, Count, Interval, Scope};
 
 use super::combine::without;
 use super::instance::{Instance, State, clamp};
@@ -20,18 +20,39 @@ pub(super) fn told(count: &Count) -> String {
     }
 }
 
-/// An event that only some of several core types count.
-pub(super) struct Narrow<'a> {
-    pub(super) only: &'a str,
+/// The limits of an event's source on its counts.
+pub(super) struct Limits<'a> {
     pub(super) line: &'a PlanLine,
-    pub(super) instances: &'a [Instance],
+    pub(super) candidate: &'a Candidate,
+    pub(super) reading: &'a Reading,
+    /// The scope that the user asked for.
+    pub(super) asked: Scope,
+}
+
+impl Limits<'_> {
+    /// A count of these cells and instances, within the limits.
+    pub(super) fn apply(&self, count: Count, cells: &[&Cell], instances: &[Instance]) -> Count {
+        let count = blur(count, cells);
+        let count = match &self.candidate.only {
+            Some(only) => Narrow { only, line: self.line, instances }.narrow(count, self.reading),
+            None => count,
+        };
+        widen(count, self.candidate.widest, self.asked)
+    }
+}
+
+/// An event that only some of several core types count.
+struct Narrow<'a> {
+    only: &'a str,
+    line: &'a PlanLine,
+    instances: &'a [Instance],
 }
 
 impl Narrow<'_> {
     /// A task that ran only on these core types is counted exactly. Otherwise time without a counter is time
     /// on the other core type, or time in which another user held the counter. The two cannot be
     /// distinguished. So counts are not extrapolated to cores that lack the event.
-    pub(super) fn narrow(&self, count: Count, reading: &Reading) -> Count {
+    fn narrow(&self, count: Count, reading: &Reading) -> Count {
         let only = self.only;
         let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
         let is_named = self.line.event.name.starts_with(only);
@@ -88,7 +109,7 @@ pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Optio
 }
 
 /// Makes a count partial if its source reports that it leaves out, adds or blurs events.
-pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
+fn blur(count: Count, cells: &[&Cell]) -> Count {
     let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
     notes.sort_unstable();
     notes.dedup();
@@ -101,7 +122,7 @@ pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
     }
 }
 
-pub(super) fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
+fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
     match (widest, count.value()) {
         (Some(widest), Some(raw)) if widest > asked => {
             let inner = count.reason().map(|_| format!(", {}", told(&count))).unwrap_or_default();
