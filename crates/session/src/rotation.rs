@@ -264,7 +264,7 @@ impl Last {
 
     /// The counts of the slots of these cells since the last values, which these become.
     ///
-    /// A CPU or thread with a lost cell, or without a summand of a sum, is left out, as at the end of the run.
+    /// A CPU or thread with a lost cell, or without a summand of a sum, is left out, as at the end of a run.
     /// Its last values are kept: if it can be read again, the next counts include this slice. A slot of which
     /// a value went back has no count, because the rest of it would be less than what happened.
     fn counts<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<SliceCount> {

@@ -19,6 +19,7 @@ mod statistics;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod times;
 mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};

@@ -8,21 +8,16 @@ use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Scope, SlotId};
 
 use crate::label::effective_modes;
 use crate::rotation::{Estimate, Rotation};
-use crate::settle::{Observed, Span, settle_turn};
+use crate::settle::{Observed, SlotReading, Span};
+use crate::times::{Slack, total};
 
-/// Shortfall of running against enabled time in one slice that is not another user of the counter, in ns. The
-/// kernel needs this time to put the event on the counter.
-const SLACK_NS: u64 = 20_000;
+/// Shortfall of running against enabled time in one slice that is not another user of the counter. The kernel
+/// needs this time to put the event on the counter.
+const SLACK: Slack = Slack { least_ns: 20_000, divisor: 100 };
 
-/// The slack also grows with the time: one part in this many.
-const SLACK_DIVISOR: u64 = 100;
-
-/// Greatest difference between the time of an event in its slice and the time of events that always count, in
-/// ns. A switch of the rotation group takes time, at most a twentieth of a slice.
-const HELD_UP_NS: u64 = 200_000;
-
-/// That difference also grows with the time: one part in this many.
-const HELD_UP_DIVISOR: u64 = 10;
+/// Greatest difference between the time of an event in its slice and the time of events that always count. A
+/// switch of the rotation group takes time, at most a twentieth of a slice.
+const SWITCH: Slack = Slack { least_ns: 200_000, divisor: 10 };
 
 /// The slices of a run, or of an interval of it, with the facts needed to judge them.
 #[derive(Clone, Copy)]
@@ -68,7 +63,8 @@ impl<'a> Turns<'a> {
     pub(crate) fn settle(&self, reading: &Reading, slot: SlotId, asked: Scope) -> Option<Count> {
         let turn = self.turn(slot)?;
         let line = self.plan.lines.get(slot.0)?;
-        Some(settle_turn(line, reading, slot, asked, self.span, || self.observed(slot, turn)))
+        let of = SlotReading { line, reading, slot, asked };
+        Some(of.count_of_turn(self.span, || self.observed(slot, turn)))
     }
 
     /// The note about the slices of a slot, if there is one.
@@ -165,10 +161,7 @@ impl<'a> Turns<'a> {
         let times = self.always_ids().into_iter().filter_map(|held| slice.count(held));
         let times = times.map(|count| count.time_enabled_ns);
         match (times.max(), slice.count(slot)) {
-            (Some(always), Some(own)) => {
-                let apart = always.abs_diff(own.time_enabled_ns);
-                apart <= HELD_UP_NS.max(always / HELD_UP_DIVISOR)
-            }
+            (Some(always), Some(own)) => SWITCH.covers(always.abs_diff(own.time_enabled_ns), always),
             _ => true,
         }
     }
@@ -213,17 +206,12 @@ fn seen(slice: &Slice, slot: SlotId, turn: u32) -> Option<u64> {
 }
 
 fn is_whole(count: &SliceCount) -> bool {
-    let slack_ns = SLACK_NS.max(count.time_enabled_ns / SLACK_DIVISOR);
-    count.time_running_ns.saturating_add(slack_ns) >= count.time_enabled_ns
+    SLACK.is_whole(count.time_running_ns, count.time_enabled_ns)
 }
 
 /// The time that the target ran in a slice, which is the enabled time of the events that counted in it.
 fn length_ns(slice: &Slice) -> u64 {
     slice.counts.iter().map(|count| count.time_enabled_ns).max().unwrap_or(0)
-}
-
-fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
-    times_ns.fold(0, u64::saturating_add)
 }
 
 fn duration(ns: u64) -> String {

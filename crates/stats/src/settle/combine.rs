@@ -2,7 +2,8 @@
 
 use cyclometer_core::{Count, Interval};
 
-use super::instance::{Instance, State, clamp, never_counted, not_counted, total};
+use super::instance::{Instance, State, clamp, never_counted, not_counted};
+use crate::times::total;
 
 /// Number of lost instances that a reason names before it counts the rest.
 const NAMED_INSTANCES: usize = 3;
@@ -84,7 +85,7 @@ pub(super) fn without(missing: &[&Instance]) -> String {
 mod tests {
     use super::*;
     use crate::settle::testing::{ALL, SLOT, lost, on_cpu, settled, summand};
-    use crate::settle::{settle, settle_over};
+    use crate::settle::{SlotReading, settle};
     use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::{Cell, Reading};
     use cyclometer_core::{Scope, SlotId, Verdict};
@@ -103,7 +104,9 @@ mod tests {
         assert_eq!(settled(1, vec![thread]), Count::Exact(0));
         assert_eq!(settled(1, vec![cell(SLOT, 0, 0, 0)]).verdict(), Verdict::NotCounted);
         let reading = Reading { cells: vec![cell(SLOT, 0, 0, 0)] };
-        let interval = settle_over(&hardware("e", 1), &reading, SLOT, Scope::Tree, Span::Interval);
+        let line = hardware("e", 1);
+        let of = SlotReading { line: &line, reading: &reading, slot: SLOT, asked: Scope::Tree };
+        let interval = of.count(Span::Interval);
         assert_eq!(interval, Count::Exact(0));
     }
 

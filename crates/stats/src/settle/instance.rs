@@ -5,12 +5,11 @@ use cyclometer_core::exec::{Cell, Place, PlaceCells};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Part, Rung};
 
-/// Shortfall of running against enabled time that is not multiplexing, in ns: the kernel's time between the
-/// two clock readings.
-const SLACK_NS: u64 = 1_000;
+use crate::times::{Slack, total};
 
-/// The slack also grows with the time: one part in this many.
-const SLACK_DIVISOR: u64 = 10_000;
+/// Shortfall of running against enabled time that is not multiplexing: the kernel's time between the two clock
+/// readings.
+const SLACK: Slack = Slack { least_ns: 1_000, divisor: 10_000 };
 
 /// The meaning of the times of an event's cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,8 +56,8 @@ pub(super) struct Instance {
     pub(super) state: State,
 }
 
-/// Ordered from best to worst.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+/// Whether the value of an instance can be used.
+#[derive(PartialEq, Eq)]
 pub(super) enum State {
     /// Never enabled: the target did not run.
     Idle,
@@ -72,6 +71,24 @@ pub(super) enum State {
     Lost(String),
 }
 
+impl State {
+    /// The rank of the state, from best to worst: that of a sum is the worst of its summands'.
+    fn rank(&self) -> u8 {
+        match self {
+            State::Idle => 0,
+            State::Whole => 1,
+            State::Shared => 2,
+            State::Unobserved(_) => 3,
+            State::Lost(_) => 4,
+        }
+    }
+
+    /// The worse of two states; of equal ones the first, which names its summand.
+    fn worse(self, other: State) -> State {
+        if other.rank() > self.rank() { other } else { self }
+    }
+}
+
 impl Instance {
     /// Adds another summand of the same CPU and thread: the state is the worse of both, and the running time
     /// the smaller.
@@ -81,7 +98,7 @@ impl Instance {
             estimate: self.estimate.saturating_add(other.estimate),
             enabled_ns: self.enabled_ns.max(other.enabled_ns),
             running_ns: self.running_ns.min(other.running_ns),
-            state: self.state.max(other.state),
+            state: self.state.worse(other.state),
             ..self
         }
     }
@@ -210,7 +227,7 @@ impl<'a> OnePlace<'a> {
             None if times == Times::Presence => State::Whole,
             None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
             None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
-            None if is_whole(running_ns, enabled_ns) => State::Whole,
+            None if SLACK.is_whole(running_ns, enabled_ns) => State::Whole,
             None => State::Shared,
         };
         let estimate = match state {
@@ -221,22 +238,12 @@ impl<'a> OnePlace<'a> {
     }
 }
 
-/// Whether an event was on a counter for all of the time that it was enabled.
-fn is_whole(running_ns: u64, enabled_ns: u64) -> bool {
-    let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
-    running_ns > 0 && running_ns.saturating_add(slack_ns) >= enabled_ns
-}
-
 pub(super) fn scaled(raw: u128, enabled_ns: u64, running_ns: u64) -> u64 {
     clamp(raw.saturating_mul(enabled_ns.into()) / u128::from(running_ns.max(1)))
 }
 
 pub(super) fn not_counted(reason: &str) -> Count {
     Count::NotCounted { reason: reason.to_owned() }
-}
-
-pub(super) fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
-    times_ns.fold(0, u64::saturating_add)
 }
 
 pub(super) fn clamp(value: u128) -> u64 {
@@ -339,5 +346,16 @@ mod tests {
         assert_eq!(of([whole(), vec![gone]].concat()), Count::Lost { reason: "C: gone".to_owned() });
         let lacking = "the source gave no value for C".to_owned();
         assert_eq!(of(whole()), Count::Lost { reason: lacking });
+    }
+    #[test]
+    fn the_worst_summand_gives_the_reason_and_of_equal_ones_the_first() {
+        let line = sum("loads", 3, 0);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap();
+        let core = |part, raw, running| summand(part, "cpu_core", raw, running);
+        let gone = |part, why: &str| Cell { lost: Some(why.to_owned()), ..core(part, 5, ALL) };
+        assert_eq!(of(vec![core(0, 0, 0), gone(1, "z"), gone(2, "a")]), "B: z");
+        assert_eq!(of(vec![gone(0, "a"), core(1, 0, 0), gone(2, "z")]), "A: a");
+        let never = of(vec![core(0, 70, ALL / 2), core(1, 0, 0), core(2, 0, 0)]);
+        assert!(never.starts_with("B never reached a counter"), "{never}");
     }
 }

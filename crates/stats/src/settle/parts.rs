@@ -6,10 +6,11 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Count, Scope, SlotId};
 
+use super::SlotReading;
 use super::combine::{Span, combine};
-use super::instance::{Judged, clamp, not_counted, total};
-use super::settle;
+use super::instance::{Judged, clamp, not_counted};
 use super::trust::Limits;
+use crate::times::total;
 
 /// The count of one core PMU of a hybrid machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,47 +46,44 @@ pub(crate) enum Whole {
 /// A part of a hybrid is exact when the whole is: then it covers everything that ran on those cores. Summands
 /// and units are scaled each by its own times, and add up to the whole.
 pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
-    let whole = match settle(line, reading, slot, asked) {
+    let of = SlotReading { line, reading, slot, asked };
+    let whole = match of.count(Span::Whole) {
         Count::Exact(_) => Whole::Exact,
         _ => Whole::Inexact,
     };
-    parts_of(line, reading, slot, asked, whole)
+    of.parts(whole)
 }
 
-/// As [`by_part`], where the state of the whole is known.
-pub(crate) fn parts_of(
-    line: &PlanLine,
-    reading: &Reading,
-    slot: SlotId,
-    asked: Scope,
-    whole: Whole,
-) -> Vec<PartCount> {
-    let Some(candidate) = line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
-        return Vec::new();
-    };
-    let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
-    for cell in &cells {
-        parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
-    }
-    let is_sum = !candidate.summands.is_empty() || candidate.parts.iter().any(|part| part.core().is_none());
-    let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
-        true => {
-            let instances = Judged::of(line, candidate).instances_of_part(&cells, part, pmu);
-            let count = combine(&instances, Span::Whole);
-            Limits { line, candidate, reading, asked }.apply(count, own, &instances)
+impl SlotReading<'_> {
+    /// As [`by_part`], where the state of the whole is known.
+    pub(crate) fn parts(self, whole: Whole) -> Vec<PartCount> {
+        let Some(candidate) = self.line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
+            return Vec::new();
+        };
+        let cells = self.cells();
+        let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
+        for cell in &cells {
+            parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
         }
-        false => unscaled(pmu, own, whole),
-    };
-    let of_part = |(at, own): ((usize, &str), Vec<&Cell>)| PartCount {
-        part: at.0,
-        pmu: at.1.to_owned(),
-        summand: candidate.summands.get(at.0).cloned(),
-        count: count(at, &own),
-        time_running_ns: total(own.iter().map(|cell| cell.time_running_ns)),
-        time_enabled_ns: total(own.iter().map(|cell| cell.time_enabled_ns)),
-    };
-    parts.into_iter().map(of_part).collect()
+        let is_sum =
+            !candidate.summands.is_empty() || candidate.parts.iter().any(|part| part.core().is_none());
+        let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
+            true => {
+                let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
+                Limits { of: self, candidate }.apply(combine(&instances, Span::Whole), own, &instances)
+            }
+            false => unscaled(pmu, own, whole),
+        };
+        let of_part = |(at, own): ((usize, &str), Vec<&Cell>)| PartCount {
+            part: at.0,
+            pmu: at.1.to_owned(),
+            summand: candidate.summands.get(at.0).cloned(),
+            count: count(at, &own),
+            time_running_ns: total(own.iter().map(|cell| cell.time_running_ns)),
+            time_enabled_ns: total(own.iter().map(|cell| cell.time_enabled_ns)),
+        };
+        parts.into_iter().map(of_part).collect()
+    }
 }
 
 /// The count of a part that cannot be scaled, as it may have been wanted for less time than the whole.
@@ -105,6 +103,7 @@ fn unscaled(pmu: &str, cells: &[&Cell], whole: Whole) -> Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settle::settle;
     use crate::settle::testing::{ALL, SLOT, on_part, summand};
     use crate::testing::{cell, device, hardware, sum};
     use cyclometer_core::Verdict;
@@ -190,7 +189,9 @@ mod tests {
     fn the_parts_of_a_rotated_sum_are_not_scaled() {
         let cells = vec![summand(0, "cpu_core", 70, ALL), summand(1, "cpu_core", 30, ALL)];
         let line = sum("loads", 2, 0);
-        let parts = parts_of(&line, &Reading { cells }, SLOT, Scope::Tree, Whole::Rotated);
+        let reading = Reading { cells };
+        let of = SlotReading { line: &line, reading: &reading, slot: SLOT, asked: Scope::Tree };
+        let parts = of.parts(Whole::Rotated);
         assert!(parts.iter().all(|part| part.count.verdict() == Verdict::Partial), "{parts:?}");
     }
 }

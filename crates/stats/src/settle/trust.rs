@@ -5,6 +5,7 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Interval, Scope};
 
+use super::SlotReading;
 use super::combine::without;
 use super::instance::{Instance, State, clamp};
 
@@ -22,11 +23,8 @@ pub(super) fn told(count: &Count) -> String {
 
 /// The limits of an event's source on its counts.
 pub(super) struct Limits<'a> {
-    pub(super) line: &'a PlanLine,
+    pub(super) of: SlotReading<'a>,
     pub(super) candidate: &'a Candidate,
-    pub(super) reading: &'a Reading,
-    /// The scope that the user asked for.
-    pub(super) asked: Scope,
 }
 
 impl Limits<'_> {
@@ -34,10 +32,10 @@ impl Limits<'_> {
     pub(super) fn apply(&self, count: Count, cells: &[&Cell], instances: &[Instance]) -> Count {
         let count = blur(count, cells);
         let count = match &self.candidate.only {
-            Some(only) => Narrow { only, line: self.line, instances }.narrow(count, self.reading),
+            Some(only) => Narrow { only, line: self.of.line, instances }.narrow(count, self.of.reading),
             None => count,
         };
-        widen(count, self.candidate.widest, self.asked)
+        widen(count, self.candidate.widest, self.of.asked)
     }
 }
 
