@@ -148,9 +148,9 @@ fn timed(repeats: Repeats, mut what: impl FnMut()) -> Quantiles {
     Quantiles::of(times).unwrap_or(Quantiles { min: 0.0, median: 0.0, p99: 0.0 })
 }
 
-/// The bias of every event, as far as there are enough measurements: beside an event of the software PMU there
-/// are few, and clocks and kernel counters vary. The bias of a nested region is the rest after subtracting that
-/// of an empty one.
+/// The bias of every event for which there are enough measurements. Beside an event of the software PMU there
+/// are few, and clocks and kernel counters vary. The bias of a nested region is the rest after subtracting
+/// that of an empty one.
 fn biases(counters: &[Counter], plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
     let of_slot = |slot: SlotId, line: &PlanLine, rows: &[Vec<Sum>]| {
         line.candidate().filter(|candidate| rows.len() >= Repeats::enough(candidate))?;
