@@ -7,7 +7,7 @@ use cyclometer_core::report::{Run, Slice, SliceCount};
 use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Scope, SlotId};
 
 use crate::label::effective_modes;
-use crate::rotation::{Estimate, Rotation};
+use crate::rotation::{Rotation, TotalEstimate};
 use crate::settle::{Observed, SlotReading, Span};
 use crate::times::{Slack, total};
 
@@ -185,7 +185,7 @@ fn never_ran(own: &[&SliceCount]) -> &'static str {
     }
 }
 
-fn interval(estimate: &Estimate) -> Interval {
+fn interval(estimate: &TotalEstimate) -> Interval {
     match estimate.half_width {
         Ok(half_width) => {
             let half_width = half_width.ceil() as u64;

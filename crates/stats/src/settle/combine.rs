@@ -2,7 +2,7 @@
 
 use cyclometer_core::{Count, Interval};
 
-use super::instance::{Instance, State, clamp, never_counted, not_counted};
+use super::instance::{Instance, InstanceState, clamp, never_counted, not_counted};
 use crate::times::total;
 
 /// Number of lost instances that a reason names before it counts the rest.
@@ -25,7 +25,7 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
     if instances.is_empty() {
         return not_counted("the source gave no value for it");
     }
-    if instances.iter().all(|instance| matches!(instance.state, State::Idle)) {
+    if instances.iter().all(|instance| matches!(instance.state, InstanceState::Idle)) {
         // A sleeping process executes nothing, and zero is exact. A command that never ran was not counted.
         let command = instances.iter().all(|instance| instance.cpu.is_none() && instance.tid.is_none());
         return match span {
@@ -33,8 +33,10 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
             _ => Count::Exact(0),
         };
     }
-    let observed: Vec<&Instance> =
-        instances.iter().filter(|i| matches!(i.state, State::Whole | State::Shared)).collect();
+    let observed: Vec<&Instance> = instances
+        .iter()
+        .filter(|i| matches!(i.state, InstanceState::Whole | InstanceState::Shared))
+        .collect();
     let missing: Vec<&Instance> = instances.iter().filter(|i| i.missing().is_some()).collect();
     if observed.is_empty() {
         return nothing_observed(&missing);
@@ -43,7 +45,7 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
     if !missing.is_empty() {
         return Count::Partial { raw: estimate, part: without(&missing) };
     }
-    if observed.iter().any(|i| matches!(i.state, State::Shared)) {
+    if observed.iter().any(|i| matches!(i.state, InstanceState::Shared)) {
         return Count::Scaled {
             raw: clamp(observed.iter().map(|i| i.raw).sum()),
             estimate,
@@ -57,11 +59,11 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
 
 fn nothing_observed(missing: &[&Instance]) -> Count {
     let lost = missing.iter().find_map(|instance| match &instance.state {
-        State::Lost(reason) => Some(reason.clone()),
+        InstanceState::Lost(reason) => Some(reason.clone()),
         _ => None,
     });
     let summand = missing.iter().find_map(|instance| match &instance.state {
-        State::Unobserved(summand) => summand.as_deref(),
+        InstanceState::Unobserved(summand) => summand.as_deref(),
         _ => None,
     });
     match lost {

@@ -7,8 +7,8 @@ use cyclometer_core::{Candidate, Count, Part, Rung};
 
 use crate::times::{Slack, total};
 
-/// Shortfall of running against enabled time that is not multiplexing: the kernel's time between the two clock
-/// readings.
+/// Shortfall of running against enabled time that is not multiplexing: the kernel's time between the two
+/// clock readings.
 const SLACK: Slack = Slack { least_ns: 1_000, divisor: 10_000 };
 
 /// The meaning of the times of an event's cells.
@@ -53,12 +53,12 @@ pub(super) struct Instance {
     pub(super) estimate: u128,
     pub(super) enabled_ns: u64,
     pub(super) running_ns: u64,
-    pub(super) state: State,
+    pub(super) state: InstanceState,
 }
 
 /// Whether the value of an instance can be used.
 #[derive(PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum InstanceState {
     /// Never enabled: the target did not run.
     Idle,
     /// On a counter for the whole time.
@@ -71,20 +71,20 @@ pub(super) enum State {
     Lost(String),
 }
 
-impl State {
+impl InstanceState {
     /// The rank of the state, from best to worst: that of a sum is the worst of its summands'.
     fn rank(&self) -> u8 {
         match self {
-            State::Idle => 0,
-            State::Whole => 1,
-            State::Shared => 2,
-            State::Unobserved(_) => 3,
-            State::Lost(_) => 4,
+            InstanceState::Idle => 0,
+            InstanceState::Whole => 1,
+            InstanceState::Shared => 2,
+            InstanceState::Unobserved(_) => 3,
+            InstanceState::Lost(_) => 4,
         }
     }
 
     /// The worse of two states; of equal ones the first, which names its summand.
-    fn worse(self, other: State) -> State {
+    fn worse(self, other: InstanceState) -> InstanceState {
         if other.rank() > self.rank() { other } else { self }
     }
 }
@@ -105,15 +105,15 @@ impl Instance {
 
     pub(super) fn missing(&self) -> Option<String> {
         match &self.state {
-            State::Lost(reason) => Some(reason.clone()),
-            State::Unobserved(summand) => Some(never_counted(summand.as_deref())),
+            InstanceState::Lost(reason) => Some(reason.clone()),
+            InstanceState::Unobserved(summand) => Some(never_counted(summand.as_deref())),
             _ => None,
         }
     }
 
     /// Whether it was enabled for longer than it was on a counter.
     pub(super) fn was_off_counters(&self) -> bool {
-        matches!(self.state, State::Shared | State::Unobserved(_))
+        matches!(self.state, InstanceState::Shared | InstanceState::Unobserved(_))
     }
 
     pub(super) fn name(&self) -> String {
@@ -169,9 +169,10 @@ impl<'a> OnePlace<'a> {
         let (first, others) = summands.split_first().map_or((&[][..], &[][..]), |(a, b)| (a.as_slice(), b));
         let whole = others.iter().fold(self.summand(first), |sum, other| sum.with(self.summand(other)));
         match self.absent() {
-            Some(name) => {
-                Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
-            }
+            Some(name) => Instance {
+                state: InstanceState::Lost(format!("the source gave no value for {name}")),
+                ..whole
+            },
             None => whole,
         }
     }
@@ -221,17 +222,21 @@ impl<'a> OnePlace<'a> {
             Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
         });
         let state = match lost {
-            Some(reason) => State::Lost(reason),
-            None if times == Times::Untold => State::Whole,
-            None if enabled_ns == 0 && raw == 0 => State::Idle,
-            None if times == Times::Presence => State::Whole,
-            None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
-            None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
-            None if SLACK.is_whole(running_ns, enabled_ns) => State::Whole,
-            None => State::Shared,
+            Some(reason) => InstanceState::Lost(reason),
+            None if times == Times::Untold => InstanceState::Whole,
+            None if enabled_ns == 0 && raw == 0 => InstanceState::Idle,
+            None if times == Times::Presence => InstanceState::Whole,
+            None if enabled_ns == 0 => {
+                InstanceState::Lost("the source gave a value without a time".to_owned())
+            }
+            None if running_ns == 0 => {
+                InstanceState::Unobserved(parts.first().and_then(|(cell, _)| name(cell)))
+            }
+            None if SLACK.is_whole(running_ns, enabled_ns) => InstanceState::Whole,
+            None => InstanceState::Shared,
         };
         let estimate = match state {
-            State::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
+            InstanceState::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
             _ => raw,
         };
         Instance { cpu: self.place.cpu, tid: self.place.tid, raw, estimate, enabled_ns, running_ns, state }

@@ -3,7 +3,7 @@
 use cyclometer_core::{Count, Interval};
 
 use super::combine::{Span, combine, without};
-use super::instance::{Instance, State, clamp, scaled};
+use super::instance::{Instance, InstanceState, clamp, scaled};
 use super::trust::told;
 
 /// The reason why an event that shared its counter in all of its slices has no interval.
@@ -28,7 +28,7 @@ pub(super) fn combine_turns(
     span: Span,
     observed: impl FnOnce() -> Observed,
 ) -> Count {
-    let lost = |instance: &&Instance| matches!(instance.state, State::Lost(_));
+    let lost = |instance: &&Instance| matches!(instance.state, InstanceState::Lost(_));
     if instances.is_empty() || instances.iter().all(|instance| lost(&instance)) {
         return combine(instances, span);
     }

@@ -7,7 +7,7 @@ use cyclometer_core::{Candidate, Count, Interval, Scope};
 
 use super::SlotReading;
 use super::combine::without;
-use super::instance::{Instance, State, clamp};
+use super::instance::{Instance, InstanceState, clamp};
 
 /// The reason of a count with its interval, for output without a field for intervals; empty for an exact
 /// count.
@@ -80,7 +80,7 @@ impl Narrow<'_> {
     /// The unscaled count of the instances that were not lost.
     fn unscaled(&self) -> Count {
         let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
-            self.instances.iter().partition(|instance| matches!(instance.state, State::Lost(_)));
+            self.instances.iter().partition(|instance| matches!(instance.state, InstanceState::Lost(_)));
         let without = if lost.is_empty() { String::new() } else { format!("; {}", without(&lost)) };
         let raw = clamp(kept.iter().map(|instance| instance.raw).sum());
         Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
