@@ -13,7 +13,9 @@ use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::event::Part;
 use crate::ladder::Rung;
-use crate::plan::{Slot, SlotId};
+pub use crate::refusal::{Refusal, RefusalKind};
+use crate::slot::{Slot, SlotId};
+use crate::window::{WindowSpec, Windowing};
 
 /// A command to run: passed on byte for byte, never through a shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +85,30 @@ impl Stream {
             Stream::Pipe => "pipe",
             Stream::File(_) => "file",
             Stream::Replay { .. } => "replay",
+        }
+    }
+}
+
+/// The way in which a command was run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum LaunchKind {
+    /// On the CPU, natively.
+    #[default]
+    Native,
+    /// Under the software PMU.
+    Translated,
+    /// Without executing a program: a workload of a simulated machine.
+    Simulated,
+}
+
+impl LaunchKind {
+    /// The word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            LaunchKind::Native => "native",
+            LaunchKind::Translated => "translated",
+            LaunchKind::Simulated => "simulated",
         }
     }
 }
@@ -319,6 +345,25 @@ pub trait Source {
     ///
     /// A [`Refusal`]; no counter remains open then.
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal>;
+
+    /// Opens windows over the slots on a target: see [`crate::window`].
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`]; no counter remains open then. Sources without windows refuse.
+    fn windows(
+        &self,
+        slots: &[Slot],
+        on: &Target,
+        spec: &WindowSpec,
+    ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        let _ = (slots, on, spec);
+        Err(Refusal {
+            slot: None,
+            kind: RefusalKind::TargetNotSupported,
+            text: format!("the source {} cannot record windows", self.rung().word()),
+        })
+    }
 
     /// Counts the slots for a moment, all at the same time, on the calling thread, which executes
     /// instructions meanwhile. It does so on each core type that the slots need and the thread may run on.
@@ -593,41 +638,4 @@ impl<'a> PlaceCells<'a> {
         };
         parts.iter().enumerate().find_map(is_absent)
     }
-}
-
-/// Why a source did not open the slots of the plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The slot that was refused; `None` when it is the target or the whole pass.
-    pub slot: Option<SlotId>,
-    /// The kind of refusal.
-    pub kind: RefusalKind,
-    /// The kernel's answer, in words, with the object.
-    pub text: String,
-}
-
-/// Kinds of refusal, each replanned differently.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum RefusalKind {
-    /// The PMU does not have the event (ENOENT, EOPNOTSUPP, ENODEV).
-    NotSupported,
-    /// Not permitted (EACCES, EPERM).
-    NoPermission,
-    /// The attributes do not suit the PMU (EINVAL): perhaps it cannot filter modes.
-    Invalid,
-    /// The group does not fit on the PMU.
-    GroupTooLarge,
-    /// The group's events belong to different PMUs, which cannot count as one.
-    GroupMixed,
-    /// Another user holds the PMU exclusively (EBUSY).
-    Busy,
-    /// The process, thread, CPU or control group does not exist.
-    NoSuchTarget,
-    /// The source cannot count this kind of target.
-    TargetNotSupported,
-    /// Too many open files.
-    TooManyFiles,
-    /// Any other error.
-    Other,
 }

@@ -1,7 +1,9 @@
 //! The result of a session: raw readings with everything needed to judge them.
 
+pub use crate::exec::LaunchKind;
 use crate::exec::{CommandSpec, CpuBaseline, ExitStatus, Layout, Reading, Target};
-use crate::plan::{Plan, SlotId};
+use crate::plan::Plan;
+use crate::slot::SlotId;
 
 /// The outcome of a session: nothing in it is scaled or summarised.
 #[derive(Clone, PartialEq, Debug)]
@@ -83,30 +85,6 @@ pub struct SliceCount {
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns: the sum over threads, CPUs and parts.
     pub time_running_ns: u64,
-}
-
-/// The way in which a command was run.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum LaunchKind {
-    /// On the CPU, natively.
-    #[default]
-    Native,
-    /// Under the software PMU.
-    Translated,
-    /// Without executing a program: a workload of a simulated machine.
-    Simulated,
-}
-
-impl LaunchKind {
-    /// The word used in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            LaunchKind::Native => "native",
-            LaunchKind::Translated => "translated",
-            LaunchKind::Simulated => "simulated",
-        }
-    }
 }
 
 /// A fallback: the refusal and the reaction to it.

@@ -11,16 +11,16 @@ use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
 use crate::summary::{LineSummary, RunValue};
 
-/// The least and the greatest value that a metric can have; `None` where it has none.
-type Bounds = Option<(f64, f64)>;
+/// The least and the greatest value that a metric can have.
+type Bounds = (f64, f64);
 
 /// The limits of a share.
-const SHARE: Bounds = Some((0.0, 1.0));
+const SHARE: Option<Bounds> = Some((0.0, 1.0));
 
 /// The metrics that every report has if it has their inputs: name, unit, limits, formula.
 ///
 /// The last name of a formula is the leader: the other events must belong together with it.
-const OF_EVERY_REPORT: [(&str, &str, Bounds, &str); 4] = [
+const OF_EVERY_REPORT: [(&str, &str, Option<Bounds>, &str); 4] = [
     ("cpu_utilization", "CPUs", None, "(user_time + system_time) / wall_time"),
     ("ipc", "", None, "instructions / cycles"),
     ("branch_miss_rate", "", SHARE, "branch_misses / branches"),
@@ -53,7 +53,7 @@ struct Definition {
     name: String,
     unit: Unit,
     scale: f64,
-    bounds: Bounds,
+    bounds: Option<Bounds>,
     expression: Expression,
     environment: Environment,
     asked: bool,

@@ -55,7 +55,7 @@
 mod fit;
 #[cfg(test)]
 mod programs;
-mod quantile;
+pub(crate) mod quantile;
 
 use fit::Fit;
 

@@ -1,0 +1,40 @@
+//! Refusals: why a source does not open what a plan wants. They are data for another plan, not errors.
+
+use crate::slot::SlotId;
+
+/// Why a source did not open the slots of the plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The slot that was refused; `None` when it is the target or the whole pass.
+    pub slot: Option<SlotId>,
+    /// The kind of refusal.
+    pub kind: RefusalKind,
+    /// The kernel's answer, in words, with the object.
+    pub text: String,
+}
+
+/// Kinds of refusal, each replanned differently.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// The PMU does not have the event (ENOENT, EOPNOTSUPP, ENODEV).
+    NotSupported,
+    /// Not permitted (EACCES, EPERM).
+    NoPermission,
+    /// The attributes do not suit the PMU (EINVAL): perhaps it cannot filter modes.
+    Invalid,
+    /// The group does not fit on the PMU.
+    GroupTooLarge,
+    /// The group's events belong to different PMUs, which cannot count as one.
+    GroupMixed,
+    /// Another user holds the PMU exclusively (EBUSY).
+    Busy,
+    /// The process, thread, CPU or control group does not exist.
+    NoSuchTarget,
+    /// The source cannot count this kind of target.
+    TargetNotSupported,
+    /// Too many open files.
+    TooManyFiles,
+    /// Any other error.
+    Other,
+}
