@@ -405,7 +405,7 @@ fn alternation(inputs: &CountedInputs<'_>, counted: &[RunValue]) -> Option<Strin
     let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
     let (first, turn) = turns.next()?;
     let (other, _) = turns.find(|(_, other)| *other != turn)?;
-    Some(format!("{first} and {other} took turns: they were never counted at the same time"))
+    Some(format!("{first} and {other} shared counters in rotation: they were never counted at the same time"))
 }
 
 /// The reason why the inputs of a translated run do not belong in one formula; `None` if they do.

@@ -31,7 +31,7 @@ pub(crate) struct Turns<'a> {
 /// The count of an event that shared counters in rotation, over these slices of a run; `None` where it
 /// counted all the time.
 ///
-/// `reading` has the raw values of the same time. A slice in which another user held the event's counter is
+/// `reading` has the raw values of the same time. A slice in which others used the event's counter is
 /// not used. [`Rotation`] extrapolates the counts in the slices of the event's own rotation group to the
 /// other slices. It uses the time that the target ran in each slice, and the counts of hardware events that
 /// count in every slice. Those of the same modes come first.
@@ -78,8 +78,7 @@ impl<'a> Turns<'a> {
         let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
         let held = counts.iter().filter(|count| !is_whole(count)).count();
         let of = counts.len();
-        (held > 0)
-            .then(|| format!("in {held} of its {of} slices another user held a counter: they are left out"))
+        (held > 0).then(|| format!("{held} of its {of} slices are left out: others used a counter in them"))
     }
 
     fn own(&self, turn: u32) -> impl Iterator<Item = &'a Slice> {
@@ -180,8 +179,8 @@ impl<'a> Turns<'a> {
 
 fn never_ran(own: &[&SliceCount]) -> &'static str {
     match own.iter().any(|count| count.time_enabled_ns > 0) {
-        true => "never reached a counter: others held all that it can use",
-        false => "its turn came only while nothing ran that is counted",
+        true => "never reached a counter: all were in use by others",
+        false => "scheduled only while the target did not run",
     }
 }
 
@@ -329,7 +328,7 @@ mod tests {
             _ => (50, SLICE_NS, SLICE_NS),
         });
         let report = reported(&THREE, vec![run]);
-        let reason = "its turn came only while nothing ran that is counted".to_owned();
+        let reason = "scheduled only while the target did not run".to_owned();
         assert_eq!(only(&report, 2), Count::NotCounted { reason });
         assert_eq!(only(&report, 1).verdict(), Verdict::Scaled);
     }
@@ -344,7 +343,7 @@ mod tests {
         let line = line(&summary, 1);
         assert_eq!(line.statistics.mean, Some(100.0 * 200.0));
         let note = line.notes.last().unwrap();
-        assert!(note.ends_with("slices another user held a counter: they are left out"), "{note}");
+        assert!(note.ends_with("slices are left out: others used a counter in them"), "{note}");
         assert!(summary.lines[2].notes.is_empty());
     }
 
@@ -376,7 +375,7 @@ mod tests {
         let Count::Scaled { estimate, interval, .. } = only(&report, 1) else { panic!() };
         assert_eq!((estimate, interval.half_width()), (100 * 60, None));
         let Count::NotCounted { reason } = only(&report, 2) else { panic!() };
-        assert_eq!(reason, "never reached a counter: others held all that it can use");
+        assert_eq!(reason, "never reached a counter: all were in use by others");
     }
 
     #[test]
@@ -443,7 +442,9 @@ mod tests {
         assert_eq!((apart.verdict, apart.statistics.mean), (Verdict::NotCounted, None));
         assert_eq!(
             apart.reason.as_deref(),
-            Some("branch-misses:u and branches:u took turns: they were never counted at the same time")
+            Some(
+                "branch-misses:u and branches:u shared counters in rotation: they were never counted at the same time"
+            )
         );
         let together = rate(&[None, Some(0), Some(0), Some(1)]);
         assert_eq!((together.verdict, together.statistics.mean), (Verdict::Scaled, Some(1.0)));

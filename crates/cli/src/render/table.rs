@@ -246,14 +246,14 @@ fn interval_note(
     verbose: bool,
 ) -> String {
     let observed = clean(line.reason.as_deref().unwrap_or_default());
-    let took_turns = line.values.iter().any(|value| value.turn.is_some());
+    let rotated = line.values.iter().any(|value| value.turn.is_some());
     match interval {
         Ok(interval) if several => {
             let distance = half_width(units::short(interval.half_width, &line.unit));
             format!("mean ± {distance}, {observed}")
         }
         Ok(_) => observed,
-        Err(reason) if took_turns || verbose => {
+        Err(reason) if rotated || verbose => {
             format!("{}: {observed}; no interval: {}", line.verdict, clean(reason))
         }
         Err(_) => format!("{}: {observed}", line.verdict),
@@ -654,7 +654,8 @@ mod tests {
         show.report.plan.intent.of_command = false;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
-        assert!(text.contains("events took turns, as 4 events of cpu can only use 2 counters\n"), "{text}");
+        let remark = "events shared counters in rotation, as 4 events of cpu can only use 2\n    counters\n";
+        assert!(text.contains(remark), "{text}");
         assert!(!text.contains("-r "), "{text}");
     }
 

@@ -68,7 +68,7 @@ fn nothing_observed(missing: &[&Instance]) -> Count {
     });
     match lost {
         Some(reason) => Count::Lost { reason },
-        None => not_counted(&format!("{}: others held all that it can use", never_counted(summand))),
+        None => not_counted(&format!("{}: all were in use by others", never_counted(summand))),
     }
 }
 

@@ -345,7 +345,7 @@ mod tests {
         let core = |part, raw, running| summand(part, "cpu_core", raw, running);
         let whole = || vec![core(0, 70, ALL), core(1, 30, ALL)];
         let never = of([whole(), vec![core(2, 0, 0)]].concat());
-        let reason = "C never reached a counter: others held all that it can use".to_owned();
+        let reason = "C never reached a counter: all were in use by others".to_owned();
         assert_eq!(never, Count::NotCounted { reason });
         let gone = Cell { lost: Some("gone".to_owned()), ..core(2, 5, ALL) };
         assert_eq!(of([whole(), vec![gone]].concat()), Count::Lost { reason: "C: gone".to_owned() });

@@ -7,7 +7,7 @@ use super::instance::{Instance, InstanceState, clamp, scaled};
 use super::trust::told;
 
 /// The reason why an event that shared its counter in all of its slices has no interval.
-const SHARED: &str = "another user held the counter for a part of every slice";
+const SHARED: &str = "others used the counter for a part of every slice";
 
 /// The observations of an event that shared counters in rotation.
 pub(crate) enum Observed {

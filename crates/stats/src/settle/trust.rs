@@ -67,7 +67,7 @@ impl Narrow<'_> {
             Count::Partial { .. } if off => self.unscaled(),
             Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
                 reason: format!(
-                    "never on a counter: it did not run on {only}, or others held all counters there"
+                    "never on a counter: it did not run on {only}, or all counters there were in use by others"
                 ),
             },
             Count::NotCounted { reason } => {
@@ -227,12 +227,12 @@ mod tests {
         };
         let on = |part| Cell { slot: SlotId(1), ..on_part(part, 9, 9_000_000, 9_000_000) };
         let nobody_knows =
-            "never on a counter: it did not run on cpu_core, or others held all counters there";
+            "never on a counter: it did not run on cpu_core, or all counters there were in use by others";
         assert_eq!(reason(vec![]), nobody_knows);
         assert_eq!(reason(vec![on(1)]), nobody_knows);
         assert_eq!(
             reason(vec![on(0)]),
-            "never reached a counter: others held all that it can use; only cpu_core can count it"
+            "never reached a counter: all were in use by others; only cpu_core can count it"
         );
     }
 
