@@ -257,6 +257,12 @@ impl Candidate {
         Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
     }
 
+    /// Whether several core PMUs count it, each while the target runs on its cores.
+    pub fn is_hybrid(&self) -> bool {
+        let mut pmus = self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
+        pmus.next().is_some_and(|first| pmus.any(|other| other != first))
+    }
+
     /// Number of counters of a core PMU that it takes at once: one, or one for each summand of a sum. The
     /// number is 0 where no core PMU counts it.
     pub fn counters(&self) -> usize {

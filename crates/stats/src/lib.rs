@@ -21,13 +21,14 @@ mod statistics;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod times;
 mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
-pub use rotation::{Estimate, NoInterval, Rotation};
+pub use rotation::{NoInterval, Rotation, TotalEstimate};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{

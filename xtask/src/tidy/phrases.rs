@@ -26,10 +26,10 @@ const PHRASES: &[(&str, &str)] = &[
     ("others held all counters", "all counters were in use by others"),
     ("poop's manner", "poop's names of metrics"),
     ("said nothing for", "did not respond within"),
-    ("take turns", "are rotated"),
+    ("take turns", "share counters in rotation"),
     ("timed as they are", "timed natively"),
     ("told the truth", "counts correctly"),
-    ("took turns", "were rotated"),
+    ("took turns", "shared counters in rotation"),
     ("turn never came", "not scheduled during the run"),
     ("what mends", "the fix"),
 ];

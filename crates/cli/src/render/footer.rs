@@ -141,19 +141,17 @@ fn hint(results: &Results<'_>) -> Option<String> {
 /// unnecessary.
 fn turns(results: &Results<'_>) -> Option<String> {
     let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
-    let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
-    if !results.summary.lines.iter().any(took_turns) {
+    let rotated = |line: &LineSummary| line.values.iter().any(estimated);
+    if !results.summary.lines.iter().any(rotated) {
         return None;
     }
     let plan = &results.report.plan;
-    let because = because(plan);
+    let remark = format!("events shared counters in rotation{}", because(plan));
     let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
-        return Some(format!("events were rotated{because}"));
+        return Some(remark);
     };
-    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
-    Some(format!(
-        "events were rotated{because}: {without}with -r {runs} each is counted exactly, for a whole run"
-    ))
+    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex, " } else { "" };
+    Some(format!("{remark}: {without}-r {runs} counts each exactly"))
 }
 
 /// How the passes were spread over the runs, and why there are several.

@@ -170,8 +170,8 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     rows
 }
 
-/// The core types of a hybrid between which the time was divided, none when all was spent on one; the
-/// summands of a sum.
+/// The core types of a hybrid between which the time was divided, none when all was spent on one; the units
+/// of a device; the summands of a sum.
 fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &PartSummary> {
     let ran = |part: &&PartSummary| part.share > 0.0;
     let divided = line.parts.iter().filter(ran).count() > 1;
@@ -246,14 +246,14 @@ fn interval_note(
     verbose: bool,
 ) -> String {
     let observed = clean(line.reason.as_deref().unwrap_or_default());
-    let took_turns = line.values.iter().any(|value| value.turn.is_some());
+    let rotated = line.values.iter().any(|value| value.turn.is_some());
     match interval {
         Ok(interval) if several => {
             let distance = half_width(units::short(interval.half_width, &line.unit));
             format!("mean ± {distance}, {observed}")
         }
         Ok(_) => observed,
-        Err(reason) if took_turns || verbose => {
+        Err(reason) if rotated || verbose => {
             format!("{}: {observed}; no interval: {}", line.verdict, clean(reason))
         }
         Err(_) => format!("{}: {observed}", line.verdict),
@@ -261,13 +261,12 @@ fn interval_note(
 }
 
 fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
-    let is_hybrid = line.parts.iter().any(|other| other.pmu != part.pmu);
     let name = match &part.summand {
         None => part.pmu.clone(),
-        Some(event) if is_hybrid => format!("{}/{event}/", part.pmu),
+        Some(event) if line.is_hybrid => format!("{}/{event}/", part.pmu),
         Some(event) => event.clone(),
     };
-    let share = (is_hybrid || part.verdict != Verdict::Exact).then(|| units::percent(part.share));
+    let share = line.is_hybrid.then(|| units::percent(part.share));
     Row {
         name: format!("  {}", clean(&name)),
         cells: cells(&part.statistics, &line.unit, part.verdict, several),
@@ -532,7 +531,7 @@ mod tests {
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
-        remarks, several_runs, three_passes, translated_run, turning, vm_with_soft,
+        remarks, several_runs, summands, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -655,7 +654,8 @@ mod tests {
         show.report.plan.intent.of_command = false;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
-        assert!(text.contains("events were rotated, as 4 events of cpu can only use 2 counters\n"), "{text}");
+        let remark = "events shared counters in rotation, as 4 events of cpu can only use 2\n    counters\n";
+        assert!(text.contains(remark), "{text}");
         assert!(!text.contains("-r "), "{text}");
     }
 
@@ -677,6 +677,11 @@ mod tests {
     #[test]
     fn a_hybrid_shows_its_core_types() {
         check("hybrid.txt", &hybrid(), false);
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_have_no_share_of_the_time_and_only_a_scaled_one_has_a_note() {
+        check("sum-verbose.txt", &summands(), true);
     }
 
     #[test]

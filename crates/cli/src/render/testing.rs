@@ -491,15 +491,28 @@ fn sum(slot: usize, slices: &[Slice]) -> Cell {
 
 /// A hybrid machine: one event on two core types.
 pub fn hybrid() -> Show {
-    let lines =
-        vec![line("cycles", true, Unit::Count, perf_candidate(&["cpu_core", "cpu_atom"], Some(Modes::USER)))];
-    let on = |part: usize, pmu: &str, raw, running| {
-        let mut cell = timed(0, raw, 100_000_000, running);
-        (cell.at.part, cell.at.pmu) = (part, pmu.to_owned());
+    let candidate = perf_candidate(&["cpu_core", "cpu_atom"], Some(Modes::USER));
+    let cells = [("cpu_core", 700_000, 75_000_000), ("cpu_atom", 30_000, 25_000_000)];
+    of_parts("cycles", candidate, &cells)
+}
+
+/// The sum of two vendor events on one core PMU, the second of which shared its counter.
+pub fn summands() -> Show {
+    let names = ["MEM_LOADS.HIT", "MEM_LOADS.MISS"].map(str::to_owned).to_vec();
+    let candidate = perf_candidate(&["cpu", "cpu"], Some(Modes::USER)).with_summands(names);
+    of_parts("loads", candidate, &[("cpu", 700_000, 100_000_000), ("cpu", 30_000, 50_000_000)])
+}
+
+/// An event in a run of 100 ms: PMU, raw value and running time of each part.
+fn of_parts(name: &str, candidate: Candidate, parts: &[(&str, u64, u64)]) -> Show {
+    let of_part = |(part, (pmu, raw, running)): (usize, &(&str, u64, u64))| {
+        let mut cell = timed(0, *raw, 100_000_000, *running);
+        (cell.at.part, cell.at.pmu) = (part, (*pmu).to_owned());
         cell
     };
-    let cells = vec![vec![on(0, "cpu_core", 700_000, 75_000_000), on(1, "cpu_atom", 30_000, 25_000_000)]];
-    Show { report: report(lines, cells), machine: machine_with_pmu() }
+    let cells = parts.iter().enumerate().map(of_part).collect();
+    let lines = vec![line(name, true, Unit::Count, candidate)];
+    Show { report: report(lines, vec![cells]), machine: machine_with_pmu() }
 }
 
 /// Events with notes, events without a value for several reasons, steps of recovery that several events

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Change, Compared, Question, RunOf, Series, compare_single};
+use super::{Compared, MetricChange, Question, RunOf, Series, compare_single};
 use crate::formula::{Expression, Inputs};
 
 /// A condition that makes a comparison fail.
@@ -31,29 +31,29 @@ enum Limit {
     /// As a share of A.
     Share(f64),
     /// In the unit of the metric, with the kind of its suffix if the suffix implies one.
-    Absolute(f64, Option<Kind>),
+    Absolute(f64, Option<LimitKind>),
 }
 
 /// The quantity that a limit's suffix is a multiple of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum LimitKind {
     Time,
     Bytes,
 }
 
-impl Kind {
+impl LimitKind {
     /// Symbol of the unit that values of this kind are in.
     fn symbol(self) -> &'static str {
         match self {
-            Kind::Time => "ns",
-            Kind::Bytes => "B",
+            LimitKind::Time => "ns",
+            LimitKind::Bytes => "B",
         }
     }
 
     fn words(self) -> &'static str {
         match self {
-            Kind::Time => "a time",
-            Kind::Bytes => "a number of bytes",
+            LimitKind::Time => "a time",
+            LimitKind::Bytes => "a number of bytes",
         }
     }
 }
@@ -108,19 +108,19 @@ impl Ruling {
 }
 
 /// Suffixes of limits, longest first, with factor and kind: times are in ns.
-const SUFFIXES: [(&str, f64, Option<Kind>); 12] = [
-    ("KiB", 1024.0, Some(Kind::Bytes)),
-    ("MiB", 1024.0 * 1024.0, Some(Kind::Bytes)),
-    ("GiB", 1024.0 * 1024.0 * 1024.0, Some(Kind::Bytes)),
-    ("ns", 1.0, Some(Kind::Time)),
-    ("us", 1e3, Some(Kind::Time)),
-    ("µs", 1e3, Some(Kind::Time)),
-    ("ms", 1e6, Some(Kind::Time)),
-    ("s", 1e9, Some(Kind::Time)),
+const SUFFIXES: [(&str, f64, Option<LimitKind>); 12] = [
+    ("KiB", 1024.0, Some(LimitKind::Bytes)),
+    ("MiB", 1024.0 * 1024.0, Some(LimitKind::Bytes)),
+    ("GiB", 1024.0 * 1024.0 * 1024.0, Some(LimitKind::Bytes)),
+    ("ns", 1.0, Some(LimitKind::Time)),
+    ("us", 1e3, Some(LimitKind::Time)),
+    ("µs", 1e3, Some(LimitKind::Time)),
+    ("ms", 1e6, Some(LimitKind::Time)),
+    ("s", 1e9, Some(LimitKind::Time)),
     ("K", 1e3, None),
     ("M", 1e6, None),
     ("G", 1e9, None),
-    ("B", 1.0, Some(Kind::Bytes)),
+    ("B", 1.0, Some(LimitKind::Bytes)),
 ];
 
 impl Gate {
@@ -205,7 +205,7 @@ impl Gate {
         outcome(ruling, compared)
     }
 
-    fn rule(&self, change: Change, level: f64) -> Ruling {
+    fn rule(&self, change: MetricChange, level: f64) -> Ruling {
         let Some((low, high)) = change.interval else { return Ruling::Inconclusive };
         let limit = match (self.limit, change.is_relative) {
             (Limit::Share(share), true) => share,
@@ -476,9 +476,9 @@ mod tests {
     #[test]
     fn limits_take_units() {
         for (text, limit) in [
-            ("+5ms", Limit::Absolute(5e6, Some(Kind::Time))),
-            ("-2 µs", Limit::Absolute(-2e3, Some(Kind::Time))),
-            ("+1.5KiB", Limit::Absolute(1536.0, Some(Kind::Bytes))),
+            ("+5ms", Limit::Absolute(5e6, Some(LimitKind::Time))),
+            ("-2 µs", Limit::Absolute(-2e3, Some(LimitKind::Time))),
+            ("+1.5KiB", Limit::Absolute(1536.0, Some(LimitKind::Bytes))),
             ("+1e3", Limit::Absolute(1000.0, None)),
             ("-3 %", Limit::Share(-0.03)),
             ("+0.7%", Limit::Share(0.007)),

@@ -2,7 +2,9 @@
 
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
-use cyclometer::stats::compare::{Basis, Change, Compared, DRIFT_TOLD, Design, Finding, GateOutcome, Ruling};
+use cyclometer::stats::compare::{
+    Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
+};
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
@@ -120,7 +122,7 @@ pub fn unit_of(symbol: &str) -> Unit {
 }
 
 /// A change with its sign.
-pub fn change_text(change: Change, unit: &Unit) -> String {
+pub fn change_text(change: MetricChange, unit: &Unit) -> String {
     match change.is_relative {
         true => share(change.estimate),
         false => signed(change.estimate, unit),
@@ -181,9 +183,9 @@ pub fn interval(one: &Compared, unit: &Unit) -> String {
 fn finding(one: &Compared) -> String {
     let is_up = one.change.is_some_and(|change| change.estimate > 0.0);
     match one.finding {
-        Finding::Changed if is_up => "▲ changed".to_owned(),
-        Finding::Changed => "▼ changed".to_owned(),
-        Finding::Same => "= same".to_owned(),
+        ComparisonFinding::Changed if is_up => "▲ changed".to_owned(),
+        ComparisonFinding::Changed => "▼ changed".to_owned(),
+        ComparisonFinding::Same => "= same".to_owned(),
         other => other.word().replace('_', " "),
     }
 }
@@ -198,10 +200,10 @@ fn style(one: &Compared) -> Style {
     let name = one.name.split(':').next().unwrap_or_default();
     let is_up = one.change.is_some_and(|change| change.estimate > 0.0);
     match one.finding {
-        Finding::Changed if NEITHER.contains(&name) => Style::Caution,
-        Finding::Changed if is_up == MORE_IS_BETTER.contains(&name) => Style::Good,
-        Finding::Changed => Style::Bad,
-        Finding::Same => Style::Dim,
+        ComparisonFinding::Changed if NEITHER.contains(&name) => Style::Caution,
+        ComparisonFinding::Changed if is_up == MORE_IS_BETTER.contains(&name) => Style::Good,
+        ComparisonFinding::Changed => Style::Bad,
+        ComparisonFinding::Same => Style::Dim,
         _ => Style::Plain,
     }
 }

@@ -1,7 +1,7 @@
 //! JSON by `schemas/compare-1.json`.
 
 use cyclometer::interleaved::Ended;
-use cyclometer::stats::compare::{Basis, Change, Compared, Design, GateOutcome, Ruling};
+use cyclometer::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange, Ruling};
 use serde_json::{Value, json};
 
 use super::{Contest, Reference, Versus};
@@ -99,7 +99,7 @@ fn n(basis: Option<Basis>) -> Value {
     }
 }
 
-fn change(change: Change) -> Value {
+fn change(change: MetricChange) -> Value {
     json!({
         "is_relative": change.is_relative,
         "estimate": optional(Some(change.estimate)),

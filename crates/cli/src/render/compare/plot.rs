@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use cyclometer::core::Unit;
-use cyclometer::stats::compare::{Basis, Compared, Finding};
+use cyclometer::stats::compare::{Basis, Compared, ComparisonFinding};
 
 use super::delta::{change_text, interval, level, unit_of};
 use super::{Contest, Versus};
@@ -210,8 +210,8 @@ fn change(contest: &Contest<'_>, one: &Compared, unit: &Unit, y: f64) -> String 
         middle + 22.0
     );
     let colour = match (one.finding, change.estimate > 0.0) {
-        (Finding::Changed, true) => B,
-        (Finding::Changed, false) => A,
+        (ComparisonFinding::Changed, true) => B,
+        (ComparisonFinding::Changed, false) => A,
         _ => "#666",
     };
     if change.interval.is_some() && one.basis != Some(Basis::Deterministic) {

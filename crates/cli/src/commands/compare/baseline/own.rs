@@ -139,7 +139,7 @@ fn list<'a>(value: &'a Value, key: &str, of: &str) -> Read<&'a Vec<Value>> {
 mod tests {
     use super::*;
     use crate::render::compare::testing::{contest, shown};
-    use cyclometer::stats::compare::{Design, Finding, Question, compare};
+    use cyclometer::stats::compare::{ComparisonFinding, Design, Question, compare};
 
     #[test]
     fn what_compare_wrote_is_read_again_with_every_value() {
@@ -155,7 +155,7 @@ mod tests {
                 assert_eq!((failures.count(), stdout.as_deref()), (0, Some("inherit")));
                 let question = Question { design: Design::Apart, threshold: 0.005 };
                 for one in compare(&arm.series, &[series], question).remove(0) {
-                    assert!(one.finding != Finding::Changed, "{one:?}");
+                    assert!(one.finding != ComparisonFinding::Changed, "{one:?}");
                     assert_eq!(one.a, one.b, "{}", one.name);
                 }
                 for (read, written) in series.iter().zip(&arm.series) {
