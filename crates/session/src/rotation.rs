@@ -264,9 +264,9 @@ impl Last {
 
     /// The counts of the slots of these cells since the last values, which these become.
     ///
-    /// A CPU or thread with a lost cell, or without a summand of a sum, is left out, as at the end of the run.
-    /// Its last values are kept: if it can be read again, the next counts include this slice. A slot of which
-    /// a value went back has no count, because the rest of it would be less than what happened.
+    /// A CPU or thread with a lost cell, or without a summand of a sum, is left out, as at the end of the
+    /// run. Its last values are kept: if it can be read again, the next counts include this slice. A slot of
+    /// which a value went back has no count, because the rest of it would be less than what happened.
     fn counts<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<SliceCount> {
         let mut slots: BTreeMap<SlotId, Option<SliceCount>> = BTreeMap::new();
         for (Place { slot, .. }, place) in PlaceCells::group(cells) {

@@ -82,7 +82,7 @@ struct Member {
     state: State,
 }
 
-/// What is known of a member.
+/// Knowledge of a member.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The last accounts, and their time.
