@@ -14,6 +14,7 @@ mod pages;
 mod ratchet;
 mod restrictions;
 mod subjects;
+mod syntax;
 mod type_names;
 
 use std::fmt::Write as _;
