@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cyclometer_backend::{Launcher, on_cpu, sources};
-use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
+use cyclometer_catalog::{Listing, ListingKind, list, resolve_list_in};
 use cyclometer_core::exec::{CommandSpec, Stream};
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::plan::Outcome;
@@ -143,7 +143,7 @@ impl SelfTest {
 
     fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
         let mut memory = KernelMemory::new();
-        let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
+        let listed = self.listed(&[ListingKind::Hardware, ListingKind::Cache, ListingKind::Portable]);
         let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
         let mut findings: Vec<Finding> = examined.collect();
         findings.push(self.at_once(source, &mut memory));
@@ -157,7 +157,7 @@ impl SelfTest {
             return section.without(reason);
         }
         let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
-        let listed = self.listed(&[Kind::Software]);
+        let listed = self.listed(&[ListingKind::Software]);
         let mut memory = KernelMemory::new();
         let known = listed.iter().filter(known);
         let findings = known.map(|one| self.of_kernel(source.as_ref(), one, &mut memory));
@@ -185,7 +185,7 @@ impl SelfTest {
         }
     }
 
-    fn listed(&self, kinds: &[Kind]) -> Vec<Listing> {
+    fn listed(&self, kinds: &[ListingKind]) -> Vec<Listing> {
         let all = list(&self.machine, EventTables::embedded().tables());
         all.into_iter().filter(|listing| kinds.contains(&listing.kind)).collect()
     }
@@ -471,7 +471,7 @@ mod tests {
         let test = SelfTest::new(crate::machine());
         let (Some(source), Ok(())) = (perf(), &test.machine.ladder.perf_software) else { return };
         let source = Ordinary(source);
-        let listed = test.listed(&[Kind::Software]);
+        let listed = test.listed(&[ListingKind::Software]);
         let found = |name: &str| {
             let listing = listed.iter().find(|listing| listing.name == name).unwrap();
             let finding = test.of_kernel(&source, listing, &mut KernelMemory::new());
