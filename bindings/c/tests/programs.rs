@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+use cyclometer_test_support::{has, note, skip_without_peer};
 
 const STRICT: [&str; 6] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"];
 /// Version 0 of the binary interface, by which programs find the library.
@@ -366,24 +367,13 @@ fn run(mut command: impl std::borrow::BorrowMut<Command>) -> String {
     stdout.into_owned()
 }
 
-fn has(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-/// Says that something could not be tried, and why; where the tools must be there that is a failure.
+/// Reports that a part of the C interface could not be tried; where the tools must be there, fails.
 fn skip(why: &str) {
-    assert!(std::env::var_os("CYCLOMETER_REQUIRE_PEERS").is_none(), "{why}");
-    note(&format!("the C interface: {why}"));
+    skip_without_peer(&format!("the C interface: {why}"));
 }
 
 fn tell_not_counted(what: &str, said: &str) {
     for line in said.lines().filter(|line| line.starts_with("not counted: ")) {
         note(&format!("{what}: hardware events were {line}"));
     }
-}
-
-fn note(text: &str) {
-    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
-    let _ = file.and_then(|mut file| writeln!(file, "{text}"));
 }

@@ -93,8 +93,7 @@ fn a_gate_decides_over_failures_only_when_they_are_accepted() {
                 text.contains("impossible") && text.contains("both runs failed (exit status 1)"),
                 "{text}"
             );
-            let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(one_line.contains("--accept-failures"), "{text}");
+            assert!(support::one_line(&text).contains("--accept-failures"), "{text}");
         }
         assert_eq!(with(&["-q", "--accept-failures"]).status.code(), Some(0), "{commands:?}");
     }

@@ -87,7 +87,7 @@ fn what_could_not_be_restored_is_a_failure_and_stays() {
     let out = doctor(&devices, &["--restore"]);
     assert_eq!(out.status.code(), Some(125));
     // Lines are wrapped to the width of a terminal.
-    let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = support::one_line(&stdout(&out));
     let error = stderr(&out);
     assert!(
         said.contains(

@@ -380,9 +380,8 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        let Some(mut tool) = support::hears(number) else { continue };
         let begun = std::time::Instant::now();
-        let mut child = tool
+        let mut child = cyclometer()
             .args(["stat", "--backend", "os", "--", "sh", "-c", "echo ready; exec sleep 60"])
             .process_group(0)
             .current_dir(folder.path())

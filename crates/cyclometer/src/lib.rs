@@ -87,7 +87,7 @@ pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, R
 pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
 pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
-pub use cyclometer_catalog::{Kind, Listing};
+pub use cyclometer_catalog::{Listing, ListingKind};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::ReadWay;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream};

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cyclometer_backend::{Launcher, on_cpu, sources};
-use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
+use cyclometer_catalog::{Listing, ListingKind, list, resolve_list_in};
 use cyclometer_core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::plan::Outcome;
@@ -177,7 +177,7 @@ impl<'a> SelfTestRun<'a> {
 
     fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
         let mut memory = KernelMemory::new();
-        let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
+        let listed = self.listed(&[ListingKind::Hardware, ListingKind::Cache, ListingKind::Portable]);
         let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
         let mut findings: Vec<Finding> = examined.collect();
         findings.push(self.at_once(source, &mut memory));
@@ -191,7 +191,7 @@ impl<'a> SelfTestRun<'a> {
             return section.without(&cause.text);
         }
         let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
-        let listed = self.listed(&[Kind::Software]);
+        let listed = self.listed(&[ListingKind::Software]);
         let mut memory = KernelMemory::new();
         let known = listed.iter().filter(known);
         let findings = known.map(|one| self.of_kernel(source.as_ref(), one, &mut memory));
@@ -219,7 +219,7 @@ impl<'a> SelfTestRun<'a> {
         }
     }
 
-    fn listed(&self, kinds: &[Kind]) -> Vec<Listing> {
+    fn listed(&self, kinds: &[ListingKind]) -> Vec<Listing> {
         let all = list(&self.test.machine, EventTables::embedded().tables());
         all.into_iter().filter(|listing| kinds.contains(&listing.kind)).collect()
     }
@@ -517,7 +517,7 @@ mod tests {
         let source = Ordinary(source);
         let launcher = Launcher::start().unwrap();
         let run = SelfTestRun::new(&test, &launcher);
-        let listed = run.listed(&[Kind::Software]);
+        let listed = run.listed(&[ListingKind::Software]);
         let found = |name: &str| {
             let listing = listed.iter().find(|listing| listing.name == name).unwrap();
             let finding = run.of_kernel(&source, listing, &mut KernelMemory::new());

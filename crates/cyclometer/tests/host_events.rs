@@ -346,7 +346,7 @@ fn what_is_listed_can_be_asked_for() {
             let stat = Stat::new(machine.clone()).events(&listing.name);
             assert!(stat.is_ok(), "{on} {}: {}", listing.name, stat.err().unwrap());
         }
-        let vendors = listed.iter().filter(|listing| listing.kind == cyclometer::Kind::Vendor);
+        let vendors = listed.iter().filter(|listing| listing.kind == cyclometer::ListingKind::Vendor);
         assert!(vendors.clone().count() > 0, "{on}");
         for listing in vendors {
             assert!(!listing.description.is_empty() && listing.rung == Rung::Perf, "{listing:?}");

@@ -1,10 +1,8 @@
 //! A program that counts its own regions while the software PMU runs it: neither loses its counts. The
 //! program is this one.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cyclometer::{
@@ -13,6 +11,7 @@ use cyclometer::{
 };
 use cyclometer_core::Target;
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
+use cyclometer_test_support::skip;
 
 /// Gives the program its task, and the file for its results.
 const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
@@ -112,11 +111,11 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     let here = diagnosed_machine();
     let state = here.ladder.state(Rung::Soft).unwrap();
     if let Some(cause) = state.causes.first() {
-        eprintln!("skipped: {}", cause.text);
+        skip(&cause.text);
         return None;
     }
-    let file =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("found-{asked}-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("found");
     let mut spec = CommandSpec::new("env");
     let own = std::env::current_exe().unwrap();
     spec.args = vec![
@@ -131,7 +130,6 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     let summary =
         Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
     let found = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     let line = &summary.lines[0];
     let whole = line.statistics.mean.unwrap_or_else(|| panic!("{asked}: {:?}", line.reason));
     Some((whole, found.lines().map(str::to_owned).collect()))

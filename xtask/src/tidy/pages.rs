@@ -10,6 +10,17 @@ use anyhow::{Context, Result};
 const FOLDERS: &[&str] =
     &["docs", "bindings/c", "bindings/criterion", "bindings/python", "benches", "tests/guests"];
 
+/// Pages of the root that must exist.
+const REQUIRED: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "PLATFORM.md",
+    "DESIGN.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "NOTICE",
+];
+
 /// The index of all pages of `docs`.
 const INDEX: &str = "docs/README.md";
 
@@ -32,10 +43,11 @@ impl DocPage {
     }
 }
 
-/// Broken links, pages that no index names, and pages for users that are too long.
+/// Missing pages, broken links, pages that no index names, and pages for users that are too long.
 pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
     let pages = pages(root)?;
-    let mut found = Vec::new();
+    let missing = REQUIRED.iter().filter(|name| !root.join(name).is_file());
+    let mut found: Vec<String> = missing.map(|name| format!("{name} is missing")).collect();
     for page in &pages {
         found.extend(broken_links(root, page, &pages));
         found.extend(too_long(page));
@@ -177,7 +189,8 @@ mod tests {
         for folder in FOLDERS {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        for (path, text) in pages {
+        let required = REQUIRED.iter().map(|path| (*path, ""));
+        for (path, text) in required.chain(pages.iter().copied()) {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
@@ -198,6 +211,18 @@ mod tests {
                 "docs/sub/b.md links to ../../nowhere.md, which does not exist"
             ]
         );
+    }
+
+    #[test]
+    fn a_missing_page_of_the_root_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in FOLDERS {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        for page in REQUIRED.iter().filter(|page| **page != "PLATFORM.md") {
+            fs::write(root.path().join(page), "").unwrap();
+        }
+        assert_eq!(findings(root.path()).unwrap(), ["PLATFORM.md is missing"]);
     }
 
     #[test]

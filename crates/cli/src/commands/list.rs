@@ -6,7 +6,7 @@ use cyclometer::catalogue::{
     table::Cpu,
 };
 use cyclometer::{
-    Error, ErrorKind, EventTables, Kind, Listing, Machine, MetricListing, Recovery, Result,
+    Error, ErrorKind, EventTables, Listing, ListingKind, Machine, MetricListing, Recovery, Result,
     count_vendor_events, list_events_in, list_metrics, list_metrics_of, list_vendor_events,
 };
 
@@ -42,7 +42,7 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     }
     let fits = |event: &&Listing| match &pattern {
         // Spelled-out names of the vendor's events have been compared above.
-        Some(pattern) => event.kind == Kind::Vendor || list::fits(event, pattern),
+        Some(pattern) => event.kind == ListingKind::Vendor || list::fits(event, pattern),
         None => true,
     };
     let fitting: Vec<&Listing> = all.iter().filter(fits).collect();

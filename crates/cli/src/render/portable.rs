@@ -1,6 +1,6 @@
 //! The portable events on a CPU of the catalogue, for people and as JSON.
 
-use cyclometer::catalogue::portable::{self, Answer, Portable};
+use cyclometer::catalogue::portable::{self, Portable, PortableEvents};
 use cyclometer::catalogue::search::Pattern;
 use cyclometer::catalogue::table::Cpu;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const INDENT: usize = 6;
 /// A portable event with its resolution on a CPU.
 pub struct OnCpu {
     event: &'static Portable,
-    answer: Answer,
+    answer: PortableEvents,
 }
 
 /// The portable events that fit a pattern by a name or by words of the description, on the core type that
@@ -51,22 +51,22 @@ pub fn render(cpu: &Cpu<'_>, events: &[OnCpu], paint: Paint) -> String {
     out
 }
 
-fn resolved(answer: &Answer) -> (Style, String) {
+fn resolved(answer: &PortableEvents) -> (Style, String) {
     match answer {
-        Answer::Event { names, .. } => (Style::Plain, names.join(" + ")),
-        Answer::None { reason, nearest } if nearest.is_empty() => {
+        PortableEvents::Event { names, .. } => (Style::Plain, names.join(" + ")),
+        PortableEvents::None { reason, nearest } if nearest.is_empty() => {
             (Style::Bad, format!("not on this CPU: {reason}"))
         }
-        Answer::None { reason, nearest } => {
+        PortableEvents::None { reason, nearest } => {
             (Style::Bad, format!("not on this CPU: {reason}; nearest: {}", nearest.join(", ")))
         }
     }
 }
 
-fn note(answer: &Answer) -> Option<(Style, String)> {
+fn note(answer: &PortableEvents) -> Option<(Style, String)> {
     match answer {
-        Answer::Event { note, .. } => note.map(|note| (Style::Dim, note.to_owned())),
-        Answer::None { .. } => None,
+        PortableEvents::Event { note, .. } => note.map(|note| (Style::Dim, note.to_owned())),
+        PortableEvents::None { .. } => None,
     }
 }
 
@@ -74,8 +74,8 @@ fn note(answer: &Answer) -> Option<(Style, String)> {
 pub fn json(cpu: &Cpu<'_>, events: &[OnCpu]) -> Vec<Value> {
     let object = |OnCpu { event, answer }: &OnCpu| {
         let (summands, note, reason) = match answer {
-            Answer::Event { names, note } => (names.as_slice(), *note, None),
-            Answer::None { reason, .. } => (&[][..], None, Some(*reason)),
+            PortableEvents::Event { names, note } => (names.as_slice(), *note, None),
+            PortableEvents::None { reason, .. } => (&[][..], None, Some(*reason)),
         };
         json!({
             "name": event.name(),

@@ -240,6 +240,7 @@ impl Drained {
             Taken::Lost { samples, .. } => self.lost += samples,
             Taken::Throttled { .. } => self.throttled += 1,
             Taken::Unthrottled { .. } => {}
+            other => panic!("threads are not followed: {other:?}"),
         })?)
     }
 }
