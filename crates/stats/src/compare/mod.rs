@@ -240,7 +240,10 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Table
         Design::Paired => of_pairs(a, b, empty, tables),
         Design::Apart => of_samples(&of_a, &of_b, empty),
     };
-    Compared { reason: compared.reason.clone().or(reason), ..compared }
+    // Few runs do not hide that a value is scaled.
+    let reasons: Vec<String> =
+        compared.reason.into_iter().filter(|reason| !reason.is_empty()).chain(reason).collect();
+    Compared { reason: (!reasons.is_empty()).then(|| reasons.join("; ")), ..compared }
 }
 
 /// Logarithms of ratios if all values are positive, otherwise differences.
