@@ -10,6 +10,7 @@
 pub mod compare;
 mod derived;
 mod difference;
+mod failures;
 pub mod formula;
 mod label;
 mod request;
@@ -23,6 +24,7 @@ mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};
+pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
 pub use rotation::{Estimate, NoInterval, Rotation};

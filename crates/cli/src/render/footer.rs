@@ -6,11 +6,10 @@ use cyclometer::core::plan::{Multiplex, Outcome};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
+use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
 
 use crate::output::clean;
 use crate::render::Results;
-use crate::render::failures::Failures;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {

@@ -5,10 +5,11 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::{LaunchKind, Provenance, Verdict};
-use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
+use cyclometer::stats::{
+    DerivedSummary, Determinism, Failures, LineSummary, MeanInterval, PartSummary, Statistics,
+};
 
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};

@@ -16,7 +16,7 @@ mod simulation;
 
 use std::collections::HashMap;
 
-pub use gate::{Gate, GateError, GateOutcome, Ruling};
+pub use gate::{FailedRuns, Gate, GateError, GateOutcome, GateSide, Ruling};
 pub use rank_sum::shift;
 pub use series::{RunOf, Series};
 pub use several::{drift, false_discovery_rates};

@@ -14,8 +14,8 @@ use cyclometer::compare::{Compare, Executions};
 use cyclometer::core::exec::Stream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
-use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
-use cyclometer::stats::summarise_with;
+use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
+use cyclometer::stats::{Failures, summarise_with};
 use cyclometer::{
     Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
     machine,
@@ -36,7 +36,6 @@ use crate::render::compare::plot::Format as PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
-use crate::render::failures::Failures;
 use crate::render::hanging;
 use crate::{exit, failure};
 
@@ -305,24 +304,16 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     }
     let others: Vec<&[Series]> = contest.arms[first..].iter().map(|arm| arm.series.as_slice()).collect();
     let a = contest.reference_series();
+    let failed_runs = if args.accept_failures { FailedRuns::Accept } else { FailedRuns::Refuse };
     let each = compare(a, &others, contest.question).into_iter().zip(&others).enumerate();
     each.map(|(i, (metrics, b))| {
-        let of_failures = failing(contest, first + i).filter(|_| !args.accept_failures);
-        let outcome = |gate: &Gate| match (gate.apply(a, b, contest.question), &of_failures) {
-            (outcome, Some(why)) => GateOutcome { ruling: Ruling::Impossible(why.clone()), ..outcome },
-            (outcome, None) => outcome,
-        };
+        let failures = [contest.reference_failures(), Failures::of(contest.report(first + i))];
+        let a = GateSide { series: a, failures: &failures[0] };
+        let b = GateSide { series: b, failures: &failures[1] };
+        let outcome = |gate: &Gate| gate.apply(a, b, contest.question, failed_runs);
         Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect() }
     })
     .collect()
-}
-
-/// The reason why no gate can be decided: failed runs did not do the work that is compared.
-fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
-    let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
-    let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
-    let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
-    (!both.is_empty()).then(|| format!("{}; --accept-failures has it decided all the same", both.join("; ")))
 }
 
 fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
@@ -414,7 +405,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     if contest.output_difference.is_some() || rulings().any(fails) {
         return exit::GATE;
     }
-    if rulings().any(|ruling| matches!(ruling, Ruling::Impossible(_))) {
+    if rulings().any(|ruling| ruling.obstacle().is_some()) {
         return exit::FAILURE;
     }
     exit::OK

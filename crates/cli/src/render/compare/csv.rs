@@ -1,11 +1,11 @@
 //! CSV: a row for each metric of each comparison. RFC 4180.
 
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Compared;
 
 use super::Contest;
 use crate::output::clean;
 use crate::render::csv::row as csv_row;
-use crate::render::failures::Failures;
 
 const HEADER: &str = "a,b,metric,unit,a_n,a_median,b_n,b_median,basis,is_relative,change,low,high,p,q,finding,reason,a_failed,b_failed\r\n";
 

@@ -2,11 +2,11 @@
 
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::{Basis, Change, Compared, DRIFT_TOLD, Design, Finding, GateOutcome, Ruling};
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::target::shortened;
@@ -252,9 +252,18 @@ fn indented(text: &str) -> String {
     wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
+/// The reason why a gate is not decided, with what to do about it.
+pub fn obstacle(ruling: &Ruling) -> Option<String> {
+    let remedy = match ruling {
+        Ruling::RunsFailed(_) => "; --accept-failures has it decided all the same",
+        _ => "",
+    };
+    ruling.obstacle().map(|reason| format!("{reason}{remedy}"))
+}
+
 /// The evidence for the ruling of a gate.
 pub fn gate_reason(gate: &GateOutcome) -> String {
-    if let Ruling::Impossible(reason) = &gate.ruling {
+    if let Some(reason) = obstacle(&gate.ruling) {
         return format!(": {reason}");
     }
     let unit = unit_of(&gate.compared.unit);
@@ -383,6 +392,8 @@ pub fn ended(ended: &Ended) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer::stats::RunFailure;
+
     use super::*;
     use crate::render::compare::testing::{against_baseline, contest, shown};
     use crate::render::testing::golden;
@@ -413,7 +424,7 @@ mod tests {
             assert!(text.contains("B gzip -7 -kc file\n"), "{text}");
             let mut contest = against_baseline(machine, &comparison);
             if let Reference::Baseline { failures, .. } = &mut contest.reference {
-                *failures = Failures::among([None, Some("exit status 1".to_owned())]);
+                *failures = Failures::among([None, Some(RunFailure::Status(1))]);
             }
             let text = super::super::render(&contest, false, Paint::NONE);
             assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");

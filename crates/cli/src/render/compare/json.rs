@@ -1,7 +1,7 @@
 //! JSON by `schemas/compare-1.json`.
 
 use cyclometer::interleaved::Ended;
-use cyclometer::stats::compare::{Basis, Change, Compared, Design, GateOutcome, Ruling};
+use cyclometer::stats::compare::{Basis, Change, Compared, Design, GateOutcome};
 use serde_json::{Value, json};
 
 use super::{Contest, Reference, Versus};
@@ -109,14 +109,10 @@ fn change(change: Change) -> Value {
 }
 
 fn gate(gate: &GateOutcome) -> Value {
-    let reason = match &gate.ruling {
-        Ruling::Impossible(reason) => Some(reason),
-        _ => None,
-    };
     json!({
         "condition": gate.gate,
         "ruling": gate.ruling.word(),
-        "reason": reason,
+        "reason": super::delta::obstacle(&gate.ruling),
         "metric": compared(&gate.compared),
     })
 }

@@ -4,11 +4,10 @@ use cyclometer::compare::Executions;
 use cyclometer::core::report::LaunchKind;
 use cyclometer::core::{Machine, Report};
 use cyclometer::interleaved::{Comparison, Round};
-use cyclometer::stats::compare::{Design, Gate, Question, Series, compare};
-use cyclometer::stats::summarise;
+use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Series, compare};
+use cyclometer::stats::{Failures, summarise};
 
 use super::{ArmShown, Contest, Reference, Versus};
-use crate::render::failures::Failures;
 use crate::render::testing::{compared_report, vm_with_soft};
 
 /// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345
@@ -76,7 +75,9 @@ fn judged<'a>(
     };
     let (a, b) = (contest.reference_series(), contest.arms[first].series.as_slice());
     let metrics = compare(a, &[b], question).remove(0);
-    let gates = gates().iter().map(|gate| gate.apply(a, b, question)).collect();
+    let failures = Failures::default();
+    let of = |series| GateSide { series, failures: &failures };
+    let gates = gates().iter().map(|gate| gate.apply(of(a), of(b), question, FailedRuns::Refuse)).collect();
     contest.versus = vec![Versus { arm: first, metrics, gates }];
     contest
 }

@@ -1,10 +1,11 @@
 //! Results of other programs: hyperfine 1 and 2, and files in poop's manner.
 
+use cyclometer::core::exec::ExitStatus;
 use cyclometer::stats::compare::{RunOf, Series};
+use cyclometer::stats::{Failures, RunFailure};
 use serde_json::{Map, Value};
 
 use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, perf, text};
-use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
 
@@ -57,12 +58,11 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
 ///
 /// hyperfine 1.20 `src/util/exit_code.rs`, `src/benchmark/benchmark_result.rs`.
 fn failures<'a>(codes: impl Iterator<Item = Option<&'a Value>>) -> Failures {
-    let way = |code: Option<&Value>| match code? {
-        Value::Null => Some("an unknown status".to_owned()),
-        code if code.as_i64() == Some(0) => None,
-        code => Some(format!("exit status {code}")),
+    let failure = |code: Option<&Value>| match code?.as_i64().map(i32::try_from) {
+        Some(Ok(code)) => RunFailure::of(ExitStatus::Code(code)),
+        _ => Some(RunFailure::Unknown),
     };
-    Failures::among(codes.map(way))
+    Failures::among(codes.map(failure))
 }
 
 /// hyperfine 2: every measurement of every run.

@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use cyclometer::core::CpuBaseline;
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
 use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, Stream};
 use serde_json::Value;
@@ -17,7 +18,6 @@ use serde_json::Value;
 use super::args::CompareArgs;
 use crate::output::{clean, clean_os};
 use crate::render::compare::json::FINGERPRINT;
-use crate::render::failures::Failures;
 use crate::render::machine;
 
 /// Longest file that is read, in bytes.

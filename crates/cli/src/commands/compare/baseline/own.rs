@@ -2,11 +2,11 @@
 
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::stats::compare::{RunOf, Series};
+use cyclometer::stats::{Failures, RunFailure};
 use serde_json::Value;
 
 use super::{Contents, Parsed, Problem, Recorded, SAVE_ANEW, not_below_zero, number};
 use crate::output::shown_command;
-use crate::render::failures::{self, Failures};
 use crate::render::{compare, json};
 
 type Read<T> = std::result::Result<T, Problem>;
@@ -83,15 +83,15 @@ fn command(value: &Value) -> Read<Recorded> {
         series.push(of_metric(metric, &dropped, number)?);
     }
     let stdout = value.pointer("/streams/stdout").and_then(Value::as_str).map(str::to_owned);
-    Ok(Recorded { command: name, series, failures: Failures::among(kept.into_iter().map(way)), stdout })
+    Ok(Recorded { command: name, series, failures: Failures::among(kept.into_iter().map(failure)), stdout })
 }
 
-/// How a run failed, if it did.
-fn way(run: &Value) -> Option<String> {
+/// The failure of a run.
+fn failure(run: &Value) -> Option<RunFailure> {
     let number =
         |key: &str| run.get(key).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
     let signal = number("signal").map(ExitStatus::Signal);
-    signal.or(number("exit").map(ExitStatus::Code)).and_then(failures::way)
+    signal.or(number("exit").map(ExitStatus::Code)).and_then(RunFailure::of)
 }
 
 fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed) -> Read<Series> {

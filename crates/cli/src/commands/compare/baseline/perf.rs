@@ -400,7 +400,8 @@ fn provenance(name: &str) -> Option<&'static str> {
 mod tests {
     use super::super::parse;
     use super::*;
-    use cyclometer::stats::compare::{Design, Gate, Question, Ruling};
+    use cyclometer::stats::Failures;
+    use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling};
 
     fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
         let all = &contents.commands[0].series;
@@ -542,8 +543,12 @@ mod tests {
         let ours = Series { provenance: Some("hardware".to_owned()), ..Series::of("cycles:u", &[900.0; 9]) };
         let gate = Gate::parse("cycles > +1%").unwrap();
         let question = Question { design: Design::Apart, threshold: 0.005 };
-        let outcome =
-            |intervals: &[_]| gate.apply(&[over_intervals(intervals)], std::slice::from_ref(&ours), question);
+        let outcome = |intervals: &[_]| {
+            let failures = Failures::default();
+            let of = |series| GateSide { series, failures: &failures };
+            let (a, b) = ([over_intervals(intervals)], std::slice::from_ref(&ours));
+            gate.apply(of(&a), of(b), question, FailedRuns::Refuse)
+        };
         let (whole, scaled) = (("100", 100, "100.00"), ("100", 10, "10.00"));
         let missing = ("<not counted>", 0, "0.00");
         for intervals in [[whole, missing, scaled], [missing, whole, whole], [whole, whole, missing]] {
