@@ -88,7 +88,9 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest, || drop(launcher))?;
     shown?;
-    failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
+    for error in failed_cleanups(&contest) {
+        failure::report(error, cli.verbose);
+    }
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
@@ -361,13 +363,11 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
-/// The message about hooks that failed after the runs.
-fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
-    const HELP: &str = "run the command of --cleanup by itself to see what it says";
-    let mut failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
-    // Every command has the same hook.
-    failed.dedup();
-    (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
+/// The failures of hooks after the runs, each once: every command has the same hook.
+fn failed_cleanups<'a>(contest: &Contest<'a>) -> Vec<&'a Error> {
+    let mut failed: Vec<&Error> = contest.comparison.failed_cleanups.iter().collect();
+    failed.dedup_by_key(|error| error.to_string());
+    failed
 }
 
 /// The warning about a baseline that was saved with failed runs.
@@ -393,7 +393,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
         Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
         Some(Ended::Failed(_)) => return exit::FAILURE,
-        _ if !contest.comparison.warnings.is_empty() => return exit::FAILURE,
+        _ if !contest.comparison.failed_cleanups.is_empty() => return exit::FAILURE,
         _ => {}
     }
     let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);

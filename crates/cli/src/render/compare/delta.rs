@@ -1,5 +1,6 @@
 //! The table of differences: at most 80 columns; a change has a sign, a word and a colour.
 
+use cyclometer::Error;
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
 use cyclometer::stats::Failures;
@@ -299,7 +300,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     }
     lines.extend(drifts(contest));
     lines.extend(different_exits(contest));
-    lines.extend(contest.comparison.warnings.iter().cloned());
+    lines.extend(contest.comparison.failed_cleanups.iter().map(Error::to_string));
     // A difference that ended the comparison is in the line about its end.
     lines.extend(contest.output_difference.iter().filter(|_| contest.comparison.ended.is_none()).cloned());
     if contest.output_checked && contest.output_difference.is_none() {
@@ -392,6 +393,7 @@ pub fn ended(ended: &Ended) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer::interleaved::Comparison;
     use cyclometer::stats::RunFailure;
 
     use super::*;
@@ -415,7 +417,12 @@ mod tests {
     #[test]
     fn runs_that_failed_stand_beside_the_commands_and_those_of_a_baseline_below() {
         shown(|machine, comparison| {
-            let mut comparison = comparison.clone();
+            let mut comparison = Comparison {
+                reports: comparison.reports.clone(),
+                rounds: comparison.rounds.clone(),
+                ended: None,
+                failed_cleanups: Vec::new(),
+            };
             for run in &mut comparison.reports[0].runs {
                 run.exit = Some(cyclometer::ExitStatus::Code(2));
             }

@@ -1,5 +1,6 @@
 //! JSON by `schemas/compare-1.json`.
 
+use cyclometer::Error;
 use cyclometer::interleaved::Ended;
 use cyclometer::stats::compare::{Basis, Change, Compared, Design, GateOutcome};
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ pub fn render(contest: &Contest<'_>) -> String {
         "comparisons": contest.versus.iter().map(versus).collect::<Vec<_>>(),
         "output": output(contest),
         "ended": contest.comparison.ended.as_ref().map(ended),
-        "warnings": contest.comparison.warnings,
+        "warnings": contest.comparison.failed_cleanups.iter().map(Error::to_string).collect::<Vec<_>>(),
     });
     pretty(&value)
 }

@@ -17,7 +17,7 @@ pub fn shown(test: impl Fn(&Machine, &Comparison)) {
     let order = |i: usize| if i.is_multiple_of(3) { vec![1, 0] } else { vec![0, 1] };
     let padding = |i: usize| if i < 2 { 0 } else { (i * 331 % 4096) as u16 };
     let rounds = (0..14).map(|i| Round { order: order(i), padding: padding(i) }).collect();
-    test(&vm_with_soft(), &Comparison { reports, rounds, ended: None, warnings: Vec::new() });
+    test(&vm_with_soft(), &Comparison { reports, rounds, ended: None, failed_cleanups: Vec::new() });
 }
 
 fn arm(report: &Report) -> ArmShown {
