@@ -146,7 +146,7 @@ fn turns(results: &Results<'_>) -> Option<String> {
     }
     let plan = &results.report.plan;
     let because = because(plan);
-    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
+    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.subject.is_command()) else {
         return Some(format!("events took turns{because}"));
     };
     let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
@@ -202,7 +202,7 @@ fn could_translate(results: &Results<'_>) -> bool {
         let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
         !line.requested && soft.is_some_and(|skipped| skipped.refusal.is_none())
     };
-    intent.of_command
+    intent.subject.is_command()
         && intent.interval.is_none()
         && results.machine.ladder.state(Rung::Soft).is_some_and(works)
         && results.summary.lines.iter().any(left_out)

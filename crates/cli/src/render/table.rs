@@ -529,6 +529,7 @@ mod tests {
     use cyclometer::Stream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
+    use cyclometer::core::plan::IntentSubject;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
@@ -653,7 +654,7 @@ mod tests {
     #[test]
     fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
         let mut show = turning(&[200]);
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
         assert!(text.contains("events took turns, as 4 events of cpu can only use 2 counters\n"), "{text}");
@@ -730,9 +731,9 @@ mod tests {
         assert!(!hinted(&show), "the software PMU was not among the sources");
         show.report.plan.lines[6].skipped.push(left_out(None));
         assert!(hinted(&show));
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
-        show.report.plan.intent.of_command = true;
+        show.report.plan.intent.subject = IntentSubject::Command;
         show.report.plan.lines[6].skipped[0] = left_out(Some(RefusalKind::TargetNotSupported));
         assert!(!hinted(&show), "it was asked, and refused");
     }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus, RefusalKind, Signalled};
-use cyclometer_core::plan::{Multiplex, Outcome};
+use cyclometer_core::plan::{IntentSubject, Multiplex, Outcome};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
@@ -127,7 +127,7 @@ fn play(play: Play) -> Played {
     let intent = Intent {
         runs: play.settings.runs,
         counted: play.counted,
-        of_command: play.target.is_none(),
+        subject: if play.target.is_none() { IntentSubject::Command } else { IntentSubject::Running },
         interval: play.settings.interval,
         multiplex: play.multiplex,
         seed: 1,
