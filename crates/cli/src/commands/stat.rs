@@ -421,7 +421,10 @@ impl Exports {
 fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         if let Some(failure) = &results.report.failure {
-            output::tell(&format!("cyclometer: warning: ended early: {}\n", output::clean(failure)));
+            output::tell(&format!(
+                "cyclometer: warning: ended early: {}\n",
+                output::clean(&failure.to_string())
+            ));
         }
         return Ok(());
     }

@@ -69,7 +69,7 @@ fn ending(results: &Results<'_>) -> Vec<String> {
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
     match &results.report.failure {
-        Some(failure) => lines.push(format!("{early}{}", clean(failure))),
+        Some(failure) => lines.push(format!("{early}{}", clean(&failure.to_string()))),
         None => lines.extend(Failures::of(results.report).text()),
     }
     lines

@@ -41,7 +41,7 @@ pub fn command(results: &Results<'_>) -> Value {
         "sharing": sharing(&report.plan),
         "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
         "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
-        "failure": report.failure,
+        "failure": report.failure.as_ref().map(ToString::to_string),
         "failed_runs": Failures::of(report).count(),
         "streams": report.command.as_ref().map(streams),
     });

@@ -605,7 +605,10 @@ mod tests {
             text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
             "{text}"
         );
-        show.report.failure = Some("the command exited with status 3 in run 1".to_owned());
+        show.report.failure = Some(cyclometer::core::report::SessionFailure {
+            message: "the command exited with status 3 in run 1".to_owned(),
+            recovery: cyclometer::Recovery::None,
+        });
         let text = told(&show);
         assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
     }
