@@ -11,7 +11,7 @@ use cyclometer::{
     Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
 };
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, NamedFiles, cannot_print};
 use crate::output::{self, Channel};
@@ -32,7 +32,7 @@ const SENSIBLE_INTERVAL_MS: u64 = 10;
 pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = StatExports::open(args)?;
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
@@ -194,11 +194,11 @@ fn outputs(args: &StatArgs) -> (Stream, Stream) {
 }
 
 /// Where its standard input comes from.
-fn input(args: &StatArgs) -> Result<Input> {
+fn input(args: &StatArgs) -> Result<CommandInput> {
     let asked = args.input.as_deref();
     match executions(args) == 1 || args.command.is_empty() {
-        true => Ok(Input::of_one_run(asked)),
-        false => Input::of_several_runs(asked),
+        true => Ok(CommandInput::of_one_run(asked)),
+        false => CommandInput::of_several_runs(asked),
     }
 }
 
@@ -215,7 +215,7 @@ fn measurement(
     args: &StatArgs,
     machine: &Machine,
     simulated: Option<Simulated>,
-    input: &Input,
+    input: &CommandInput,
 ) -> Result<Stat> {
     let stat = match simulated {
         Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload(args))),
@@ -383,17 +383,17 @@ impl Observer for Live {
 }
 
 /// Renders results as text.
-type Format = fn(&Results<'_>) -> String;
+type ResultsRenderer = fn(&Results<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct StatExports {
+    all: Vec<(Export, ResultsRenderer)>,
 }
 
-impl Exports {
-    fn open(args: &StatArgs) -> Result<Exports> {
+impl StatExports {
+    fn open(args: &StatArgs) -> Result<StatExports> {
         let stdout = args.json.then(|| PathBuf::from("-"));
-        let wanted: [(Option<&PathBuf>, Format); 3] = [
+        let wanted: [(Option<&PathBuf>, ResultsRenderer); 3] = [
             (stdout.as_ref().or(args.export_json.as_ref()), json::render),
             (args.export_csv.as_ref(), csv::render),
             (args.export_markdown.as_ref(), markdown::render),
@@ -404,7 +404,7 @@ impl Exports {
                 all.push((Export::open(path)?, render));
             }
         }
-        Ok(Exports { all })
+        Ok(StatExports { all })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -418,7 +418,7 @@ impl Exports {
 }
 
 /// Prints the table, unless another format replaces it.
-fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &StatExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         if let Some(failure) = &results.report.failure {
             output::tell(&format!(

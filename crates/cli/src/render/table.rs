@@ -127,7 +127,7 @@ fn failed_runs(results: &Results<'_>) -> Option<String> {
 }
 
 /// One row of the table.
-struct Row {
+struct TableRow {
     name: String,
     cells: Cells,
     /// The source of the count, unless that is hardware or the kernel.
@@ -158,7 +158,7 @@ impl Cells {
     }
 }
 
-fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
+fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<TableRow> {
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
         rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
@@ -181,7 +181,7 @@ fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &Pa
 }
 
 /// A long note that repeats the one above is replaced by a reference to it.
-fn say_once(rows: &mut [Row]) {
+fn say_once(rows: &mut [TableRow]) {
     const SHORT: usize = 40;
     for i in (1..rows.len()).rev() {
         if columns(&rows[i].note) > SHORT && rows[i].note == rows[i - 1].note {
@@ -190,7 +190,7 @@ fn say_once(rows: &mut [Row]) {
     }
 }
 
-fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
+fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> TableRow {
     let mut notes = vec![match &line.interval {
         Some(interval) => interval_note(line, interval, several, verbose),
         None => verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some()),
@@ -201,7 +201,7 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
     if verbose {
         notes.push(source_note(line));
     }
-    Row {
+    TableRow {
         name: clean(&line.name),
         cells: line_cells(line, several),
         mark: marked(line).map_or("", Provenance::mark),
@@ -261,7 +261,7 @@ fn interval_note(
     }
 }
 
-fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
+fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> TableRow {
     let is_hybrid = line.parts.iter().any(|other| other.pmu != part.pmu);
     let name = match &part.summand {
         None => part.pmu.clone(),
@@ -269,7 +269,7 @@ fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
         Some(event) => event.clone(),
     };
     let share = (is_hybrid || part.verdict != Verdict::Exact).then(|| units::percent(part.share));
-    Row {
+    TableRow {
         name: format!("  {}", clean(&name)),
         cells: cells(&part.statistics, &line.unit, part.verdict, several),
         mark: "",
@@ -298,10 +298,10 @@ fn holds(provenance: Provenance, verdict: Verdict) -> bool {
 /// Stands for the value of a metric that has none: its inputs may all have been counted.
 pub const NOT_COUNTABLE: &str = "not countable";
 
-fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
+fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> TableRow {
     let has_value = metric.statistics.mean.is_some();
     let note = verdict_note(metric.verdict, metric.reason.as_deref(), has_value);
-    Row {
+    TableRow {
         name: clean(&metric.name),
         cells: match has_value {
             true => cells(&metric.statistics, &metric.unit, metric.verdict, several),
@@ -436,7 +436,7 @@ const MARK: &str = "";
 /// The head of the column that is left out where the runs are too few to judge.
 const OUTLIERS: &str = "outliers";
 
-fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
+fn layout(rows: &[TableRow], several: bool, paint: Paint) -> String {
     let room = room_for_names(rows, several);
     let table = table(rows, several, room);
     let name_columns = usize::from(2 + table.column_max_content_widths()[0] + GAP);
@@ -453,7 +453,7 @@ fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
 }
 
 /// The columns that the numbers leave to names; a longer name stands on a line of its own.
-fn room_for_names(rows: &[Row], several: bool) -> usize {
+fn room_for_names(rows: &[TableRow], several: bool) -> usize {
     let table = table(rows, several, 0);
     let names = usize::from(table.column_max_content_widths()[0]);
     let numbers = table.lines().next().map_or(0, |line| columns(&line)).saturating_sub(names);
@@ -461,7 +461,7 @@ fn room_for_names(rows: &[Row], several: bool) -> usize {
 }
 
 /// Names of at most `room` columns and numbers: a line for each row, notes not included.
-fn table(rows: &[Row], several: bool, room: usize) -> Table {
+fn table(rows: &[TableRow], several: bool, room: usize) -> Table {
     let kinds = if several { SEVERAL } else { ONE };
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -500,7 +500,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
 }
 
 /// A row with its note, behind it where there is room, else below.
-fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String {
+fn row_text(row: &TableRow, line: &str, name_columns: usize, paint: Paint) -> String {
     let name: String = line.chars().take(name_columns).collect();
     let numbers: String = line.chars().skip(name_columns).collect();
     let (shown, width) = match &row.cells {

@@ -27,12 +27,12 @@ use outputs::Outputs;
 use saving::Saving;
 use words::Contestant;
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::Cli;
 use crate::export::{self, Export, NamedFiles, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
-use crate::render::compare::plot::Format as PlotFormat;
+use crate::render::compare::plot::PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
@@ -52,15 +52,16 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let contestants = words::contestants(args)?;
     check(args, contestants.len())?;
     // Exports are opened before any command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = CompareExports::open(args)?;
     let machine = machine();
     let mut baseline = match (&args.baseline, contestants.first()) {
         (Some(path), Some(only)) => Some(baseline::read(path, args, &only.name, &machine)?),
         _ => None,
     };
     let stat = measurement(args, &machine)?;
-    let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
-    let input = Input::of_several_runs(args.input.as_deref())?;
+    let mut judge =
+        RunJudge { outputs: args.check_output.then(Outputs::new).transpose()?, ..RunJudge::default() };
+    let input = CommandInput::of_several_runs(args.input.as_deref())?;
     let outputs = outputs_of(args, judge.outputs.as_ref());
     baseline.iter_mut().for_each(|baseline| baseline.compare_output(&outputs.0));
     let plan = measured(args, &stat, &contestants, &input, &outputs)?;
@@ -76,7 +77,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
     input.warning().into_iter().for_each(output::tell);
-    let measured = Measured {
+    let measured = MeasuredContest {
         contestants: &contestants,
         machine: &machine,
         comparison: &comparison,
@@ -177,7 +178,7 @@ fn measured(
     args: &CompareArgs,
     stat: &Stat,
     contestants: &[Contestant],
-    input: &Input,
+    input: &CommandInput,
     (stdout, stderr): &(Stream, Stream),
 ) -> Result<Compare> {
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
@@ -236,13 +237,13 @@ fn progress(args: &CompareArgs, executions: Executions) -> Progress {
 
 /// Looks at runs while they are made.
 #[derive(Default)]
-struct Judge {
+struct RunJudge {
     progress: Option<Progress>,
     started: u32,
     outputs: Option<Outputs>,
 }
 
-impl Watcher for Judge {
+impl Watcher for RunJudge {
     fn run_started(&mut self, _: usize, _: u32, _: bool) {
         if let Some(progress) = &mut self.progress {
             progress.advance(self.started);
@@ -256,7 +257,7 @@ impl Watcher for Judge {
 }
 
 /// The measurement with its inputs.
-struct Measured<'a> {
+struct MeasuredContest<'a> {
     contestants: &'a [Contestant],
     machine: &'a Machine,
     comparison: &'a Comparison,
@@ -266,8 +267,12 @@ struct Measured<'a> {
 }
 
 /// The input of all tables and exports.
-fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
-    let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
+fn contest<'a>(
+    args: &CompareArgs,
+    measured: &MeasuredContest<'a>,
+    baseline: Option<Baseline>,
+) -> Contest<'a> {
+    let MeasuredContest { contestants, machine, comparison, stat, outputs, executions } = *measured;
     let requests = stat.metric_requests();
     let arms: Vec<ArmShown> = contestants
         .iter()
@@ -318,7 +323,7 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     .collect()
 }
 
-fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &CompareExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         for line in unsaid(contest) {
             output::tell(&line);
@@ -412,18 +417,18 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
 }
 
 /// Renders results as text.
-type Format = fn(&Contest<'_>) -> String;
+type ContestRenderer = fn(&Contest<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct CompareExports {
+    all: Vec<(Export, ContestRenderer)>,
     baseline: Option<Saving>,
 }
 
-impl Exports {
-    fn open(args: &CompareArgs) -> Result<Exports> {
+impl CompareExports {
+    fn open(args: &CompareArgs) -> Result<CompareExports> {
         let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
-        let wanted: [(Option<&Path>, Format); 4] = [
+        let wanted: [(Option<&Path>, ContestRenderer); 4] = [
             (args.export_json.as_deref(), json::render),
             (args.export_csv.as_deref(), csv::render),
             (args.export_markdown.as_deref(), markdown::render),
@@ -437,7 +442,7 @@ impl Exports {
         }
         let baseline =
             args.save_baseline.as_deref().map(|path| Saving::open(path, args.force)).transpose()?;
-        Ok(Exports { all, baseline })
+        Ok(CompareExports { all, baseline })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -454,7 +459,7 @@ impl Exports {
     }
 }
 
-fn plot_format(path: &Path) -> Result<Format> {
+fn plot_format(path: &Path) -> Result<ContestRenderer> {
     match PlotFormat::of(path) {
         Some(PlotFormat::Svg) => Ok(plot::svg),
         Some(PlotFormat::Html) => Ok(plot::html),

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, text};
-
-type Read<T> = std::result::Result<T, Problem>;
+use super::{BaselineProblem, BaselineRead, Contents, RecordedCommand, SAVE_ANEW, not_below_zero, text};
 
 /// The remedy for a file that does not count a whole command.
 const MEASURE_THE_COMMAND: &str = "measure the command as a whole: perf stat -j -o FILE -- COMMAND";
@@ -33,15 +31,21 @@ const PARTS: [(&str, &str); 9] = [
 ];
 
 /// Reads an object in each line; `None` if the lines have another format.
-pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
+pub(super) fn lines(text: &str) -> Option<BaselineRead<Contents>> {
     const VALUE: &str = "\"counter-value\"";
     if text.contains("Performance counter stats for") {
         let text = "it is perf's table for people";
-        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+        return Some(Err(BaselineProblem::new(
+            text,
+            "have perf write JSON: perf stat -j -o FILE -- COMMAND",
+        )));
     }
     if let Some(line) = text.lines().find(|line| is_of_csv(line)) {
         let text = format!("it is perf's CSV: '{line}'");
-        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+        return Some(Err(BaselineProblem::new(
+            text,
+            "have perf write JSON: perf stat -j -o FILE -- COMMAND",
+        )));
     }
     let mut runs = RunsRead::default();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -96,7 +100,7 @@ impl RunsRead {
         self.open.push(object);
     }
 
-    fn read(&self) -> Read<Contents> {
+    fn read(&self) -> BaselineRead<Contents> {
         read(&self.whole)
     }
 }
@@ -118,16 +122,19 @@ fn json_of(line: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&known)
 }
 
-fn not_readable(number: usize, line: &str) -> Problem {
+fn not_readable(number: usize, line: &str) -> BaselineProblem {
     match foreign_number(line) {
         Some(found) => of_another_locale(&format!("line {number}"), &found),
-        None => Problem::new(format!("line {number} of perf's is no JSON"), MEASURE_THE_COMMAND),
+        None => BaselineProblem::new(format!("line {number} of perf's is no JSON"), MEASURE_THE_COMMAND),
     }
 }
 
-fn of_another_locale(place: &str, number: &str) -> Problem {
+fn of_another_locale(place: &str, number: &str) -> BaselineProblem {
     let text = format!("{place} has the number {number}: perf wrote it in another locale");
-    Problem::new(text, "have perf write it anew with LC_ALL=C: LC_ALL=C perf stat -j -o FILE -- COMMAND")
+    BaselineProblem::new(
+        text,
+        "have perf write it anew with LC_ALL=C: LC_ALL=C perf stat -j -o FILE -- COMMAND",
+    )
 }
 
 /// A number with a decimal sign that is no point, if there is one: `100,00`.
@@ -147,7 +154,7 @@ fn foreign_number(text: &str) -> Option<String> {
 ///
 /// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and the functions after it: values are
 /// texts, with several runs the mean.
-pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
+pub(super) fn read(runs: &[Vec<Value>]) -> BaselineRead<Contents> {
     let mut notes = vec![match runs.len() {
         0 | 1 => "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
             .to_owned(),
@@ -157,9 +164,9 @@ pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
     let mut are_added_up = false;
     for objects in runs {
         let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
-        let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
+        let rows = rows.map(PerfRow::read).collect::<BaselineRead<Vec<PerfRow>>>()?;
         // With --summary the sums follow the intervals.
-        let (intervals, sums): (Vec<Row>, Vec<Row>) =
+        let (intervals, sums): (Vec<PerfRow>, Vec<PerfRow>) =
             rows.into_iter().partition(|row| row.interval.is_some());
         are_added_up |= sums.is_empty();
         whole.push(if sums.is_empty() { added_up(intervals) } else { sums });
@@ -171,7 +178,8 @@ pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
     notes.extend(repeated(&series).filter(|_| runs.len() == 1).map(|name| {
         format!("perf has {name} more than once: as an event that was named twice, not as runs of --append")
     }));
-    let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
+    let commands =
+        vec![RecordedCommand { command: "perf stat".to_owned(), series, ..RecordedCommand::default() }];
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
@@ -211,12 +219,12 @@ impl EventOverRuns {
 }
 
 /// The rows of each run as series over the runs. An event that was named twice in a run stays two.
-fn over_runs(runs: Vec<Vec<Row>>) -> Vec<Series> {
+fn over_runs(runs: Vec<Vec<PerfRow>>) -> Vec<Series> {
     let count = runs.len();
     let mut all: Vec<EventOverRuns> = Vec::new();
     for (run, rows) in runs.into_iter().enumerate() {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-        for of_run in rows.into_iter().map(Row::series) {
+        for of_run in rows.into_iter().map(PerfRow::series) {
             let seen_in_run = seen.entry(of_run.name.clone()).or_default();
             let number = std::mem::replace(seen_in_run, *seen_in_run + 1);
             let (value, reason) = (of_run.present().first().copied(), of_run.reason.clone());
@@ -235,7 +243,7 @@ fn over_runs(runs: Vec<Vec<Row>>) -> Vec<Series> {
 
 /// A row of perf's.
 #[derive(Clone, PartialEq, Debug)]
-struct Row {
+struct PerfRow {
     /// The end of the interval that it is of, as it is written.
     interval: Option<String>,
     event: String,
@@ -249,17 +257,17 @@ struct Row {
     reason: Option<String>,
 }
 
-impl Row {
-    fn read(object: &Value) -> Read<Row> {
+impl PerfRow {
+    fn read(object: &Value) -> BaselineRead<PerfRow> {
         if let Some((part, option)) = PARTS.iter().find(|(part, _)| object.get(part).is_some()) {
             let text = format!("it has a row for each {part}, as perf writes them with {option}");
-            return Err(Problem::new(text, MEASURE_THE_COMMAND));
+            return Err(BaselineProblem::new(text, MEASURE_THE_COMMAND));
         }
         let number = |key: &str| object.get(key).and_then(Value::as_f64);
         let value = object.get("counter-value").unwrap_or(&Value::Null);
         let event = text(object, "event")?;
         let read = value_of(value, &event)?;
-        Ok(Row {
+        Ok(PerfRow {
             interval: object.get("interval").map(Value::to_string),
             event,
             unit: object.get("unit").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -271,7 +279,7 @@ impl Row {
     }
 
     fn series(self) -> Series {
-        let Row { event, unit, value, share, reason, .. } = self;
+        let PerfRow { event, unit, value, share, reason, .. } = self;
         let scaled = || match share {
             None => Some("perf does not say for which share of the time it was counted".to_owned()),
             Some(share) => (share < 99.995).then(|| format!("scaled: observed {share:.0} % of the time")),
@@ -302,15 +310,15 @@ impl Row {
 
     /// The rows of one event in a run of so many intervals as a row of the whole. Without the value of an
     /// interval the whole has none.
-    fn added_up(rows: &[Row], intervals: usize) -> Option<Row> {
+    fn added_up(rows: &[PerfRow], intervals: usize) -> Option<PerfRow> {
         let first = rows.first()?.clone();
         let counted = rows.iter().filter(|row| row.value.is_some()).count();
         let running_ns: Option<f64> = rows.iter().map(|row| row.running_ns).sum();
-        let enabled_ns: Option<f64> = rows.iter().map(Row::enabled_ns).sum();
+        let enabled_ns: Option<f64> = rows.iter().map(PerfRow::enabled_ns).sum();
         let share = || Some(100.0 * running_ns? / enabled_ns.filter(|enabled| *enabled > 0.0)?);
         let is_whole = counted == intervals;
         let gaps = || format!("perf did not count it in {} of {intervals} intervals", intervals - counted);
-        Some(Row {
+        Some(PerfRow {
             value: rows.iter().map(|row| row.value).sum::<Option<f64>>().filter(|_| is_whole),
             share: share(),
             running_ns,
@@ -332,7 +340,7 @@ fn without_modes(event: &str) -> &str {
     }
 }
 
-fn value_of(value: &Value, event: &str) -> Read<Option<f64>> {
+fn value_of(value: &Value, event: &str) -> BaselineRead<Option<f64>> {
     let Value::String(text) = value else { return not_below_zero(value, event) };
     // `<not counted>`, `<not supported>`.
     if text.starts_with('<') {
@@ -341,13 +349,13 @@ fn value_of(value: &Value, event: &str) -> Read<Option<f64>> {
     match text.trim().parse::<f64>().ok().filter(|number| number.is_finite()) {
         Some(number) => Ok(Some(number)),
         None if foreign_number(text).is_some() => Err(of_another_locale(event, text)),
-        None => Err(Problem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW)),
+        None => Err(BaselineProblem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW)),
     }
 }
 
 /// Rows of intervals as rows of the whole, in the order in which events come first.
-fn added_up(rows: Vec<Row>) -> Vec<Row> {
-    let mut whole: Vec<(usize, Vec<Row>)> = Vec::new();
+fn added_up(rows: Vec<PerfRow>) -> Vec<PerfRow> {
+    let mut whole: Vec<(usize, Vec<PerfRow>)> = Vec::new();
     let mut seen: BTreeMap<(Option<String>, String), usize> = BTreeMap::new();
     // A file that was cut off lacks events in its last interval.
     let intervals = rows.iter().map(|row| &row.interval).collect::<BTreeSet<_>>().len();
@@ -361,7 +369,7 @@ fn added_up(rows: Vec<Row>) -> Vec<Row> {
             None => whole.push((number, vec![row])),
         }
     }
-    whole.iter().filter_map(|(_, rows)| Row::added_up(rows, intervals)).collect()
+    whole.iter().filter_map(|(_, rows)| PerfRow::added_up(rows, intervals)).collect()
 }
 
 /// Events that the kernel counts itself, by perf's names.
