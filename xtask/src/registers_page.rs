@@ -1,4 +1,5 @@
-//! `cargo xtask registers-page [--check]`: the tables of docs/reference/registers.md, from the layouts of `arch`.
+//! `cargo xtask registers-page [--check]`: the tables of docs/reference/registers.md, from the layouts of
+//! `arch`.
 
 use std::fmt::Write as _;
 

@@ -133,7 +133,7 @@ pub struct Intent {
     pub runs: u32,
     /// Number of runs that the software PMU may count.
     pub counted: Counted,
-    /// What is counted.
+    /// The subject of the counts.
     pub subject: IntentSubject,
     /// The interval at which counts are read while the command runs.
     pub interval: Option<Duration>,

@@ -28,7 +28,7 @@ pub struct Report {
 /// A failure that ended a session after its first result. `Display` gives the remedy too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionFailure {
-    /// What failed, and its cause.
+    /// The failure, and its cause.
     pub message: String,
     /// The remedy.
     pub recovery: Recovery,

@@ -105,8 +105,8 @@ const NO_LIMIT: u64 = 1 << 60;
 ///
 /// Linux `Documentation/admin-guide/cgroup-v2.rst`, `memory.events`: a group's number includes those below,
 /// so the number of a group above has processes of unrelated groups; `cgroup-v1/memory.rst`,
-/// `memory.oom_control`; `include/linux/memcontrol.h`, `memcg_memory_event`: in version 1, a process is in the
-/// number of its own group alone.
+/// `memory.oom_control`; `include/linux/memcontrol.h`, `memcg_memory_event`: in version 1, a process is in
+/// the number of its own group alone.
 fn killed(group: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let events = read("memory.events").or_else(|| read("memory.oom_control"))?;

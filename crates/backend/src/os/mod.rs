@@ -109,8 +109,8 @@ struct OsCounting {
 const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 
 impl OsCounting {
-    /// Reads again until it is stopped or the target has ended; a value that cannot be read any more keeps its
-    /// last state.
+    /// Reads again until it is stopped or the target has ended; a value that cannot be read any more keeps
+    /// its last state.
     fn refresh(&mut self) {
         if self.stopped || self.exit.is_some() {
             return;

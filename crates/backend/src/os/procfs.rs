@@ -47,8 +47,8 @@ pub(super) fn of_children(bytes: &[u8]) -> Option<[u64; 4]> {
 ///
 /// # Source
 ///
-/// `proc_pid_stat(5)`: starttime is field 22; Linux `fs/exec.c`, `de_thread`: a thread that executes a program
-/// takes over the id and the start time of the process.
+/// `proc_pid_stat(5)`: starttime is field 22; Linux `fs/exec.c`, `de_thread`: a thread that executes a
+/// program takes over the id and the start time of the process.
 pub(super) fn start_ticks(bytes: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(bytes);
     let (_, behind_name) = text.rsplit_once(')')?;

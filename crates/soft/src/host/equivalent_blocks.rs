@@ -27,7 +27,8 @@ pub(crate) struct EquivalentBlocks {
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// A class: the events of one execution, and a bit for each [`AddendKind`](crate::addend::AddendKind) that must be counted too.
+/// A class: the events of one execution, and a bit for each [`AddendKind`](crate::addend::AddendKind) that
+/// must be counted too.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct BlockClass {
     events: EventVector,

@@ -54,8 +54,8 @@ pub(crate) const ARM64: Reads = Reads {
 
 /// `csrr` of `cycle` and `instret`.
 ///
-/// The write to the sysctl takes the access away on each CPU, and the next start of the event, as after a context
-/// switch, gives it back, because the event was opened with it (`drivers/perf/riscv_pmu_sbi.c`,
+/// The write to the sysctl takes the access away on each CPU, and the next start of the event, as after a
+/// context switch, gives it back, because the event was opened with it (`drivers/perf/riscv_pmu_sbi.c`,
 /// `pmu_sbi_set_scounteren` in `pmu_sbi_ctr_start`). Then the program goes on, and its counts are exact.
 pub(crate) const RISCV64: Reads = Reads { narrow: false, pmu: &perf::RISCV64, ended: &[ILLEGAL, 0], ..ARM64 };
 
