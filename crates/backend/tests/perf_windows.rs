@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::{perf_part, skip, slot};
 use cyclometer_backend::{Launcher, PerfSource};
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::{CommandSpec, Reading, RefusalKind, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, OutputStream, Reading, RefusalKind, Waited};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, Windowing, WindowingState,
 };
@@ -79,7 +79,7 @@ fn recorded_while(
     let launcher = Launcher::start().unwrap();
     let command = CommandSpec {
         args: args.iter().map(Into::into).collect(),
-        stdout: Stream::Null,
+        stdout: OutputStream::Null,
         ..CommandSpec::new(program)
     };
     let mut child = launcher.prepare(&command).unwrap();

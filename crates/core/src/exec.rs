@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -179,13 +180,31 @@ pub trait Child {
     }
 
     /// The cause of its end where the kernel killed it, if that is known. Valid after the process has ended.
-    fn killed_because(&self) -> Option<String> {
+    fn kill_cause(&self) -> Option<KillCause> {
         None
     }
 
     /// The CPU baseline that was presented to it; `None`: the real processor.
     fn cpu_baseline(&self) -> Option<CpuBaseline> {
         None
+    }
+}
+
+/// The cause for which the kernel killed a command.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum KillCause {
+    /// The memory control group of the command ran out of memory.
+    GroupOutOfMemory {
+        /// The limit of the group, or of a group above, in bytes.
+        limit_bytes: u64,
+    },
+}
+
+impl fmt::Display for KillCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KillCause::GroupOutOfMemory { limit_bytes } = self;
+        write!(f, "its memory control group, limited to {} MiB, ran out of memory", limit_bytes >> 20)
     }
 }
 

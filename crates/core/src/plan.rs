@@ -157,10 +157,8 @@ pub struct Intent {
     pub runs: u32,
     /// Number of runs that the software PMU may count.
     pub counted: Counted,
-    /// Whether a command is counted, as opposed to a running target.
-    pub of_command: bool,
-    /// Whether regions of threads of this program are counted while the software PMU runs it.
-    pub in_software_pmu: bool,
+    /// The subject of the counts.
+    pub subject: IntentSubject,
     /// The interval at which counts are read while the command runs.
     pub interval: Option<Duration>,
     /// Whether a result exists already; if so, no event moves to the software PMU or to another pass.
@@ -181,8 +179,7 @@ impl Default for Intent {
             only: None,
             runs: 1,
             counted: Counted::Auto,
-            of_command: true,
-            in_software_pmu: false,
+            subject: IntentSubject::Command,
             interval: None,
             begun: false,
             multiplex: Multiplex::Auto,
@@ -203,6 +200,25 @@ impl Intent {
             Counted::All => self.runs,
         };
         wanted.min(self.runs)
+    }
+}
+
+/// The thing that a session counts, as far as the choice of sources depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum IntentSubject {
+    /// A command that the session starts.
+    #[default]
+    Command,
+    /// A target that runs already, natively.
+    Running,
+    /// Regions of threads of this program, which the software PMU runs.
+    TranslatedRegions,
+}
+
+impl IntentSubject {
+    /// Whether the session starts it, and can run it again.
+    pub fn is_command(self) -> bool {
+        self == IntentSubject::Command
     }
 }
 

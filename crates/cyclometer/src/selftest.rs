@@ -11,7 +11,7 @@ use cyclometer_backend::{Launcher, on_cpu, sources};
 use cyclometer_catalog::{Listing, ListingKind, list, resolve_list_in};
 use cyclometer_core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer_core::machine::{CpuId, Vendor};
-use cyclometer_core::plan::Outcome;
+use cyclometer_core::plan::{IntentSubject, Outcome};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, Machine, Modes, Provenance, Recovery, Result, Rung, Slot, SlotId,
@@ -273,7 +273,7 @@ impl<'a> SelfTestRun<'a> {
         let words = |error: Error| error.to_string();
         let tables = EventTables::embedded();
         let events = resolve_list_in(event, &self.test.machine, tables.tables(), true).map_err(words)?;
-        let intent = Intent { only: Some(Rung::Perf), of_command: false, ..Intent::default() };
+        let intent = Intent { only: Some(Rung::Perf), subject: IntentSubject::Running, ..Intent::default() };
         let plan = cyclometer_plan::plan(events, &self.test.machine, intent).map_err(words)?;
         if let Some(Outcome::NotCounted(count)) = plan.lines.first().map(|line| &line.outcome) {
             return Err(count.reason().unwrap_or_default());

@@ -10,7 +10,7 @@ use cyclometer_backend::{
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
-use cyclometer_core::plan::Multiplex;
+use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
@@ -401,8 +401,10 @@ impl Stat {
             only: self.backend,
             runs: self.settings.runs,
             counted: self.counted,
-            in_software_pmu: false,
-            of_command: self.command.is_some() && self.target.is_none(),
+            subject: match (&self.command, &self.target) {
+                (Some(_), None) => IntentSubject::Command,
+                _ => IntentSubject::Running,
+            },
             interval: self.settings.interval,
             begun: false,
             multiplex: self.multiplex,

@@ -61,7 +61,7 @@ pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Re
     let sets = &plan.sharing.sets;
     let rotates =
         sets.len() > 1 && (plan.intent.multiplex == Multiplex::Always || sets.len() > runs as usize);
-    let soft = plan.intent.of_command && slots.iter().any(is_soft);
+    let soft = plan.intent.subject.is_command() && slots.iter().any(is_soft);
     let mut passes = Vec::new();
     if soft {
         let suits = |slot: &&Slot| if runs == 0 { !is_core(slot) } else { is_soft(slot) };
@@ -101,7 +101,7 @@ fn counts_the_same(known: &Slot, other: &Slot) -> bool {
 /// The runs that count events of core PMUs: regions of a program that is translated already have no other
 /// ones.
 fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
-    match intent.of_command && slots.iter().any(is_soft) {
+    match intent.subject.is_command() && slots.iter().any(is_soft) {
         true => intent.runs - intent.translated_runs(),
         false => intent.runs.max(1),
     }
@@ -202,14 +202,14 @@ fn refuse_sharing(plan: &Plan, runs: u32) -> Result<()> {
         "" => String::new(),
         because => format!("{because}: "),
     };
-    let given = match plan.intent.of_command {
+    let given = match plan.intent.subject.is_command() {
         true => format!("-r gives {}", number(runs as usize, "run")),
         false => "what runs already is counted once".to_owned(),
     };
     let passes = number(needed, "pass");
     let message = format!("{because}{passes} are needed, and {given}");
     let translated = plan.intent.runs.saturating_sub(runs) as usize;
-    let remedy = match plan.intent.of_command {
+    let remedy = match plan.intent.subject.is_command() {
         true => format!("use -r {}, ask for fewer events, or leave --no-multiplex out", needed + translated),
         false => "ask for fewer events, or leave --no-multiplex out".to_owned(),
     };
@@ -348,6 +348,7 @@ mod tests {
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part, RegisterCode, Unit};
     use cyclometer_core::exec::RefusalKind;
     use cyclometer_core::ladder::{RungState, Works};
+    use cyclometer_core::plan::IntentSubject;
     use cyclometer_core::{Candidate, Event, EventCode, Modes, Provenance, Refusal};
     use proptest::prelude::*;
 
@@ -516,7 +517,7 @@ mod tests {
         let help = "use -r 2, ask for fewer events, or leave --no-multiplex out";
         assert_eq!((error.recovery().to_string().as_str(), error.kind()), (help, ErrorKind::HardwareLimit));
         assert!(planned(many(7), never(2)).is_ok() && planned(many(4), never(1)).is_ok());
-        let attached = Intent { of_command: false, ..never(1) };
+        let attached = Intent { subject: IntentSubject::Running, ..never(1) };
         assert!(planned(many(7), attached).unwrap_err().to_string().ends_with("is counted once"));
     }
 

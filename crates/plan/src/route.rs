@@ -219,6 +219,7 @@ mod tests {
     use super::*;
     use crate::testing::{core_event, machine, portable_event, soft_event, software_event};
     use cyclometer_core::event::PerfEvent;
+    use cyclometer_core::plan::IntentSubject;
     use cyclometer_core::pmu::KernelPmu;
 
     #[test]
@@ -348,7 +349,7 @@ mod tests {
             let lines = route(vec![event], &machine, &intent);
             assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "{lines:?}");
         };
-        check(instructions(), Intent { of_command: false, ..Intent::default() });
+        check(instructions(), Intent { subject: IntentSubject::Running, ..Intent::default() });
         check(of_modes(Modes::KERNEL), Intent::default());
         check(of_modes(Modes::USER_KERNEL), Intent::default());
         check(Event { requested: false, ..instructions() }, Intent::default());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cyclometer_core::plan::{Counted, Intent, Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::plan::{Counted, Intent, IntentSubject, Outcome, PlanLine, SkipCause, Skipped};
 use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Result, Rung};
 
 /// Counts of the software PMU can be read this often at most: each reading stops the program at a point where
@@ -18,9 +18,7 @@ pub(crate) fn fits(
     intent: &Intent,
 ) -> std::result::Result<(), Skipped> {
     let reason = match candidate.modes {
-        _ if !intent.of_command && !intent.in_software_pmu => {
-            "the software PMU counts commands that it starts"
-        }
+        _ if intent.subject == IntentSubject::Running => "the software PMU counts commands that it starts",
         modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
         _ if event.modifiers.guest_only => "the software PMU sees no guests",
         _ if intent.begun => "the runs under the software PMU are over",
@@ -126,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_it_cannot_see_says_why() {
-        let attached = Intent { of_command: false, ..runs(1) };
+        let attached = Intent { subject: IntentSubject::Running, ..runs(1) };
         let mut guest = soft_event("calls");
         guest.modifiers.guest_only = true;
         for (event, intent, reason) in [
@@ -146,7 +144,7 @@ mod tests {
 
     #[test]
     fn regions_of_a_program_that_it_runs_are_counted_beside_everything_else() {
-        let inside = Intent { of_command: false, in_software_pmu: true, ..runs(1) };
+        let inside = Intent { subject: IntentSubject::TranslatedRegions, ..runs(1) };
         let events = vec![soft_event("calls"), core_event("cycles")];
         let plan = plan(events, &machine_with_soft(), inside).unwrap();
         let rungs: Vec<Rung> =

@@ -46,7 +46,7 @@ impl RunningSession<'_, '_> {
             reading,
             slices: slices.unwrap_or_default(),
         };
-        Ok(ExecutedRun { run, interrupted, killed_because: child.killed_because() })
+        Ok(ExecutedRun { run, interrupted, kill_cause: child.kill_cause() })
     }
 
     /// Waits for the end; reads at every interval; changes groups; passes signals on.

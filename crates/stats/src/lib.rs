@@ -11,6 +11,7 @@
 pub mod compare;
 mod derived;
 mod difference;
+mod failures;
 pub mod formula;
 mod label;
 pub mod phases;
@@ -26,6 +27,7 @@ mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};
+pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
 pub use rotation::{NoInterval, Rotation, TotalEstimate};

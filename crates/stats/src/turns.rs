@@ -111,7 +111,7 @@ impl<'a> Turns<'a> {
 
     fn not_scheduled(&self) -> String {
         let time = total(self.slices.iter().map(|slice| slice.wall_ns));
-        let told = self.plan.intent.of_command && self.span == Span::Whole;
+        let told = self.plan.intent.subject.is_command() && self.span == Span::Whole;
         let runs = self.plan.exact_runs().filter(|_| told && self.plan.intent.multiplex != Multiplex::Always);
         let hint = runs.map_or(String::new(), |runs| format!("; -r {runs} counts it exactly"));
         let of = if self.span == Span::Whole { "run" } else { "interval" };

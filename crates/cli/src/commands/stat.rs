@@ -11,7 +11,7 @@ use cyclometer::{
     Report, Result, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
@@ -32,7 +32,7 @@ const SENSIBLE_INTERVAL_MS: u64 = 10;
 pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = StatExports::open(args)?;
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
@@ -169,11 +169,11 @@ fn outputs(args: &StatArgs) -> (OutputStream, OutputStream) {
 }
 
 /// Where its standard input comes from.
-fn input(args: &StatArgs) -> Result<Input> {
+fn input(args: &StatArgs) -> Result<CommandInput> {
     let asked = args.input.as_deref();
     match executions(args) == 1 || args.command.is_empty() {
-        true => Ok(Input::of_one_run(asked)),
-        false => Input::of_several_runs(asked),
+        true => Ok(CommandInput::of_one_run(asked)),
+        false => CommandInput::of_several_runs(asked),
     }
 }
 
@@ -190,7 +190,7 @@ fn measurement(
     args: &StatArgs,
     machine: &Machine,
     simulated: Option<Simulated>,
-    input: &Input,
+    input: &CommandInput,
 ) -> Result<Stat> {
     let stat = match simulated {
         Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload(args))),
@@ -358,16 +358,16 @@ impl Observer for Live {
 }
 
 /// Renders results as text.
-type Format = fn(&Results<'_>) -> String;
+type ResultsRenderer = fn(&Results<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct StatExports {
+    all: Vec<(Export, ResultsRenderer)>,
 }
 
-impl Exports {
-    fn open(args: &StatArgs) -> Result<Exports> {
-        let formats: [Format; 3] = [json::render, csv::render, markdown::render];
+impl StatExports {
+    fn open(args: &StatArgs) -> Result<StatExports> {
+        let formats: [ResultsRenderer; 3] = [json::render, csv::render, markdown::render];
         let stdout = args.json.then_some((("--json", Some(Path::new("-"))), formats[0]));
         let mut all = Vec::new();
         for ((option, path), render) in
@@ -377,7 +377,7 @@ impl Exports {
                 all.push((Export::open(option, path)?, render));
             }
         }
-        Ok(Exports { all })
+        Ok(StatExports { all })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -391,10 +391,13 @@ impl Exports {
 }
 
 /// Prints the table, unless another format replaces it.
-fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &StatExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         if let Some(failure) = &results.report.failure {
-            output::tell(&format!("cyclometer: warning: ended early: {}\n", output::clean(failure)));
+            output::tell(&format!(
+                "cyclometer: warning: ended early: {}\n",
+                output::clean(&failure.to_string())
+            ));
         }
         return Ok(());
     }

@@ -33,7 +33,7 @@ pub fn as_seen(stdout: OutputStream) -> OutputStream {
 
 /// Standard input of a command.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Input {
+pub struct CommandInput {
     /// Where it comes from.
     pub stream: InputStream,
     /// Whether it is empty because no data has arrived in our standard input yet.
@@ -44,10 +44,10 @@ pub struct Input {
 /// do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-impl Input {
+impl CommandInput {
     /// The input of a command that is run once: our standard input by default.
-    pub fn of_one_run(asked: Option<&Path>) -> Input {
-        Input::certain(input(asked))
+    pub fn of_one_run(asked: Option<&Path>) -> CommandInput {
+        CommandInput::certain(input(asked))
     }
 
     /// The input of a command that is run several times, the same each time.
@@ -55,19 +55,21 @@ impl Input {
     /// # Errors
     ///
     /// Usage: data in a pipe, of which each run would get another part.
-    pub fn of_several_runs(asked: Option<&Path>) -> Result<Input> {
+    pub fn of_several_runs(asked: Option<&Path>) -> Result<CommandInput> {
         match asked {
-            Some(path) => Ok(Input::certain(named(path))),
-            None => Input::replayed(StandardInput::look(PATIENCE)),
+            Some(path) => Ok(CommandInput::certain(named(path))),
+            None => CommandInput::replayed(StandardInput::look(PATIENCE)),
         }
     }
 
-    fn replayed(ours: StandardInput) -> Result<Input> {
+    fn replayed(ours: StandardInput) -> Result<CommandInput> {
         Ok(match ours {
-            StandardInput::Nothing => Input::certain(InputStream::Null),
-            StandardInput::Inheritable => Input::certain(InputStream::Inherit),
-            StandardInput::File { offset_bytes } => Input::certain(InputStream::Replay { offset_bytes }),
-            StandardInput::Silent => Input { stream: InputStream::Null, is_unheard: true },
+            StandardInput::Nothing => CommandInput::certain(InputStream::Null),
+            StandardInput::Inheritable => CommandInput::certain(InputStream::Inherit),
+            StandardInput::File { offset_bytes } => {
+                CommandInput::certain(InputStream::Replay { offset_bytes })
+            }
+            StandardInput::Silent => CommandInput { stream: InputStream::Null, is_unheard: true },
             StandardInput::Data => {
                 let hint =
                     "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
@@ -79,8 +81,8 @@ impl Input {
         })
     }
 
-    fn certain(stream: InputStream) -> Input {
-        Input { stream, is_unheard: false }
+    fn certain(stream: InputStream) -> CommandInput {
+        CommandInput { stream, is_unheard: false }
     }
 
     /// A note about the input, before any command runs.
@@ -122,14 +124,17 @@ mod tests {
             (OutputStream::Null, OutputStream::Null)
         );
         assert_eq!(outputs(None, OutputStream::Inherit), (OutputStream::Inherit, OutputStream::Inherit));
-        assert_eq!(Input::of_one_run(Some("null".as_ref())).stream, InputStream::Null);
-        assert_eq!(Input::of_one_run(Some("./null".as_ref())).stream, InputStream::File("./null".into()));
-        assert_eq!(Input::of_one_run(None).stream, InputStream::Inherit);
+        assert_eq!(CommandInput::of_one_run(Some("null".as_ref())).stream, InputStream::Null);
+        assert_eq!(
+            CommandInput::of_one_run(Some("./null".as_ref())).stream,
+            InputStream::File("./null".into())
+        );
+        assert_eq!(CommandInput::of_one_run(None).stream, InputStream::Inherit);
     }
 
     #[test]
     fn several_runs_get_the_same_input_or_none() {
-        let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
+        let stream = |ours| CommandInput::replayed(ours).map(|input| (input.note().is_some(), input.stream));
         let file = StandardInput::File { offset_bytes: 7 };
         assert_eq!(stream(file).unwrap(), (false, InputStream::Replay { offset_bytes: 7 }));
         assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, InputStream::Inherit));

@@ -5,12 +5,11 @@ use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
+use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
 use cyclometer::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
-use crate::render::failures::Failures;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
@@ -70,7 +69,7 @@ fn ending(results: &Results<'_>) -> Vec<String> {
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
     match &results.report.failure {
-        Some(failure) => lines.push(format!("{early}{}", clean(failure))),
+        Some(failure) => lines.push(format!("{early}{}", clean(&failure.to_string()))),
         None => lines.extend(Failures::of(results.report).text()),
     }
     lines
@@ -147,7 +146,7 @@ fn turns(results: &Results<'_>) -> Option<String> {
     }
     let plan = &results.report.plan;
     let remark = format!("events shared counters in rotation{}", because(plan));
-    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
+    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.subject.is_command()) else {
         return Some(remark);
     };
     let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex, " } else { "" };
@@ -201,7 +200,7 @@ fn could_translate(results: &Results<'_>) -> bool {
         let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
         soft.is_some_and(|skipped| skipped.cause == SkipCause::NotRequested)
     };
-    intent.of_command
+    intent.subject.is_command()
         && intent.interval.is_none()
         && results.machine.ladder.state(Rung::Soft).is_some_and(works)
         && results.summary.lines.iter().any(left_out)

@@ -5,10 +5,11 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::{LaunchKind, Provenance, Verdict};
-use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
+use cyclometer::stats::{
+    DerivedSummary, Determinism, Failures, LineSummary, MeanInterval, PartSummary, Statistics,
+};
 
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
@@ -126,7 +127,7 @@ fn failed_runs(results: &Results<'_>) -> Option<String> {
 }
 
 /// One row of the table.
-struct Row {
+struct TableRow {
     name: String,
     cells: Cells,
     /// The source of the count, unless that is hardware or the kernel.
@@ -157,7 +158,7 @@ impl Cells {
     }
 }
 
-fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
+fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<TableRow> {
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
         rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
@@ -180,7 +181,7 @@ fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &Pa
 }
 
 /// A long note that repeats the one above is replaced by a reference to it.
-fn say_once(rows: &mut [Row]) {
+fn say_once(rows: &mut [TableRow]) {
     const SHORT: usize = 40;
     for i in (1..rows.len()).rev() {
         if columns(&rows[i].note) > SHORT && rows[i].note == rows[i - 1].note {
@@ -189,7 +190,7 @@ fn say_once(rows: &mut [Row]) {
     }
 }
 
-fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
+fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> TableRow {
     let mut notes = vec![match &line.interval {
         Some(interval) => interval_note(line, interval, several, verbose),
         None => verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some()),
@@ -200,7 +201,7 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
     if verbose {
         notes.push(source_note(line));
     }
-    Row {
+    TableRow {
         name: clean(&line.name),
         cells: line_cells(line, several),
         mark: marked(line).map_or("", Provenance::mark),
@@ -260,14 +261,14 @@ fn interval_note(
     }
 }
 
-fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
+fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> TableRow {
     let name = match &part.summand {
         None => part.pmu.clone(),
         Some(event) if line.is_hybrid => format!("{}/{event}/", part.pmu),
         Some(event) => event.clone(),
     };
     let share = line.is_hybrid.then(|| units::percent(part.share));
-    Row {
+    TableRow {
         name: format!("  {}", clean(&name)),
         cells: cells(&part.statistics, &line.unit, part.verdict, several),
         mark: "",
@@ -296,10 +297,10 @@ fn holds(provenance: Provenance, verdict: Verdict) -> bool {
 /// Stands for the value of a metric that has none: its inputs may all have been counted.
 pub const NOT_COUNTABLE: &str = "not countable";
 
-fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
+fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> TableRow {
     let has_value = metric.statistics.mean.is_some();
     let note = verdict_note(metric.verdict, metric.reason.as_deref(), has_value);
-    Row {
+    TableRow {
         name: clean(&metric.name),
         cells: match has_value {
             true => cells(&metric.statistics, &metric.unit, metric.verdict, several),
@@ -434,7 +435,7 @@ const MARK: &str = "";
 /// The head of the column that is left out where the runs are too few to judge.
 const OUTLIERS: &str = "outliers";
 
-fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
+fn layout(rows: &[TableRow], several: bool, paint: Paint) -> String {
     let room = room_for_names(rows, several);
     let table = table(rows, several, room);
     let name_columns = usize::from(2 + table.column_max_content_widths()[0] + GAP);
@@ -451,7 +452,7 @@ fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
 }
 
 /// The columns that the numbers leave to names; a longer name stands on a line of its own.
-fn room_for_names(rows: &[Row], several: bool) -> usize {
+fn room_for_names(rows: &[TableRow], several: bool) -> usize {
     let table = table(rows, several, 0);
     let names = usize::from(table.column_max_content_widths()[0]);
     let numbers = table.lines().next().map_or(0, |line| columns(&line)).saturating_sub(names);
@@ -459,7 +460,7 @@ fn room_for_names(rows: &[Row], several: bool) -> usize {
 }
 
 /// Names of at most `room` columns and numbers: a line for each row, notes not included.
-fn table(rows: &[Row], several: bool, room: usize) -> Table {
+fn table(rows: &[TableRow], several: bool, room: usize) -> Table {
     let kinds = if several { SEVERAL } else { ONE };
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -498,7 +499,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
 }
 
 /// A row with its note, behind it where there is room, else below.
-fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String {
+fn row_text(row: &TableRow, line: &str, name_columns: usize, paint: Paint) -> String {
     let name: String = line.chars().take(name_columns).collect();
     let numbers: String = line.chars().skip(name_columns).collect();
     let (shown, width) = match &row.cells {
@@ -527,6 +528,7 @@ mod tests {
     use cyclometer::OutputStream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
+    use cyclometer::core::plan::IntentSubject;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
@@ -602,7 +604,10 @@ mod tests {
             text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
             "{text}"
         );
-        show.report.failure = Some("the command exited with status 3 in run 1".to_owned());
+        show.report.failure = Some(cyclometer::core::report::SessionFailure {
+            message: "the command exited with status 3 in run 1".to_owned(),
+            recovery: cyclometer::Recovery::None,
+        });
         let text = told(&show);
         assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
     }
@@ -651,7 +656,7 @@ mod tests {
     #[test]
     fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
         let mut show = turning(&[200]);
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
         let remark = "events shared counters in rotation, as 4 events of cpu can only use 2\n    counters\n";
@@ -734,9 +739,9 @@ mod tests {
         assert!(!hinted(&show), "the software PMU was not among the sources");
         show.report.plan.lines[6].skipped.push(left_out(SkipCause::NotRequested));
         assert!(hinted(&show));
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
-        show.report.plan.intent.of_command = true;
+        show.report.plan.intent.subject = IntentSubject::Command;
         show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Refused(RefusalKind::TargetNotSupported));
         assert!(!hinted(&show), "it was asked, and refused");
         show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Unsuited);

@@ -10,10 +10,10 @@ use cyclometer::core::machine::{
 };
 use cyclometer::core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer::core::pmu::KernelPmu;
-use cyclometer::core::report::{LaunchKind, Run, Slice, SliceCount, Step};
+use cyclometer::core::report::{LaunchKind, Run, SessionFailure, Slice, SliceCount, Step};
 use cyclometer::core::{
-    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Report, Rung,
-    Scope, Slot, SlotId,
+    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Recovery,
+    Report, Rung, Scope, Slot, SlotId,
 };
 use cyclometer::stats::formula::Expression;
 use cyclometer::stats::{Environment, MetricRequest, asked_scope, summarise_with};
@@ -223,7 +223,10 @@ pub fn several_runs() -> Show {
     let mut report = report(lines, cells.collect());
     report.runs[9].dropped_because = Some("exited with status 1".into());
     report.runs[9].exit = Some(ExitStatus::Code(1));
-    report.failure = Some("the command exited with status 1 in run 10".into());
+    report.failure = Some(SessionFailure {
+        message: "the command exited with status 1 in run 10".into(),
+        recovery: Recovery::None,
+    });
     Show { report, machine: machine_with_pmu() }
 }
 

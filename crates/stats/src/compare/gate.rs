@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Compared, MetricChange, Question, RunOf, Series, compare_single};
+use crate::Failures;
 use crate::formula::{Expression, Inputs};
 
 /// A condition that makes a comparison fail.
@@ -81,6 +82,34 @@ pub struct GateOutcome {
     pub compared: Compared,
 }
 
+/// One side of a comparison, as gates see it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GateSide<'a> {
+    /// Its metrics over runs.
+    pub series: &'a [Series],
+    /// Its runs that failed.
+    pub failures: &'a Failures,
+}
+
+/// The treatment of failed runs, which may not have done the work that is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FailedRuns {
+    /// No gate is decided over them.
+    #[default]
+    Refuse,
+    /// They count as any other run.
+    Accept,
+}
+
+impl FailedRuns {
+    /// The failures of both sides, if they are an obstacle.
+    fn obstacle(self, a: &Failures, b: &Failures) -> Option<String> {
+        let of = |side: &str, failures: &Failures| failures.text().map(|text| format!("{side}: {text}"));
+        let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
+        (self == FailedRuns::Refuse && !both.is_empty()).then(|| both.join("; "))
+    }
+}
+
 /// The decision of a gate.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -93,6 +122,8 @@ pub enum Ruling {
     Inconclusive,
     /// The gate cannot be decided, for this reason.
     Impossible(String),
+    /// The gate is not decided over these failed runs.
+    RunsFailed(String),
 }
 
 impl Ruling {
@@ -102,7 +133,15 @@ impl Ruling {
             Ruling::Passed => "passed",
             Ruling::Failed => "failed",
             Ruling::Inconclusive => "inconclusive",
-            Ruling::Impossible(_) => "impossible",
+            Ruling::Impossible(_) | Ruling::RunsFailed(_) => "impossible",
+        }
+    }
+
+    /// The reason why the gate is not decided, whatever the number of runs.
+    pub fn obstacle(&self) -> Option<&str> {
+        match self {
+            Ruling::Impossible(reason) | Ruling::RunsFailed(reason) => Some(reason),
+            _ => None,
         }
     }
 }
@@ -190,10 +229,23 @@ impl Gate {
     }
 
     /// Applies the gate to the change from `a` to `b`.
-    pub fn apply(&self, a: &[Series], b: &[Series], question: Question) -> GateOutcome {
-        let outcome = |ruling, compared| GateOutcome { gate: self.text.clone(), ruling, compared };
-        let compared = compare_single(&self.series(a), &self.series(b), question);
-        let ruling = match (compared.change, &compared.reason) {
+    pub fn apply(
+        &self,
+        a: GateSide<'_>,
+        b: GateSide<'_>,
+        question: Question,
+        failed_runs: FailedRuns,
+    ) -> GateOutcome {
+        let compared = compare_single(&self.series(a.series), &self.series(b.series), question);
+        let ruling = match failed_runs.obstacle(a.failures, b.failures) {
+            Some(failed) => Ruling::RunsFailed(failed),
+            None => self.ruling(&compared),
+        };
+        GateOutcome { gate: self.text.clone(), ruling, compared }
+    }
+
+    fn ruling(&self, compared: &Compared) -> Ruling {
+        match (compared.change, &compared.reason) {
             (Some(_), _) if self.misfit(&compared.unit).is_some() => {
                 Ruling::Impossible(self.misfit(&compared.unit).unwrap_or_default())
             }
@@ -201,8 +253,7 @@ impl Gate {
             (None, reason) => {
                 Ruling::Impossible(reason.clone().unwrap_or_else(|| "there is nothing to compare".to_owned()))
             }
-        };
-        outcome(ruling, compared)
+        }
     }
 
     fn rule(&self, change: MetricChange, level: f64) -> Ruling {
@@ -366,6 +417,7 @@ fn hundredth(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RunFailure;
     use crate::compare::Design;
 
     const QUESTION: Question = Question { design: Design::Paired, threshold: 0.005 };
@@ -375,7 +427,39 @@ mod tests {
     }
 
     fn ruling(gate: &str, a: &[Series], b: &[Series]) -> Ruling {
-        Gate::parse(gate).unwrap_or_else(|e| panic!("{e}")).apply(a, b, QUESTION).ruling
+        let failures = Failures::default();
+        let of = |series| GateSide { series, failures: &failures };
+        let gate = Gate::parse(gate).unwrap_or_else(|e| panic!("{e}"));
+        gate.apply(of(a), of(b), QUESTION, FailedRuns::Refuse).ruling
+    }
+
+    #[test]
+    fn failed_runs_decide_a_gate_only_if_they_are_accepted() {
+        let series = [counted("instructions:u", 1000.0)];
+        let failures = |runs: &[Option<RunFailure>]| Failures::among(runs.iter().copied());
+        let [killed, failed] = [RunFailure::Signal(9), RunFailure::Status(1)];
+        let good = failures(&[None, None]);
+        for (a, b, obstacle) in [
+            (&good, &good, None),
+            (&good, &failures(&[Some(failed), None]), Some("B: 1 of 2 runs failed (exit status 1)")),
+            (&failures(&[Some(killed)]), &good, Some("A: the run failed (signal 9)")),
+            (
+                &failures(&[Some(RunFailure::Unknown)]),
+                &failures(&[Some(failed), Some(killed)]),
+                Some(
+                    "A: the run failed (an unknown status); \
+                     B: both runs failed (1 with exit status 1, 1 with signal 9)",
+                ),
+            ),
+        ] {
+            let gate = Gate::parse("instructions > 0").unwrap();
+            let [a, b] = [a, b].map(|failures| GateSide { series: &series, failures });
+            let refused = gate.apply(a, b, QUESTION, FailedRuns::Refuse).ruling;
+            let expected = obstacle.map_or(Ruling::Passed, |why| Ruling::RunsFailed(why.to_owned()));
+            assert_eq!(refused, expected);
+            assert_eq!((refused.obstacle(), refused == Ruling::Passed), (obstacle, obstacle.is_none()));
+            assert_eq!(gate.apply(a, b, QUESTION, FailedRuns::Accept).ruling, Ruling::Passed);
+        }
     }
 
     #[test]

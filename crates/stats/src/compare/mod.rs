@@ -16,7 +16,7 @@ mod simulation;
 
 use std::collections::HashMap;
 
-pub use gate::{Gate, GateError, GateOutcome, Ruling};
+pub use gate::{FailedRuns, Gate, GateError, GateOutcome, GateSide, Ruling};
 pub use rank_sum::shift;
 pub use series::{RunOf, Series};
 pub use several::{drift, false_discovery_rates};
@@ -245,7 +245,10 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Signe
         Design::Paired => of_pairs(a, b, empty, tables),
         Design::Apart => of_samples(&of_a, &of_b, empty),
     };
-    Compared { reason: compared.reason.clone().or(reason), ..compared }
+    // Few runs do not hide that a value is scaled.
+    let reasons: Vec<String> =
+        compared.reason.into_iter().filter(|reason| !reason.is_empty()).chain(reason).collect();
+    Compared { reason: (!reasons.is_empty()).then(|| reasons.join("; ")), ..compared }
 }
 
 /// Logarithms of ratios if all values are positive, otherwise differences.

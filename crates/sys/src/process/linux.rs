@@ -219,10 +219,35 @@ pub fn check_process_list() -> io::Result<()> {
     }
 }
 
+/// How often the kernel samples what a CPU does, in times a second, if it says so.
+///
+/// # Source
+///
+/// `clock_getres(2)`: the coarse clocks advance once a tick; Linux `kernel/time/posix-timers.c`,
+/// `posix_get_coarse_res`.
+pub fn kernel_ticks_per_second() -> Option<u64> {
+    let mut tick = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: writes one timespec.
+    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, tick.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and wrote the struct.
+    let tick = unsafe { tick.assume_init() };
+    let tick_ns = u64::try_from(tick.tv_nsec).ok().filter(|_| tick.tv_sec == 0)?;
+    1_000_000_000u64.checked_div(tick_ns).filter(|ticks| *ticks > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn the_kernel_ticks_between_24_and_1200_times_a_second() {
+        // Linux kernel/Kconfig.hz, and 24 and 1200 of Alpha and MIPS.
+        let ticks = kernel_ticks_per_second();
+        assert!(ticks.is_some_and(|ticks| (24..=1200).contains(&ticks)), "{ticks:?}");
+    }
 
     #[test]
     fn a_poll_ends_at_its_time() {

@@ -14,8 +14,8 @@ use cyclometer::compare::{Compare, Executions};
 use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
-use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
-use cyclometer::stats::summarise_with;
+use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
+use cyclometer::stats::{Failures, summarise_with};
 use cyclometer::{
     Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, Stat, asked_scope, machine,
 };
@@ -26,16 +26,15 @@ use outputs::Outputs;
 use saving::Saving;
 use words::Contestant;
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::Cli;
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
-use crate::render::compare::plot::Format as PlotFormat;
+use crate::render::compare::plot::PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
-use crate::render::failures::Failures;
 use crate::render::hanging;
 use crate::{exit, failure};
 
@@ -52,15 +51,16 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let contestants = words::contestants(args)?;
     check(args, contestants.len())?;
     // Exports are opened before any command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = CompareExports::open(args)?;
     let machine = machine();
     let mut baseline = match (&args.baseline, contestants.first()) {
         (Some(path), Some(only)) => Some(baseline::read(path, args, &only.name, &machine)?),
         _ => None,
     };
     let stat = measurement(args, &machine)?;
-    let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
-    let input = Input::of_several_runs(args.input.as_deref())?;
+    let mut judge =
+        RunJudge { outputs: args.check_output.then(Outputs::new).transpose()?, ..RunJudge::default() };
+    let input = CommandInput::of_several_runs(args.input.as_deref())?;
     let outputs = outputs_of(args, judge.outputs.as_ref());
     baseline.iter_mut().for_each(|baseline| baseline.compare_output(&outputs.0));
     let plan = measured(args, &stat, &contestants, &input, &outputs)?;
@@ -77,7 +77,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
     input.warning().into_iter().for_each(output::tell);
-    let measured = Measured {
+    let measured = MeasuredContest {
         contestants: &contestants,
         machine: &machine,
         comparison: &comparison,
@@ -89,7 +89,9 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest, || drop(launcher))?;
     shown?;
-    failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
+    for error in failed_cleanups(&contest) {
+        failure::report(error, cli.verbose);
+    }
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
@@ -151,7 +153,7 @@ fn measured(
     args: &CompareArgs,
     stat: &Stat,
     contestants: &[Contestant],
-    input: &Input,
+    input: &CommandInput,
     (stdout, stderr): &(OutputStream, OutputStream),
 ) -> Result<Compare> {
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
@@ -210,13 +212,13 @@ fn progress(args: &CompareArgs, executions: Executions) -> Progress {
 
 /// Looks at runs while they are made.
 #[derive(Default)]
-struct Judge {
+struct RunJudge {
     progress: Option<Progress>,
     started: u32,
     outputs: Option<Outputs>,
 }
 
-impl Watcher for Judge {
+impl Watcher for RunJudge {
     fn run_started(&mut self, _: usize, _: u32, _: bool) {
         if let Some(progress) = &mut self.progress {
             progress.advance(self.started);
@@ -230,7 +232,7 @@ impl Watcher for Judge {
 }
 
 /// The measurement with its inputs.
-struct Measured<'a> {
+struct MeasuredContest<'a> {
     contestants: &'a [Contestant],
     machine: &'a Machine,
     comparison: &'a Comparison,
@@ -240,8 +242,12 @@ struct Measured<'a> {
 }
 
 /// The input of all tables and exports.
-fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
-    let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
+fn contest<'a>(
+    args: &CompareArgs,
+    measured: &MeasuredContest<'a>,
+    baseline: Option<Baseline>,
+) -> Contest<'a> {
+    let MeasuredContest { contestants, machine, comparison, stat, outputs, executions } = *measured;
     let requests = stat.metric_requests();
     let arms: Vec<ArmShown> = contestants
         .iter()
@@ -280,27 +286,19 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     }
     let others: Vec<&[Series]> = contest.arms[first..].iter().map(|arm| arm.series.as_slice()).collect();
     let a = contest.reference_series();
+    let failed_runs = if args.accept_failures { FailedRuns::Accept } else { FailedRuns::Refuse };
     let each = compare(a, &others, contest.question).into_iter().zip(&others).enumerate();
     each.map(|(i, (metrics, b))| {
-        let of_failures = failing(contest, first + i).filter(|_| !args.accept_failures);
-        let outcome = |gate: &Gate| match (gate.apply(a, b, contest.question), &of_failures) {
-            (outcome, Some(why)) => GateOutcome { ruling: Ruling::Impossible(why.clone()), ..outcome },
-            (outcome, None) => outcome,
-        };
+        let failures = [contest.reference_failures(), Failures::of(contest.report(first + i))];
+        let a = GateSide { series: a, failures: &failures[0] };
+        let b = GateSide { series: b, failures: &failures[1] };
+        let outcome = |gate: &Gate| gate.apply(a, b, contest.question, failed_runs);
         Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect() }
     })
     .collect()
 }
 
-/// The reason why no gate can be decided: failed runs did not do the work that is compared.
-fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
-    let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
-    let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
-    let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
-    (!both.is_empty()).then(|| format!("{}; --accept-failures has it decided all the same", both.join("; ")))
-}
-
-fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &CompareExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         for line in unsaid(contest) {
             output::tell(&line);
@@ -347,13 +345,11 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
-/// The message about hooks that failed after the runs.
-fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
-    const HELP: &str = "run the command of --cleanup by itself to see what it says";
-    let mut failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
-    // Every command has the same hook.
-    failed.dedup();
-    (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
+/// The failures of hooks after the runs, each once: every command has the same hook.
+fn failed_cleanups<'a>(contest: &Contest<'a>) -> Vec<&'a Error> {
+    let mut failed: Vec<&Error> = contest.comparison.failed_cleanups.iter().collect();
+    failed.dedup_by_key(|error| error.to_string());
+    failed
 }
 
 /// The warning about a baseline that was saved with failed runs.
@@ -379,7 +375,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
         Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
         Some(Ended::Failed(_)) => return exit::FAILURE,
-        _ if !contest.comparison.warnings.is_empty() => return exit::FAILURE,
+        _ if !contest.comparison.failed_cleanups.is_empty() => return exit::FAILURE,
         _ => {}
     }
     let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);
@@ -391,25 +387,25 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     if contest.output_difference.is_some() || rulings().any(fails) {
         return exit::GATE;
     }
-    if rulings().any(|ruling| matches!(ruling, Ruling::Impossible(_))) {
+    if rulings().any(|ruling| ruling.obstacle().is_some()) {
         return exit::FAILURE;
     }
     exit::OK
 }
 
 /// Renders results as text.
-type Format = fn(&Contest<'_>) -> String;
+type ContestRenderer = fn(&Contest<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct CompareExports {
+    all: Vec<(Export, ContestRenderer)>,
     baseline: Option<Saving>,
 }
 
-impl Exports {
-    fn open(args: &CompareArgs) -> Result<Exports> {
+impl CompareExports {
+    fn open(args: &CompareArgs) -> Result<CompareExports> {
         let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
-        let formats: [Format; 3] = [json::render, csv::render, markdown::render];
+        let formats: [ContestRenderer; 3] = [json::render, csv::render, markdown::render];
         let plot = plot.map(|(path, format)| (("--plot", Some(path)), format));
         let mut all = Vec::new();
         for ((option, path), render) in args.exports.named().into_iter().zip(formats).chain(plot) {
@@ -419,7 +415,7 @@ impl Exports {
         }
         let baseline =
             args.save_baseline.as_deref().map(|path| Saving::open(path, args.force)).transpose()?;
-        Ok(Exports { all, baseline })
+        Ok(CompareExports { all, baseline })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -436,7 +432,7 @@ impl Exports {
     }
 }
 
-fn plot_format(path: &Path) -> Result<Format> {
+fn plot_format(path: &Path) -> Result<ContestRenderer> {
     match PlotFormat::of(path) {
         Some(PlotFormat::Svg) => Ok(plot::svg),
         Some(PlotFormat::Html) => Ok(plot::html),

@@ -119,13 +119,13 @@ impl List {
 }
 
 /// Placeholders, each with its value.
-type Values = Vec<(String, String)>;
+type ParameterValues = Vec<(String, String)>;
 
 /// Every combination of values; the last list changes fastest.
-fn products(lists: &[&List]) -> Vec<Values> {
-    let mut all: Vec<Values> = vec![Vec::new()];
+fn products(lists: &[&List]) -> Vec<ParameterValues> {
+    let mut all: Vec<ParameterValues> = vec![Vec::new()];
     for list in lists {
-        let with = |values: &Values, value: &String| {
+        let with = |values: &ParameterValues, value: &String| {
             let mut values = values.clone();
             values.push((list.placeholder(), value.clone()));
             values

@@ -1,14 +1,15 @@
 //! The table of differences: at most 80 columns; a change has a sign, a word and a colour.
 
+use cyclometer::Error;
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::{
     Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
 };
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::target::shortened;
@@ -254,9 +255,18 @@ fn indented(text: &str) -> String {
     wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
+/// The reason why a gate is not decided, with what to do about it.
+pub fn obstacle(ruling: &Ruling) -> Option<String> {
+    let remedy = match ruling {
+        Ruling::RunsFailed(_) => "; --accept-failures has it decided all the same",
+        _ => "",
+    };
+    ruling.obstacle().map(|reason| format!("{reason}{remedy}"))
+}
+
 /// The evidence for the ruling of a gate.
 pub fn gate_reason(gate: &GateOutcome) -> String {
-    if let Ruling::Impossible(reason) = &gate.ruling {
+    if let Some(reason) = obstacle(&gate.ruling) {
         return format!(": {reason}");
     }
     let unit = unit_of(&gate.compared.unit);
@@ -293,7 +303,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     }
     lines.extend(drifts(contest));
     lines.extend(different_exits(contest));
-    lines.extend(contest.comparison.warnings.iter().cloned());
+    lines.extend(contest.comparison.failed_cleanups.iter().map(Error::to_string));
     // A difference that ended the comparison is in the line about its end.
     lines.extend(contest.output_difference.iter().filter(|_| contest.comparison.ended.is_none()).cloned());
     if contest.output_checked && contest.output_difference.is_none() {
@@ -399,6 +409,9 @@ pub fn ended(ended: &Ended) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer::interleaved::Comparison;
+    use cyclometer::stats::RunFailure;
+
     use super::*;
     use crate::render::compare::testing::{against_baseline, contest, shown};
     use crate::render::testing::golden;
@@ -420,7 +433,12 @@ mod tests {
     #[test]
     fn runs_that_failed_stand_beside_the_commands_and_those_of_a_baseline_below() {
         shown(|machine, comparison| {
-            let mut comparison = comparison.clone();
+            let mut comparison = Comparison {
+                reports: comparison.reports.clone(),
+                rounds: comparison.rounds.clone(),
+                ended: None,
+                failed_cleanups: Vec::new(),
+            };
             for run in &mut comparison.reports[0].runs {
                 run.exit = Some(cyclometer::ExitStatus::Code(2));
             }
@@ -429,7 +447,7 @@ mod tests {
             assert!(text.contains("B gzip -7 -kc file\n"), "{text}");
             let mut contest = against_baseline(machine, &comparison);
             if let Reference::Baseline { failures, .. } = &mut contest.reference {
-                *failures = Failures::among([None, Some("exit status 1".to_owned())]);
+                *failures = Failures::among([None, Some(RunFailure::Status(1))]);
             }
             let text = super::super::render(&contest, false, Paint::NONE);
             assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");

@@ -13,19 +13,19 @@ use crate::output::clean;
 
 /// File formats of pictures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum PlotFormat {
     /// A picture.
     Svg,
     /// A page with the picture in it.
     Html,
 }
 
-impl Format {
+impl PlotFormat {
     /// By the end of the file's name.
-    pub fn of(path: &Path) -> Option<Format> {
+    pub fn of(path: &Path) -> Option<PlotFormat> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "svg" => Some(Format::Svg),
-            "html" | "htm" => Some(Format::Html),
+            "svg" => Some(PlotFormat::Svg),
+            "html" | "htm" => Some(PlotFormat::Html),
             _ => None,
         }
     }
@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn the_format_is_that_of_the_name() {
-        let of = |name: &str| Format::of(Path::new(name));
+        let of = |name: &str| PlotFormat::of(Path::new(name));
         assert_eq!(
             [of("a.svg"), of("b.HTML"), of("c.png"), of("svg")],
-            [Some(Format::Svg), Some(Format::Html), None, None]
+            [Some(PlotFormat::Svg), Some(PlotFormat::Html), None, None]
         );
     }
 }
