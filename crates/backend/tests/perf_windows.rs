@@ -1,5 +1,5 @@
-//! Windows of perf with a leader that every kernel has: the CPU clock. Without permission to open events the tests
-//! say so, and test nothing.
+//! Windows of perf with a leader that every kernel has: the CPU clock. Without permission to open events the
+//! tests say so, and test nothing.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -69,8 +69,8 @@ fn recorded(program: &str, args: &[&str]) -> Option<RecordedRun> {
     recorded_while(program, args, |_| {})
 }
 
-/// Runs a command with windows, and counters that threads and children inherit beside. The last argument is called
-/// after the command began, with a function that takes rows.
+/// Runs a command with windows, and counters that threads and children inherit beside. The last argument is
+/// called after the command began, with a function that takes rows.
 fn recorded_while(
     program: &str,
     args: &[&str],

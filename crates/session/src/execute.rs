@@ -30,7 +30,7 @@ impl RunningSession<'_, '_> {
         let pass = self.pass_of(execution);
         let (exit, interrupted) = self.attend(child.as_mut(), &mut opened, pass)?;
         let mut reading = finish(&mut opened, &exit);
-        self.last_windows(&mut opened)?;
+        opened.windows.iter_mut().try_for_each(|windows| self.last_windows(windows))?;
         let rotation = opened.rotation.take();
         let ended = now(child.as_ref());
         let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources, ended));
@@ -73,7 +73,7 @@ impl RunningSession<'_, '_> {
                 Waited::TimedOut => {
                     let passed = now(child);
                     if draining.strikes(passed) {
-                        self.drain_windows(opened)?;
+                        opened.windows.iter_mut().try_for_each(|windows| self.drain_windows(windows))?;
                     }
                     let row = rows.strikes(passed);
                     // A row holds whole slices.

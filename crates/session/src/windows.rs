@@ -6,7 +6,6 @@ use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, W
 use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, Target};
 
 use crate::RunningSession;
-use crate::open::OpenedPass;
 
 /// How often rows are taken out while the command runs. A source keeps at least
 /// [`WindowSpec::MOST_ROWS`] rows, so that some million rows per second are possible.
@@ -40,8 +39,8 @@ impl RunningSession<'_, '_> {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::EventUnsupported` where the source of the leader has no windows, or the leader is not in the
-    /// pass.
+    /// `ErrorKind::EventUnsupported` where the source of the leader has no windows, or the leader is not in
+    /// the pass.
     pub(crate) fn open_windows(&self, pass: &Pass, target: &Target) -> Result<Option<OpenWindows>> {
         let Some(spec) = &self.settings.windows else { return Ok(None) };
         let rung = source_of(spec, pass)?;
@@ -52,8 +51,7 @@ impl RunningSession<'_, '_> {
     }
 
     /// Reports the rows that there are.
-    pub(crate) fn drain_windows(&mut self, opened: &mut OpenedPass) -> Result<()> {
-        let Some(windows) = &mut opened.windows else { return Ok(()) };
+    pub(crate) fn drain_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
         let (batch, _) = windows.next(Instant::now())?;
         if !batch.rows.is_empty() || batch.lost > 0 {
             self.observer.windows(batch, &self.report.plan);
@@ -66,8 +64,7 @@ impl RunningSession<'_, '_> {
     /// # Errors
     ///
     /// `ErrorKind::StateLost` if a source does not give its last rows.
-    pub(crate) fn last_windows(&mut self, opened: &mut OpenedPass) -> Result<()> {
-        let Some(windows) = &mut opened.windows else { return Ok(()) };
+    pub(crate) fn last_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
         windows.windowing.stop()?;
         let limit = Instant::now() + LAST_ROWS;
         loop {

@@ -3,9 +3,9 @@
 //! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), and [`difference()`]
 //! subtracts one reading from another. [`summarise`] turns a whole report into a [`Summary`]: statistics over
 //! runs, hybrid parts and derived metrics. [`compare`] finds the differences between two summaries. A
-//! [`Rotation`] estimates the totals of events that shared counters in rotation. [`phases`] divides a recording into the
-//! parts in which a program does the same work. All functions are pure; none
-//! reads a clock.
+//! [`Rotation`] estimates the totals of events that shared counters in rotation. [`phases`] divides a
+//! recording into the parts in which a program does the same work. All functions are pure; none reads a
+//! clock.
 #![forbid(unsafe_code)]
 
 pub mod compare;

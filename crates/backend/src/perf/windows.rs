@@ -2,8 +2,9 @@
 //!
 //! # Problem
 //!
-//! The kernel counts overflows of inherited events for each thread *and CPU*, and gives inherited events no ring
-//! unless they are bound to a CPU. Windows of threads need a group for each thread, which nobody inherits.
+//! The kernel counts overflows of inherited events for each thread *and CPU*, and gives inherited events no
+//! ring unless they are bound to a CPU. Windows of threads need a group for each thread, which nobody
+//! inherits.
 //!
 //! ```text
 //!   first thread   group ── ring ──> samples, switches, forks ──┐
@@ -11,12 +12,13 @@
 //!   the totals are those of inherited counters beside ([`PerfSource::open`](super::PerfSource))
 //! ```
 //!
-//! A thread's events before its group is open are in no window. The totals have them, and the recording reports
-//! the difference as unassigned.
+//! A thread's events before its group is open are in no window. The totals have them, and the recording
+//! reports the difference as unassigned.
 //!
 //! # Source
 //!
-//! Linux `kernel/events/core.c`, `perf_mmap` and `perf_event_overflow`; `perf_event_open(2)`, `PERF_SAMPLE_READ`.
+//! Linux `kernel/events/core.c`, `perf_mmap` and `perf_event_overflow`; `perf_event_open(2)`,
+//! `PERF_SAMPLE_READ`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;

@@ -25,8 +25,8 @@ pub struct Sampling {
     /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
-    /// them ([`Taken::Forked`]), of its switches and of its end. Samples then have the counts of the group and
-    /// its times, and addresses are as exact as the kernel makes them for this event.
+    /// them ([`Taken::Forked`]), of its switches and of its end. Samples then have the counts of the group
+    /// and its times, and addresses are as exact as the kernel makes them for this event.
     pub for_windows: bool,
 }
 
