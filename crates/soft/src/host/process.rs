@@ -264,6 +264,16 @@ impl TracedProcess {
         self.lost.get_or_insert_with(|| reason.into());
     }
 
+    /// Its counts of events that are sums, with those of translations in use.
+    pub(crate) fn sums(&self, current: Vec<EventTotals>) -> Result<EventTotals, String> {
+        if let Some(reason) = &self.lost {
+            return Err(reason.clone());
+        }
+        let mut totals = self.totals.clone();
+        current.iter().try_for_each(|current| totals.merge(current)).map_err(|e| e.to_string())?;
+        Ok(totals)
+    }
+
     /// Its counts, with those of translations in use.
     pub(crate) fn totals(&self, current: Vec<ExecutedCode>) -> Result<EventTotals, String> {
         if let Some(reason) = &self.lost {

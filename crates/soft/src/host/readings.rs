@@ -11,7 +11,7 @@ use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWai
 use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
 use super::tracer::{TraceResult, Tracer};
-use crate::EventTotals;
+use crate::{EventSet, EventTotals, ExecutionEvent};
 
 impl Tracer {
     /// Reads the requests on the socket.
@@ -116,9 +116,13 @@ impl Tracer {
         for (process, answer) in std::mem::take(&mut self.answered).into_values() {
             answers.entry(process).or_default().push(answer);
         }
+        // The size of the executed code is no sum, and needs the executions of each block.
+        let sums = Some(self.settings.events)
+            .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
+        let reported = sums.unwrap_or_default();
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
-            let totals = totals(process, answers.remove(&i).unwrap_or_default());
-            protocol::process(process.pid, process.parent, &process.name, &totals)
+            let totals = totals(process, answers.remove(&i).unwrap_or_default(), sums);
+            protocol::process(process.pid, process.parent, &process.name, &totals, reported)
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         lines + end + "\n"
@@ -155,10 +159,12 @@ impl Tracer {
     }
 }
 
-/// The counts of a process, of which each thread has answered or has ended.
+/// The counts of a process, of which each thread has answered or has ended: of some events that are sums, or
+/// of all.
 fn totals(
     process: &TracedProcess,
     answers: Vec<Result<TranslationCounts, String>>,
+    sums: Option<EventSet>,
 ) -> Result<EventTotals, String> {
     if process.lost.is_some() {
         return process.totals(Vec::new());
@@ -167,7 +173,10 @@ fn totals(
     let ended_counts = process.ended_counts.iter().cloned().map(Ok);
     let parts =
         ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
-    process.totals(parts.solve()?)
+    match sums {
+        Some(events) => process.sums(parts.read_out(events)?),
+        None => process.totals(parts.solve()?),
+    }
 }
 
 /// A thread that sleeps in a system call.

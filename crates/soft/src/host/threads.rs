@@ -18,6 +18,7 @@ use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
 use super::syscalls::MappingCall;
 use super::tracer::{TraceError, TraceResult, Tracer};
+use crate::{EventSet, EventTotals};
 
 impl Tracer {
     /// A thread that a process has made.
@@ -303,6 +304,15 @@ impl ThreadCounts {
     /// The contradiction, in words.
     pub(super) fn solve(&self) -> Result<Vec<ExecutedCode>, String> {
         self.0.iter().map(|part| part.tally.solve(&part.cache.borrow())).collect()
+    }
+
+    /// The totals of some events, which are not checked.
+    ///
+    /// # Errors
+    ///
+    /// The contradiction, in words.
+    pub(super) fn read_out(&self, events: EventSet) -> Result<Vec<EventTotals>, String> {
+        self.0.iter().map(|part| part.tally.read_out(&part.cache.borrow(), events)).collect()
     }
 }
 
