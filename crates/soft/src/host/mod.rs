@@ -22,6 +22,7 @@
 //!                       fork, exec, exit                       forks, exits, threads, process, ledger
 //!                       code changes                           cache_flush, restartable
 //!                       request for counts                     readings, readout, protocol, own_counts
+//!                       end of a window                        windows, window_rows, window_protocol
 //!
 //! persistence and sharing of translations
 //!                       execution profiles                     profile_store, cache_folder, retranslation
@@ -72,6 +73,9 @@ mod syscalls;
 mod threads;
 mod tracer;
 mod translation_cache;
+pub mod window_protocol;
+mod window_rows;
+mod windows;
 mod writers;
 
 use std::os::unix::net::UnixStream;

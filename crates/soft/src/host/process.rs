@@ -17,6 +17,7 @@ use super::maps_listing::MapsListing;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
 use super::threads::TranslationCounts;
+use super::window_rows::OpenWindow;
 use crate::EventTotals;
 
 /// A process, from its fork to its end, whatever it executes.
@@ -149,6 +150,8 @@ pub(crate) struct TracedTask {
     /// Its counts from translations that it has left, or why they are unknown; `None` where it never asked
     /// for its own counts.
     pub(crate) carried: Option<Result<EventTotals, String>>,
+    /// Its open window, if windows are recorded.
+    pub(super) window: Option<Box<OpenWindow>>,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.
@@ -184,6 +187,7 @@ impl TracedTask {
             affinity: CpuAffinity::default(),
             age: TranslationAge::default(),
             carried: None,
+            window: None,
         }
     }
 

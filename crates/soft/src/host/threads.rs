@@ -18,6 +18,7 @@ use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
 use super::syscalls::MappingCall;
 use super::tracer::{TraceError, TraceResult, Tracer};
+use super::window_protocol::TracedWindowEnd;
 use crate::{EventSet, EventTotals};
 
 impl Tracer {
@@ -112,6 +113,7 @@ impl Tracer {
             return;
         };
         task.carry(&context);
+        task.leave_window(&context, self.recording.as_ref());
         let index = task.process;
         self.answered.remove(&tid);
         let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
@@ -195,6 +197,7 @@ impl Tracer {
         if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
+            self.end_windows(tid, TracedWindowEnd::End);
         }
         let Some(task) = self.tasks.remove(&former) else { return };
         self.pending_answers.remove(&former);
