@@ -7,9 +7,9 @@ use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Resul
 
 /// Counts of the software PMU can be read this often at most: each reading stops the program at a point where
 /// its counts are whole.
-pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-const TOO_OFTEN: &str = "the software PMU is read every 100 ms at most";
+const TOO_OFTEN: &str = "the software PMU is read every 10 ms at most";
 
 /// Why the software PMU would not count this event in this session on any machine, if so.
 pub(crate) fn fits(
@@ -66,7 +66,7 @@ pub(crate) fn refuse_short_interval(lines: &[PlanLine]) -> Result<()> {
         Some(line) => {
             let name = &line.event.name;
             Err(Error::new(ErrorKind::InvalidInput, format!("{name}: {TOO_OFTEN}"))
-                .with_recovery(Recovery::fix(format!("use -I 100 or more, or leave {name} out"))))
+                .with_recovery(Recovery::fix(format!("use -I 10 or more, or leave {name} out"))))
         }
     }
 }
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn a_short_interval_is_refused_only_where_it_costs_an_event_that_was_asked_for() {
         let every = |ms| Intent { interval: Some(Duration::from_millis(ms)), ..runs(3) };
-        let error = plan(vec![soft_event("calls")], &vm(), every(99)).unwrap_err();
+        let error = plan(vec![soft_event("calls")], &vm(), every(9)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert_eq!(error.to_string(), "calls: the software PMU is read every 100 ms at most");
-        assert_eq!(rung(soft_event("calls"), every(100)), Some(Rung::Soft));
-        assert_eq!(rung(unasked(portable_event("instructions")), every(99)), None);
+        assert_eq!(error.to_string(), "calls: the software PMU is read every 10 ms at most");
+        assert_eq!(rung(soft_event("calls"), every(10)), Some(Rung::Soft));
+        assert_eq!(rung(unasked(portable_event("instructions")), every(9)), None);
         let hardware = plan(vec![core_event("cycles"), portable_event("i")], &machine_with_soft(), every(5));
         assert!(hardware.is_ok(), "the hardware counts it");
     }

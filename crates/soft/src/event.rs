@@ -161,6 +161,36 @@ impl ExecutionEvent {
     }
 }
 
+/// A set of events; all of them by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventSet(u64);
+
+const _: () = assert!(COUNT < u64::BITS as usize);
+
+impl EventSet {
+    /// Whether an event is in it.
+    pub fn contains(self, event: ExecutionEvent) -> bool {
+        self.0 >> event.index() & 1 == 1
+    }
+
+    /// Its events, in the order of [`ExecutionEvent::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = ExecutionEvent> {
+        ExecutionEvent::ALL.iter().copied().filter(move |event| self.contains(*event))
+    }
+}
+
+impl Default for EventSet {
+    fn default() -> EventSet {
+        ExecutionEvent::ALL.iter().copied().collect()
+    }
+}
+
+impl FromIterator<ExecutionEvent> for EventSet {
+    fn from_iter<T: IntoIterator<Item = ExecutionEvent>>(events: T) -> EventSet {
+        EventSet(events.into_iter().fold(0, |set, event| set | 1 << event.index()))
+    }
+}
+
 impl fmt::Display for ExecutionEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -177,6 +207,17 @@ mod tests {
         for (i, event) in ExecutionEvent::ALL.iter().enumerate() {
             assert_eq!(event.index(), i, "{event}");
         }
+    }
+
+    #[test]
+    fn a_set_has_the_events_that_it_was_made_of() {
+        let set: EventSet = [ExecutionEvent::DistinctCodeBytes, ExecutionEvent::Loads].into_iter().collect();
+        assert_eq!(
+            set.iter().collect::<Vec<_>>(),
+            [ExecutionEvent::Loads, ExecutionEvent::DistinctCodeBytes]
+        );
+        assert!(set.contains(ExecutionEvent::Loads) && !set.contains(ExecutionEvent::Stores));
+        assert_eq!(EventSet::default().iter().count(), ExecutionEvent::ALL.len());
     }
 
     #[test]

@@ -28,10 +28,12 @@
 //! T. Ball, J. R. Larus: Optimally profiling and tracing programs, ACM TOPLAS 16 (1994), section 3.
 
 mod packed;
+mod readout;
 mod redundancy;
 mod sets;
 mod solve;
 
+pub use readout::{CounterWeights, LinearReadout};
 pub use redundancy::Redundancy;
 pub use solve::{FlowError, Solution};
 
@@ -58,7 +60,7 @@ pub struct ArcId(NonZeroU32);
 
 impl ArcId {
     /// One more than the number, so that `Option<ArcId>` needs no extra byte.
-    fn new(number: usize) -> ArcId {
+    pub(crate) fn new(number: usize) -> ArcId {
         ArcId(NonZeroU32::MIN.saturating_add(number as u32))
     }
 
@@ -315,6 +317,11 @@ impl FlowGraph {
     /// The counter of an arc, by its position in [`FlowGraph::counters`].
     pub fn counter_of(&self, arc: ArcId) -> Option<usize> {
         self.arcs[arc.index()].counter().map(|counter| counter as usize)
+    }
+
+    /// The number of arcs.
+    pub fn arcs(&self) -> usize {
+        self.arcs.len()
     }
 
     /// The arc of a block.

@@ -93,7 +93,7 @@ mod vector;
 pub use addend::Addend;
 pub use baseline::ProcessorBaseline;
 pub use classify::{InstructionCounts, classify};
-pub use event::ExecutionEvent;
+pub use event::{EventSet, ExecutionEvent};
 pub use totals::EventTotals;
 pub use vector::{EventTally, EventVector};
 

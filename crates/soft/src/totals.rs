@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::addend::{Addend, AddendKind, AddendKinds, NOT_TAKEN, TAKEN};
 use crate::block::Block;
-use crate::event::{COUNT, ExecutionEvent};
+use crate::event::{COUNT, EventSet, ExecutionEvent};
 use crate::vector::EventVector;
 
 /// The reason why a total is missing.
@@ -128,6 +128,11 @@ impl EventTotals {
         NOT_TAKEN.into_iter().try_for_each(|(event, each)| self.add_one(event, each, not_taken))
     }
 
+    /// Sets the sum of an event, from a readout that has no blocks.
+    pub(crate) fn set(&mut self, event: ExecutionEvent, sum: u64) {
+        self.sums[event.index()] = sum;
+    }
+
     /// Sets the size of the executed code, and settles [`AddendKind::Coverage`].
     pub fn set_distinct_code_bytes(&mut self, bytes: u64) {
         self.sums[ExecutionEvent::DistinctCodeBytes.index()] = bytes;
@@ -171,6 +176,11 @@ impl EventTotals {
             Some(kind) => Err(TotalError::NotCounted { event, kind }),
             None => Ok(self.sums[event.index()]),
         }
+    }
+
+    /// The totals of some events.
+    pub(crate) fn counts(&self, events: EventSet) -> Vec<(ExecutionEvent, Result<u64, TotalError>)> {
+        events.iter().map(|event| (event, self.total(event))).collect()
     }
 
     fn complete(&self, kind: AddendKind) -> bool {

@@ -11,7 +11,7 @@ use cyclometer_soft::ExecutionEvent;
 use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
 use support::compare::{assert_lost, assert_same_counts, assert_same_end};
 use support::programs::{BARE, BuildRecipe, build};
-use support::run::{RunningJob, TestJob, TestRun, TraceMethod, soft};
+use support::run::{RunningJob, TestJob, TestRun, TraceMethod, settings, soft};
 use support::{installed, ready};
 
 const SIGSEGV: i32 = 11;
@@ -53,6 +53,29 @@ fn check(args: &[&str], at_least: u64) {
 fn all_threads_of_a_process_are_in_its_count() {
     // Each step of the loops is four instructions at least.
     check(&["sum"], 4 * (1000 + 2000 + 3000 + 4000));
+}
+
+#[test]
+fn events_that_are_sums_can_be_read_while_threads_run() {
+    let Some(job) = job(&["storm", "200"]) else { return };
+    let wanted =
+        [ExecutionEvent::Instructions, ExecutionEvent::ConditionalTaken, ExecutionEvent::BytesStored];
+    let running = job.start(TraceMethod::Soft(settings().counting(wanted)));
+    let mut last = [0; 3];
+    for _ in 0..20 {
+        let (counts, is_last) = running.ask();
+        if is_last {
+            return;
+        }
+        let Some(process) = counts.first().filter(|process| process.counts.is_ok()) else { continue };
+        let now = wanted.map(|event| process.count(event).unwrap());
+        assert!(now.iter().zip(last).all(|(now, last)| *now >= last), "{now:?} behind {last:?}");
+        assert!(process.count(ExecutionEvent::Loads).is_err(), "not wanted");
+        last = now;
+    }
+    let run = running.finish();
+    let end = wanted.map(|event| run.counts[0].count(event).unwrap());
+    assert!(last[0] > 0 && end.iter().zip(last).all(|(end, last)| *end >= last), "{end:?} behind {last:?}");
 }
 
 #[test]

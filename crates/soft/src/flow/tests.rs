@@ -192,6 +192,53 @@ proptest! {
     }
 
     #[test]
+    fn weighted_counters_add_up_to_weighted_arcs(
+        program in programs(), walks in walks(), redundancy in redundancies(), ahead: bool,
+        values in prop::collection::vec(any::<i64>(), 1..40),
+    ) {
+        let explorer = explore(&program, redundancy, ahead, &walks);
+        let (flow, counters) = (&explorer.flow, explorer.counters());
+        let is_observed =
+            |arc: ArcId| flow.counters()[flow.counter_of(arc).unwrap()].role == CounterRole::Observed;
+        let observed: Vec<ArcId> =
+            flow.counters().iter().map(|counter| counter.arc).filter(|arc| is_observed(*arc)).collect();
+        let value = |arc: ArcId| if observed.contains(&arc) { 0 } else { values[arc.index() % values.len()] };
+        let solution = flow.solve(&counters).unwrap();
+        let expected = (0..explorer.truth.len()).map(ArcId::new).fold(0u64, |sum, arc| {
+            sum.wrapping_add(value(arc).cast_unsigned().wrapping_mul(solution.arc(arc)))
+        });
+        let weights = LinearReadout::new(flow).weights(flow, value);
+        prop_assert_eq!(weights.sum(&counters), expected);
+    }
+
+    #[test]
+    fn a_readout_suits_a_graph_that_grows_by_observed_arcs_only(
+        program in programs(), walks in walks(), redundancy in redundancies(), stop in 0usize..14,
+    ) {
+        let mut explorer = explore(&program, redundancy, true, &walks);
+        let value = |arc: ArcId| 1 + 3 * arc.index() as i64;
+        let readout = LinearReadout::new(&explorer.flow);
+        let weights = readout.weights(&explorer.flow, value);
+        let (before, arcs) = (explorer.counters(), explorer.truth.len());
+        // An execution of the arc from the outside, which is seen, and of none of the block.
+        let block = explorer.found[&(stop % program.blocks.len())];
+        let enter = explorer.flow.observed(FlowPoint::Outside, FlowPoint::Entry(block));
+        let leave = explorer.flow.observed(FlowPoint::Entry(block), FlowPoint::Outside);
+        explorer.flow.close_epoch();
+        explorer.truth.extend([5, 5]);
+        prop_assert!(readout.suits(&explorer.flow));
+        let solution = explorer.flow.solve(&explorer.counters()).unwrap();
+        let expected =
+            (0..arcs).map(ArcId::new).map(|arc| value(arc).cast_unsigned() * solution.arc(arc)).sum::<u64>();
+        let seen = [enter, leave].map(|arc| weights.of_observed(&explorer.flow, arc).wrapping_mul(5));
+        let sum = seen.into_iter().fold(weights.sum(&before), u64::wrapping_add);
+        prop_assert_eq!(sum, expected);
+        explorer.flow.block(1);
+        explorer.flow.close_epoch();
+        prop_assert!(!readout.suits(&explorer.flow), "a new block");
+    }
+
+    #[test]
     fn counts_that_fill_64_bits_are_rebuilt_like_small_ones(program in programs(), walks in walks()) {
         let explorer = explore(&program, Redundancy::Full, true, &walks);
         let most = explorer.truth.iter().copied().max().unwrap_or(0).max(1);

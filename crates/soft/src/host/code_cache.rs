@@ -27,6 +27,7 @@ use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
 use super::proc;
 use super::profile_store::HeatMap;
+use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
@@ -71,6 +72,8 @@ pub(crate) struct CodeCacheMapping {
     pub(super) shared_code: SharedCode,
     /// The event counts of its blocks.
     pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
+    /// The weights of its counters.
+    pub(super) readout: RefCell<EventReadout>,
     /// Approximate executions of each block and edge.
     pub(super) heats: RefCell<HeatMap>,
     /// The state that decides whether it is stored for later runs.
@@ -281,6 +284,7 @@ impl CodeCacheMapping {
             translation,
             shared_code: SharedCode::default(),
             equivalent_blocks: RefCell::default(),
+            readout: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),
             table_at,

@@ -9,6 +9,7 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::instruction_counts::{InstructionCountCache, SummedCounts, kinds};
 use crate::ExecutionEvent;
+use crate::addend::AddendKind;
 use crate::block::CodeBytes;
 use crate::hash::AddressMap;
 use crate::pack::{ChunkReader, ChunkWriter};
@@ -50,6 +51,16 @@ impl EquivalentBlocks {
             self.blocks[index] = self.number(code());
         }
         self.blocks[index]
+    }
+
+    /// The count of an event in one execution of a block of a class.
+    pub(super) fn count_of(&self, class: u32, event: ExecutionEvent) -> u32 {
+        self.block_classes[class as usize].events.of(event)
+    }
+
+    /// Whether blocks of a class have counts of a kind that are made at run time.
+    pub(super) fn has_kind(&self, class: u32, kind: AddendKind) -> bool {
+        self.block_classes[class as usize].kinds & 1 << kind as u8 != 0
     }
 
     fn number(&mut self, code: CodeBytes<'_>) -> u32 {

@@ -7,6 +7,7 @@ use cyclometer_sys::trace::{self, Change};
 use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
 use super::tracer::{TraceResult, Tracer};
+use super::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
@@ -23,6 +24,7 @@ impl Tracer {
         }
         self.end_listing(tid);
         self.close(tid);
+        self.end_windows(tid, TracedWindowEnd::End);
         self.unbind(tid);
         self.send_delayed_to(tid);
         self.pending_answers.remove(&tid);
@@ -101,6 +103,7 @@ impl Tracer {
         }
         self.end_listing(tid);
         self.close(tid);
+        self.end_windows(tid, TracedWindowEnd::End);
         let task = self.task(tid)?;
         (task.ended, task.detach_signal, task.vfork_wait) = (true, None, None);
         (task.suspend_requested, task.suspended) = (false, false);
@@ -122,6 +125,7 @@ impl Tracer {
             }
             self.end_listing(tid);
             self.close(tid);
+            self.end_windows(tid, TracedWindowEnd::End);
         }
         self.tasks.remove(&tid);
         self.pending_answers.remove(&tid);

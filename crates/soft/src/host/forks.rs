@@ -22,6 +22,7 @@ use super::restartable::THREADS;
 use super::retranslation::TranslationAge;
 use super::threads::first_thread;
 use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
+use super::window_protocol::TracedWindowEnd;
 
 /// The code segment of 64-bit programs.
 ///
@@ -316,6 +317,7 @@ impl Tracer {
         }
         self.end_listing(tid);
         self.close(tid);
+        self.end_windows(tid, TracedWindowEnd::Exec);
         Ok(())
     }
 }

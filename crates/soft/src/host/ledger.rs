@@ -9,13 +9,14 @@ use std::ops::Range;
 use super::code_cache::CodeCacheMapping;
 use super::equivalent_blocks::ClassExecutions;
 use super::process::TranslatedPc;
-use crate::addend::{Addend, AddendKind};
+use super::readout::{ReadoutSum, SumWeights, counted_units};
+use crate::addend::{AddendKind, AddendKinds};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
 use crate::profile::{BlockHeat, Heat};
 use crate::translate::{CountPhase, FlowState, ProgramPoint, TranslatedBlock};
-use crate::{EventTotals, EventVector};
+use crate::{EventSet, EventTotals, EventVector, ExecutionEvent};
 
 /// Executions that no counter of the translated code has seen.
 #[derive(Clone, Default)]
@@ -143,6 +144,9 @@ impl ThreadLedger {
     }
 }
 
+/// With debug assertions, both readouts of a translation with fewer blocks are compared.
+const CHECKED_BLOCKS: u32 = 5000;
+
 /// The counters of a thread, with its ledger; or the sums of several threads. An equation that holds for each
 /// thread holds for the sum.
 #[derive(Clone)]
@@ -172,9 +176,7 @@ impl CounterSnapshot {
     ///
     /// The contradiction, in words.
     pub(crate) fn solve(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
-        if self.ledger.broken {
-            return Err("a counter in a register is unknown or less than before".to_owned());
-        }
+        self.check_registers()?;
         let known = cache.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known
             .map(|(i, known)| {
@@ -189,15 +191,117 @@ impl CounterSnapshot {
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
-        executed.totals.settle(AddendKind::Direction);
-        if cache.translation.counts(AddendKind::Iterations) {
-            executed.totals.settle(AddendKind::Iterations);
-        }
-        if cache.translation.counts(AddendKind::Elements) && !self.ledger.unsure {
-            executed.totals.settle(AddendKind::Elements);
+        self.settled_kinds(cache).for_each(|kind| executed.totals.settle(kind));
+        if cfg!(debug_assertions) && cache.translation.blocks() < CHECKED_BLOCKS {
+            let read = self.read_out(cache, sums()).map(|read| read.counts(sums()));
+            assert_eq!(read, Ok(executed.totals.counts(sums())), "both readouts give the same");
         }
         Ok(executed)
     }
+
+    /// The kinds of which every unit is counted.
+    fn settled_kinds(&self, cache: &CodeCacheMapping) -> impl Iterator<Item = AddendKind> {
+        let counts = |kind| cache.translation.counts(kind);
+        let iterations = counts(AddendKind::Iterations);
+        let elements = counts(AddendKind::Elements) && !self.ledger.unsure;
+        let settled = [
+            (AddendKind::Direction, true),
+            (AddendKind::Iterations, iterations),
+            (AddendKind::Elements, elements),
+        ];
+        settled.into_iter().filter(|(_, settled)| *settled).map(|(kind, _)| kind)
+    }
+
+    /// The totals of some events, without a check of the counters: as [`CounterSnapshot::solve`] if they are
+    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and so are other events.
+    ///
+    /// # Errors
+    ///
+    /// The contradiction, in words.
+    pub(crate) fn read_out(&self, cache: &CodeCacheMapping, events: EventSet) -> Result<EventTotals, String> {
+        self.check_registers()?;
+        let mut readout = cache.readout.borrow_mut();
+        readout.update(&cache.translation);
+        let parts = self.decoded_parts(cache);
+        let equivalent = &mut cache.equivalent_blocks.borrow_mut();
+        let mut total = |sum| {
+            let weights = readout.weights(sum, &cache.translation, equivalent);
+            self.weighted_sum(cache, sum, weights, &parts)
+        };
+        let mut totals = EventTotals::new();
+        let events_of_sums = events.iter().filter(|event| *event != ExecutionEvent::DistinctCodeBytes);
+        events_of_sums.for_each(|event| totals.set(event, total(ReadoutSum::Event(event))));
+        let settled: Vec<AddendKind> = self.settled_kinds(cache).collect();
+        let missing = AddendKinds::needed_for(events.iter());
+        for kind in AddendKind::ALL.into_iter().filter(|kind| *kind != AddendKind::Coverage) {
+            let owes = missing.contains(kind) && !settled.contains(&kind);
+            if owes && total(ReadoutSum::Blocks(kind)) > 0 {
+                totals.owe([kind]);
+            }
+        }
+        settled.into_iter().for_each(|kind| totals.settle(kind));
+        Ok(totals)
+    }
+
+    fn check_registers(&self) -> Result<(), String> {
+        match self.ledger.broken {
+            true => Err("a counter in a register is unknown or less than before".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn weighted_sum(
+        &self,
+        cache: &CodeCacheMapping,
+        sum: ReadoutSum,
+        weights: &SumWeights,
+        parts: &[DecodedPart],
+    ) -> u64 {
+        let (flow, ledger) = (cache.translation.flow(), &self.ledger);
+        let times = |total: u64, weight: u64, count: u64| total.wrapping_add(weight.wrapping_mul(count));
+        let total = weights.counters.sum(&self.counters);
+        let total = ledger.observed.iter().fold(total, |total, (arc, count)| {
+            times(total, weights.counters.of_observed(flow, ArcId::new(*arc as usize)), *count)
+        });
+        let units = weights.units.iter().zip(&self.unit_counters);
+        let total = units.fold(total, |total, (weight, count)| times(total, *weight, *count));
+        let total = ledger.undone.iter().fold(total, |total, (unit, count)| {
+            times(total, weights.units[*unit as usize].wrapping_neg(), *count)
+        });
+        let directions = sum.of_directions().into_iter().zip(ledger.exits);
+        let total = directions.fold(total, |total, (weight, count)| times(total, weight, count));
+        parts.iter().fold(total, |total, part| {
+            times(total, sum.of_part(&part.upto, part.before.as_ref(), part.executed), part.times)
+        })
+    }
+
+    fn decoded_parts(&self, cache: &CodeCacheMapping) -> Vec<DecodedPart> {
+        let mut decoder = BlockDecoder::new();
+        let mut first = |block: u32, instructions: u16| {
+            (instructions > 0).then(|| cache.translation.decode(&mut decoder, block, instructions))
+        };
+        let decoded = |(part, times): (&PartialBlock, &u64)| {
+            let before = first(part.block, part.steps.start);
+            let upto = first(part.block, part.steps.end)?;
+            Some(DecodedPart { upto, before, executed: part.executed, times: *times })
+        };
+        self.ledger.parts.iter().filter_map(decoded).collect()
+    }
+}
+
+/// A part of a block: its first instructions without those before.
+struct DecodedPart {
+    upto: Block,
+    before: Option<Block>,
+    executed: bool,
+    /// How often it was.
+    times: u64,
+}
+
+/// Every event that is a sum.
+fn sums() -> EventSet {
+    let all = ExecutionEvent::ALL.iter().copied();
+    all.filter(|event| *event != ExecutionEvent::DistinctCodeBytes).collect()
 }
 
 /// The executions of a block and of the edges at its ends.
@@ -308,11 +412,7 @@ impl ExecutionSum<'_> {
     }
 
     fn units(&mut self, block: &Block, first: u32) -> SumResult {
-        let translation = &self.cache.translation;
-        let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
-        let counted = |addend: &Addend| has_units(addend) && translation.counts(addend.kind());
-        let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
-        for ((_, addend), index) in addends.zip(first..) {
+        for (addend, index) in counted_units(block, &self.cache.translation).zip(first..) {
             let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
             let counted = self.tally.unit_counters.get(index as usize).copied().unwrap_or(0);
             let units = counted.wrapping_sub(undone);

@@ -21,7 +21,8 @@
 //!                       system call: by its effect             syscalls, writers, maps_listing, ...
 //!                       fork, exec, exit                       forks, exits, threads, process, ledger
 //!                       code changes                           cache_flush, restartable
-//!                       request for counts                     readings, protocol, own_counts
+//!                       request for counts                     readings, readout, protocol, own_counts
+//!                       end of a window                        windows, window_rows, window_protocol
 //!
 //! persistence and sharing of translations
 //!                       execution profiles                     profile_store, cache_folder, retranslation
@@ -60,6 +61,7 @@ mod profile_store;
 mod program_file;
 pub mod protocol;
 mod readings;
+mod readout;
 mod remote_syscalls;
 mod restartable;
 mod retranslation;
@@ -71,6 +73,9 @@ mod syscalls;
 mod threads;
 mod tracer;
 mod translation_cache;
+pub mod window_protocol;
+mod window_rows;
+mod windows;
 mod writers;
 
 use std::os::unix::net::UnixStream;
@@ -78,7 +83,7 @@ use std::path::Path;
 
 use crate::addend::AddendKinds;
 use crate::translate;
-use crate::{ExecutionEvent, ProcessorBaseline};
+use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
 #[doc(hidden)]
 pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
@@ -100,6 +105,8 @@ pub struct TracerSettings {
     pub separate: bool,
     /// The programs that are retranslated with their own execution profile.
     pub retranslation: RetranslationPolicy,
+    /// The events that are reported before the end.
+    pub events: EventSet,
 }
 
 impl TracerSettings {
@@ -110,12 +117,13 @@ impl TracerSettings {
         TracerSettings { baseline, translation, ..self }
     }
 
-    /// Counts no units but those that these events need.
+    /// Counts no units but those that these events need, and reports no other events during the run.
     #[must_use]
     pub fn counting(self, events: impl IntoIterator<Item = ExecutionEvent>) -> TracerSettings {
-        let counted = AddendKinds::needed_for(events).among(AddendKinds::OF_UNITS);
+        let events: EventSet = events.into_iter().collect();
+        let counted = AddendKinds::needed_for(events.iter()).among(AddendKinds::OF_UNITS);
         let translation = translate::TranslationSettings { counted, ..self.translation };
-        TracerSettings { translation, ..self }
+        TracerSettings { translation, events, ..self }
     }
 }
 

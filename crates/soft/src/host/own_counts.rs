@@ -9,11 +9,11 @@ use std::time::Duration;
 use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::ledger::{CounterSnapshot, ThreadLedger};
+use super::ledger::CounterSnapshot;
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
 use super::syscalls::EFAULT;
 use super::tracer::{TraceResult, Tracer};
-use crate::{EventTotals, ExecutionEvent};
+use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The value of a word whose event is unknown for a thread.
 const NONE: u64 = u64::MAX;
@@ -35,22 +35,37 @@ impl Tracer {
     ) -> TraceResult {
         let answer = match usize::try_from(words) {
             Ok(0) => 0,
-            Ok(words @ ..=MOST_WORDS) => {
-                let totals = self.own_totals(tid, &registers);
-                let time = self.began.elapsed();
-                totals.map_or(-ENODATA, |totals| fill_in(tid, address, words, (&totals, time)))
-            }
+            Ok(words @ ..=MOST_WORDS) => self.fill_in(tid, &registers, (address, words)),
             _ => -EINVAL,
         };
         self.emulate_call(tid, registers, answer as u64)
     }
 
+    /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
+    fn fill_in(&mut self, tid: u32, registers: &Registers, (address, words): (u64, usize)) -> i64 {
+        let mut bytes = vec![0; words * WORD];
+        if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
+            return -EFAULT;
+        }
+        let words = bytes.as_chunks_mut::<WORD>().0;
+        let events = words.iter().filter_map(|word| event_of(*word)).collect();
+        let Some(totals) = self.own_totals(tid, registers, events) else { return -ENODATA };
+        let time = self.began.elapsed();
+        for word in words {
+            *word = answer_to(*word, &totals, time).unwrap_or(NONE).to_ne_bytes();
+        }
+        match trace::write_memory(tid, address, &bytes) {
+            Ok(written) if written == bytes.len() => 0,
+            _ => -EFAULT,
+        }
+    }
+
     /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
-    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<EventTotals> {
+    fn own_totals(&mut self, tid: u32, registers: &Registers, events: EventSet) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
         let TaskMode::Translated(context) = &task.mode else { return None };
-        let current = totals_at(context, TranslatedPc::new(pc, registers))?;
+        let current = context.read_out(TranslatedPc::new(pc, registers), events)?.ok()?;
         let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
@@ -58,48 +73,42 @@ impl Tracer {
     }
 }
 
+/// The event of a word.
+fn event_of(word: [u8; WORD]) -> Option<ExecutionEvent> {
+    ExecutionEvent::ALL.get(usize::try_from(u64::from_ne_bytes(word)).ok()?).copied()
+}
+
 impl TracedTask {
     /// Keeps the counts of a thread that asks for them, when it leaves a translation.
     pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
-        let added = solved(context, &context.ledger)
-            .and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
+        let cache = context.cache.borrow();
+        let solved = CounterSnapshot::read(&cache, context.slot, &context.ledger).solve(&cache);
+        let added = solved.and_then(|executed| carried.merge(&executed.totals).map_err(|e| e.to_string()));
         if let Err(reason) = added {
             self.carried = Some(Err(reason));
         }
     }
 }
 
-/// The counts of a thread, as if it left the translation at this position.
-fn totals_at(context: &TranslationContext, position: TranslatedPc) -> Option<EventTotals> {
-    solved(context, &context.ledger_at(position)?).ok()
-}
-
-fn solved(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
-    let cache = context.cache.borrow();
-    CounterSnapshot::read(&cache, context.slot, ledger).solve(&cache).map(|executed| executed.totals)
-}
-
-/// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
-fn fill_in(tid: u32, address: u64, words: usize, (totals, time): (&EventTotals, Duration)) -> i64 {
-    let mut bytes = vec![0; words * WORD];
-    if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
-        return -EFAULT;
-    }
-    for word in bytes.as_chunks_mut::<WORD>().0 {
-        *word = answer_to(u64::from_ne_bytes(*word), totals, time).unwrap_or(NONE).to_ne_bytes();
-    }
-    match trace::write_memory(tid, address, &bytes) {
-        Ok(written) if written == bytes.len() => 0,
-        _ => -EFAULT,
+impl TranslationContext {
+    /// The totals of some events, as if the thread left the translation at a position; `None` where the
+    /// position is unknown.
+    pub(super) fn read_out(
+        &self,
+        position: TranslatedPc,
+        events: EventSet,
+    ) -> Option<Result<EventTotals, String>> {
+        let ledger = self.ledger_at(position)?;
+        let cache = self.cache.borrow();
+        Some(CounterSnapshot::read(&cache, self.slot, &ledger).read_out(&cache, events))
     }
 }
 
 /// The answer to one word of a request.
-fn answer_to(word: u64, totals: &EventTotals, time: Duration) -> Option<u64> {
-    if word == ASK_TIME {
+fn answer_to(word: [u8; WORD], totals: &EventTotals, time: Duration) -> Option<u64> {
+    if u64::from_ne_bytes(word) == ASK_TIME {
         return u64::try_from(time.as_nanos()).ok();
     }
-    let event = ExecutionEvent::ALL.get(usize::try_from(word).ok()?)?;
-    totals.total(*event).ok()
+    totals.total(event_of(word)?).ok()
 }

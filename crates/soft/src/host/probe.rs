@@ -3,7 +3,7 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::native_state::restore_registers;
-use super::process::TaskMode;
+use super::process::{TaskMode, TracedTask};
 use super::tracer::{TraceError, Tracer};
 
 /// The trap flag: after `popf` the kernel takes it for the program's own.
@@ -45,8 +45,9 @@ impl Tracer {
     /// Resumes a task in translated code, for one instruction if a probe looks.
     pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         self.note_pc(tid)?;
+        let stepped = self.probe.is_some() || self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
         match self.tasks.get(&tid).map(|task| &task.mode) {
-            Some(TaskMode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
+            Some(TaskMode::Translated(_)) if stepped => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back, one instruction of native code only.
             Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
             _ => Ok(trace::resume(tid, signal)?),

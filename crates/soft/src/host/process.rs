@@ -17,6 +17,7 @@ use super::maps_listing::MapsListing;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
 use super::threads::TranslationCounts;
+use super::window_rows::OpenWindow;
 use crate::EventTotals;
 
 /// A process, from its fork to its end, whatever it executes.
@@ -149,6 +150,8 @@ pub(crate) struct TracedTask {
     /// Its counts from translations that it has left, or why they are unknown; `None` where it never asked
     /// for its own counts.
     pub(crate) carried: Option<Result<EventTotals, String>>,
+    /// Its open window, if windows are recorded.
+    pub(super) window: Option<Box<OpenWindow>>,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.
@@ -184,6 +187,7 @@ impl TracedTask {
             affinity: CpuAffinity::default(),
             age: TranslationAge::default(),
             carried: None,
+            window: None,
         }
     }
 
@@ -262,6 +266,16 @@ impl TracedProcess {
     /// Drops the counts, with a reason.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
         self.lost.get_or_insert_with(|| reason.into());
+    }
+
+    /// Its counts of events that are sums, with those of translations in use.
+    pub(crate) fn sums(&self, current: Vec<EventTotals>) -> Result<EventTotals, String> {
+        if let Some(reason) = &self.lost {
+            return Err(reason.clone());
+        }
+        let mut totals = self.totals.clone();
+        current.iter().try_for_each(|current| totals.merge(current)).map_err(|e| e.to_string())?;
+        Ok(totals)
     }
 
     /// Its counts, with those of translations in use.

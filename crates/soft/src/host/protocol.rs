@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read};
 
-use crate::{EventTotals, ExecutionEvent};
+use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Asks for the counts so far.
 pub const READ: u8 = b'r';
@@ -57,16 +57,22 @@ impl ProcessCounts {
     }
 }
 
-/// The lines for a process.
-pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<EventTotals, String>) -> String {
+/// The lines for a process, with some events.
+pub(crate) fn process(
+    pid: u32,
+    parent: u32,
+    name: &str,
+    totals: &Result<EventTotals, String>,
+    events: EventSet,
+) -> String {
     let mut text = format!("process {pid} {parent} {}\n", one_line(name));
     match totals {
         Err(reason) => {
             let _ = writeln!(text, "lost {}", one_line(reason));
         }
         Ok(totals) => {
-            for event in ExecutionEvent::ALL {
-                let _ = match totals.total(*event) {
+            for event in events.iter() {
+                let _ = match totals.total(event) {
                     Ok(count) => writeln!(text, "count {event} {count}"),
                     Err(reason) => writeln!(text, "missing {event} {}", one_line(&reason.to_string())),
                 };
@@ -173,8 +179,8 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let mut text = process(7, 1, "a b\nc", &Ok(EventTotals::new()));
-        text += &process(8, 7, "", &Err("started\ra thread".to_owned()));
+        let mut text = process(7, 1, "a b\nc", &Ok(EventTotals::new()), EventSet::default());
+        text += &process(8, 7, "", &Err("started\ra thread".to_owned()), EventSet::default());
         text += &running(2);
         text += "end\n";
         let report = TracerReport::read(&mut text.as_bytes()).unwrap();

@@ -11,7 +11,18 @@ use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWai
 use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
 use super::tracer::{TraceResult, Tracer};
-use crate::EventTotals;
+use super::window_protocol::WINDOWS;
+use crate::{EventSet, EventTotals, ExecutionEvent};
+
+/// Most bytes of a request.
+const MOST_REQUEST_BYTES: usize = 4096;
+
+/// Sends a short answer.
+fn send(socket: &mut UnixStream, text: &[u8]) {
+    let _ = socket.set_nonblocking(false);
+    let _ = socket.write_all(text);
+    let _ = socket.set_nonblocking(true);
+}
 
 impl Tracer {
     /// Reads the requests on the socket.
@@ -20,6 +31,8 @@ impl Tracer {
         loop {
             match socket.read(&mut byte) {
                 Ok(0) => return self.finish(),
+                Ok(_) if self.window_request.is_some() => self.add_to_request(byte[0], socket),
+                Ok(_) if byte[0] == WINDOWS => self.window_request = Some(Vec::new()),
                 Ok(_) if byte[0] == protocol::FINISH => self.finish(),
                 Ok(_) if byte[0] == protocol::READ => self.request_counts(),
                 Ok(_) => {}
@@ -29,14 +42,37 @@ impl Tracer {
         }
     }
 
+    /// Adds a byte to a request for windows, and answers it at its end.
+    fn add_to_request(&mut self, byte: u8, socket: &mut UnixStream) {
+        match &mut self.window_request {
+            Some(request) if byte != b'\n' && request.len() < MOST_REQUEST_BYTES => request.push(byte),
+            request => {
+                let line = String::from_utf8_lossy(&request.take().unwrap_or_default()).into_owned();
+                let answer = self.record_windows(&line).unwrap_or_else(|| "refused\n".to_owned());
+                send(socket, answer.as_bytes());
+            }
+        }
+    }
+
+    /// Sends the rows of windows, as far as the tool takes them.
+    pub(super) fn send_rows(&mut self, socket: &mut UnixStream) {
+        self.recording.iter_mut().for_each(|recording| recording.send(socket));
+    }
+
+    /// Sends a report behind all rows.
+    fn send_report(&mut self, socket: &mut UnixStream, text: &str) {
+        let _ = socket.set_nonblocking(false);
+        self.send_rows(socket);
+        let _ = socket.write_all(text.as_bytes());
+        let _ = socket.set_nonblocking(true);
+    }
+
     /// Sends the answer, when every task has answered.
     pub(super) fn send_answer(&mut self, socket: &mut UnixStream) {
         if self.reading && self.pending_answers.is_empty() {
             self.reading = false;
             let text = self.snapshot(protocol::SO_FAR);
-            let _ = socket.set_nonblocking(false);
-            let _ = socket.write_all(text.as_bytes());
-            let _ = socket.set_nonblocking(true);
+            self.send_report(socket, &text);
         }
     }
 
@@ -74,7 +110,7 @@ impl Tracer {
         }
     }
 
-    fn is_translated(&self, tid: u32, pc: u64) -> bool {
+    pub(super) fn is_translated(&self, tid: u32, pc: u64) -> bool {
         let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
@@ -83,6 +119,7 @@ impl Tracer {
 
     /// Reads the counts of a stopped task, if they were requested.
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
+        self.end_interval(tid)?;
         if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
@@ -116,9 +153,13 @@ impl Tracer {
         for (process, answer) in std::mem::take(&mut self.answered).into_values() {
             answers.entry(process).or_default().push(answer);
         }
+        // The size of the executed code is no sum, and needs the executions of each block.
+        let sums = Some(self.settings.events)
+            .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
+        let reported = sums.unwrap_or_default();
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
-            let totals = totals(process, answers.remove(&i).unwrap_or_default());
-            protocol::process(process.pid, process.parent, &process.name, &totals)
+            let totals = totals(process, answers.remove(&i).unwrap_or_default(), sums);
+            protocol::process(process.pid, process.parent, &process.name, &totals, reported)
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         lines + end + "\n"
@@ -140,9 +181,8 @@ impl Tracer {
         let vfork_wait: Vec<(u32, u64)> =
             self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.vfork_wait?.pc))).collect();
         vfork_wait.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
-        let _ = socket.set_nonblocking(false);
-        let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
-        let _ = socket.set_nonblocking(true);
+        let text = self.snapshot(protocol::LAST);
+        self.send_report(socket, &text);
     }
 
     /// Reports early. A task that waits for its child (vfork) cannot be detached yet, and the report does not
@@ -155,10 +195,12 @@ impl Tracer {
     }
 }
 
-/// The counts of a process, of which each thread has answered or has ended.
+/// The counts of a process, of which each thread has answered or has ended: of some events that are sums, or
+/// of all.
 fn totals(
     process: &TracedProcess,
     answers: Vec<Result<TranslationCounts, String>>,
+    sums: Option<EventSet>,
 ) -> Result<EventTotals, String> {
     if process.lost.is_some() {
         return process.totals(Vec::new());
@@ -167,12 +209,15 @@ fn totals(
     let ended_counts = process.ended_counts.iter().cloned().map(Ok);
     let parts =
         ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
-    process.totals(parts.solve()?)
+    match sums {
+        Some(events) => process.sums(parts.read_out(events)?),
+        None => process.totals(parts.solve()?),
+    }
 }
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-struct SleepingThread {
+pub(super) struct SleepingThread {
     /// The address where it continues.
     pc: u64,
     /// Its run time so far, as the scheduler reports it.
@@ -180,13 +225,18 @@ struct SleepingThread {
 }
 
 impl SleepingThread {
+    /// The address where it continues.
+    pub(super) fn pc(&self) -> u64 {
+        self.pc
+    }
+
     /// `None` where it runs, or is blocked otherwise.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
     /// `/proc/pid/schedstat`.
-    fn read(tid: u32) -> Option<SleepingThread> {
+    pub(super) fn read(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;

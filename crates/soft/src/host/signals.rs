@@ -59,6 +59,7 @@ impl Tracer {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
+        let to_boundary = self.is_boundary_step(tid, signal);
         let arrival = self.take_delayed(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was removed meanwhile: natively the signal would have come before that.
@@ -69,6 +70,10 @@ impl Tracer {
         match &task.mode {
             TaskMode::Untranslated => Ok(trace::resume(tid, signal)?),
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
+            TaskMode::Translated(_) if to_boundary => {
+                task.throttle.progressed();
+                self.step_to_boundary(tid, registers)
+            }
             TaskMode::Translated(_) if stepped => {
                 task.throttle.progressed();
                 self.resume_checked(tid)
@@ -121,7 +126,8 @@ impl Tracer {
     /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
     /// ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
-        if let TaskMode::Native(_) = self.task(tid)?.mode {
+        let task = self.task(tid)?;
+        if matches!(task.mode, TaskMode::Native(_)) || task.is_stepped() {
             // The trap of a step would kill it if it were detached before.
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
         }
@@ -266,6 +272,7 @@ impl Tracer {
             let point = cache.borrow().translation.point_at(registers.rip);
             if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
                 context.ledger.repeat_last(&cache.borrow(), block);
+                self.charge_repeated(tid);
             }
         }
         Ok(())

@@ -18,6 +18,8 @@ use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
 use super::syscalls::MappingCall;
 use super::tracer::{TraceError, TraceResult, Tracer};
+use super::window_protocol::TracedWindowEnd;
+use crate::{EventSet, EventTotals};
 
 impl Tracer {
     /// A thread that a process has made.
@@ -111,6 +113,7 @@ impl Tracer {
             return;
         };
         task.carry(&context);
+        task.leave_window(&context, self.recording.as_ref());
         let index = task.process;
         self.answered.remove(&tid);
         let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
@@ -194,6 +197,7 @@ impl Tracer {
         if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
+            self.end_windows(tid, TracedWindowEnd::End);
         }
         let Some(task) = self.tasks.remove(&former) else { return };
         self.pending_answers.remove(&former);
@@ -303,6 +307,15 @@ impl ThreadCounts {
     /// The contradiction, in words.
     pub(super) fn solve(&self) -> Result<Vec<ExecutedCode>, String> {
         self.0.iter().map(|part| part.tally.solve(&part.cache.borrow())).collect()
+    }
+
+    /// The totals of some events, which are not checked.
+    ///
+    /// # Errors
+    ///
+    /// The contradiction, in words.
+    pub(super) fn read_out(&self, events: EventSet) -> Result<Vec<EventTotals>, String> {
+        self.0.iter().map(|part| part.tally.read_out(&part.cache.borrow(), events)).collect()
     }
 }
 

@@ -50,6 +50,7 @@ use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
 use super::threads::TranslationCounts;
 use super::translation_cache::TranslationCache;
+use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
 use crate::translate::{self, StopReason, TranslationNeed};
 
@@ -115,6 +116,10 @@ pub(crate) struct Tracer {
     pub(super) last_age_check: Instant,
     /// The start of the times in answers to threads that ask for their counts.
     pub(super) began: Instant,
+    /// Windows that are recorded.
+    pub(super) recording: Option<WindowRecording>,
+    /// The beginning of a request for windows.
+    pub(super) window_request: Option<Vec<u8>>,
 }
 
 /// The reason why a task cannot be followed any more.
@@ -208,8 +213,11 @@ pub(crate) fn follow(
             break;
         }
         tracer.report_early(&mut socket);
+        tracer.end_intervals();
+        tracer.send_rows(&mut socket);
         let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
         let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
+        let most = tracer.window_wait().into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
@@ -251,6 +259,8 @@ impl Tracer {
             translation_cache: None,
             last_age_check: Instant::now(),
             began: Instant::now(),
+            recording: None,
+            window_request: None,
         };
         tracer.adopt(root, 0, TaskMode::Untranslated, false);
         tracer
@@ -438,6 +448,10 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let address = registers.rip;
+        if let Err(trouble) = self.enter_window(tid, &context) {
+            self.task(tid)?.mode = TaskMode::Native(context);
+            return Err(trouble);
+        }
         let body = {
             let cache = &mut context.cache.borrow_mut();
             let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
@@ -485,6 +499,7 @@ impl Tracer {
             }
             StopReason::SystemCall => self.system_call(tid, registers),
             StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
+            StopReason::Budget => self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers),
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {

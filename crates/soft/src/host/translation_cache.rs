@@ -152,7 +152,8 @@ enum CacheMiss {
 impl Tracer {
     /// The name under which the translation of a new program is stored; `None` where it is not to be stored.
     pub(super) fn cache_name(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
-        let translation_cache = self.translation_cache.as_ref()?;
+        // A translation with a budget is for one recording.
+        let translation_cache = self.translation_cache.as_ref().filter(|_| self.recording.is_none())?;
         if ProcessRights::of(tid).as_ref() != Some(&translation_cache.rights) {
             return None;
         }

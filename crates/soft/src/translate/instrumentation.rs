@@ -12,6 +12,7 @@
 //! - *Edge counter*: one addition on the path from a block to another one.
 //! - *Deferred code*: thunks, exits with a counter and exit stubs, behind the blocks of the batch.
 //! - *Lookup stub*: the entry of indirect branches and returns to a block.
+//! - *Budget*: instructions that a thread may execute before it stops, for windows of a recording.
 //! - *Unit counter*: iterations of a repeated instruction, or elements under a mask.
 //!
 //! ```text
@@ -63,6 +64,8 @@ struct DeferredCode {
     sites: Vec<(JumpField, u32)>,
     /// Jumps to blocks of the batch that were not emitted yet.
     bodies: Vec<(JumpField, u32)>,
+    /// Jumps that are taken when the budget is used up.
+    budget: Vec<BudgetExit>,
 }
 
 impl DeferredCode {
@@ -70,7 +73,7 @@ impl DeferredCode {
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies }
+        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget: Vec::new() }
     }
 }
 
@@ -80,6 +83,13 @@ struct CallThunk {
     after: EmitState,
     call: Terminator,
     direct: bool,
+}
+
+/// The jump of a block to its stop for a used-up budget, and the address behind the stop.
+struct BudgetExit {
+    field: JumpField,
+    at: EmitState,
+    behind: u64,
 }
 
 struct BranchExit {
@@ -321,6 +331,11 @@ impl Translation {
         deferred: &mut DeferredCode,
     ) {
         self.blocks[id as usize].body = out.here();
+        if self.budget && pending.len() > 0 {
+            let at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
+            let (field, behind, at) = out.spend(at, self.charge(&self.blocks[id as usize]));
+            deferred.budget.push(BudgetExit { field, at, behind });
+        }
         if let Some(found) = self.plain_loop(batch, pending, id) {
             return self.emit_loop(batch.instructions(pending), pending, (id, found), out, deferred);
         }
@@ -353,6 +368,10 @@ impl Translation {
     /// instruction uses r11, or where one stops.
     fn plain_loop(&self, batch: &BlockBatch, pending: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
         let Terminator::Conditional { taken, not_taken } = pending.terminator else { return None };
+        // Each round is subtracted from the budget, at the start of the block.
+        if self.budget {
+            return None;
+        }
         let back = self.blocks[id as usize].edges[BlockExit::Taken as usize];
         if taken != pending.address || back.is_none() || self.counter(back).is_some() {
             return None;
@@ -451,6 +470,9 @@ impl Translation {
         let outside = self.counter(outside);
         let last = || &batch.instructions(pending)[pending.len() - 1];
         let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
+        if self.budget && is_left_out(pending.terminator) {
+            out.put(at, &[0x90]);
+        }
         match pending.terminator {
             Terminator::FallThrough { next: to } => {
                 self.flow_on(id, next, BlockExit::Next, to, out, deferred)
@@ -589,6 +611,12 @@ impl Translation {
                     out.indirect_thunk(thunk.at, back, self.table, thunk.after);
                 }
             }
+        }
+        for BudgetExit { field, at, behind } in std::mem::take(&mut deferred.budget) {
+            let here = out.here();
+            out.fill(field, here);
+            self.stop(at, ExitStub::Budget, out);
+            out.put_to(at, &[0xe9], behind);
         }
         for exit in std::mem::take(&mut deferred.exits) {
             self.emit_exit(exit, out, &mut deferred.bodies);
@@ -825,6 +853,12 @@ fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
         }
     }
     callers
+}
+
+/// Whether translated code has nothing in place of a block's last instruction. With a budget it has a no-op,
+/// so that a window can end before that instruction.
+fn is_left_out(terminator: Terminator) -> bool {
+    matches!(terminator, Terminator::Jump { .. } | Terminator::Trap(crate::block::TrapKind::Breakpoint))
 }
 
 fn exits_indirectly(terminator: Terminator) -> bool {

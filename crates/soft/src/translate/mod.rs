@@ -64,8 +64,8 @@ pub use program_point::{
 };
 pub use region::REGION;
 pub use slot_layout::{
-    COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES, RETURN_TABLE,
-    SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
+    BUDGET, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES,
+    RETURN_TABLE, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
 };
 
 use std::num::NonZeroU32;
@@ -79,7 +79,7 @@ use crate::flow::{ArcId, BlockId, FlowGraph, FlowPoint, Redundancy};
 use crate::hash::AddressMap;
 
 use batch::{BlockBatch, return_to, successors};
-use emit::{CodeEmitter, EmitState, JumpField};
+use emit::{BudgetCharge, CodeEmitter, EmitState, JumpField};
 use instruction::DecodedInstruction;
 use pages::CodePages;
 use pending_links::PendingLinks;
@@ -158,6 +158,9 @@ pub enum StopReason {
     CpuQuery(CpuQuery),
     /// Before an instruction that cannot be followed.
     Detach(DetachReason),
+    /// Before a block that has more instructions than the budget of the thread ([`BUDGET`]). The program
+    /// continues behind the stop; the block is subtracted already.
+    Budget,
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
@@ -260,6 +263,7 @@ enum ExitStub {
     SystemCall,
     CpuQuery(CpuQuery),
     Detach(DetachReason),
+    Budget,
     Breakpoint,
 }
 
@@ -275,6 +279,9 @@ pub struct TranslationSettings {
     /// other units are unknown once such an instruction was executed
     /// ([`EventTotals::total`](crate::EventTotals::total)).
     pub counted: AddendKinds,
+    /// Whether each thread has a budget of instructions, and stops when it is used up
+    /// ([`StopReason::Budget`]).
+    pub budget: bool,
 }
 
 impl Default for TranslationSettings {
@@ -283,6 +290,7 @@ impl Default for TranslationSettings {
             redundancy: Redundancy::OneIn(100),
             stop_at_cpu_queries: false,
             counted: AddendKinds::OF_UNITS,
+            budget: false,
         }
     }
 }
@@ -306,6 +314,7 @@ pub struct Translation {
     flow: FlowGraph,
     stop_at_cpu_queries: bool,
     counted: AddendKinds,
+    budget: bool,
     exit_stubs: AddressMap<u64, ExitStub>,
     /// Stops that wait for a block, by its address.
     waiting: PendingLinks,
@@ -339,6 +348,7 @@ impl Translation {
             flow: FlowGraph::new(settings.redundancy),
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
+            budget: settings.budget,
             exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: PendingLinks::with_capacity(ROOM),
             lookup_targets: Vec::new(),
@@ -439,6 +449,7 @@ impl Translation {
             ExitStub::SystemCall => StopReason::SystemCall,
             ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
             ExitStub::Detach(reason) => StopReason::Detach(*reason),
+            ExitStub::Budget => StopReason::Budget,
             ExitStub::Breakpoint => StopReason::Breakpoint,
         })
     }
@@ -458,6 +469,28 @@ impl Translation {
     pub fn point_at(&self, pc: u64) -> Option<ProgramPoint> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
+    }
+
+    /// The number of instructions that were subtracted from the budget, and are executed behind an instruction
+    /// pointer in translated code.
+    pub(crate) fn charged_at(&self, pc: u64) -> u16 {
+        let region = self.regions.iter().find(|region| region.contains(pc));
+        let entry = region.and_then(|region| region.pc_entry(pc, self.stored_pages.as_deref()));
+        let Some(PcEntry { subject, done, bits, .. }) = entry.filter(|_| self.budget) else { return 0 };
+        let elsewhere = [PcBits::IN_STUB, PcBits::TO_STUB, PcBits::TO_STUB_AND_RCX, PcBits::ARRIVED];
+        let Some(block) = self.blocks.get(subject as usize) else { return 0 };
+        let before = block.body..block.body + self.charge(block).len();
+        if elsewhere.into_iter().any(|bit| bits.has(bit)) || before.contains(&pc) {
+            return 0;
+        }
+        block.instructions.saturating_sub(done)
+    }
+
+    fn charge(&self, block: &TranslatedBlock) -> BudgetCharge {
+        BudgetCharge {
+            instructions: block.instructions,
+            flags_dead: block.live_in & instruction::STATUS == 0,
+        }
     }
 
     /// Whether the program is at a return, at an address in translated code, with the return address in rcx.

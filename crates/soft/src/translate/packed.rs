@@ -109,6 +109,7 @@ impl Translation {
             straddling,
             flow,
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
+            budget: settings.budget,
             counted: settings.counted,
             exit_stubs,
             waiting: PendingLinks::default(),
@@ -236,6 +237,7 @@ impl ExitStub {
                 to.u8(*reason as u8);
             }
             ExitStub::Breakpoint => to.u8(7),
+            ExitStub::Budget => to.u8(8),
         }
     }
 
@@ -253,6 +255,7 @@ impl ExitStub {
             5 => ExitStub::CpuQuery(one_of(&QUESTIONS, from)?),
             6 => ExitStub::Detach(one_of(&DetachReason::ALL, from)?),
             7 => ExitStub::Breakpoint,
+            8 => ExitStub::Budget,
             _ => return None,
         })
     }

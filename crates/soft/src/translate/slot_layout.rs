@@ -20,6 +20,10 @@ pub const RCX: u32 = 8;
 /// Offset in a slot: the program's r11, because the translator uses the register.
 pub const R11: u32 = 16;
 
+/// Offset in a slot: the number of instructions that the thread may still execute, for translations with a
+/// budget. Each block is subtracted as a whole before its first instruction.
+pub const BUDGET: u32 = 24;
+
 /// Offset in a slot: 32 bytes that the host uses.
 pub const HOST_SCRATCH: u32 = 64;
 

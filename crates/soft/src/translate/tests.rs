@@ -4,7 +4,7 @@ use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
 
 use super::batch::BlockBatch;
-use super::emit::{CodeEmitter, EmitState, as_load, len_of_conditional};
+use super::emit::{BudgetCharge, CodeEmitter, EmitState, as_load, len_of_conditional};
 use super::instruction::{DecodedInstruction, STATUS};
 use super::pages::CodePages;
 use super::program_point::PcBits;
@@ -66,6 +66,28 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
     emits(|out| out.count(clean(), 0x21000, true), &["inc qword [gs:21000h]"]);
     let kept = ["mov r11,[gs:21000h]", "lea r11,[r11+1]", "mov [gs:21000h],r11"];
     emits(|out| out.count(clean(), 0x21000, false), &kept);
+}
+
+#[test]
+fn a_block_is_subtracted_from_the_budget_before_its_first_instruction() {
+    let charge = |flags_dead| BudgetCharge { instructions: 300, flags_dead };
+    let stops = |flags_dead, out: &mut CodeEmitter| {
+        let (field, behind, at) = out.spend(clean(), charge(flags_dead));
+        out.fill(field, behind);
+        assert_eq!(at.bits.has(PcBits::RCX), !flags_dead);
+    };
+    emits(|out| stops(true, out), &["sub qword [gs:18h],12Ch", "js 0000000030000013h"]);
+    let kept = [
+        "mov [gs:8],rcx",
+        "mov rcx,[gs:18h]",
+        "lea rcx,[rcx-12Ch]",
+        "mov [gs:18h],rcx",
+        "movzx ecx,byte [gs:1Fh]",
+        "jrcxz 0000000030000032h",
+        "jmp 0000000030000032h",
+        "mov rcx,[gs:8]",
+    ];
+    emits(|out| stops(false, out), &kept);
 }
 
 #[test]

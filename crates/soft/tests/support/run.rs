@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::daemon::{self, Daemon};
@@ -37,6 +38,8 @@ pub struct TestJob {
     plain: bool,
     /// The folder for profiles.
     profiles: Option<PathBuf>,
+    /// Windows to record.
+    windows: Option<WindowRequest>,
 }
 
 impl TestJob {
@@ -48,6 +51,7 @@ impl TestJob {
             stdin: "/dev/null".into(),
             plain: true,
             profiles: std::env::var_os(HINTS).map(PathBuf::from),
+            windows: None,
         }
     }
 
@@ -60,6 +64,11 @@ impl TestJob {
     #[allow(dead_code, reason = "not every test has hints")]
     pub fn hinted(self, folder: &Path) -> TestJob {
         TestJob { profiles: Some(folder.to_owned()), ..self }
+    }
+
+    /// Records windows, where the software PMU traces it.
+    pub fn windowed(self, request: WindowRequest) -> TestJob {
+        TestJob { windows: Some(request), ..self }
     }
 
     /// Runs it directly, with this environment.
@@ -115,6 +124,8 @@ pub struct TestRun {
     pub counts: Vec<ProcessCounts>,
     /// Why nothing was executed.
     pub refused: Option<i32>,
+    /// Rows of windows, and numbers of lost ones.
+    pub windows: Vec<WindowLine>,
 }
 
 impl TestRun {
@@ -187,6 +198,10 @@ impl TestJob {
         if let Some(tracer) = &tracer {
             tracer.socket().set_read_timeout(Some(method.deadline())).unwrap();
             assert_eq!(first_line(tracer.socket()), "ready");
+            if let (Some(request), TraceMethod::Soft(_)) = (&self.windows, method) {
+                tracer.socket().write_all(request.line().as_bytes()).unwrap();
+                assert_eq!(first_line(tracer.socket()), window_protocol::ACCEPTED);
+            }
         }
         pending.release();
         RunningJob { pending, tracer, stdout, ended: None, deadline: Instant::now() + method.deadline() }
@@ -309,9 +324,22 @@ impl RunningJob {
 
     /// The counts at the end, which is now.
     pub fn report(&self) -> Vec<ProcessCounts> {
+        self.report_with_windows().0
+    }
+
+    /// The counts at the end, which is now, and all windows.
+    pub fn report_with_windows(&self) -> (Vec<ProcessCounts>, Vec<WindowLine>) {
         let mut socket = self.tracer.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::FINISH]);
-        protocol::read_report(&mut BufReader::new(socket)).expect("a report")
+        let (mut report, mut windows) = (String::new(), Vec::new());
+        for line in BufReader::new(socket).lines().map_while(Result::ok) {
+            if WindowLine::is_one(&line) {
+                windows.push(WindowLine::read(&line).expect("a window"));
+            } else {
+                report += &(line + "\n");
+            }
+        }
+        (protocol::read_report(&mut report.as_bytes()).expect("a report"), windows)
     }
 
     /// Waits until a process that is not a child has ended.
@@ -325,10 +353,11 @@ impl RunningJob {
 
     pub fn finish(mut self) -> TestRun {
         let status = self.wait();
-        let counts = if self.tracer.is_some() { self.report() } else { Vec::new() };
+        let (counts, windows) =
+            if self.tracer.is_some() { self.report_with_windows() } else { Default::default() };
         self.tracer().into_iter().for_each(|tracer| self.until_gone(tracer));
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
-        TestRun { stdout: self.output(), status, counts, refused }
+        TestRun { stdout: self.output(), status, counts, refused, windows }
     }
 }
 

@@ -1,0 +1,223 @@
+//! Rows of windows on their way to the tool, and the open window of each thread.
+//!
+//! The tool reads when it wants to. Rows that it has not read are kept up to a number; later ones are lost,
+//! and counted as lost.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{ErrorKind, Write};
+use std::time::Instant;
+
+use super::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use crate::{EventSet, EventTotals, ExecutionEvent};
+
+/// Windows that are recorded.
+pub(crate) struct WindowRecording {
+    pub(super) request: WindowRequest,
+    /// The time of the request.
+    began: Instant,
+    /// The end of the current interval.
+    interval_end: Option<Instant>,
+    /// Threads whose windows end at their next stop, because the interval is over.
+    pub(super) over: HashSet<u32>,
+    rows: VecDeque<String>,
+    /// Rows that were lost, and not reported yet.
+    lost: u64,
+    /// The rest of a line of which a part was sent.
+    partial: Vec<u8>,
+}
+
+impl WindowRecording {
+    pub(super) fn new(request: WindowRequest) -> WindowRecording {
+        let began = Instant::now();
+        let interval_end = request.interval.map(|interval| began + interval);
+        let (over, rows, partial) = (HashSet::new(), VecDeque::new(), Vec::new());
+        WindowRecording { request, began, interval_end, over, rows, lost: 0, partial }
+    }
+
+    /// Whether an interval has ended; the next one begins.
+    pub(super) fn pass_interval(&mut self, now: Instant) -> bool {
+        let (Some(interval), Some(end)) = (self.request.interval, self.interval_end) else { return false };
+        if now < end {
+            return false;
+        }
+        // Intervals that were missed are left out.
+        self.interval_end = Some((end + interval).max(now));
+        true
+    }
+
+    /// Every event that is read: those of the rows, and the instructions, which end windows.
+    pub(super) fn events(&self) -> EventSet {
+        self.request.events.iter().copied().chain([ExecutionEvent::Instructions]).collect()
+    }
+
+    /// Adds the row of a window that has ended, unless there is no room.
+    fn push(
+        &mut self,
+        window: &mut OpenWindow,
+        end: TracedWindowEnd,
+        address: Option<u64>,
+        counts: &WindowCounts,
+    ) {
+        if self.rows.len() >= self.request.most_rows {
+            self.lost += 1;
+            window.lost_before += 1;
+            return;
+        }
+        let row = TracedWindow {
+            pid: window.pid,
+            tid: window.tid,
+            end,
+            address,
+            time_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            lost_before: std::mem::take(&mut window.lost_before),
+            counts: counts.counts.clone(),
+        };
+        self.rows.push_back(WindowLine::Row(row).text());
+    }
+
+    /// Ends a window and starts the next one at the same program point; `now` is the readout there. A window
+    /// without any execution goes on.
+    pub(super) fn end_window(
+        &mut self,
+        window: &mut OpenWindow,
+        end: TracedWindowEnd,
+        address: Option<u64>,
+        now: WindowCounts,
+    ) {
+        let counts = window.counts(&now);
+        if !counts.is_empty() {
+            self.push(window, end, address, &counts);
+            (window.before, window.start) = (WindowCounts::none(&self.request), Some(now));
+        }
+    }
+
+    /// Ends the last window of a thread, which has left its translation.
+    pub(super) fn end_last(&mut self, mut window: OpenWindow, end: TracedWindowEnd) {
+        let counts = window.before.clone();
+        if !counts.is_empty() {
+            self.push(&mut window, end, None, &counts);
+        }
+    }
+
+    /// Whether there is anything to send.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.partial.is_empty() || !self.rows.is_empty() || self.lost > 0
+    }
+
+    /// Sends rows until the socket takes no more. An error other than that is ignored: the next read finds
+    /// that the tool is gone.
+    pub(super) fn send(&mut self, socket: &mut impl Write) {
+        loop {
+            if self.partial.is_empty() {
+                let lost = std::mem::take(&mut self.lost);
+                let lost = (lost > 0).then(|| WindowLine::Lost(lost).text());
+                let Some(line) = lost.or_else(|| self.rows.pop_front()) else { return };
+                self.partial = line.into_bytes();
+            }
+            match socket.write(&self.partial) {
+                Ok(sent) => drop(self.partial.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return self.partial.clear(),
+            }
+        }
+    }
+}
+
+/// The open window of a thread.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenWindow {
+    pid: u32,
+    tid: u32,
+    /// Counts of the window in translations that the thread has left.
+    before: WindowCounts,
+    /// The readout of the current translation where the window starts in it; `None` outside.
+    start: Option<WindowCounts>,
+    lost_before: u64,
+    /// The thread is stepped to a boundary in the middle of a block.
+    pub(super) steps: Option<WindowSteps>,
+}
+
+/// The remaining way to a boundary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowSteps {
+    /// The number of instructions of the block that are still to be executed at the boundary.
+    pub(super) behind: u16,
+}
+
+impl OpenWindow {
+    pub(super) fn new(pid: u32, tid: u32, request: &WindowRequest) -> OpenWindow {
+        OpenWindow { pid, tid, before: WindowCounts::none(request), start: None, lost_before: 0, steps: None }
+    }
+
+    /// Whether the thread is in a translation.
+    pub(super) fn is_in_translation(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// The thread enters a translation; `now` is its readout.
+    pub(super) fn enter(&mut self, now: WindowCounts) {
+        self.start = Some(now);
+    }
+
+    /// The thread leaves its translation; `now` is its readout.
+    pub(super) fn leave(&mut self, now: &WindowCounts) {
+        self.before = self.counts(now);
+        (self.start, self.steps) = (None, None);
+    }
+
+    /// The counts of the window up to a readout.
+    fn counts(&self, now: &WindowCounts) -> WindowCounts {
+        match &self.start {
+            None => self.before.clone(),
+            Some(start) => self.before.plus(now, start),
+        }
+    }
+
+    /// The instructions of the window up to a readout of the current translation.
+    pub(super) fn instructions(&self, now: u64) -> u64 {
+        let start = self.start.as_ref().map_or(now, |start| start.instructions);
+        self.before.instructions.wrapping_add(now.wrapping_sub(start))
+    }
+}
+
+/// Counts of the requested events, or a readout of a translation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct WindowCounts {
+    instructions: u64,
+    /// In the order of the request; `None` where it is unknown.
+    counts: Vec<Option<u64>>,
+}
+
+impl WindowCounts {
+    fn none(request: &WindowRequest) -> WindowCounts {
+        WindowCounts { instructions: 0, counts: vec![Some(0); request.events.len()] }
+    }
+
+    /// A readout.
+    pub(super) fn of(totals: &EventTotals, request: &WindowRequest) -> WindowCounts {
+        let counts = request.events.iter().map(|event| totals.total(*event).ok()).collect();
+        WindowCounts { instructions: totals.total(ExecutionEvent::Instructions).unwrap_or(0), counts }
+    }
+
+    /// With the counts between two readouts.
+    fn plus(&self, now: &WindowCounts, start: &WindowCounts) -> WindowCounts {
+        let sum = |before: u64, now: u64, start: u64| before.wrapping_add(now.wrapping_sub(start));
+        let counts = self.counts.iter().zip(&now.counts).zip(&start.counts);
+        WindowCounts {
+            instructions: sum(self.instructions, now.instructions, start.instructions),
+            counts: counts.map(|((before, now), start)| Some(sum((*before)?, (*now)?, (*start)?))).collect(),
+        }
+    }
+
+    pub(super) fn instructions(&self) -> u64 {
+        self.instructions
+    }
+
+    /// Whether nothing was executed. A system call that is to be made again is taken back, and counts -1
+    /// until then.
+    fn is_empty(&self) -> bool {
+        let none = self.instructions == 0 && self.counts.iter().flatten().all(|count| *count == 0);
+        none || self.instructions.cast_signed() < 0
+    }
+}

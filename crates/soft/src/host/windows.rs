@@ -1,0 +1,281 @@
+//! Windows of threads: parts of their executions that are counted one by one.
+//!
+//! # Problem
+//!
+//! A window ends after exactly so many instructions of its thread. A stop at each instruction would show the
+//! boundary, but takes microseconds.
+//!
+//! # Solution
+//!
+//! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
+//! The first instructions of that block are executed step by step. All counts are then read out of the
+//! counters ([`super::readout`]), and the budget is set again.
+//!
+//! ```text
+//! block: budget −= its instructions ──> not negative: go on
+//!                                   ──> negative: stop ──> steps to the boundary ──> row, new budget
+//! the thread leaves translated code ──> its budget does not matter
+//! it enters translated code again   ──> budget = boundary − instructions so far
+//! ```
+//!
+//! # Invariants
+//!
+//! - The counts of a thread's rows add up to its counts, whatever the budget does.
+//! - A step ends in the same block: the last instruction of a block is behind every boundary in it.
+
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::ledger::CounterSnapshot;
+use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
+use super::readings::SleepingThread;
+use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
+use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
+use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
+use crate::translate::{BUDGET, NextAddress};
+use crate::{EventSet, ExecutionEvent};
+
+/// The trap flag.
+const TRAP: u64 = 0x100;
+
+/// The `si_code` of a step.
+///
+/// # Source
+///
+/// Linux `include/uapi/asm-generic/siginfo.h`, `TRAP_TRACE`.
+const TRAP_TRACE: i32 = 2;
+
+/// The interval at which rows are sent that the tool has not taken.
+const SEND_EVERY: Duration = Duration::from_millis(1);
+
+impl Tracer {
+    /// Records windows from the start of the command, if it has not executed anything yet. Returns the
+    /// answer.
+    pub(super) fn record_windows(&mut self, line: &str) -> Option<String> {
+        let request = WindowRequest::read(line)?;
+        if self.tasks.values().any(TracedTask::has_context) {
+            return None;
+        }
+        self.settings.translation.budget = request.period.is_some();
+        self.recording = Some(WindowRecording::new(request));
+        Some(format!("{ACCEPTED}\n"))
+    }
+
+    /// The longest time to wait, for an interval or for rows that were not sent.
+    pub(super) fn window_wait(&self) -> Option<Duration> {
+        let recording = self.recording.as_ref()?;
+        if recording.is_pending() { Some(SEND_EVERY) } else { recording.request.interval }
+    }
+
+    /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
+    /// the rest of its window.
+    pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
+        let Some(recording) = &self.recording else { return Ok(()) };
+        let (request, events) = (&recording.request, recording.events());
+        let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
+        let pid = self.processes[task.process].pid;
+        let window = task.window.get_or_insert_with(|| Box::new(OpenWindow::new(pid, tid, request)));
+        let unknown = |reason| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
+        if !window.is_in_translation() {
+            let totals = context.read_out_left(events).map_err(unknown)?;
+            window.enter(WindowCounts::of(&totals, request));
+        }
+        window.steps = None;
+        let Some(period) = request.period else { return Ok(()) };
+        let totals = context.read_out_left([ExecutionEvent::Instructions].into_iter().collect());
+        let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
+        let left = period.get().wrapping_sub(window.instructions(now));
+        context.cache.borrow().store(context.slot, BUDGET, left);
+        Ok(())
+    }
+
+    /// The budget of a thread has ended, or a step to a boundary: its window ends here, or some instructions
+    /// further on. `pc` is where the thread is in translated code, and `registers` are those with which it
+    /// continues.
+    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> TraceResult {
+        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
+            return Err(TraceError::Gone);
+        };
+        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
+            return Err(TraceError::Gone);
+        };
+        let charged = context.cache.borrow().translation.charged_at(pc);
+        let unsure = context.is_unsure(pc);
+        if window.steps.is_some_and(|steps| charged > steps.behind || unsure) {
+            return self.resume_checked(tid);
+        }
+        let position = TranslatedPc::new(pc, registers);
+        let Some(period) = recording.request.period else { return self.resume_checked(tid) };
+        let now = context.window_counts(position, recording)?;
+        let mut left = period.get().saturating_sub(window.instructions(now.instructions()));
+        if left == 0 {
+            recording.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
+            left = period.get();
+        }
+        window.set_budget(context, left, charged);
+        self.resume_checked(tid)
+    }
+
+    /// The end of an instruction that a thread has executed on its way to a boundary.
+    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
+        if registers.eflags & TRAP != 0 {
+            // Behind `popf` the kernel takes it for the program's own.
+            registers.eflags &= !TRAP;
+            trace::set_registers(tid, &registers)?;
+        }
+        self.reach_boundary(tid, registers.rip, &registers)
+    }
+
+    /// Whether a signal is the end of a step to a boundary.
+    pub(super) fn is_boundary_step(&self, tid: u32, signal: i32) -> bool {
+        let steps = self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
+        let of_step = || trace::signal_info(tid).is_ok_and(|info| info.code() == TRAP_TRACE);
+        steps && signal == SIGTRAP && of_step()
+    }
+
+    /// A thread has left its translation: its last window ends.
+    pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
+        let window = self.tasks.get_mut(&tid).and_then(|task| task.window.take());
+        if let (Some(recording), Some(window)) = (&mut self.recording, window) {
+            recording.over.remove(&tid);
+            recording.end_last(*window, end);
+        }
+    }
+
+    /// Ends the windows of all threads, if the interval is over: of those that run, at their next stop.
+    pub(super) fn end_intervals(&mut self) {
+        let Some(recording) = &mut self.recording else { return };
+        if !recording.pass_interval(Instant::now()) {
+            return;
+        }
+        // The budget of a thread that sleeps cannot be set: it may wake up meanwhile.
+        let steady = recording.request.period.is_none();
+        let is_translated = |task: &TracedTask| matches!(task.mode, TaskMode::Translated(_));
+        let running = self.tasks.iter().filter(|(_, task)| is_translated(task) && task.vfork_wait.is_none());
+        let threads: Vec<u32> = running.map(|(tid, _)| *tid).collect();
+        for tid in threads {
+            match SleepingThread::read(tid) {
+                Some(asleep) if steady && self.is_translated(tid, asleep.pc()) => {
+                    self.end_interval_asleep(tid, &asleep);
+                }
+                Some(_) => {}
+                None if trace::interrupt(tid).is_ok() => {
+                    self.recording.iter_mut().for_each(|recording| recording.over.extend([tid]));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Ends the window of a thread that sleeps in a system call, unless it wakes up meanwhile.
+    fn end_interval_asleep(&mut self, tid: u32, asleep: &SleepingThread) {
+        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else { return };
+        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else { return };
+        let now = context.window_counts(TranslatedPc::of_call(asleep.pc()), recording);
+        if SleepingThread::read(tid).as_ref() == Some(asleep)
+            && let Ok(now) = now
+        {
+            recording.end_window(window, TracedWindowEnd::Interval, context.address_at(asleep.pc()), now);
+        }
+    }
+
+    /// Ends the window of a stopped thread whose interval is over.
+    pub(super) fn end_interval(&mut self, tid: u32) -> TraceResult {
+        if !self.recording.as_mut().is_some_and(|recording| recording.over.remove(&tid)) {
+            return Ok(());
+        }
+        let registers = trace::registers(tid)?;
+        let pc = self.pc(tid, &registers)?;
+        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
+            return Ok(());
+        };
+        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
+            return Ok(());
+        };
+        // Counts of masked elements are not whole in the middle of their instruction.
+        if context.is_unsure(pc) {
+            return Ok(());
+        }
+        let now = context.window_counts(TranslatedPc::new(pc, &registers), recording)?;
+        recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
+        if let Some(period) = recording.request.period {
+            let left = period.get().saturating_sub(window.instructions(now.instructions()));
+            let charged = context.cache.borrow().translation.charged_at(pc);
+            window.set_budget(context, left, charged);
+        }
+        Ok(())
+    }
+
+    /// An instruction was executed once more than blocks show: a system call that is made again.
+    pub(super) fn charge_repeated(&mut self, tid: u32) {
+        if self.recording.is_none() {
+            return;
+        }
+        if let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) {
+            let cache = context.cache.borrow();
+            let left = cache.load(context.slot, BUDGET);
+            cache.store(context.slot, BUDGET, left.wrapping_sub(1));
+        }
+    }
+}
+
+impl OpenWindow {
+    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program point
+    /// that are subtracted from the budget already. Where the boundary is among them, it is stepped there.
+    fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
+        let budget = left.wrapping_sub(charged.into());
+        context.cache.borrow().store(context.slot, BUDGET, budget);
+        self.steps = match u16::try_from(left) {
+            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left }),
+            _ => None,
+        };
+    }
+}
+
+impl TracedTask {
+    /// Whether it is stepped to a boundary.
+    pub(super) fn is_stepped(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.steps.is_some())
+    }
+
+    /// Adds the counts of a translation that it leaves to its window.
+    pub(super) fn leave_window(&mut self, context: &TranslationContext, recording: Option<&WindowRecording>) {
+        let (Some(window), Some(recording)) = (&mut self.window, recording) else { return };
+        if let Ok(totals) = context.read_out_left(recording.events()) {
+            window.leave(&WindowCounts::of(&totals, &recording.request));
+        }
+    }
+}
+
+impl TranslationContext {
+    /// The totals of some events of a thread that is outside of every block.
+    fn read_out_left(&self, events: EventSet) -> Result<crate::EventTotals, String> {
+        let cache = self.cache.borrow();
+        CounterSnapshot::read(&cache, self.slot, &self.ledger).read_out(&cache, events)
+    }
+
+    /// The readout at a position.
+    fn window_counts(
+        &self,
+        position: TranslatedPc,
+        recording: &WindowRecording,
+    ) -> Result<WindowCounts, TraceError> {
+        let lost = |reason: String| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
+        let read = self.read_out(position, recording.events());
+        let totals = read.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(lost)?;
+        Ok(WindowCounts::of(&totals, &recording.request))
+    }
+
+    /// The address of the program's next instruction, where it is known without the registers.
+    fn address_at(&self, pc: u64) -> Option<u64> {
+        match self.cache.borrow().translation.point_at(pc)?.next {
+            NextAddress::Known(address) => Some(address),
+            NextAddress::Rcx(_) => None,
+        }
+    }
+
+    fn is_unsure(&self, pc: u64) -> bool {
+        self.cache.borrow().translation.point_at(pc).is_some_and(|point| point.unsure)
+    }
+}

@@ -1,0 +1,240 @@
+//! Windows end where they are to end, and add up to the counts of the run.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::protocol::ProcessCounts;
+use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
+use support::compare::{assert_same_counts, assert_same_end};
+use support::programs::{BARE, BuildRecipe, build};
+use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
+use support::{installed, ready};
+
+/// Every event that is a sum, the instructions first.
+fn events() -> Vec<ExecutionEvent> {
+    let all = ExecutionEvent::ALL.iter().copied();
+    all.filter(|event| *event != ExecutionEvent::DistinctCodeBytes).collect()
+}
+
+fn every(period: u64) -> WindowRequest {
+    WindowRequest { period: NonZeroU64::new(period), interval: None, most_rows: usize::MAX, events: events() }
+}
+
+fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<TestJob> {
+    let program = ready().then(|| build(&BuildRecipe { source, flags })).flatten()?;
+    Some(TestJob::new(program, args))
+}
+
+fn rows(run: &TestRun) -> Vec<&TracedWindow> {
+    run.windows
+        .iter()
+        .map(|line| match line {
+            WindowLine::Row(row) => row,
+            WindowLine::Lost(rows) => panic!("{rows} are lost"),
+        })
+        .collect()
+}
+
+/// The sums over the rows of each process are its counts.
+#[track_caller]
+fn assert_adds_up(run: &TestRun) {
+    let mut sums: BTreeMap<u32, Vec<Option<u64>>> = BTreeMap::new();
+    for row in rows(run) {
+        let sum = sums.entry(row.pid).or_insert_with(|| vec![Some(0); row.counts.len()]);
+        for (sum, count) in sum.iter_mut().zip(&row.counts) {
+            *sum = sum.zip(*count).map(|(sum, count)| sum + count);
+        }
+    }
+    for ProcessCounts { pid, name, .. } in &run.counts {
+        let process = run.counts.iter().find(|process| process.pid == *pid).unwrap();
+        let nothing = vec![Some(0); events().len()];
+        for (event, sum) in events().into_iter().zip(sums.get(pid).unwrap_or(&nothing)) {
+            assert_eq!(*sum, process.count(event).ok(), "{event} of {name}");
+        }
+    }
+    assert!(sums.keys().all(|pid| run.counts.iter().any(|process| process.pid == *pid)));
+}
+
+/// All windows but the last one of each thread and program have exactly so many instructions.
+#[track_caller]
+fn assert_exact(run: &TestRun, period: u64) {
+    let mut ended: HashMap<u32, TracedWindowEnd> = HashMap::new();
+    for row in rows(run) {
+        if row.end == TracedWindowEnd::Exec {
+            // The thread that executes a program gets the id of the first one, which has ended.
+            ended.remove(&row.pid);
+        }
+        let before = ended.insert(row.tid, row.end);
+        assert_ne!(before, Some(TracedWindowEnd::End), "a row behind the last one: {row:?}");
+        let instructions = row.counts[0].unwrap();
+        match row.end {
+            TracedWindowEnd::Period => assert_eq!(instructions, period, "{row:?}"),
+            _ => assert!((1..=period).contains(&instructions), "{row:?}"),
+        }
+    }
+}
+
+/// Runs a program with windows; its output and counts are the same as without.
+#[track_caller]
+fn recorded(job: &TestJob, period: u64) -> TestRun {
+    let without = job.run(soft());
+    let with = job.clone().windowed(every(period)).run(soft());
+    assert_same_end(&with, &without);
+    assert!(with.lost().is_empty(), "{:?}", with.lost());
+    assert_exact(&with, period);
+    assert_adds_up(&with);
+    assert_same_counts(&with.counts, &without.counts);
+    with
+}
+
+#[track_caller]
+fn check(source: &str, flags: &[&str], args: &[&str], periods: &[u64]) {
+    let Some(job) = job(source, flags, args) else { return };
+    for period in periods {
+        recorded(&job, *period);
+    }
+}
+
+#[test]
+fn each_window_has_its_instructions_and_all_add_up() {
+    check("library.c", &["-O2", "-lm"], &["5"], &[997, 10_000]);
+    check("language.c", &["-O2"], &[], &[1000]);
+    check("language.c", &["-O0"], &[], &[3001]);
+}
+
+#[test]
+fn a_program_shorter_than_a_window_has_one_row() {
+    let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
+    let run = recorded(&job, u64::MAX >> 1);
+    // The program that starts it has another.
+    let ends: Vec<TracedWindowEnd> = rows(&run).iter().map(|row| row.end).collect();
+    assert_eq!(ends, [TracedWindowEnd::Exec, TracedWindowEnd::End], "{:?}", run.windows);
+}
+
+#[test]
+fn windows_of_few_instructions_end_within_blocks() {
+    check("crew.c", BARE, &["work", "1"], &[1, 2, 3, 5]);
+}
+
+#[test]
+fn repeated_and_masked_instructions_are_in_one_window() {
+    check("strings.S", BARE, &[], &[1013]);
+    let Some(job) = job("units.S", BARE, &[]) else { return };
+    for period in [1, 7] {
+        let run = job.clone().windowed(every(period)).run(soft());
+        assert_exact(&run, period);
+        assert_adds_up(&run);
+    }
+}
+
+#[test]
+fn loops_of_one_block_are_cut_where_windows_end() {
+    check("loops.c", &["-O2"], &["kinds", "50"], &[513, 5000]);
+    check("loops.c", &["-O2"], &["rounds", "100000"], &[7919]);
+    check("loops.c", &["-O2"], &["faults"], &[101]);
+}
+
+#[test]
+fn each_thread_has_windows_of_its_own() {
+    for args in [["work", "4"], ["in turns", "3"], ["wait", "3"], ["outlive", "1"], ["change", "3"]] {
+        check("crew.c", BARE, &args, &[100]);
+    }
+    let Some(job) = job("crew.c", BARE, &["work", "4"]) else { return };
+    let run = recorded(&job, 100);
+    let mut threads: Vec<u32> = rows(&run).iter().map(|row| row.tid).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    assert_eq!(threads.len(), 5, "{threads:?}");
+}
+
+#[test]
+fn children_have_windows_and_a_new_program_starts_one() {
+    check("crew.c", BARE, &["fork", "2"], &[50]);
+    check("family.c", &["-O2"], &["fork", "3"], &[2000]);
+    check("family.c", &["-O2"], &["vfork"], &[2000]);
+    check("family.c", &["-O2"], &["spawn"], &[2000]);
+    let Some(job) = job("family.c", &["-O2"], &["exec", "2"]) else { return };
+    let run = recorded(&job, 2000);
+    let ends: Vec<TracedWindowEnd> = rows(&run).iter().map(|row| row.end).collect();
+    assert_eq!(ends.iter().filter(|end| **end == TracedWindowEnd::Exec).count(), 3, "{ends:?}");
+}
+
+#[test]
+fn a_thread_that_executes_a_program_ends_the_windows_of_all() {
+    check("crew.c", BARE, &["execute", "3"], &[50]);
+}
+
+#[test]
+fn handlers_of_signals_are_in_the_windows_of_their_thread() {
+    for which in ["plain", "nested", "stack", "blocked", "jump", "rescued", "faults", "elsewhere"] {
+        check("signals.c", &["-O2"], &[which], &[997]);
+    }
+    for which in ["breakpoints", "restart", "ignored", "abort", "illegal", "null", "trap"] {
+        check("signals.c", &["-O2"], &[which], &[1009]);
+    }
+}
+
+#[test]
+fn code_that_changes_or_is_unloaded_stays_within_windows() {
+    check("loading.c", &["-O2"], &["libm.so.6", "cos"], &[4999]);
+    for way in ["toggled", "reused", "replaced", "reloaded", "discarded", "forked"] {
+        check("changing.c", &["-O2"], &[way], &[10_007]);
+    }
+}
+
+#[test]
+fn windows_go_on_in_another_translation() {
+    let Some(job) = job("longer.c", &["-O2"], &["memory"]) else { return };
+    let always =
+        TraceMethod::Soft(TracerSettings { retranslation: RetranslationPolicy::Always, ..settings() });
+    let run = job.windowed(every(1_000_003)).run(always);
+    assert!(run.stdout.contains("moved"), "{}", run.stdout);
+    assert_exact(&run, 1_000_003);
+    assert_adds_up(&run);
+}
+
+#[test]
+fn shells_and_their_commands_are_recorded() {
+    let Some(dash) = ready().then(|| installed("dash")).flatten() else { return };
+    let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true && (exit 2) || echo $?";
+    recorded(&TestJob::new(dash, &["-c", script]), 10_007);
+}
+
+#[test]
+fn rows_that_nobody_takes_are_counted_as_lost() {
+    let Some(job) = job("loops.c", &["-O2"], &["rounds", "10000"]) else { return };
+    let most = 3;
+    let run = job.windowed(WindowRequest { most_rows: most, ..every(100) }).run(soft());
+    let lost: u64 =
+        run.windows.iter().map(|line| if let WindowLine::Lost(rows) = line { *rows } else { 0 }).sum();
+    let kept = run.windows.iter().filter(|line| matches!(line, WindowLine::Row(_))).count() as u64;
+    let instructions = run.counts[0].count(ExecutionEvent::Instructions).unwrap();
+    assert!(lost > 0, "{lost} lost, {kept} kept");
+    // Two programs, each with a shorter last window.
+    let windows = instructions.div_ceil(100);
+    assert!((windows..=windows + 1).contains(&(lost + kept)), "{lost} + {kept}, {instructions}");
+}
+
+#[test]
+fn windows_end_after_a_time_too() {
+    let Some(job) = job("loops.c", &["-O2"], &["rounds", "30000000"]) else { return };
+    let ten = WindowRequest { interval: Some(Duration::from_millis(10)), ..every(0) };
+    let both = WindowRequest { interval: ten.interval, ..every(7_000_001) };
+    for request in [ten, both] {
+        let run = job.clone().windowed(request).run(soft());
+        let rows = rows(&run);
+        assert!(rows.iter().any(|row| row.end == TracedWindowEnd::Interval), "{rows:?}");
+        for row in rows.iter().filter(|row| row.end == TracedWindowEnd::Period) {
+            assert_eq!(row.counts[0], Some(7_000_001), "{row:?}");
+        }
+        assert!(rows.iter().all(|row| row.counts[0].unwrap() <= 60_200_000), "{rows:?}");
+        assert_adds_up(&run);
+    }
+}
