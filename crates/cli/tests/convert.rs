@@ -26,8 +26,8 @@ fn event(name: &str) -> RecordedEvent {
         name: name.to_owned(),
         unit: Unit::Count,
         scale: 1.0,
-        source: Rung::Perf,
-        provenance: Provenance::Hardware,
+        source: Some(Rung::Perf),
+        provenance: Some(Provenance::Hardware),
         modes: Some(Modes::USER),
     }
 }

@@ -21,8 +21,8 @@ fn header() -> RecordingHeader {
         name: format!("event-{number}"),
         unit: Unit::Count,
         scale: 1.0,
-        source: Rung::Soft,
-        provenance: Provenance::Counted,
+        source: Some(Rung::Soft),
+        provenance: Some(Provenance::Counted),
         modes: Some(Modes::USER),
     };
     RecordingHeader {

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use cyclometer_core::window::{WindowRow, WindowThread};
-use serde_json::json;
 
 use crate::bytes::cut;
 use crate::frame::{FrameWriter, MOST_PAYLOAD, tag};
+use crate::json;
 use crate::rows::RowEncoder;
 use crate::{MOST_TEXT, RecordingError, RecordingFooter, RecordingHeader, RecordingResult};
 
@@ -78,7 +78,7 @@ impl<W: Write> RecordingWriter<W> {
     ///
     /// [`RecordingError::Io`].
     pub fn thread_name(&mut self, thread: WindowThread, name: &str) -> RecordingResult<()> {
-        let value = json!({ "pid": thread.pid, "tid": thread.tid, "name": cut(name, MOST_TEXT) });
+        let value = serde_json::json!({ "pid": thread.pid, "tid": thread.tid, "name": cut(name, MOST_TEXT) });
         Ok(self.frames.put(tag::NAME, value.to_string().as_bytes())?)
     }
 
@@ -99,8 +99,9 @@ impl<W: Write> RecordingWriter<W> {
     }
 }
 
-/// A payload that one frame holds.
+/// A payload that one frame holds, and that a reader accepts.
 fn fitting(payload: Vec<u8>, name: &str) -> RecordingResult<Vec<u8>> {
+    json::check(&payload).map_err(|problem| RecordingError::unwritable(format!("{name}: {problem}")))?;
     match payload.len() {
         length if length > MOST_PAYLOAD => {
             let problem = format!("{name} has {length} bytes; {MOST_PAYLOAD} are possible");

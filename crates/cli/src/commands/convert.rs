@@ -7,10 +7,11 @@ use std::path::Path;
 use cyclometer::recording::{Recording, RecordingError};
 use cyclometer::{Error, Result};
 
-use crate::args::ConvertArgs;
+use crate::args::{ConvertArgs, ConvertFormat};
 use crate::exit;
 use crate::export::{Export, NamedFiles};
-use crate::output::{clean, clean_os, tell};
+use crate::failure::usage;
+use crate::output::{Channel, clean, clean_os, tell};
 use crate::render::recording::{self, RecordedRows};
 
 /// Converts a recording.
@@ -31,6 +32,12 @@ pub fn run(args: &ConvertArgs, is_verbose: bool) -> Result<u8> {
     let input = open(&args.file).map_err(|error| failed(error.into()))?;
     let mut rows = RecordedRows::new(Recording::open(input).map_err(failed)?);
     let export = Export::open(&args.output)?;
+    if args.to == ConvertFormat::Parquet && export.is_stdout() && Channel::Out.is_terminal() {
+        return Err(usage(
+            "a Parquet file is binary, and standard output is a terminal",
+            "name a file with -o",
+        ));
+    }
     let Some(()) = export.stream(|out| convert(&mut rows, out))? else { return Ok(exit::OK) };
     for warning in rows.warnings() {
         tell(&format!("cyclometer: warning: {name}: {}\n", clean(&warning)));
