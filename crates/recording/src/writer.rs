@@ -13,7 +13,8 @@ use crate::{MOST_TEXT, RecordingError, RecordingFooter, RecordingHeader, Recordi
 /// Length at which a frame of rows is ended, in bytes.
 const FULL_FRAME: usize = 64 << 10;
 
-/// Writes a recording, frame by frame, each by one call of the writer below.
+/// Writes a recording, frame by frame, each by one call of the writer below. A file without a buffer of its
+/// own has every frame when the process is killed.
 ///
 /// An error of the writer below is final: a part of a frame may have been written. Rows that were written
 /// before remain readable.
