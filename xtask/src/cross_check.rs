@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer_catalog::cpus::cpus;
-use cyclometer_catalog::encode::{Encoding, encode_all};
+use cyclometer_catalog::encode::{EventEncoding, encode_all};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::EventCode;
 use cyclometer_core::event::ExtraRegisterKind;
@@ -173,7 +173,7 @@ fn perfs_name(name: &str) -> String {
 }
 
 impl CpuComparison {
-    fn add(&mut self, family: Family, encoding: &Encoding<'_>, terms: &str) {
+    fn add(&mut self, family: Family, encoding: &EventEncoding<'_>, terms: &str) {
         let name = &encoding.selected.name;
         let code = encoding.selected.coded.code;
         if is_none_for_zero(&code, terms) {

@@ -46,12 +46,7 @@ fn tests(peers: Peers) -> Result<()> {
     if peers == Peers::Required {
         test.env("CYCLOMETER_REQUIRE_PEERS", "1");
     }
-    let skipped = root().join("target").join("skipped-tests.txt");
-    std::fs::create_dir_all(root().join("target"))?;
-    let _ = std::fs::remove_file(&skipped);
-    test.env("CYCLOMETER_SKIP_LOG", &skipped);
-    step("cargo test --workspace --locked", test)?;
-    tell_skipped(&skipped);
+    test_step("cargo test --workspace --locked", test)?;
     documentation()
 }
 
@@ -79,26 +74,37 @@ fn with_all_formats() -> Result<()> {
 }
 
 /// Surroundings of a service or of a job under `nohup`: ignored signals, no home, files that are the owner's
-/// alone, a decimal comma.
-const HOSTILE: &str = "trap '' HUP INT PIPE QUIT; umask 077; \
-    comma=$(locale -a 2>/dev/null | grep '^de_DE' | head -n 1); \
-    exec env -u HOME LC_ALL=${comma:-C.UTF-8} \"$@\"";
+/// alone, a decimal comma. The shell ignores the end of its own children last.
+const HOSTILE: &str = "umask 077; comma=$(locale -a 2>/dev/null | grep '^de_DE' | head -n 1); \
+    [ -n \"$comma\" ] || echo 'hostile surroundings: no locale de_DE, so no decimal comma' \
+    >> \"$CYCLOMETER_SKIP_LOG\"; \
+    trap '' HUP INT PIPE QUIT CHLD; exec env -u HOME LC_ALL=${comma:-C.UTF-8} \"$@\"";
 
 /// Runs a few short test programs again where they are started so.
 fn in_hostile_surroundings() -> Result<()> {
     let version = output("rustc", &["--version", "--verbose"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
-    // It precedes the runner of `.cargo/config.toml`, which undoes what is done here.
     let runner = format!("target.{host}.runner=[\"sh\", \"-c\", '''{HOSTILE}''', \"sh\"]");
     for (package, tests) in [("cyclometer-cli", &["--test", "stat"][..]), ("cyclometer-sys", &["--lib"])] {
         let mut test = cargo_command(&["test", "--locked", "--config", &runner, "--package", package]);
         test.args(tests);
-        step(&format!("tests of {package} in hostile surroundings"), test)?;
+        test_step(&format!("tests of {package} in hostile surroundings"), test)?;
     }
     Ok(())
 }
 
-/// Tests that could not run here say why in a file; without this the test runner would swallow it.
+/// Runs tests, and lists those that could not run here. They say why in a file, because the test runner
+/// swallows the output of tests that pass.
+fn test_step(title: &str, mut test: Command) -> Result<()> {
+    let log = root().join("target").join("skipped-tests.txt");
+    std::fs::create_dir_all(root().join("target"))?;
+    let _ = std::fs::remove_file(&log);
+    test.env("CYCLOMETER_SKIP_LOG", &log);
+    step(title, test)?;
+    tell_skipped(&log);
+    Ok(())
+}
+
 fn tell_skipped(log: &std::path::Path) {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let reasons: std::collections::BTreeSet<&str> = text.lines().collect();

@@ -2,17 +2,18 @@
  *
  * Made by cbindgen from bindings/c/src; do not edit. docs/guides/sdk-c.md explains it.
  *
- * Results. Every function that returns `int` returns a `cyclometer_status_t`: negative for an error (nothing was
- * written to any output then), 0 for success. Two positive ones are for values that are there and not exact, one says that
- * there is no sample yet.
+ * Results. Every function that returns `int` returns a `cyclometer_status_t`: 0 for success, or a negative
+ * number for an error, which leaves every output unchanged. Of the positive numbers, `CYCLOMETER_SCALED` and
+ * `CYCLOMETER_PARTIAL` mean values that are not all exact; `CYCLOMETER_NO_SAMPLE` means no sample.
  *
- * Threads. There is no global state. A monitor may be used from any number of threads at once. Counters belong to
- * threads: what was enabled or begun in a thread counts that thread, and is disabled or ended there; elsewhere that is
- * an error. Counts that were handed out never change and may be read anywhere. Freeing something that another thread is
- * using is a mistake that nothing finds out. Markers are of the thread that calls them.
+ * Threads. There is no global state. A monitor may be used from any number of threads at once. Counters
+ * belong to threads: a counter or region that a thread enabled or began counts that thread. The same thread
+ * must disable or end it; in another thread that is an error. Counts that were handed out never change and
+ * may be read in any thread. To free an object while another thread uses it is undefined behaviour. Markers
+ * belong to the thread that calls them.
  *
- * Pointers. A null pointer is an error wherever nothing else is said. Functions that free take the address of a
- * pointer and set it to null, so that a second call is an error and no accident. Texts are UTF-8. */
+ * Pointers. A null pointer is an error unless the function says otherwise. Functions that free an object take
+ * the address of a pointer and set it to null, so that a second call is an error. Texts are UTF-8. */
 
 #ifndef CYCLOMETER_H
 #define CYCLOMETER_H
@@ -21,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names of events that most CPUs have. Every other name that `cyclometer stat -e` takes can be given as well. */
+/* Names of events that most CPUs have. Every other name of `cyclometer stat -e` is accepted as well. */
 #define CYCLOMETER_CPU_CYCLES "cpu_cycles"
 #define CYCLOMETER_INSTRUCTIONS "instructions"
 #define CYCLOMETER_L1D_CACHE_LOADS "l1d_cache_loads"
@@ -31,8 +32,8 @@
 #define CYCLOMETER_BRANCH_INSTRUCTIONS "branch_instructions"
 #define CYCLOMETER_BRANCH_MISSES "branch_misses"
 
-/* Marks are called through a pointer that is filled before the program starts: else the dynamic linker would look for the second
- * of them within the first region, and be counted there. */
+/* Marks are called through a pointer that is resolved before the program starts. Otherwise the dynamic linker
+ * would resolve the second mark within the first region, and its work would be counted there. */
 #if defined(__ELF__) && defined(__has_attribute)
 #if __has_attribute(noplt)
 #ifdef __cplusplus
@@ -47,7 +48,7 @@ void cyclometer_marker_end(const char *label) __attribute__((noplt));
 #endif
 
 /**
- * What a function returns. The numbers never change.
+ * The status of a function. The numbers never change.
  */
 typedef enum {
   /**
@@ -59,7 +60,7 @@ typedef enum {
    */
   CYCLOMETER_SCALED = 1,
   /**
-   * Done; the value is of some cores or modes only, or of more than was asked for.
+   * Done; the value is of some cores or modes only, of more than requested, or may be too small.
    */
   CYCLOMETER_PARTIAL = 2,
   /**
@@ -91,7 +92,7 @@ typedef enum {
    */
   CYCLOMETER_ERR_PERMISSION_DENIED = -6,
   /**
-   * More was asked for than the hardware has counters for.
+   * The request needs more counters than the hardware has.
    */
   CYCLOMETER_ERR_HARDWARE_LIMIT = -7,
   /**
@@ -99,7 +100,7 @@ typedef enum {
    */
   CYCLOMETER_ERR_UNKNOWN_EVENT = -8,
   /**
-   * An argument makes no sense, or not now.
+   * An argument is invalid, or invalid in this state.
    */
   CYCLOMETER_ERR_INVALID_INPUT = -9,
   /**
@@ -107,7 +108,7 @@ typedef enum {
    */
   CYCLOMETER_ERR_CONSTRAINT_CONFLICT = -10,
   /**
-   * It was being counted, and something took it away.
+   * Counting began, but the count was lost.
    */
   CYCLOMETER_ERR_STATE_LOST = -11,
   /**
@@ -123,11 +124,11 @@ typedef enum {
    */
   CYCLOMETER_ERR_OS = -17,
   /**
-   * The event could be counted here and was not.
+   * The machine can count the event, but it was not counted.
    */
   CYCLOMETER_ERR_NOT_COUNTED = -100,
   /**
-   * A mistake of the library itself; the monitor can still be closed.
+   * An error of the library itself; the monitor can still be closed.
    */
   CYCLOMETER_ERR_PANIC = -101,
 } cyclometer_status_t;
@@ -171,7 +172,7 @@ typedef enum {
 } cyclometer_event_t;
 
 /**
- * What a monitor counts of.
+ * The target of a monitor.
  */
 typedef enum {
   /**
@@ -183,17 +184,17 @@ typedef enum {
    */
   CYCLOMETER_SCOPE_PROCESS = 1,
   /**
-   * The process whose id is given, with what it starts from now on.
+   * The process with the given id, and the processes that it starts from now on.
    */
   CYCLOMETER_SCOPE_PID = 2,
   /**
-   * Everything on the CPU whose number is given.
+   * Everything on the CPU with the given number.
    */
   CYCLOMETER_SCOPE_CPU = 3,
 } cyclometer_scope_t;
 
 /**
- * What a count is.
+ * The state of a count.
  */
 typedef enum {
   /**
@@ -209,29 +210,30 @@ typedef enum {
    */
   CYCLOMETER_COUNT_SCALED = 2,
   /**
-   * Of some cores or modes only, or of more than was asked for.
+   * Counted on some cores or modes only, over more than requested, or by counters that may have missed
+   * some events.
    */
   CYCLOMETER_COUNT_PARTIAL = 3,
   /**
-   * Not counted, though it could be.
+   * Not counted, although the machine can count it.
    */
   CYCLOMETER_COUNT_NOT_COUNTED = 4,
   /**
-   * Cannot be counted here.
+   * The machine, kernel or source cannot count it.
    */
   CYCLOMETER_COUNT_NOT_SUPPORTED = 5,
   /**
-   * Was being counted and got lost.
+   * Counting began, but the count was lost.
    */
   CYCLOMETER_COUNT_LOST = 6,
 } cyclometer_count_state_t;
 
 /**
- * Who counted.
+ * The kind of counter behind a count.
  */
 typedef enum {
   /**
-   * Nobody.
+   * None: the event was not counted.
    */
   CYCLOMETER_FROM_NOBODY = 0,
   /**
@@ -243,7 +245,7 @@ typedef enum {
    */
   CYCLOMETER_FROM_KERNEL = 2,
   /**
-   * The software PMU, by executing: exact.
+   * The software PMU, which executed the program: exact.
    */
   CYCLOMETER_FROM_COUNTED = 3,
   /**
@@ -255,7 +257,7 @@ typedef enum {
    */
   CYCLOMETER_FROM_SIMULATED = 5,
   /**
-   * A source that this header has no name for.
+   * A source without a name in this header.
    */
   CYCLOMETER_FROM_OTHER = 6,
 } cyclometer_provenance_t;
@@ -307,7 +309,7 @@ typedef enum {
 } cyclometer_arch_t;
 
 /**
- * What regions counted, one count for each event. It never changes.
+ * The counts of regions, one for each event. They never change.
  */
 typedef struct cyclometer_counts_t cyclometer_counts_t;
 
@@ -317,17 +319,17 @@ typedef struct cyclometer_counts_t cyclometer_counts_t;
 typedef struct cyclometer_region_t cyclometer_region_t;
 
 /**
- * A thread that samples, and what it has sampled.
+ * A sampling thread, and its samples.
  */
 typedef struct cyclometer_samples_t cyclometer_samples_t;
 
 /**
- * Counts up to 64 events, in a thread or elsewhere.
+ * Counts up to 64 events, in a thread, a process or on a CPU.
  */
 typedef struct cyclometer_t cyclometer_t;
 
 /**
- * What the CPU has, and what may be used of it.
+ * Capabilities of the CPU, and those that may be used.
  */
 typedef struct {
   /**
@@ -335,15 +337,15 @@ typedef struct {
    */
   int32_t arch;
   /**
-   * Counters that count any event, of the first type of core; 0 where there are none or nobody tells.
+   * Number of general counters of the first core type; 0 where there are none or the number is unknown.
    */
   uint32_t pmc_count;
   /**
-   * Counters that count one event each.
+   * Number of fixed counters, each of which counts one event.
    */
   uint32_t fixed_counters;
   /**
-   * Width of counters in bits; 0 where nobody tells.
+   * Width of counters in bits; 0 where it is unknown.
    */
   uint32_t counter_width;
   /**
@@ -361,12 +363,12 @@ typedef struct {
 } cyclometer_capabilities_t;
 
 /**
- * The unified interface: the operations on the numbered counters of a monitor. Later versions may have more members behind these,
- * never other ones; `size` says how many there are.
+ * The unified interface: the operations on the numbered counters of a monitor. Later versions may append
+ * members; `size` says how many bytes there are.
  */
 typedef struct {
   /**
-   * Bytes of the structure that this library has.
+   * Size of this library's structure, in bytes.
    */
   size_t size;
   /**
@@ -374,15 +376,15 @@ typedef struct {
    */
   int (*init)(cyclometer_t **monitor);
   /**
-   * Lets a counter count a `cyclometer_event_t`; `cyclometer_configure` takes every other event by name.
+   * Assigns a `cyclometer_event_t` to a counter; `cyclometer_configure` takes every other event by name.
    */
   int (*configure_counter)(cyclometer_t *monitor, unsigned int counter, int event);
   /**
-   * Lets a counter count: `cyclometer_enable`.
+   * Enables a counter: `cyclometer_enable`.
    */
   int (*enable_counter)(cyclometer_t *monitor, unsigned int counter);
   /**
-   * Stops a counter: `cyclometer_disable`.
+   * Disables a counter: `cyclometer_disable`.
    */
   int (*disable_counter)(cyclometer_t *monitor, unsigned int counter);
   /**
@@ -390,17 +392,20 @@ typedef struct {
    */
   int (*read_counter)(cyclometer_t *monitor, unsigned int counter, uint64_t *value);
   /**
-   * Reads the counters 0 to `count - 1`, in raw counts. `UINT64_MAX` stands where nothing was counted, never zero: then this
-   * returns `CYCLOMETER_PARTIAL`, and `read_counter` says why. Otherwise it returns the worst status of all, and success
-   * where no counter is configured.
+   * Reads the raw counts of the counters 0 to `count - 1`. A counter that is not configured gets
+   * `UINT64_MAX` and does not change the result. A configured counter without a count gets `UINT64_MAX`
+   * too, never zero, and the result is `CYCLOMETER_PARTIAL`; `read_counter` returns the reason. Otherwise
+   * the result is the worst status of the counters: `CYCLOMETER_SUCCESS`, `CYCLOMETER_SCALED` or
+   * `CYCLOMETER_PARTIAL`.
    */
   int (*read_all_counters)(cyclometer_t *monitor, uint64_t *values, unsigned int count);
   /**
-   * Forgets what a counter has counted: `cyclometer_reset`.
+   * Resets a counter: `cyclometer_reset`.
    */
   int (*reset_counter)(cyclometer_t *monitor, unsigned int counter);
   /**
-   * Says what the machine has: `cyclometer_capabilities`. `size` is `sizeof(cyclometer_capabilities_t)`.
+   * Reads the machine's capabilities: `cyclometer_capabilities`. `size` is
+   * `sizeof(cyclometer_capabilities_t)`.
    */
   int (*get_capabilities)(cyclometer_t *monitor, cyclometer_capabilities_t *capabilities, size_t size);
   /**
@@ -410,7 +415,8 @@ typedef struct {
 } cyclometer_api_t;
 
 /**
- * One count. Where nothing was counted, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never zero.
+ * One count. Without a count, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never
+ * zero.
  */
 typedef struct {
   /**
@@ -422,50 +428,51 @@ typedef struct {
    */
   int32_t provenance;
   /**
-   * The best number there is, in the event's unit: less what measuring added, where that is known.
+   * The best value available, in the event's unit, less the cost of measuring where that is known.
    */
   double value;
   /**
-   * How far the truth may be from `value`; 0 where it is exact, NaN where nobody can tell.
+   * Half the width of the interval around `value` that holds the true count; 0 where it is exact, NaN
+   * where it is unknown.
    */
   double half_width;
   /**
-   * What was counted, in raw counts; the estimate where it is scaled.
+   * The raw count; the estimate where it is scaled.
    */
   uint64_t raw;
   /**
-   * How long the event was wanted, in ns; `UINT64_MAX` where it was counted all that time.
+   * Time that the event was enabled, in ns; `UINT64_MAX` where it was counted all that time.
    */
   uint64_t time_enabled_ns;
   /**
-   * How long it was on a counter, in ns; `UINT64_MAX` where it was all the time.
+   * Time that it was on a counter, in ns; `UINT64_MAX` where it was all the time.
    */
   uint64_t time_running_ns;
 } cyclometer_count_t;
 
 /**
- * One read of all counters. It only grows in later versions.
+ * One read of all counters. Later versions may append fields.
  */
 typedef struct {
   /**
-   * Its number, from 0; numbers of samples that were lost are missing.
+   * Its number, from 0. The numbers of lost samples are missing.
    */
   uint64_t number;
   /**
-   * When reading began, in ns since sampling began.
+   * Start of the read, in ns since sampling began.
    */
   uint64_t at_ns;
   /**
-   * How long reading took, in ns: so far apart at most are the values of two counters.
+   * Duration of the read, in ns: the values of two counters are at most so far apart.
    */
   uint64_t skew_ns;
   /**
-   * How much later it was than it should have been, in ns.
+   * Delay of the read after its due time, in ns.
    */
   uint64_t late_ns;
   /**
-   * Bit `n` is set where counter number `n` was counted for a part of the time only, as it shared the hardware's: its value is
-   * scaled up to all of it.
+   * Bit `n` is set where counter number `n` shared the hardware's counter, and counted for a part of the
+   * time only. Its value is scaled up to the whole time.
    */
   uint64_t scaled;
 } cyclometer_sample_t;
@@ -480,88 +487,81 @@ extern "C" {
 const cyclometer_api_t *cyclometer_api(void);
 
 /**
- * Lets counter number `counter` (0 to 63) count an event, in every spelling of `cyclometer stat -e`, until it is configured
- * anew. Forgets what all counters of the monitor have counted. An event that exists and cannot be counted here is no
- * error: reading it says why. An error while anything is counting.
+ * Assigns an event to counter number `counter` (0 to 63), in every spelling of `cyclometer stat -e`. The
+ * counts of all counters of the monitor are reset. An event that exists and cannot be counted here is no
+ * error: a read of it returns the reason. A call while anything is counting is an error.
  */
-int cyclometer_configure(cyclometer_t *monitor,
-                         unsigned int counter,
-                         const char *event);
+int cyclometer_configure(cyclometer_t *monitor, unsigned int counter, const char *event);
 
 /**
- * Lets a counter count, beginning at what it has counted before. It counts the calling thread where the scope is a thread.
+ * Enables a counter, which goes on from its earlier count. Where the scope is a thread, it counts the
+ * calling thread.
  */
-int cyclometer_enable(cyclometer_t *monitor,
-                      unsigned int counter);
+int cyclometer_enable(cyclometer_t *monitor, unsigned int counter);
 
 /**
- * Stops a counter, which keeps its value. In the thread that enabled it.
+ * Disables a counter, which keeps its value. The caller must be the thread that enabled it.
  */
 int cyclometer_disable(cyclometer_t *monitor, unsigned int counter);
 
 /**
- * Forgets what a counter has counted; it goes on where it is enabled, and then this is for the thread that enabled it.
+ * Resets the count of a counter. An enabled counter goes on from zero; the caller must then be the thread
+ * that enabled it.
  */
-int cyclometer_reset(cyclometer_t *monitor,
-                     unsigned int counter);
+int cyclometer_reset(cyclometer_t *monitor, unsigned int counter);
 
 /**
- * Reads a counter: what it counted while it was enabled, in raw counts. While it is enabled, in the thread that enabled it.
+ * Reads the raw count of a counter for the time that it was enabled. While it is enabled, the caller must be
+ * the thread that enabled it.
  *
- * `CYCLOMETER_SUCCESS` means exact. `CYCLOMETER_SCALED` and `CYCLOMETER_PARTIAL` come with a value as well. Where nothing
- * was counted this is an error and no value is written: `CYCLOMETER_ERR_EVENT_UNSUPPORTED`, `CYCLOMETER_ERR_NOT_COUNTED`,
- * `CYCLOMETER_ERR_STATE_LOST`. `cyclometer_message` says why.
+ * `CYCLOMETER_SUCCESS` means exact. `CYCLOMETER_SCALED` and `CYCLOMETER_PARTIAL` come with a value as well.
+ * A counter without a count is an error, and no value is written: `CYCLOMETER_ERR_EVENT_UNSUPPORTED`,
+ * `CYCLOMETER_ERR_NOT_COUNTED` or `CYCLOMETER_ERR_STATE_LOST`. `cyclometer_message` returns the reason.
  */
-int cyclometer_read(cyclometer_t *monitor,
-                    unsigned int counter,
-                    uint64_t *value);
+int cyclometer_read(cyclometer_t *monitor, unsigned int counter, uint64_t *value);
 
 /**
- * Reads the counters 0 to `length - 1` into an array whose elements have `size` bytes each: `sizeof(cyclometer_count_t)`.
- * Each element says what it is; `CYCLOMETER_COUNT_NONE` stands for counters that are not configured.
+ * Reads the counters 0 to `length - 1` into an array whose elements have `size` bytes each:
+ * `sizeof(cyclometer_count_t)`. Each element has a state; that of a counter that is not configured is
+ * `CYCLOMETER_COUNT_NONE`.
  */
-int cyclometer_read_all(cyclometer_t *monitor,
-                        cyclometer_count_t *counts,
-                        unsigned int length,
-                        size_t size);
+int cyclometer_read_all(cyclometer_t *monitor, cyclometer_count_t *counts, unsigned int length, size_t size);
 
 /**
- * How many counts there are: one for each configured counter, in the order of their numbers. 0 for a null pointer.
+ * Number of counts: one for each configured counter, in the order of their numbers. 0 for a null pointer.
  */
 unsigned int cyclometer_counts_length(const cyclometer_counts_t *counts);
 
 /**
- * How many regions have ended. 0 for a null pointer.
+ * Number of regions that have ended. 0 for a null pointer.
  */
 uint64_t cyclometer_counts_calls(const cyclometer_counts_t *counts);
 
 /**
- * The label; lives as long as the counts. Null for a null pointer.
+ * The label; valid as long as the counts. Null for a null pointer.
  */
 const char *cyclometer_counts_label(const cyclometer_counts_t *counts);
 
 /**
- * The name of an event with the modes that were counted (`instructions:u`); lives as long as the counts. Null where there
+ * The name of an event with its effective modes (`instructions:u`); valid as long as the counts. Null where
+ * there is no such count.
+ */
+const char *cyclometer_counts_name(const cyclometer_counts_t *counts, unsigned int index);
+
+/**
+ * The name of an event as it was configured, without modifiers; valid as long as the counts. Null where
+ * there is no such count.
+ */
+const char *cyclometer_counts_event(const cyclometer_counts_t *counts, unsigned int index);
+
+/**
+ * The reason why a count is not exact; valid as long as the counts. Null where it is exact, and where there
  * is no such count.
  */
-const char *cyclometer_counts_name(const cyclometer_counts_t *counts,
-                                   unsigned int index);
+const char *cyclometer_counts_reason(const cyclometer_counts_t *counts, unsigned int index);
 
 /**
- * The name of an event as it was configured, without modifiers; lives as long as the counts. Null where there is no such
- * count.
- */
-const char *cyclometer_counts_event(const cyclometer_counts_t *counts,
-                                    unsigned int index);
-
-/**
- * Why a count is not exact; lives as long as the counts. Null where it is exact, and where there is no such count.
- */
-const char *cyclometer_counts_reason(const cyclometer_counts_t *counts,
-                                     unsigned int index);
-
-/**
- * Copies one of the counts; `size` is `sizeof(cyclometer_count_t)`. Its state says what it is.
+ * Copies one of the counts with its state; `size` is `sizeof(cyclometer_count_t)`.
  */
 int cyclometer_counts_get(const cyclometer_counts_t *counts,
                           unsigned int index,
@@ -569,7 +569,7 @@ int cyclometer_counts_get(const cyclometer_counts_t *counts,
                           size_t size);
 
 /**
- * Finds an event by the name that it was configured with, or by that with its modes.
+ * Finds an event by its configured name, or by its name with its modes.
  */
 int cyclometer_counts_find(const cyclometer_counts_t *counts, const char *event, unsigned int *index);
 
@@ -579,34 +579,30 @@ int cyclometer_counts_find(const cyclometer_counts_t *counts, const char *event,
 void cyclometer_counts_free(cyclometer_counts_t **counts);
 
 /**
- * Says what the machine has. `size` is `sizeof(cyclometer_capabilities_t)`.
+ * Reads the capabilities of the machine. `size` is `sizeof(cyclometer_capabilities_t)`.
  */
 int cyclometer_capabilities(cyclometer_t *monitor, cyclometer_capabilities_t *capabilities, size_t size);
 
 /**
- * Copies what went wrong last with a monitor and its regions, cut to `size` bytes with the zero byte. Returns how many bytes
- * the whole text has, without the zero byte; 0 where nothing went wrong, or for a null monitor. `buffer` may be null to ask
- * for the length.
+ * Copies the message of the last error of a monitor and its regions, cut to `size` bytes with the zero byte.
+ * The result is the length of the whole text in bytes, without the zero byte; 0 where there was no error, or
+ * for a null monitor. `buffer` may be null to read the length.
  */
-size_t cyclometer_message(const cyclometer_t *monitor,
-                          char *buffer,
-                          size_t size);
+size_t cyclometer_message(const cyclometer_t *monitor, char *buffer, size_t size);
 
 /**
- * The same for what can be done about it.
+ * As `cyclometer_message`, for the remedy.
  */
 size_t cyclometer_remedy(const cyclometer_t *monitor, char *buffer, size_t size);
 
 /**
- * The same for what was tried to count each event, whether it works, and what was done where it does not: one line for each
- * step.
+ * As `cyclometer_message`, for the sources that were tried for each event: one line for each step, with the
+ * reason of each refusal and the next step.
  */
-size_t cyclometer_ladder(const cyclometer_t *monitor,
-                         char *buffer,
-                         size_t size);
+size_t cyclometer_ladder(const cyclometer_t *monitor, char *buffer, size_t size);
 
 /**
- * What a status means, in words; never null, never freed.
+ * The meaning of a status in words; never null, never freed.
  */
 const char *cyclometer_status_text(int status);
 
@@ -616,16 +612,18 @@ const char *cyclometer_status_text(int status);
 const char *cyclometer_version(void);
 
 /**
- * Marks the beginning of a region of the calling thread for `cyclometer stat -m`. Where that does not run the program, this does nothing:
- * it costs a call, a load and a branch. Regions nest; those of one label add up. A null pointer is a region without a name.
+ * Marks the beginning of a region of the calling thread for `cyclometer stat -m`. In any other program the
+ * mark does nothing, at the cost of a call, a load and a branch. Regions nest; those with the same label add
+ * up. A null pointer is a region without a name.
  *
- * Not for handlers of signals: a mark may allocate memory, which waits for ever in a handler that interrupted an allocation.
+ * Signal handlers must not call it: a mark may allocate memory, and an allocation within a handler can wait
+ * for ever for the allocation that the signal interrupted.
  */
 void cyclometer_marker_begin(const char *label);
 
 /**
- * Marks the end of the last region of this label that the calling thread began. An end that nothing began is told by the tool, with
- * its label.
+ * Marks the end of the last region of this label that the calling thread began. The tool reports an end
+ * without a beginning, with its label.
  */
 void cyclometer_marker_end(const char *label);
 
@@ -640,57 +638,52 @@ bool cyclometer_marker_attached(void);
 int cyclometer_open(cyclometer_t **monitor);
 
 /**
- * Disables all counters of this thread, frees the monitor and sets the pointer to null. Counters that are enabled in other
- * threads stay so until these threads end, and harm nothing; regions that have begun can still be ended.
+ * Disables all counters of this thread, frees the monitor and sets the pointer to null. Counters that are
+ * enabled in other threads stay enabled until these threads end. Regions that have begun can still be ended.
  */
 int cyclometer_close(cyclometer_t **monitor);
 
 /**
- * Says what is counted: `scope` is a `cyclometer_scope_t`, and `id` the process or CPU where it needs one. Forgets what was
- * counted. An error while anything is counting.
+ * Sets the target: `scope` is a `cyclometer_scope_t`, and `id` the process or CPU where it needs one. All
+ * counts are reset. A call while anything is counting is an error.
  */
-int cyclometer_set_scope(cyclometer_t *monitor,
-                         int scope,
-                         unsigned int id);
+int cyclometer_set_scope(cyclometer_t *monitor, int scope, unsigned int id);
 
 /**
- * Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
- * that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
- * How often to sample, and how much of it to keep, is for `cyclometer_samples_open`.
+ * Reads a configuration file (YAML, `performance_monitoring:`); settings of the environment override it. A
+ * null pointer means the file that the variable `CYCLOMETER_CONFIG` names, if it is set. All counts are
+ * reset. A call while anything is counting is an error. The sampling interval and buffer size are for
+ * `cyclometer_samples_open`.
  */
-int cyclometer_load(cyclometer_t *monitor,
-                    const char *file);
+int cyclometer_load(cyclometer_t *monitor, const char *file);
 
 /**
- * Begins a region in the calling thread: everything from here to `cyclometer_region_end` is counted by all configured
- * counters. Regions nest, and what regions with equal labels count is added up.
+ * Begins a region in the calling thread: all configured counters count from here to `cyclometer_region_end`.
+ * Regions nest, and the counts of regions with equal labels add up.
  */
-int cyclometer_region_begin(cyclometer_t *monitor,
-                            const char *label,
-                            cyclometer_region_t **region);
+int cyclometer_region_begin(cyclometer_t *monitor, const char *label, cyclometer_region_t **region);
 
 /**
- * Ends a region, in the thread that began it, frees it and sets the pointer to null. Where `counts` is not null it gets what
- * this one region counted, to be freed by `cyclometer_counts_free`. In another thread this is an error, and the region goes on.
+ * Ends a region, frees it and sets the pointer to null. The caller must be the thread that began it; in
+ * another thread this is an error, and the region goes on. If `counts` is not null, it gets the counts of
+ * this one region, to be freed by `cyclometer_counts_free`.
  */
-int cyclometer_region_end(cyclometer_region_t **region,
-                          cyclometer_counts_t **counts);
+int cyclometer_region_end(cyclometer_region_t **region, cyclometer_counts_t **counts);
 
 /**
- * What all regions with a label have counted, over all threads, since they began or since the counters were configured. To
- * be freed by `cyclometer_counts_free`.
+ * The counts of all regions with a label, over all threads, since they began or the counters were
+ * configured. They are freed by `cyclometer_counts_free`.
  */
-int cyclometer_total(cyclometer_t *monitor,
-                     const char *label,
-                     cyclometer_counts_t **counts);
+int cyclometer_total(cyclometer_t *monitor, const char *label, cyclometer_counts_t **counts);
 
 /**
- * Lets a thread of the library read all configured counters `hertz` times a second, 1 to 10000, until `cyclometer_samples_close`;
- * 0 takes the configuration's `sampling_interval_ms`. `buffer_size` samples are kept until they are fetched, 1 to 1048576; 0 takes
- * the configuration's, or 1024. Of more the oldest are lost, and counted.
+ * Starts a thread of the library that reads all configured counters `hertz` times a second, 1 to 10000,
+ * until `cyclometer_samples_close`. A rate of 0 takes the configuration's `sampling_interval_ms`. The buffer
+ * keeps `buffer_size` samples until they are fetched, 1 to 1048576; 0 takes the configuration's size, or
+ * 1024. When it is full, the oldest samples are lost, and their number is counted.
  *
- * With the scope of a thread the whole process is sampled, with the sampling thread in it. Samples have counters of their own:
- * other functions of the monitor, and its end, do not change them.
+ * With the scope of a thread the whole process is sampled, including the sampling thread. Samples have
+ * counters of their own: other functions of the monitor, and its end, do not change them.
  */
 int cyclometer_samples_open(cyclometer_t *monitor,
                             unsigned int hertz,
@@ -698,12 +691,13 @@ int cyclometer_samples_open(cyclometer_t *monitor,
                             cyclometer_samples_t **samples);
 
 /**
- * Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
- * number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
- * the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time, and
- * a bit of `scaled` says so. `values` may be null where `length` is 0.
+ * Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]`
+ * becomes the count of counter number `n` since sampling began, in its event's unit, for `n` from 0 to
+ * `length - 1`. It is NaN, never zero, where the event was not counted or the counter is not configured. The
+ * value of an event that shared its counter is scaled up to the whole time, and a bit of `scaled` is set.
+ * `values` may be null where `length` is 0.
  *
- * `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
+ * The function does not wait. Without a sample it returns `CYCLOMETER_NO_SAMPLE` and writes nothing.
  */
 int cyclometer_samples_next(cyclometer_samples_t *samples,
                             cyclometer_sample_t *sample,
@@ -712,19 +706,18 @@ int cyclometer_samples_next(cyclometer_samples_t *samples,
                             unsigned int length);
 
 /**
- * How many samples there never were, since sampling began: `lost` for want of room in the buffer, `missed` as the thread was not on
- * a CPU when they were due. Either may be null. It is what was known when `cyclometer_samples_next` looked for new samples last,
- * which it does when it has handed out the others: all of it once that said `CYCLOMETER_NO_SAMPLE`.
+ * Numbers of missing samples since sampling began: `lost` because the buffer was full, `missed` because the
+ * thread was not on a CPU when they were due. Either pointer may be null. The numbers are those of the last
+ * time that `cyclometer_samples_next` looked for new samples, which it does when it has handed out the
+ * others. They are complete once it has returned `CYCLOMETER_NO_SAMPLE`.
  */
-int cyclometer_samples_lost(cyclometer_samples_t *samples,
-                            uint64_t *lost,
-                            uint64_t *missed);
+int cyclometer_samples_lost(cyclometer_samples_t *samples, uint64_t *lost, uint64_t *missed);
 
 /**
- * Why a counter has no values in samples; lives as long as the samples. Null where it has some, and where it is not configured.
+ * The reason why a counter has no values in samples; valid as long as the samples. Null where it has values,
+ * and where it is not configured.
  */
-const char *cyclometer_samples_reason(const cyclometer_samples_t *samples,
-                                      unsigned int counter);
+const char *cyclometer_samples_reason(const cyclometer_samples_t *samples, unsigned int counter);
 
 /**
  * Ends sampling, frees the samples and sets the pointer to null.

@@ -8,7 +8,7 @@ use crate::counts::{cyclometer_count_state_t, cyclometer_count_t, status_of};
 use crate::monitor::{Slot, State, cyclometer_t, with_monitor};
 use crate::pointers::{invalid, put, put_sized, text, writable};
 
-/// How many counters a monitor has; which of the hardware's they are is the operating system's choice.
+/// Number of counters of a monitor. The operating system chooses the hardware's counters for them.
 pub(crate) const COUNTERS: u32 = 64;
 
 impl State {
@@ -49,7 +49,7 @@ impl State {
         if goes_on { self.enable(counter) } else { Ok(()) }
     }
 
-    /// What a counter has counted while it was enabled.
+    /// The count of a counter while it was enabled.
     pub(crate) fn read(&mut self, counter: u32) -> Result<cyclometer::Value> {
         let measured = match &self.slot(counter)?.open {
             Some(open) => Some(open.so_far()?),
@@ -61,7 +61,7 @@ impl State {
         value.map_or_else(|| self.never_enabled(counter), Ok)
     }
 
-    /// The value of a counter that had nothing to count.
+    /// The value of a counter that was never enabled.
     fn never_enabled(&mut self, counter: u32) -> Result<cyclometer::Value> {
         let event = self.slot(counter)?.event.clone();
         let reason = format!("counter {counter} was not enabled since it was configured or reset");
@@ -106,9 +106,9 @@ fn label(counter: u32) -> String {
     format!("\0counter {counter}")
 }
 
-/// Lets counter number `counter` (0 to 63) count an event, in every spelling of `cyclometer stat -e`, until it is configured
-/// anew. Forgets what all counters of the monitor have counted. An event that exists and cannot be counted here is no
-/// error: reading it says why. An error while anything is counting.
+/// Assigns an event to counter number `counter` (0 to 63), in every spelling of `cyclometer stat -e`. The
+/// counts of all counters of the monitor are reset. An event that exists and cannot be counted here is no
+/// error: a read of it returns the reason. A call while anything is counting is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_configure(
     monitor: *mut cyclometer_t,
@@ -124,32 +124,35 @@ pub unsafe extern "C" fn cyclometer_configure(
     unsafe { with_monitor(monitor, body) }
 }
 
-/// Lets a counter count, beginning at what it has counted before. It counts the calling thread where the scope is a thread.
+/// Enables a counter, which goes on from its earlier count. Where the scope is a thread, it counts the
+/// calling thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_enable(monitor: *mut cyclometer_t, counter: c_uint) -> c_int {
     // SAFETY: the caller's promise is that of `with_monitor`.
     unsafe { with_monitor(monitor, |monitor| monitor.state().enable(counter).map(|()| 0)) }
 }
 
-/// Stops a counter, which keeps its value. In the thread that enabled it.
+/// Disables a counter, which keeps its value. The caller must be the thread that enabled it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_disable(monitor: *mut cyclometer_t, counter: c_uint) -> c_int {
     // SAFETY: the caller's promise is that of `with_monitor`.
     unsafe { with_monitor(monitor, |monitor| monitor.state().disable(counter).map(|()| 0)) }
 }
 
-/// Forgets what a counter has counted; it goes on where it is enabled, and then this is for the thread that enabled it.
+/// Resets the count of a counter. An enabled counter goes on from zero; the caller must then be the thread
+/// that enabled it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_reset(monitor: *mut cyclometer_t, counter: c_uint) -> c_int {
     // SAFETY: the caller's promise is that of `with_monitor`.
     unsafe { with_monitor(monitor, |monitor| monitor.state().reset(counter).map(|()| 0)) }
 }
 
-/// Reads a counter: what it counted while it was enabled, in raw counts. While it is enabled, in the thread that enabled it.
+/// Reads the raw count of a counter for the time that it was enabled. While it is enabled, the caller must be
+/// the thread that enabled it.
 ///
-/// `CYCLOMETER_SUCCESS` means exact. `CYCLOMETER_SCALED` and `CYCLOMETER_PARTIAL` come with a value as well. Where nothing
-/// was counted this is an error and no value is written: `CYCLOMETER_ERR_EVENT_UNSUPPORTED`, `CYCLOMETER_ERR_NOT_COUNTED`,
-/// `CYCLOMETER_ERR_STATE_LOST`. `cyclometer_message` says why.
+/// `CYCLOMETER_SUCCESS` means exact. `CYCLOMETER_SCALED` and `CYCLOMETER_PARTIAL` come with a value as well.
+/// A counter without a count is an error, and no value is written: `CYCLOMETER_ERR_EVENT_UNSUPPORTED`,
+/// `CYCLOMETER_ERR_NOT_COUNTED` or `CYCLOMETER_ERR_STATE_LOST`. `cyclometer_message` returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_read(
     monitor: *mut cyclometer_t,
@@ -174,8 +177,9 @@ pub unsafe extern "C" fn cyclometer_read(
     unsafe { with_monitor(monitor, body) }
 }
 
-/// Reads the counters 0 to `length - 1` into an array whose elements have `size` bytes each: `sizeof(cyclometer_count_t)`.
-/// Each element says what it is; `CYCLOMETER_COUNT_NONE` stands for counters that are not configured.
+/// Reads the counters 0 to `length - 1` into an array whose elements have `size` bytes each:
+/// `sizeof(cyclometer_count_t)`. Each element has a state; that of a counter that is not configured is
+/// `CYCLOMETER_COUNT_NONE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_read_all(
     monitor: *mut cyclometer_t,

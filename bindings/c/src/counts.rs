@@ -1,4 +1,4 @@
-//! Counts that say what they are.
+//! Counts with their state and provenance.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 
@@ -7,7 +7,7 @@ use cyclometer::{Count, Measured, Provenance, Value};
 use crate::pointers::{borrow, give, invalid, put, put_sized, take, text};
 use crate::status::{cyclometer_status_t, guarded, guarded_or};
 
-/// What a count is.
+/// The state of a count.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum cyclometer_count_state_t {
@@ -17,37 +17,39 @@ pub enum cyclometer_count_state_t {
     CYCLOMETER_COUNT_EXACT = 1,
     /// An estimate: the event shared its counter with others.
     CYCLOMETER_COUNT_SCALED = 2,
-    /// Of some cores or modes only, or of more than was asked for.
+    /// Counted on some cores or modes only, over more than requested, or by counters that may have missed
+    /// some events.
     CYCLOMETER_COUNT_PARTIAL = 3,
-    /// Not counted, though it could be.
+    /// Not counted, although the machine can count it.
     CYCLOMETER_COUNT_NOT_COUNTED = 4,
-    /// Cannot be counted here.
+    /// The machine, kernel or source cannot count it.
     CYCLOMETER_COUNT_NOT_SUPPORTED = 5,
-    /// Was being counted and got lost.
+    /// Counting began, but the count was lost.
     CYCLOMETER_COUNT_LOST = 6,
 }
 
-/// Who counted.
+/// The kind of counter behind a count.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum cyclometer_provenance_t {
-    /// Nobody.
+    /// None: the event was not counted.
     CYCLOMETER_FROM_NOBODY = 0,
     /// A counter of the CPU.
     CYCLOMETER_FROM_HARDWARE = 1,
     /// The operating system.
     CYCLOMETER_FROM_KERNEL = 2,
-    /// The software PMU, by executing: exact.
+    /// The software PMU, which executed the program: exact.
     CYCLOMETER_FROM_COUNTED = 3,
     /// The software PMU's model.
     CYCLOMETER_FROM_MODELLED = 4,
     /// A simulated chip.
     CYCLOMETER_FROM_SIMULATED = 5,
-    /// A source that this header has no name for.
+    /// A source without a name in this header.
     CYCLOMETER_FROM_OTHER = 6,
 }
 
-/// One count. Where nothing was counted, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never zero.
+/// One count. Without a count, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never
+/// zero.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct cyclometer_count_t {
@@ -55,15 +57,16 @@ pub struct cyclometer_count_t {
     pub state: i32,
     /// A `cyclometer_provenance_t`.
     pub provenance: i32,
-    /// The best number there is, in the event's unit: less what measuring added, where that is known.
+    /// The best value available, in the event's unit, less the cost of measuring where that is known.
     pub value: f64,
-    /// How far the truth may be from `value`; 0 where it is exact, NaN where nobody can tell.
+    /// Half the width of the interval around `value` that holds the true count; 0 where it is exact, NaN
+    /// where it is unknown.
     pub half_width: f64,
-    /// What was counted, in raw counts; the estimate where it is scaled.
+    /// The raw count; the estimate where it is scaled.
     pub raw: u64,
-    /// How long the event was wanted, in ns; `UINT64_MAX` where it was counted all that time.
+    /// Time that the event was enabled, in ns; `UINT64_MAX` where it was counted all that time.
     pub time_enabled_ns: u64,
-    /// How long it was on a counter, in ns; `UINT64_MAX` where it was all the time.
+    /// Time that it was on a counter, in ns; `UINT64_MAX` where it was all the time.
     pub time_running_ns: u64,
 }
 
@@ -97,7 +100,7 @@ impl cyclometer_count_t {
     }
 }
 
-/// How far the truth may be from a value, in its unit.
+/// Half the width of a value's interval, in its unit.
 fn half_width(value: &Value) -> f64 {
     let raw = match &value.count {
         Count::Exact(_) => value.net.map_or(0.0, |net| net.half_width),
@@ -119,7 +122,7 @@ fn state_of(count: &Count) -> cyclometer_count_state_t {
     }
 }
 
-/// What a function returns that read this.
+/// The status of a function that read this count.
 pub(crate) fn status_of(count: &Count) -> cyclometer_status_t {
     use cyclometer_count_state_t as C;
     use cyclometer_status_t as S;
@@ -146,7 +149,7 @@ fn provenance(provenance: Option<Provenance>) -> cyclometer_provenance_t {
     }
 }
 
-/// What regions counted, one count for each event. It never changes.
+/// The counts of regions, one for each event. They never change.
 pub struct cyclometer_counts_t {
     label: CString,
     calls: u64,
@@ -178,7 +181,7 @@ impl cyclometer_counts_t {
     }
 }
 
-/// A text of ours for C.
+/// A string for C.
 pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
@@ -196,21 +199,21 @@ pub(crate) unsafe fn hand_out(
     unsafe { give(out, cyclometer_counts_t::of(measured), "the place for the counts") }
 }
 
-/// How many counts there are: one for each configured counter, in the order of their numbers. 0 for a null pointer.
+/// Number of counts: one for each configured counter, in the order of their numbers. 0 for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_length(counts: *const cyclometer_counts_t) -> c_uint {
     // SAFETY: the caller's promise is that of `borrow`.
     guarded_or(0, || Ok(unsafe { borrow(counts, "the counts") }?.values.len() as c_uint))
 }
 
-/// How many regions have ended. 0 for a null pointer.
+/// Number of regions that have ended. 0 for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_calls(counts: *const cyclometer_counts_t) -> u64 {
     // SAFETY: the caller's promise is that of `borrow`.
     guarded_or(0, || Ok(unsafe { borrow(counts, "the counts") }?.calls))
 }
 
-/// The label; lives as long as the counts. Null for a null pointer.
+/// The label; valid as long as the counts. Null for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_label(counts: *const cyclometer_counts_t) -> *const c_char {
     // SAFETY: the caller's promise is that of `borrow`.
@@ -234,8 +237,8 @@ unsafe fn text_of(
     })
 }
 
-/// The name of an event with the modes that were counted (`instructions:u`); lives as long as the counts. Null where there
-/// is no such count.
+/// The name of an event with its effective modes (`instructions:u`); valid as long as the counts. Null where
+/// there is no such count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_name(
     counts: *const cyclometer_counts_t,
@@ -245,8 +248,8 @@ pub unsafe extern "C" fn cyclometer_counts_name(
     unsafe { text_of(counts, index, |value| Some(&value.name)) }
 }
 
-/// The name of an event as it was configured, without modifiers; lives as long as the counts. Null where there is no such
-/// count.
+/// The name of an event as it was configured, without modifiers; valid as long as the counts. Null where
+/// there is no such count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_event(
     counts: *const cyclometer_counts_t,
@@ -256,7 +259,8 @@ pub unsafe extern "C" fn cyclometer_counts_event(
     unsafe { text_of(counts, index, |value| Some(&value.event)) }
 }
 
-/// Why a count is not exact; lives as long as the counts. Null where it is exact, and where there is no such count.
+/// The reason why a count is not exact; valid as long as the counts. Null where it is exact, and where there
+/// is no such count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_reason(
     counts: *const cyclometer_counts_t,
@@ -266,7 +270,7 @@ pub unsafe extern "C" fn cyclometer_counts_reason(
     unsafe { text_of(counts, index, |value| value.reason.as_ref()) }
 }
 
-/// Copies one of the counts; `size` is `sizeof(cyclometer_count_t)`. Its state says what it is.
+/// Copies one of the counts with its state; `size` is `sizeof(cyclometer_count_t)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_get(
     counts: *const cyclometer_counts_t,
@@ -283,7 +287,7 @@ pub unsafe extern "C" fn cyclometer_counts_get(
     })
 }
 
-/// Finds an event by the name that it was configured with, or by that with its modes.
+/// Finds an event by its configured name, or by its name with its modes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_counts_find(
     counts: *const cyclometer_counts_t,

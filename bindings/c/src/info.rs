@@ -1,4 +1,4 @@
-//! What can be asked: the machine, what was tried, what went wrong.
+//! Information on the machine, on the sources that were tried, and on the last error.
 
 use std::ffi::{c_char, c_int};
 
@@ -35,17 +35,17 @@ pub enum cyclometer_arch_t {
     CYCLOMETER_ARCH_RISCV = 9,
 }
 
-/// What the CPU has, and what may be used of it.
+/// Capabilities of the CPU, and those that may be used.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct cyclometer_capabilities_t {
     /// A `cyclometer_arch_t`.
     pub arch: i32,
-    /// Counters that count any event, of the first type of core; 0 where there are none or nobody tells.
+    /// Number of general counters of the first core type; 0 where there are none or the number is unknown.
     pub pmc_count: u32,
-    /// Counters that count one event each.
+    /// Number of fixed counters, each of which counts one event.
     pub fixed_counters: u32,
-    /// Width of counters in bits; 0 where nobody tells.
+    /// Width of counters in bits; 0 where it is unknown.
     pub counter_width: u32,
     /// Whether counters can be read without a system call.
     pub user_mode_access: bool,
@@ -101,7 +101,7 @@ fn apple(generation: &str) -> cyclometer_arch_t {
     }
 }
 
-/// Says what the machine has. `size` is `sizeof(cyclometer_capabilities_t)`.
+/// Reads the capabilities of the machine. `size` is `sizeof(cyclometer_capabilities_t)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_capabilities(
     monitor: *mut cyclometer_t,
@@ -140,9 +140,9 @@ unsafe fn text_of(
     })
 }
 
-/// Copies what went wrong last with a monitor and its regions, cut to `size` bytes with the zero byte. Returns how many bytes
-/// the whole text has, without the zero byte; 0 where nothing went wrong, or for a null monitor. `buffer` may be null to ask
-/// for the length.
+/// Copies the message of the last error of a monitor and its regions, cut to `size` bytes with the zero byte.
+/// The result is the length of the whole text in bytes, without the zero byte; 0 where there was no error, or
+/// for a null monitor. `buffer` may be null to read the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_message(
     monitor: *const cyclometer_t,
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn cyclometer_message(
     unsafe { text_of(monitor, (buffer, size), |monitor| Ok(monitor.messages.last().0)) }
 }
 
-/// The same for what can be done about it.
+/// As `cyclometer_message`, for the remedy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_remedy(
     monitor: *const cyclometer_t,
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn cyclometer_remedy(
     unsafe { text_of(monitor, (buffer, size), |monitor| Ok(monitor.messages.last().1)) }
 }
 
-/// The same for what was tried to count each event, whether it works, and what was done where it does not: one line for each
-/// step.
+/// As `cyclometer_message`, for the sources that were tried for each event: one line for each step, with the
+/// reason of each refusal and the next step.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_ladder(
     monitor: *const cyclometer_t,
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn cyclometer_ladder(
     unsafe { text_of(monitor, (buffer, size), ladder) }
 }
 
-/// What a status means, in words; never null, never freed.
+/// The meaning of a status in words; never null, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cyclometer_status_text(status: c_int) -> *const c_char {
     text(status).as_ptr()

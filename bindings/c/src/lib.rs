@@ -1,13 +1,13 @@
 //! The C interface: handles, error codes and messages over the façade.
 //!
-//! Every function catches panics, checks its pointers and keeps what went wrong with the monitor that it was called on.
-//! `include/cyclometer.h` is made from these files; a test compares.
+//! Every function catches panics, checks its pointers and keeps the last error in the monitor that it was
+//! called on. `include/cyclometer.h` is made from these files; a test compares.
 //!
 //! # Safety
 //!
-//! What C programs promise, for all functions: a pointer to an object is null, or was handed out by this library and not freed;
-//! nobody uses an object while it is freed; a text is null or ends with a zero byte; a place for a result is null or can be
-//! written to, with as many bytes as the size beside it says.
+//! C programs promise the following, for all functions. A pointer to an object is null, or was handed out by
+//! this library and not freed. No thread uses an object while it is freed. A text is null or ends with a zero
+//! byte. A pointer for a result is null, or as many bytes can be written there as the size beside it says.
 #![allow(non_camel_case_types, reason = "the names of the header")]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions, above and in the header")]
 

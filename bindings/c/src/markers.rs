@@ -6,18 +6,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cyclometer::marker::{Empty, foreign};
 
-/// Marks the beginning of a region of the calling thread for `cyclometer stat -m`. Where that does not run the program, this does nothing:
-/// it costs a call, a load and a branch. Regions nest; those of one label add up. A null pointer is a region without a name.
+/// Marks the beginning of a region of the calling thread for `cyclometer stat -m`. In any other program the
+/// mark does nothing, at the cost of a call, a load and a branch. Regions nest; those with the same label add
+/// up. A null pointer is a region without a name.
 ///
-/// Not for handlers of signals: a mark may allocate memory, which waits for ever in a handler that interrupted an allocation.
+/// Signal handlers must not call it: a mark may allocate memory, and an allocation within a handler can wait
+/// for ever for the allocation that the signal interrupted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_marker_begin(label: *const c_char) {
     // SAFETY: the caller promises a text.
     foreign::begin(|| unsafe { name(label) }, &EMPTY);
 }
 
-/// Marks the end of the last region of this label that the calling thread began. An end that nothing began is told by the tool, with
-/// its label.
+/// Marks the end of the last region of this label that the calling thread began. The tool reports an end
+/// without a beginning, with its label.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_marker_end(label: *const c_char) {
     // SAFETY: the caller promises a text.
@@ -30,7 +32,7 @@ pub extern "C" fn cyclometer_marker_attached() -> bool {
     catch_unwind(AssertUnwindSafe(cyclometer::marker::is_attached)).unwrap_or(false)
 }
 
-/// What a region is called. Bytes that are no UTF-8 are replaced.
+/// The name of a region. Bytes that are no UTF-8 are replaced.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The handle: what is counted, and what went wrong last.
+//! The handle: its counters, scope and last error.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint};
@@ -13,13 +13,14 @@ use cyclometer::{
 use crate::pointers::{borrow, give, invalid, take, text};
 use crate::status::guarded;
 
-/// Counts up to 64 events, in a thread or elsewhere.
+/// Counts up to 64 events, in a thread, a process or on a CPU.
+#[derive(Default)]
 pub struct cyclometer_t {
     state: Mutex<State>,
     pub(crate) messages: Arc<Messages>,
 }
 
-/// What a monitor counts of.
+/// The target of a monitor.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum cyclometer_scope_t {
@@ -27,13 +28,13 @@ pub enum cyclometer_scope_t {
     CYCLOMETER_SCOPE_THREAD = 0,
     /// The whole process.
     CYCLOMETER_SCOPE_PROCESS = 1,
-    /// The process whose id is given, with what it starts from now on.
+    /// The process with the given id, and the processes that it starts from now on.
     CYCLOMETER_SCOPE_PID = 2,
-    /// Everything on the CPU whose number is given.
+    /// Everything on the CPU with the given number.
     CYCLOMETER_SCOPE_CPU = 3,
 }
 
-/// What is configured, and the façade's monitor of it once something was to be counted.
+/// The configuration, and the façade's monitor of it once a counter is first needed.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) scope: CountedScope,
@@ -68,7 +69,7 @@ impl State {
         self.monitor.as_ref()
     }
 
-    /// Puts an event on a counter. All that was counted is forgotten.
+    /// Assigns an event to a counter. All counts are reset.
     pub(crate) fn configure(&mut self, counter: u32, event: &str) -> Result<()> {
         self.check_idle("configure a counter")?;
         let tried = self.builder().event(event).calibrate(false).build()?;
@@ -82,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// What counts regions: nothing is sampled before somebody asks for samples.
+    /// The builder of the monitor that counts regions, which does not sample.
     fn builder(&self) -> MonitorBuilder {
         let mut config = self.config.clone();
         config.sampling_interval_ms = None;
@@ -96,7 +97,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts of something else from now on.
+    /// Counts another target from now on.
     fn set_scope(&mut self, scope: CountedScope) -> Result<()> {
         self.check_idle("change the scope")?;
         self.builder().event("task-clock").scope(scope.clone()).calibrate(false).build()?;
@@ -124,7 +125,7 @@ impl cyclometer_t {
     }
 }
 
-/// What went wrong last, and what to do about it.
+/// The last error, and its remedy.
 #[derive(Default)]
 pub(crate) struct Messages(Mutex<(String, String)>);
 
@@ -137,7 +138,7 @@ impl Messages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs the body of a function and keeps what goes wrong.
+    /// Runs the body of a function and keeps its error.
     pub(crate) fn watch(&self, body: impl FnOnce() -> Result<c_int>) -> c_int {
         guarded(|| match catch_unwind(AssertUnwindSafe(body)) {
             Ok(Err(error)) => {
@@ -176,15 +177,14 @@ pub(crate) unsafe fn with_monitor(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_open(monitor: *mut *mut cyclometer_t) -> c_int {
     guarded(|| {
-        let opened = cyclometer_t { state: Mutex::default(), messages: Arc::default() };
         // SAFETY: the caller promises that a pointer can be written there.
-        unsafe { give(monitor, opened, "the place for the monitor") }?;
+        unsafe { give(monitor, cyclometer_t::default(), "the place for the monitor") }?;
         Ok(0)
     })
 }
 
-/// Disables all counters of this thread, frees the monitor and sets the pointer to null. Counters that are enabled in other
-/// threads stay so until these threads end, and harm nothing; regions that have begun can still be ended.
+/// Disables all counters of this thread, frees the monitor and sets the pointer to null. Counters that are
+/// enabled in other threads stay enabled until these threads end. Regions that have begun can still be ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_close(monitor: *mut *mut cyclometer_t) -> c_int {
     guarded(|| {
@@ -194,8 +194,8 @@ pub unsafe extern "C" fn cyclometer_close(monitor: *mut *mut cyclometer_t) -> c_
     })
 }
 
-/// Says what is counted: `scope` is a `cyclometer_scope_t`, and `id` the process or CPU where it needs one. Forgets what was
-/// counted. An error while anything is counting.
+/// Sets the target: `scope` is a `cyclometer_scope_t`, and `id` the process or CPU where it needs one. All
+/// counts are reset. A call while anything is counting is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_set_scope(monitor: *mut cyclometer_t, scope: c_int, id: c_uint) -> c_int {
     // SAFETY: the caller's promise is that of `with_monitor`.
@@ -207,9 +207,10 @@ pub unsafe extern "C" fn cyclometer_set_scope(monitor: *mut cyclometer_t, scope:
     }
 }
 
-/// Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
-/// that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
-/// How often to sample, and how much of it to keep, is for `cyclometer_samples_open`.
+/// Reads a configuration file (YAML, `performance_monitoring:`); settings of the environment override it. A
+/// null pointer means the file that the variable `CYCLOMETER_CONFIG` names, if it is set. All counts are
+/// reset. A call while anything is counting is an error. The sampling interval and buffer size are for
+/// `cyclometer_samples_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_load(monitor: *mut cyclometer_t, file: *const c_char) -> c_int {
     let body = |monitor: &cyclometer_t| {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
-/// What an argument that makes no sense is answered with.
+/// The error for an invalid argument.
 pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(hint))
 }
@@ -13,11 +13,11 @@ fn null(what: &str) -> Error {
     invalid(format!("{what} is a null pointer"), "give an object that was opened and not closed yet")
 }
 
-/// What a pointer points to.
+/// The object behind a pointer.
 ///
 /// # Safety
 ///
-/// The pointer is null, or came from this library and was not freed; nobody frees it during `'a`.
+/// The pointer is null, or came from this library and is not freed during `'a`.
 pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Result<&'a T> {
     // SAFETY: the caller promises that a pointer which is not null is one of ours and alive.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
@@ -37,7 +37,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a 
     text.to_str().map_err(|_| invalid(format!("{what} is not UTF-8"), "give the text as UTF-8"))
 }
 
-/// That there is somewhere to write to, before anything is done whose result goes there.
+/// Checks that a result can be written, before anything is done for it.
 pub(crate) fn writable<T>(out: *mut T, what: &str) -> Result<()> {
     if out.is_null() { Err(null(what)) } else { Ok(()) }
 }
@@ -49,12 +49,14 @@ pub(crate) fn writable<T>(out: *mut T, what: &str) -> Result<()> {
 /// The pointer is null, or may be written to as a `T`.
 pub(crate) unsafe fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     writable(out, what)?;
-    // SAFETY: the caller promises that what is not null is valid for writes of a `T`; what was there has no drop.
+    // SAFETY: the caller promises that a pointer which is not null is valid for writes of a `T`; the old
+    // value has no drop.
     unsafe { out.write(value) };
     Ok(())
 }
 
-/// Writes a structure whose size the caller was compiled with. Later versions may have more fields, never fewer.
+/// Writes a structure whose size the caller was compiled with. Later versions may have more fields, never
+/// fewer.
 ///
 /// # Safety
 ///
@@ -83,7 +85,8 @@ pub(crate) unsafe fn give<T>(out: *mut *mut T, object: T, what: &str) -> Result<
 ///
 /// # Safety
 ///
-/// `slot` is null, or points to a pointer that is null or came from [`give`]; nobody uses the object any more.
+/// `slot` is null, or points to a pointer that is null or came from [`give`]; no other code uses the object
+/// any more.
 pub(crate) unsafe fn take<T>(slot: *mut *mut T, what: &str) -> Result<Box<T>> {
     writable(slot, what)?;
     // SAFETY: `slot` is not null, and the caller promises that it points to a pointer.
@@ -91,11 +94,13 @@ pub(crate) unsafe fn take<T>(slot: *mut *mut T, what: &str) -> Result<Box<T>> {
     if object.is_null() {
         return Err(null(what));
     }
-    // SAFETY: the caller promises that it came from `give`, so from `Box::into_raw`; the slot no longer has it.
+    // SAFETY: the caller promises that it came from `give`, so from `Box::into_raw`; the slot no longer has
+    // it.
     Ok(unsafe { Box::from_raw(object) })
 }
 
-/// Copies a text, cut to what fits, with a zero byte; hands back how many bytes the whole text has.
+/// Copies a text, cut to the size of the buffer, with a zero byte; returns the length of the whole text in
+/// bytes.
 ///
 /// # Safety
 ///
@@ -103,7 +108,8 @@ pub(crate) unsafe fn take<T>(slot: *mut *mut T, what: &str) -> Result<Box<T>> {
 pub(crate) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
     let Some(room) = size.checked_sub(1).filter(|_| !buffer.is_null()) else { return text.len() };
     let length = cut(text, room);
-    // SAFETY: `length` is at most `size - 1`, which the caller promises can be written; the text is another object.
+    // SAFETY: `length` is at most `size - 1`, which the caller promises can be written; the text is another
+    // object.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length) };
     // SAFETY: `length` is less than `size`: the place is within the buffer.
     let end = unsafe { buffer.add(length) };

@@ -1,4 +1,4 @@
-//! Regions: all configured events at once, from here to there.
+//! Regions: all configured events at once, from a beginning to an end.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +16,8 @@ pub struct cyclometer_region_t {
     messages: Arc<Messages>,
 }
 
-/// Begins a region in the calling thread: everything from here to `cyclometer_region_end` is counted by all configured
-/// counters. Regions nest, and what regions with equal labels count is added up.
+/// Begins a region in the calling thread: all configured counters count from here to `cyclometer_region_end`.
+/// Regions nest, and the counts of regions with equal labels add up.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_region_begin(
     monitor: *mut cyclometer_t,
@@ -39,8 +39,9 @@ pub unsafe extern "C" fn cyclometer_region_begin(
     unsafe { with_monitor(monitor, body) }
 }
 
-/// Ends a region, in the thread that began it, frees it and sets the pointer to null. Where `counts` is not null it gets what
-/// this one region counted, to be freed by `cyclometer_counts_free`. In another thread this is an error, and the region goes on.
+/// Ends a region, frees it and sets the pointer to null. The caller must be the thread that began it; in
+/// another thread this is an error, and the region goes on. If `counts` is not null, it gets the counts of
+/// this one region, to be freed by `cyclometer_counts_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_region_end(
     region: *mut *mut cyclometer_region_t,
@@ -66,8 +67,8 @@ pub unsafe extern "C" fn cyclometer_region_end(
     })
 }
 
-/// What all regions with a label have counted, over all threads, since they began or since the counters were configured. To
-/// be freed by `cyclometer_counts_free`.
+/// The counts of all regions with a label, over all threads, since they began or the counters were
+/// configured. They are freed by `cyclometer_counts_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_total(
     monitor: *mut cyclometer_t,

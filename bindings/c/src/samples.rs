@@ -12,24 +12,24 @@ use crate::monitor::{Messages, State, cyclometer_t, with_monitor};
 use crate::pointers::{borrow, give, invalid, put, put_sized, take, writable};
 use crate::status::{cyclometer_status_t, guarded, guarded_or};
 
-/// One read of all counters. It only grows in later versions.
+/// One read of all counters. Later versions may append fields.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct cyclometer_sample_t {
-    /// Its number, from 0; numbers of samples that were lost are missing.
+    /// Its number, from 0. The numbers of lost samples are missing.
     pub number: u64,
-    /// When reading began, in ns since sampling began.
+    /// Start of the read, in ns since sampling began.
     pub at_ns: u64,
-    /// How long reading took, in ns: so far apart at most are the values of two counters.
+    /// Duration of the read, in ns: the values of two counters are at most so far apart.
     pub skew_ns: u64,
-    /// How much later it was than it should have been, in ns.
+    /// Delay of the read after its due time, in ns.
     pub late_ns: u64,
-    /// Bit `n` is set where counter number `n` was counted for a part of the time only, as it shared the hardware's: its value is
-    /// scaled up to all of it.
+    /// Bit `n` is set where counter number `n` shared the hardware's counter, and counted for a part of the
+    /// time only. Its value is scaled up to the whole time.
     pub scaled: u64,
 }
 
-/// A thread that samples, and what it has sampled.
+/// A sampling thread, and its samples.
 pub struct cyclometer_samples_t {
     monitor: Monitor,
     counters: Vec<Sampled>,
@@ -40,13 +40,13 @@ pub struct cyclometer_samples_t {
 /// A counter that is sampled.
 struct Sampled {
     number: u32,
-    /// What one raw count stands for.
+    /// The value of one raw count, in the event's unit.
     scale: f64,
-    /// Why there are no values; empty as long as there may be some.
+    /// The reason why there are no values; empty as long as there may be some.
     reason: OnceLock<CString>,
 }
 
-/// What was fetched and not handed out, and how much there never was.
+/// The samples that were fetched and not handed out, and the number of those that do not exist.
 #[derive(Default)]
 struct Taken {
     rows: VecDeque<(cyclometer_sample_t, Vec<f64>)>,
@@ -55,7 +55,7 @@ struct Taken {
 }
 
 impl State {
-    /// A monitor of its own that samples what is configured now.
+    /// A separate monitor that samples the configured events.
     fn sampling(&self, hertz: u32, buffer_size: usize) -> Result<Monitor> {
         if self.slots.is_empty() {
             return Err(invalid("no counter is configured", "call cyclometer_configure first"));
@@ -72,7 +72,7 @@ impl State {
         builder.calibrate(false).build()
     }
 
-    /// The configured counters as they are in that monitor, which says why those have no value that it cannot count.
+    /// The configured counters as they are in that monitor, with the reasons of those that it cannot count.
     fn sampled(&self, monitor: &Monitor) -> Vec<Sampled> {
         let numbers = self.slots.keys().zip(monitor.read().values);
         let sampled = |(number, value): (&u32, cyclometer::Value)| {
@@ -132,12 +132,13 @@ fn rows(counters: &[Sampled], samples: &Samples) -> Vec<(cyclometer_sample_t, Ve
     samples.rows.iter().enumerate().map(row).collect()
 }
 
-/// Lets a thread of the library read all configured counters `hertz` times a second, 1 to 10000, until `cyclometer_samples_close`;
-/// 0 takes the configuration's `sampling_interval_ms`. `buffer_size` samples are kept until they are fetched, 1 to 1048576; 0 takes
-/// the configuration's, or 1024. Of more the oldest are lost, and counted.
+/// Starts a thread of the library that reads all configured counters `hertz` times a second, 1 to 10000,
+/// until `cyclometer_samples_close`. A rate of 0 takes the configuration's `sampling_interval_ms`. The buffer
+/// keeps `buffer_size` samples until they are fetched, 1 to 1048576; 0 takes the configuration's size, or
+/// 1024. When it is full, the oldest samples are lost, and their number is counted.
 ///
-/// With the scope of a thread the whole process is sampled, with the sampling thread in it. Samples have counters of their own:
-/// other functions of the monitor, and its end, do not change them.
+/// With the scope of a thread the whole process is sampled, including the sampling thread. Samples have
+/// counters of their own: other functions of the monitor, and its end, do not change them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_samples_open(
     monitor: *mut cyclometer_t,
@@ -163,12 +164,13 @@ pub unsafe extern "C" fn cyclometer_samples_open(
     unsafe { with_monitor(monitor, body) }
 }
 
-/// Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
-/// number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
-/// the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time, and
-/// a bit of `scaled` says so. `values` may be null where `length` is 0.
+/// Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]`
+/// becomes the count of counter number `n` since sampling began, in its event's unit, for `n` from 0 to
+/// `length - 1`. It is NaN, never zero, where the event was not counted or the counter is not configured. The
+/// value of an event that shared its counter is scaled up to the whole time, and a bit of `scaled` is set.
+/// `values` may be null where `length` is 0.
 ///
-/// `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
+/// The function does not wait. Without a sample it returns `CYCLOMETER_NO_SAMPLE` and writes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_samples_next(
     samples: *mut cyclometer_samples_t,
@@ -200,7 +202,7 @@ pub unsafe extern "C" fn cyclometer_samples_next(
     })
 }
 
-/// That a sample can be written, before one is taken that would be gone.
+/// Checks that a sample can be written, before one is taken that would be gone.
 fn check_room(sample: *mut cyclometer_sample_t, size: usize, values: *mut f64, length: c_uint) -> Result<()> {
     writable(sample, "the sample")?;
     if length > 0 {
@@ -212,9 +214,10 @@ fn check_room(sample: *mut cyclometer_sample_t, size: usize, values: *mut f64, l
     }
 }
 
-/// How many samples there never were, since sampling began: `lost` for want of room in the buffer, `missed` as the thread was not on
-/// a CPU when they were due. Either may be null. It is what was known when `cyclometer_samples_next` looked for new samples last,
-/// which it does when it has handed out the others: all of it once that said `CYCLOMETER_NO_SAMPLE`.
+/// Numbers of missing samples since sampling began: `lost` because the buffer was full, `missed` because the
+/// thread was not on a CPU when they were due. Either pointer may be null. The numbers are those of the last
+/// time that `cyclometer_samples_next` looked for new samples, which it does when it has handed out the
+/// others. They are complete once it has returned `CYCLOMETER_NO_SAMPLE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_samples_lost(
     samples: *mut cyclometer_samples_t,
@@ -235,7 +238,8 @@ pub unsafe extern "C" fn cyclometer_samples_lost(
     })
 }
 
-/// Why a counter has no values in samples; lives as long as the samples. Null where it has some, and where it is not configured.
+/// The reason why a counter has no values in samples; valid as long as the samples. Null where it has values,
+/// and where it is not configured.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_samples_reason(
     samples: *const cyclometer_samples_t,

@@ -1,11 +1,11 @@
-//! What functions return.
+//! The status that functions return.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cyclometer::{ErrorKind, Result};
 
-/// What a function returns. The numbers never change.
+/// The status of a function. The numbers never change.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum cyclometer_status_t {
@@ -13,7 +13,7 @@ pub enum cyclometer_status_t {
     CYCLOMETER_SUCCESS = 0,
     /// Done; the value is an estimate, because the event shared its counter with others.
     CYCLOMETER_SCALED = 1,
-    /// Done; the value is of some cores or modes only, or of more than was asked for.
+    /// Done; the value is of some cores or modes only, of more than requested, or may be too small.
     CYCLOMETER_PARTIAL = 2,
     /// There is no sample yet; ask again later.
     CYCLOMETER_NO_SAMPLE = 3,
@@ -29,15 +29,15 @@ pub enum cyclometer_status_t {
     CYCLOMETER_ERR_KERNEL_PATCH_NEEDED = -5,
     /// The operating system does not permit it.
     CYCLOMETER_ERR_PERMISSION_DENIED = -6,
-    /// More was asked for than the hardware has counters for.
+    /// The request needs more counters than the hardware has.
     CYCLOMETER_ERR_HARDWARE_LIMIT = -7,
     /// No event has that name; `cyclometer_remedy` has the nearest ones.
     CYCLOMETER_ERR_UNKNOWN_EVENT = -8,
-    /// An argument makes no sense, or not now.
+    /// An argument is invalid, or invalid in this state.
     CYCLOMETER_ERR_INVALID_INPUT = -9,
     /// Events that can never be counted at the same time.
     CYCLOMETER_ERR_CONSTRAINT_CONFLICT = -10,
-    /// It was being counted, and something took it away.
+    /// Counting began, but the count was lost.
     CYCLOMETER_ERR_STATE_LOST = -11,
     /// A process or CPU does not exist.
     CYCLOMETER_ERR_NO_SUCH_TARGET = -12,
@@ -45,9 +45,9 @@ pub enum cyclometer_status_t {
     CYCLOMETER_ERR_IO = -15,
     /// The operating system failed in another way.
     CYCLOMETER_ERR_OS = -17,
-    /// The event could be counted here and was not.
+    /// The machine can count the event, but it was not counted.
     CYCLOMETER_ERR_NOT_COUNTED = -100,
-    /// A mistake of the library itself; the monitor can still be closed.
+    /// An error of the library itself; the monitor can still be closed.
     CYCLOMETER_ERR_PANIC = -101,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn of_kind(kind: ErrorKind) -> c_int {
     -kind.number()
 }
 
-/// Runs the body of a function whose errors nobody keeps.
+/// Runs the body of a function whose errors have no message.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<c_int>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,
@@ -73,7 +73,7 @@ pub(crate) fn guarded_or<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T
     }
 }
 
-/// What a status means, in words.
+/// The meaning of a status in words.
 pub(crate) fn text(status: c_int) -> &'static std::ffi::CStr {
     match status {
         0 => c"success",

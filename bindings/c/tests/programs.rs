@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+use cyclometer_test_support::{has, note, skip_without_peer};
 
 const STRICT: [&str; 6] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"];
 /// Version 0 of the binary interface, by which programs find the library.
@@ -93,7 +94,8 @@ fn the_example_counts_or_says_why_not() {
     assert!(faults >= 1.0, "{said}");
 }
 
-/// The commands of the tutorial's block about regions, in a folder with a clone and the program, as a user types them.
+/// The commands of the tutorial's block about regions, in a folder with a clone and the program, as a user
+/// types them.
 #[test]
 fn the_tutorials_regions_are_counted_as_its_page_says() {
     if installed().is_none() {
@@ -235,7 +237,7 @@ fn marked_regions_are_counted_exactly(name: &str, linked: Linked) {
         let mut spec = cyclometer::CommandSpec::new("env");
         let library = format!("LD_LIBRARY_PATH={}", installed.prefix.join("lib").display());
         spec.args = vec![library.into(), "LD_BIND_NOW=".into(), program.clone().into()];
-        spec.stdout = cyclometer::Stream::Null;
+        spec.stdout = cyclometer::OutputStream::Null;
         let stat = cyclometer::Stat::new(cyclometer::machine()).command(spec).events(events).unwrap();
         stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer::Quiet).unwrap().1.regions
     };
@@ -309,7 +311,7 @@ impl Installed {
         self.prefix.join("lib").join(name)
     }
 
-    /// What pkg-config says of the tree; DESTDIR takes the place of the root.
+    /// The answer of pkg-config for the tree; DESTDIR takes the place of the root.
     fn pkg_config(&self, args: &[&str]) -> Vec<String> {
         let mut command = Command::new("pkg-config");
         command.args(args).arg("cyclometer").env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
@@ -365,24 +367,13 @@ fn run(mut command: impl std::borrow::BorrowMut<Command>) -> String {
     stdout.into_owned()
 }
 
-fn has(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
-/// Says that something could not be tried, and why; where the tools must be there that is a failure.
+/// Reports that a part of the C interface could not be tried; where the tools must be there, fails.
 fn skip(why: &str) {
-    assert!(std::env::var_os("CYCLOMETER_REQUIRE_PEERS").is_none(), "{why}");
-    note(&format!("the C interface: {why}"));
+    skip_without_peer(&format!("the C interface: {why}"));
 }
 
 fn tell_not_counted(what: &str, said: &str) {
     for line in said.lines().filter(|line| line.starts_with("not counted: ")) {
         note(&format!("{what}: hardware events were {line}"));
     }
-}
-
-fn note(text: &str) {
-    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
-    let _ = file.and_then(|mut file| writeln!(file, "{text}"));
 }

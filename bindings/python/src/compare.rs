@@ -1,7 +1,7 @@
 //! Comparisons: the statistics of `cyclometer compare` over values from Python.
 
 use cyclometer::stats::Statistics;
-use cyclometer::stats::compare::{Basis, Change, Compared, Design, Question, Series};
+use cyclometer::stats::compare::{Basis, Compared, Design, MetricChange, Question, Series};
 use pyo3::prelude::*;
 
 /// One metric of one side.
@@ -54,8 +54,8 @@ struct Shift {
 }
 
 impl Shift {
-    fn of(change: Change) -> Shift {
-        let Change { is_relative, estimate, interval } = change;
+    fn of(change: MetricChange) -> Shift {
+        let MetricChange { is_relative, estimate, interval } = change;
         Shift { is_relative, estimate, interval }
     }
 }

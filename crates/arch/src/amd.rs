@@ -3,7 +3,7 @@
 use cyclometer_core::{CounterId, CounterMask, EventCode};
 
 use crate::access::Access;
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{FieldSpec, each_counter, set_bits};
@@ -387,7 +387,7 @@ pub(crate) fn program(
     chip: &Chip,
     coded: &Coded,
     n: u8,
-    how: How,
+    how: CounterOptions,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     check(chip, &coded.code)?;
     let mut writes = Vec::with_capacity(3);

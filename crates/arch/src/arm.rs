@@ -4,7 +4,7 @@ use cyclometer_core::pmu::ConfigWord;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 use crate::access::Access;
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{FieldSpec, each_counter, flags, set_bits};
@@ -441,7 +441,7 @@ pub(crate) fn program(
     chip: &Chip,
     coded: &Coded,
     counter: CounterId,
-    how: How,
+    how: CounterOptions,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     check(chip, &coded.code)?;
     let filter = filter_bits(how);
@@ -461,7 +461,7 @@ pub(crate) fn program(
     Ok(writes)
 }
 
-fn filter_bits(how: How) -> u64 {
+fn filter_bits(how: CounterOptions) -> u64 {
     flags([(!how.modes.user, U), (!how.modes.kernel, P), (how.modes.hypervisor, NSH)])
 }
 

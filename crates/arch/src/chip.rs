@@ -90,21 +90,21 @@ pub(crate) const FIXED_PSEUDO_MOST: u8 = 16;
 
 /// In which modes a counter counts, and whether it interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct How {
+pub struct CounterOptions {
     /// The modes. Hypervisor mode has a bit on Arm only; elsewhere it is left out without an error.
     pub modes: Modes,
     /// Whether an overflow raises an interrupt. Needs a handler.
     pub interrupt: bool,
 }
 
-impl How {
+impl CounterOptions {
     /// Counting without interrupts.
-    pub const fn counting(modes: Modes) -> How {
-        How { modes, interrupt: false }
+    pub const fn counting(modes: Modes) -> CounterOptions {
+        CounterOptions { modes, interrupt: false }
     }
 
     /// Counting with an interrupt at each overflow.
-    pub const fn sampling(modes: Modes) -> How {
-        How { modes, interrupt: true }
+    pub const fn sampling(modes: Modes) -> CounterOptions {
+        CounterOptions { modes, interrupt: true }
     }
 }

@@ -7,8 +7,8 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::apple::{KpcWord, kpc_word};
 use crate::testing::{k10, lion_cove, m1, m3, neoverse, sapphire_rapids, skylake, skymont, u74, zen2, zen4};
 use crate::{
-    Chip, Coded, EncodeError, How, Register, combine, decode, decode_words, perf_words, rdpmc_index,
-    registers,
+    Chip, Coded, CounterOptions, EncodeError, Register, combine, decode, decode_words, perf_words,
+    rdpmc_index, registers,
 };
 
 fn event(select: u16, umask: u8) -> EventCode {
@@ -24,7 +24,7 @@ fn config(chip: &Chip, code: EventCode) -> u64 {
 }
 
 /// The writes of one event, as text.
-fn writes(chip: &Chip, coded: &Coded, counter: CounterId, how: How) -> Vec<String> {
+fn writes(chip: &Chip, coded: &Coded, counter: CounterId, how: CounterOptions) -> Vec<String> {
     shown(&registers(chip, coded, Some(counter), how).unwrap())
 }
 
@@ -39,8 +39,8 @@ fn read(chip: &Chip, register: &str, value: u64) -> (Vec<String>, Vec<String>) {
     (fields, decoded.warnings)
 }
 
-const USER_KERNEL: How = How::counting(Modes::USER_KERNEL);
-const USER: How = How::counting(Modes::USER);
+const USER_KERNEL: CounterOptions = CounterOptions::counting(Modes::USER_KERNEL);
+const USER: CounterOptions = CounterOptions::counting(Modes::USER);
 
 #[test]
 fn intel_raw_configs() {
@@ -63,7 +63,7 @@ fn a_second_unit_mask_counts_when_the_first_is_0() {
     assert_eq!(config(&lion_cove(), far), 0x100_0000_00c4);
     let both = EventCode { umask2: 0xff, eq: true, cmask: 2, ..event(0x24, 0xff) };
     assert_eq!(config(&lion_cove(), both), 0xff10_0200_ff24);
-    let how = How::counting(Modes::USER);
+    let how = CounterOptions::counting(Modes::USER);
     assert_eq!(
         writes(&lion_cove(), &Coded::new(far), CounterId::General(9), how),
         ["IA32_PERFEVTSEL9 0x18f = 0x100004100c4", "IA32_PERF_GLOBAL_CTRL 0x38f = 0x200"]
@@ -107,14 +107,14 @@ fn a_pseudo_code_in_an_event_select_is_warned_about() {
 fn intel_event_selects() {
     let value = |code, how| registers(&skylake(), &Coded::new(code), None, how).unwrap()[0].value;
     assert_eq!(value(event(0xc0, 0), USER_KERNEL), 0x43_00c0);
-    assert_eq!(value(event(0xc0, 0), How::sampling(Modes::USER_KERNEL)), 0x53_00c0);
+    assert_eq!(value(event(0xc0, 0), CounterOptions::sampling(Modes::USER_KERNEL)), 0x53_00c0);
     assert_eq!(value(event(0xc2, 1), USER), 0x41_01c2);
     assert_eq!(value(event(0xc5, 0), USER), 0x41_00c5);
 }
 
 #[test]
 fn intel_fixed_control_for_counting_and_for_interrupts() {
-    let all = |how: [How; 3]| {
+    let all = |how: [CounterOptions; 3]| {
         let writes: Vec<_> = (0..3u8)
             .flat_map(|n| registers(&skylake(), &fixed(n), None, how[usize::from(n)]).unwrap())
             .chain((0..4).flat_map(|n| {
@@ -125,7 +125,7 @@ fn intel_fixed_control_for_counting_and_for_interrupts() {
         combined.iter().filter(|write| write.value != 0x41_00c5).map(|write| write.value).collect::<Vec<_>>()
     };
     assert_eq!(all([USER; 3]), [0x222, 0x7_0000_000f]);
-    assert_eq!(all([How::sampling(Modes::USER), USER, USER]), [0x22a, 0x7_0000_000f]);
+    assert_eq!(all([CounterOptions::sampling(Modes::USER), USER, USER]), [0x22a, 0x7_0000_000f]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_counter_that_may_not_count_the_event_is_refused() {
     let error = registers(&skymont(), &fixed(3), None, USER).unwrap_err();
     assert_eq!(error, EncodeError::NoCounter);
     let hypervisor = Modes { user: false, kernel: false, hypervisor: true };
-    let error = registers(&skylake(), &coded, None, How::counting(hypervisor)).unwrap_err();
+    let error = registers(&skylake(), &coded, None, CounterOptions::counting(hypervisor)).unwrap_err();
     assert_eq!(error, EncodeError::NoModes);
 }
 

@@ -60,7 +60,7 @@ mod testing;
 mod x86;
 
 pub use access::{Access, Fault, NotListed, PmuReg, Registers};
-pub use chip::{Chip, Coded, How};
+pub use chip::{Chip, Coded, CounterOptions};
 pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
 pub use error::{EncodeError, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
@@ -70,6 +70,6 @@ pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_row, register_table};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
 pub use register_program::{
-    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Share, Step, carry_out,
+    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, SlotShare, Step, carry_out,
     register_program, restore,
 };

@@ -3,7 +3,7 @@
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode};
 
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::error::EncodeError;
 use crate::field::low_mask;
 use crate::register::{Register, RegisterWrite};
@@ -23,7 +23,7 @@ pub fn registers(
     chip: &Chip,
     coded: &Coded,
     counter: Option<CounterId>,
-    how: How,
+    how: CounterOptions,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     if !how.modes.user && !how.modes.kernel {
         return Err(EncodeError::NoModes);

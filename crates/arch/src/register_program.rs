@@ -10,7 +10,7 @@ use cyclometer_core::{CounterId, Modes};
 use self::check::{check_options, check_share, counters_once, counts_slots, share_of};
 
 use crate::access::{Fault, PmuReg, Registers};
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::decode::layout;
 use crate::error::EncodeError;
 use crate::field::low_mask;
@@ -134,7 +134,7 @@ pub struct CounterRead {
     pub status_bit: u32,
     /// Where the register holds no count but a share of slots: [`RegisterProgram::counts`] makes a count of
     /// it.
-    pub share: Option<Share>,
+    pub share: Option<SlotShare>,
 }
 
 /// A share of slots in IA32_PERF_METRICS: an eighth of the register, as a fraction of 255 of the slots since
@@ -144,14 +144,14 @@ pub struct CounterRead {
 ///
 /// Linux `arch/x86/events/intel/core.c`, `icl_get_metrics_event_value`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct SlotShare {
     /// Its lowest bit in the register; it has 8.
     pub low: u8,
     /// Where in [`RegisterProgram::reads`] slots are counted.
     pub slots: usize,
 }
 
-impl Share {
+impl SlotShare {
     /// How many slots it is, by the values of both registers. The more slots, the coarser: a 255th of them is
     /// the step.
     pub const fn of(&self, slots: u64, metrics: u64) -> u64 {
@@ -397,7 +397,7 @@ fn writes_of(chip: &Chip, event: &Placed, placed: &[Placed]) -> Result<Vec<Regis
         let (family, pmu_version) = (chip.family, chip.pmu_version);
         return Err(EncodeError::NoField { field: "PERF_METRICS", family, pmu_version });
     }
-    let how = How { modes: event.modes, interrupt: event.period.is_some() };
+    let how = CounterOptions { modes: event.modes, interrupt: event.period.is_some() };
     registers(chip, &event.coded, Some(event.counter), how)
 }
 
@@ -512,7 +512,7 @@ fn preset(chip: &Chip, event: &Placed, options: ProgramOptions) -> Result<u64, E
 fn reads(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<CounterRead>, EncodeError> {
     let slots = placed.iter().position(counts_slots);
     let read = |(slot, event): (usize, &Placed)| match share_of(chip, &event.coded).zip(slots) {
-        Some((share, slots)) => share_read(chip, slot, event.counter, Share { low: 8 * share, slots }),
+        Some((share, slots)) => share_read(chip, slot, event.counter, SlotShare { low: 8 * share, slots }),
         None => Ok(CounterRead {
             slot,
             counter: event.counter,
@@ -531,7 +531,7 @@ fn share_read(
     chip: &Chip,
     slot: usize,
     counter: CounterId,
-    share: Share,
+    share: SlotShare,
 ) -> Result<CounterRead, EncodeError> {
     let register = PmuReg::of(chip, Register::Intel(intel::Register::Metrics))?;
     let (status_bit, share) = (intel::GLOBAL_METRICS_BIT, Some(share));

@@ -3,7 +3,7 @@
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 use crate::access::Access;
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
 use crate::field::{FieldSpec, each_counter, flags, low_mask, set_bits};
@@ -208,7 +208,7 @@ pub(crate) fn config(coded: &Coded) -> u64 {
 /// # Source
 ///
 /// OpenSBI `lib/sbi/sbi_pmu.c`, `pmu_ctr_enable_irq_hw`, `pmu_update_inhibit_flags`: MINH is set always.
-pub(crate) fn program(coded: &Coded, n: u8, how: How) -> Result<Vec<RegisterWrite>, EncodeError> {
+pub(crate) fn program(coded: &Coded, n: u8, how: CounterOptions) -> Result<Vec<RegisterWrite>, EncodeError> {
     let config = config(coded);
     if config >> FIRMWARE_SHIFT != 0 || !(3..32).contains(&n) {
         return Err(EncodeError::NoRegister);

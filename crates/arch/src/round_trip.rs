@@ -9,8 +9,8 @@ use crate::testing::{
     chips, k10, lion_cove, m1, m3, neoverse, sapphire_rapids, skylake, skymont, u74, zen2, zen4,
 };
 use crate::{
-    Chip, Coded, DecodedEvent, EncodeError, How, Register, combine, decode, decode_words, layout, perf_words,
-    rdpmc_index, registers,
+    Chip, Coded, CounterOptions, DecodedEvent, EncodeError, Register, combine, decode, decode_words, layout,
+    perf_words, rdpmc_index, registers,
 };
 
 /// Whether a decoded event is the code that was encoded; RISC-V's are configs.
@@ -71,14 +71,19 @@ fn chip_and_code() -> impl Strategy<Value = (Chip, EventCode)> {
     chip().prop_flat_map(|chip| codes(chip).prop_map(move |code| (chip, code)))
 }
 
-fn how() -> impl Strategy<Value = How> {
+fn how() -> impl Strategy<Value = CounterOptions> {
     let modes = [Modes::USER, Modes::KERNEL, Modes::USER_KERNEL];
     (prop::sample::select(modes.to_vec()), any::<bool>())
-        .prop_map(|(modes, interrupt)| How { modes, interrupt })
+        .prop_map(|(modes, interrupt)| CounterOptions { modes, interrupt })
 }
 
 /// The writes of an event, decoded: every event in them, and what is known about its counter.
-fn decoded_events(chip: &Chip, coded: &Coded, counter: Option<CounterId>, how: How) -> Vec<DecodedEvent> {
+fn decoded_events(
+    chip: &Chip,
+    coded: &Coded,
+    counter: Option<CounterId>,
+    how: CounterOptions,
+) -> Vec<DecodedEvent> {
     let writes = registers(chip, coded, counter, how).unwrap();
     writes.iter().flat_map(|write| decode(chip, write.register, write.value).events).collect()
 }
@@ -180,7 +185,7 @@ fn fixed_events_decode_to_their_counters() {
         for counter in CounterMask::from_bits(0, chip.counters.fixed_bits()).iter() {
             let CounterId::Fixed(n) = counter else { unreachable!("the mask has fixed counters only") };
             let coded = Coded::new(fixed_code(&chip, n)).on(CounterMask::from_bits(0, 1 << n));
-            let events = decoded_events(&chip, &coded, None, How::sampling(Modes::USER));
+            let events = decoded_events(&chip, &coded, None, CounterOptions::sampling(Modes::USER));
             let event = events.iter().find(|event| event.counter == Some(counter)).unwrap();
             assert_eq!((event.code, event.interrupt), (coded.code, Some(true)));
             let words = perf_words(&chip, &coded).unwrap();
@@ -215,7 +220,7 @@ fn extra_registers_come_back_from_config1() {
         assert_eq!(words.config1, value);
         let decoded = decode_words(&lion_cove(), &words);
         assert!(decoded.events.iter().any(|event| event.code == coded.code), "{coded:?}: {decoded:?}");
-        let writes = registers(&lion_cove(), &coded, None, How::counting(Modes::USER)).unwrap();
+        let writes = registers(&lion_cove(), &coded, None, CounterOptions::counting(Modes::USER)).unwrap();
         assert_eq!((writes[0].name(), writes[0].value), (register.name().to_owned(), value));
     }
 }
@@ -245,7 +250,9 @@ fn writes_of_all_counters_combine_to_one_a_register() {
                 (_, CounterId::Fixed(n)) => fixed_code(&chip, n),
             };
             let coded = Coded::new(code).on([counter].into_iter().collect());
-            writes.extend(registers(&chip, &coded, Some(counter), How::counting(Modes::USER)).unwrap());
+            writes.extend(
+                registers(&chip, &coded, Some(counter), CounterOptions::counting(Modes::USER)).unwrap(),
+            );
         }
         let combined = combine(&writes).unwrap();
         let mut names: Vec<String> = combined.iter().map(|write| write.name()).collect();
@@ -282,7 +289,7 @@ fn an_offcore_register_holds_one_value() {
         Coded::new(EventCode { select: 0xb7, umask: 1, extra, ..EventCode::default() })
     };
     let on = |value, n| {
-        let how = How::counting(Modes::USER);
+        let how = CounterOptions::counting(Modes::USER);
         registers(&skylake(), &coded(value), Some(CounterId::General(n)), how).unwrap()
     };
     assert!(combine(&[on(1, 0), on(1, 1)].concat()).is_ok());

@@ -2,7 +2,7 @@
 
 use cyclometer_core::{CounterId, EventCode, Modes};
 
-use crate::chip::How;
+use crate::chip::CounterOptions;
 use crate::decode::DecodedEvent;
 use crate::field::{FieldSpec, flags};
 
@@ -96,7 +96,7 @@ pub(crate) fn code(value: u64) -> EventCode {
 }
 
 /// The bits of an event select that say how an event is counted.
-pub(crate) fn mode_bits(how: How) -> u64 {
+pub(crate) fn mode_bits(how: CounterOptions) -> u64 {
     flags([(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)])
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cyclometer_arch::{
-    Chip, Coded, DecodedEvent, EncodeError, How, decode, decode_words, perf_words, registers,
+    Chip, Coded, CounterOptions, DecodedEvent, EncodeError, decode, decode_words, perf_words, registers,
 };
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent, text};
 use cyclometer_core::pmu::Family;
@@ -109,7 +109,7 @@ fn registers_of_every_event_come_back_as_its_code_on_every_counter() {
 }
 
 fn there_and_back(chip: &Chip, coded: &Coded, counter: Option<CounterId>) -> Result<(), String> {
-    let writes = match registers(chip, coded, counter, How::counting(Modes::USER)) {
+    let writes = match registers(chip, coded, counter, CounterOptions::counting(Modes::USER)) {
         Err(EncodeError::NoRegister) if chip.family == Family::RiscV => return Ok(()),
         other => other.map_err(|error| format!("on {counter:?}: {error}"))?,
     };

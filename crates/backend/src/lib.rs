@@ -50,14 +50,15 @@ mod thread_events;
 mod usage;
 
 pub use affinity::on_cpu;
+#[cfg(target_os = "linux")]
+pub use cyclometer_sys::ring::TaskRecord;
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
-pub use launch::{Attached, Launcher, Pinned, StandardInput, standard_output_is_null};
+pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, standard_output_is_null};
 #[cfg(unix)]
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
-#[cfg(target_os = "linux")]
 pub use perf::overflow::{Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{command, ended};
 use cyclometer_backend::{Attached, Launcher};
-use cyclometer_core::exec::{CommandSpec, ExitStatus, Signalled, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream, Signalled, Waited};
 use cyclometer_core::{Child, Launch};
 use cyclometer_sys::process::{poll_readable, signal};
 use cyclometer_sys::signals::Watch;
@@ -26,7 +26,7 @@ const SIGNALS: [i32; 2] = [2, 15];
 
 #[test]
 fn a_signal_to_us_ends_the_wait_and_not_the_child() {
-    let Some(_alone) = alone() else { return };
+    let _alone = alone();
     let watch = Arc::new(Watch::install().unwrap());
     let launcher = Launcher::start().unwrap().with_signals(Arc::clone(&watch));
     let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
@@ -58,7 +58,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
 
 #[test]
 fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
-    let Some(_alone) = alone() else { return };
+    let _alone = alone();
     let watch = Arc::new(Watch::install().unwrap());
     let launcher = Launcher::start().unwrap().with_signals(Arc::clone(&watch));
     let folder = tempfile::tempdir().unwrap();
@@ -88,22 +88,8 @@ fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
 /// One test at a time: the first one sends signals to every child of this process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> Option<MutexGuard<'static, ()>> {
-    if ignores_interrupts() {
-        common::skip("SIGINT is ignored here, as of what a script starts with &");
-        return None;
-    }
-    Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Whether SIGINT was ignored before this process began: then its children ignore it too, as they should.
-fn ignores_interrupts() -> bool {
-    const SIGINT_BIT: u64 = 1 << 1;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & SIGINT_BIT != 0)
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn the_helper_ignores_what_the_terminal_sends(launcher: &Launcher) {
@@ -138,7 +124,7 @@ fn wait_for_a_signal() {
         spec.args.push("sh".into());
     }
     spec.args.extend(["-c".into(), script.into(), mark.clone().into()]);
-    (spec.stdin, spec.stdout, spec.stderr) = (Stream::Null, Stream::Null, Stream::Null);
+    (spec.stdin, spec.stdout, spec.stderr) = (InputStream::Null, OutputStream::Null, OutputStream::Null);
     let mut child = launcher.prepare(&spec).unwrap();
     child.release().unwrap();
     appears(&mark);
@@ -181,7 +167,7 @@ fn reached(program: &str, number: i32, to_group: bool) -> String {
 
 #[test]
 fn a_signal_to_the_group_has_reached_the_command_and_one_to_us_has_not() {
-    let Some(_alone) = alone() else { return };
+    let _alone = alone();
     for number in SIGNALS {
         assert_eq!(reached("sh", number, true), "reached true ended true");
         assert_eq!(reached("sh", number, false), "reached false ended false");
@@ -190,7 +176,7 @@ fn a_signal_to_the_group_has_reached_the_command_and_one_to_us_has_not() {
 
 #[test]
 fn a_command_that_left_our_group_has_got_nothing() {
-    let Some(_alone) = alone() else { return };
+    let _alone = alone();
     if Command::new("setsid").arg("true").status().is_err() {
         return common::skip("there is no setsid");
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{command, ended, run};
 use cyclometer_backend::{Attached, Launcher};
-use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Launch};
 
 fn status(program: &str, args: &[&str]) -> ExitStatus {
@@ -24,7 +24,7 @@ fn output(script: &str, args: Vec<OsString>) -> Vec<u8> {
     let file = folder.path().join("out");
     let mut spec = command("sh", &["-c", script]);
     spec.args.extend(args);
-    spec.stdout = Stream::File(file.clone());
+    spec.stdout = OutputStream::File(file.clone());
     assert_eq!(run(&Launcher::start().unwrap(), &spec).status, Some(ExitStatus::Code(0)));
     fs::read(file).unwrap()
 }
@@ -69,7 +69,7 @@ fn a_command_that_cannot_run_is_named() {
 #[test]
 fn a_stream_that_cannot_be_opened_is_named() {
     let mut spec = command("true", &[]);
-    spec.stdin = Stream::File("/no/such/input".into());
+    spec.stdin = InputStream::File("/no/such/input".into());
     let error = refused(&spec);
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().starts_with("cannot read '/no/such/input': "), "{error}");
@@ -82,9 +82,9 @@ fn standard_input_is_empty_or_a_file() {
     let (input, out) = (folder.path().join("in"), folder.path().join("out"));
     fs::write(&input, "both\n").unwrap();
     let spec = CommandSpec {
-        stdin: Stream::File(input),
-        stdout: Stream::File(out.clone()),
-        stderr: Stream::File(out.clone()),
+        stdin: InputStream::File(input),
+        stdout: OutputStream::File(out.clone()),
+        stderr: OutputStream::File(out.clone()),
         ..command("sh", &["-c", "cat; echo outputs >&2"])
     };
     let launcher = Launcher::start().unwrap();

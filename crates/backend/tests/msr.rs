@@ -222,7 +222,7 @@ fn what_nobody_could_restore_is_not_kept() {
     let global = register(intel::Register::GlobalControl);
     let bits = cyclometer_arch::RegisterBits { register: global, value: 0, mask: u64::MAX };
     let error = strange.keep(1, &[Step::Write(bits)]).unwrap_err();
-    assert!(error.to_string().contains("nobody knows which chip CPU 1 is"), "{error}");
+    assert!(error.to_string().contains("the chip of CPU 1 is unknown"), "{error}");
     let mut far = MsrBus::at(place, chips(9));
     let error = far.keep(8, &[Step::Write(bits)]).unwrap_err();
     assert!(error.to_string().contains("there is no CPU 8"), "{error}");
@@ -390,7 +390,7 @@ fn a_journal_that_names_other_registers_restores_nothing_and_stays() {
     }
     std::fs::write(devices.journals().join("registers-0"), whole).unwrap();
     let error = restore_registers_in(&place, &Chips::default()).remove(0).outcome.unwrap_err();
-    assert!(error.to_string().contains("nobody knows which chip"), "{error}");
+    assert!(error.to_string().contains("its chip is unknown"), "{error}");
 }
 
 #[test]

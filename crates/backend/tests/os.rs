@@ -234,6 +234,36 @@ fn a_control_group_has_the_times_of_its_processes() {
 }
 
 #[test]
+fn short_times_of_the_root_group_say_that_they_come_in_steps() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount = mounts.lines().find(|line| line.contains(" cgroup2 "));
+    match mount.and_then(|mount| mount.split(' ').nth(1)) {
+        None => return skip("control groups of version 2 are not mounted"),
+        Some(mount) if fs::exists(format!("{mount}/cgroup.type")).unwrap_or(false) => {
+            return skip("the mounted control groups are those of a container");
+        }
+        Some(_) => {}
+    }
+    let target = Target::Cgroup { path: "/".into(), cpus: [0].into_iter().collect() };
+    let mut counting = match open(
+        &[OsMetric::UserTime, OsMetric::SystemTime, OsMetric::CpuTime, OsMetric::WallTime],
+        &target,
+    ) {
+        Ok(counting) => counting,
+        Err(refusal) => return skip(&refusal.text),
+    };
+    counting.start().unwrap();
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    let (wall, times) = reading.cells.split_last().unwrap();
+    assert_eq!((wall.partial.as_deref(), times.len()), (None, 3));
+    // From 1 s on, the steps do not show.
+    for cell in times.iter().filter(|cell| cell.raw < 1_000_000_000) {
+        assert!(cell.partial.as_ref().is_some_and(|note| note.starts_with("in steps of ")), "{cell:?}");
+    }
+}
+
+#[test]
 fn what_does_not_exist_and_what_is_no_metric_is_refused() {
     for target in [
         Target::Process { pid: 0x7fff_fff0, inherit: true },

@@ -59,6 +59,7 @@ fn drain(overflows: &mut Overflows, into: &mut Drained) {
         Taken::Sample(sample) => into.samples.push(sample),
         Taken::Lost { samples, .. } => into.lost += samples,
         Taken::Throttled { .. } | Taken::Unthrottled { .. } => {}
+        other => panic!("threads are not followed: {other:?}"),
     };
     overflows.drain(each).unwrap();
 }

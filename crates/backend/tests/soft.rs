@@ -116,7 +116,7 @@ fn streams_status_and_signals_are_those_of_a_native_command() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out");
     let mut spec = command("sh", &["-c", "echo $0; kill -TERM $$", "a b"]);
-    spec.stdout = cyclometer_core::exec::Stream::File(file.clone());
+    spec.stdout = cyclometer_core::exec::OutputStream::File(file.clone());
     let mut started = here.start(&spec);
     started.child.release().unwrap();
     let (status, _) = started.end();

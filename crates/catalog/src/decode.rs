@@ -5,7 +5,7 @@ use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
 use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
-use crate::portable::{self, Answer};
+use crate::portable::{self, PortableEvents};
 use crate::search::{self, Filter, Pattern};
 use crate::select::{chip, entries_of, entry, of, select};
 use crate::suggest;
@@ -84,25 +84,26 @@ fn kpc_config(cpu: &Cpu<'_>, code: u64) -> Option<Register> {
 
 /// Explains a register's value.
 pub fn decode(cpu: &Cpu<'_>, register: Register, value: u64, label: Option<&str>) -> Explained {
-    let read = Read { register: register.name().to_string(), value, config: None };
+    let read = RegisterValue { register: register.name().to_string(), value, config: None };
     explained(cpu, read, explain(&chip(cpu), register, value), label)
 }
 
 /// Explains perf's config words together: the meaning of `config1` depends on `config`.
 pub fn decode_perf(cpu: &Cpu<'_>, words: ConfigWords, label: Option<&str>) -> Explained {
-    let read = Read { register: "config".to_owned(), value: words.config, config: Some(words.config) };
+    let read =
+        RegisterValue { register: "config".to_owned(), value: words.config, config: Some(words.config) };
     explained(cpu, read, decode_words(&chip(cpu), &words), label)
 }
 
 /// The register and its value, with perf's whole config if it is that.
-struct Read {
+struct RegisterValue {
     register: String,
     value: u64,
     config: Option<u64>,
 }
 
-fn explained(cpu: &Cpu<'_>, read: Read, mut decoded: Decoded, label: Option<&str>) -> Explained {
-    let Read { register, value, config } = read;
+fn explained(cpu: &Cpu<'_>, read: RegisterValue, mut decoded: Decoded, label: Option<&str>) -> Explained {
+    let RegisterValue { register, value, config } = read;
     let mut names: Vec<Vec<String>> =
         decoded.events.iter().map(|event| names_of(cpu, event, config)).collect();
     if names.iter().any(|names| !names.is_empty())
@@ -228,7 +229,7 @@ fn portable_of(cpu: &Cpu<'_>, words: &[&str]) -> Vec<String> {
         let text = text.to_lowercase();
         let has =
             |word: &&str| text.contains(*word) || synonyms(word).iter().any(|other| text.contains(other));
-        if let (true, Answer::Event { names, .. }) = (words.iter().all(has), portable.on_cpu(cpu)) {
+        if let (true, PortableEvents::Event { names, .. }) = (words.iter().all(has), portable.on_cpu(cpu)) {
             found.extend(names.into_iter().map(str::to_owned));
         }
     }

@@ -1,6 +1,6 @@
 //! Everything that must be written to perf or to registers to count an event on a CPU.
 
-use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, amd, perf_words, registers};
+use cyclometer_arch::{Coded, CounterOptions, EncodeError, RegisterWrite, amd, perf_words, registers};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterId, CounterMask, Modes, Result};
@@ -23,7 +23,7 @@ const CACHE_TYPE: u32 = 3;
 
 /// An event with its encodings.
 #[derive(Clone, Debug)]
-pub struct Encoding<'a> {
+pub struct EventEncoding<'a> {
     /// The event.
     pub selected: Selected<'a>,
     /// The `PERF_TYPE_*` of perf's words: [`RAW`], except for events that only the kernel can encode. `None`
@@ -50,8 +50,8 @@ pub fn encode<'a>(
     cpu: Cpu<'a>,
     request: &EventRequest,
     counter: Option<CounterId>,
-) -> Result<Vec<Encoding<'a>>> {
-    let how = How::counting(request.modifiers.modes.unwrap_or(Modes::USER_KERNEL));
+) -> Result<Vec<EventEncoding<'a>>> {
+    let how = CounterOptions::counting(request.modifiers.modes.unwrap_or(Modes::USER_KERNEL));
     let mut found = Vec::new();
     for selected in select(cpu, request)? {
         let mut encoding = encoded(cpu, selected, counter, how);
@@ -66,7 +66,7 @@ pub fn encode<'a>(
 }
 
 /// Adds to each summand of a portable event that their counts are to be added.
-fn note_sum(text: &str, found: &mut [Encoding<'_>]) {
+fn note_sum(text: &str, found: &mut [EventEncoding<'_>]) {
     if found.len() < 2 {
         return;
     }
@@ -78,7 +78,7 @@ fn note_sum(text: &str, found: &mut [Encoding<'_>]) {
 }
 
 /// Restricts counting to guests or the host: AMD's registers have bits for it, others do not.
-fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut Encoding<'_>) {
+fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut EventEncoding<'_>) {
     let (guest, host) = (request.modifiers.guest_only, request.modifiers.host_only);
     if !guest && !host {
         return;
@@ -99,8 +99,9 @@ fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut Encoding<'_>) {
 }
 
 /// Encodes every event of a CPU, by name, for user and kernel mode.
-pub fn encode_all<'a>(cpu: Cpu<'a>) -> impl Iterator<Item = Encoding<'a>> {
-    cpu.events().map(move |entry| encoded(cpu, of_entry(entry), None, How::counting(Modes::USER_KERNEL)))
+pub fn encode_all<'a>(cpu: Cpu<'a>) -> impl Iterator<Item = EventEncoding<'a>> {
+    cpu.events()
+        .map(move |entry| encoded(cpu, of_entry(entry), None, CounterOptions::counting(Modes::USER_KERNEL)))
 }
 
 fn of_entry(entry: Entry<'_>) -> Selected<'_> {
@@ -113,11 +114,16 @@ fn of_entry(entry: Entry<'_>) -> Selected<'_> {
     }
 }
 
-fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>, how: How) -> Encoding<'a> {
+fn encoded<'a>(
+    cpu: Cpu<'a>,
+    selected: Selected<'a>,
+    counter: Option<CounterId>,
+    how: CounterOptions,
+) -> EventEncoding<'a> {
     let chip = chip(&cpu);
     if let Some((perf_type, config)) = selected.generic.as_ref().and_then(|kernel| by_firmware(&cpu, kernel))
     {
-        return Encoding {
+        return EventEncoding {
             perf_type: Some(perf_type),
             perf: Ok(ConfigWords { config, ..ConfigWords::default() }),
             counters: counters(&cpu, &selected.coded),
@@ -130,7 +136,7 @@ fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>,
         None => perf_words(&chip, &selected.coded),
     };
     let registers = registers(&chip, &selected.coded, counter, how);
-    Encoding {
+    EventEncoding {
         perf_type: raw_type(&cpu),
         perf,
         counters: counters(&cpu, &selected.coded),

@@ -43,6 +43,7 @@ pub(crate) fn candidate(domain: EnergyDomain, machine: &Machine) -> Option<Candi
         widest: Some(widest),
         only: None,
         never_zero: true,
+        uncertain: None,
         parts: zones.into_iter().cloned().map(Part::Energy).collect(),
         summands: Vec::new(),
     })

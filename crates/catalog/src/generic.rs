@@ -228,7 +228,7 @@ pub(crate) const PORTABLE_WITHOUT_GENERIC: &[(&str, &str)] =
     &[("l2_cache_loads", "cache-references"), ("l2_cache_misses", "cache-misses")];
 
 /// A software event of the kernel.
-pub(crate) struct Software {
+pub(crate) struct SoftwareEvent {
     pub names: &'static [&'static str],
     /// `PERF_COUNT_SW_*`.
     pub config: u64,
@@ -246,19 +246,19 @@ const fn software(
     config: u64,
     os: Option<OsMetric>,
     about: &'static str,
-) -> Software {
-    Software { names, config, clock: false, kernel_only: false, os, about }
+) -> SoftwareEvent {
+    SoftwareEvent { names, config, clock: false, kernel_only: false, os, about }
 }
 
-impl Software {
+impl SoftwareEvent {
     /// Unit of its values.
     pub fn unit(&self) -> Unit {
         if self.clock { Unit::Nanoseconds } else { Unit::Count }
     }
 }
 
-pub(crate) const SOFTWARE: &[Software] = &[
-    Software {
+pub(crate) const SOFTWARE: &[SoftwareEvent] = &[
+    SoftwareEvent {
         clock: true,
         ..software(
             &["cpu-clock", "cpu_clock"],
@@ -267,7 +267,7 @@ pub(crate) const SOFTWARE: &[Software] = &[
             "CPU time by a high-resolution timer",
         )
     },
-    Software {
+    SoftwareEvent {
         clock: true,
         ..software(
             &["task-clock", "task_clock"],
@@ -277,7 +277,7 @@ pub(crate) const SOFTWARE: &[Software] = &[
         )
     },
     software(&["page-faults", "faults", "page_faults"], 2, Some(OsMetric::PageFaults), "page faults"),
-    Software {
+    SoftwareEvent {
         kernel_only: true,
         ..software(
             &["context-switches", "cs", "context_switches"],
@@ -286,7 +286,7 @@ pub(crate) const SOFTWARE: &[Software] = &[
             "switches from one task to another",
         )
     },
-    Software {
+    SoftwareEvent {
         kernel_only: true,
         ..software(
             &["cpu-migrations", "migrations", "cpu_migrations"],
@@ -300,7 +300,7 @@ pub(crate) const SOFTWARE: &[Software] = &[
     software(&["alignment-faults"], 7, None, "unaligned accesses that the kernel had to mend"),
     software(&["emulation-faults"], 8, None, "instructions that the kernel had to emulate"),
     software(&["dummy"], 9, None, "nothing; for testing"),
-    Software {
+    SoftwareEvent {
         kernel_only: true,
         ..software(&["cgroup-switches"], 11, None, "switches to a task of another control group")
     },

@@ -17,12 +17,12 @@ const LONGEST_RUN: usize = 5;
 /// The section for all families.
 const COMMON: &str = "*";
 
-type Words = HashMap<&'static str, &'static str>;
+type PartWords = HashMap<&'static str, &'static str>;
 
-static GLOSSARY: LazyLock<HashMap<&'static str, Words>> = LazyLock::new(read);
+static GLOSSARY: LazyLock<HashMap<&'static str, PartWords>> = LazyLock::new(read);
 
-fn read() -> HashMap<&'static str, Words> {
-    let mut sections: HashMap<_, Words> = HashMap::new();
+fn read() -> HashMap<&'static str, PartWords> {
+    let mut sections: HashMap<_, PartWords> = HashMap::new();
     let mut section = COMMON;
     for line in DATA.lines().filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
@@ -42,7 +42,7 @@ fn words(run: &str, family: Family) -> Option<&'static str> {
 
 /// A run of parts of a name, spelled out if it is known.
 #[derive(PartialEq, Eq, Debug)]
-struct Run {
+struct PartRun {
     /// The number of parts.
     parts: usize,
     /// Its words; `None` for a part that is not in the glossary.
@@ -85,7 +85,7 @@ fn parts(name: &str) -> Vec<&str> {
 }
 
 /// Divides parts into runs: at each position the longest known run.
-fn runs(parts: &[&str], family: Family) -> Vec<Run> {
+fn runs(parts: &[&str], family: Family) -> Vec<PartRun> {
     let mut runs = Vec::new();
     let mut at = 0;
     while at < parts.len() {
@@ -96,15 +96,15 @@ fn runs(parts: &[&str], family: Family) -> Vec<Run> {
     runs
 }
 
-fn run_at(parts: &[&str], family: Family) -> Run {
+fn run_at(parts: &[&str], family: Family) -> PartRun {
     let known = |length: usize| {
         let run = parts[..length].join("_").to_ascii_lowercase();
-        Some(Run { parts: length, words: Some(words(&run, family)?.to_owned()) })
+        Some(PartRun { parts: length, words: Some(words(&run, family)?.to_owned()) })
     };
     (1..=parts.len().min(LONGEST_RUN))
         .rev()
         .find_map(known)
-        .unwrap_or_else(|| Run { parts: 1, words: numbered(parts[0], family) })
+        .unwrap_or_else(|| PartRun { parts: 1, words: numbered(parts[0], family) })
 }
 
 /// A part that is a number, or known letters followed by a number: `PORT3`.
@@ -193,7 +193,7 @@ mod tests {
         let names = cpus::cpus().filter(|cpu| cpu.family() == family).flat_map(|cpu| cpu.events());
         names.fold((0, 0), |(known, all), event| {
             let runs = runs(&parts(event.name()), family);
-            let of = |runs: &mut dyn Iterator<Item = &Run>| runs.map(|run| run.parts).sum::<usize>();
+            let of = |runs: &mut dyn Iterator<Item = &PartRun>| runs.map(|run| run.parts).sum::<usize>();
             let known_here = of(&mut runs.iter().filter(|run| run.words.is_some()));
             (known + known_here, all + of(&mut runs.iter()))
         })

@@ -13,18 +13,18 @@ use crate::{about, cpus, glossary};
 /// The tables for event lookups: tables that the user gave, the newest first, then the catalogue's.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    given: Vec<Arc<Given>>,
+    given: Vec<Arc<UserTable>>,
 }
 
 /// A table that the user gave.
 #[derive(Debug)]
-struct Given {
+struct UserTable {
     bytes: Vec<u8>,
     /// The file's own descriptions, by name in lower case.
     about: HashMap<String, String>,
 }
 
-impl Given {
+impl UserTable {
     fn cpu(&self) -> Option<Cpu<'_>> {
         Blob::new(&self.bytes)?.cpus().next()
     }
@@ -52,7 +52,7 @@ impl Tables {
         })?;
         let described = table.events.iter().filter(|event| !event.about.is_empty());
         let about = described.map(|event| (event.name.to_lowercase(), event.about.clone())).collect();
-        self.given.push(Arc::new(Given { bytes, about }));
+        self.given.push(Arc::new(UserTable { bytes, about }));
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Tables {
 
     /// The description of an event of a CPU: the user's file's, else our line, else its name spelled out.
     pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
-        let of_cpu = |given: &&Arc<Given>| given.cpu().is_some_and(|own| own.id() == cpu.id());
+        let of_cpu = |given: &&Arc<UserTable>| given.cpu().is_some_and(|own| own.id() == cpu.id());
         let given = self.given.iter().rev().filter(of_cpu);
         match given.filter_map(|given| given.about.get(&name.to_lowercase())).next() {
             Some(words) => words.clone(),
@@ -88,7 +88,7 @@ pub fn table_id(core: &CoreType) -> &str {
 
 /// A core PMU of a machine with the tables of its core type.
 #[derive(Clone, Debug)]
-pub(crate) struct Core<'a> {
+pub(crate) struct CoreTables<'a> {
     /// The kernel's device; `None` where the kernel has none.
     pub pmu: Option<&'a KernelPmu>,
     /// The tables, best first; empty for a core without a table.
@@ -99,13 +99,13 @@ pub(crate) struct Core<'a> {
     pub id: &'a str,
 }
 
-impl<'a> Core<'a> {
-    fn new(pmu: Option<&'a KernelPmu>, core: Option<&'a CoreType>, tables: &'a Tables) -> Core<'a> {
+impl<'a> CoreTables<'a> {
+    fn new(pmu: Option<&'a KernelPmu>, core: Option<&'a CoreType>, tables: &'a Tables) -> CoreTables<'a> {
         let id = core.map_or("cpu", table_id);
         let counters = core.map(|core| core.pmu.counters).unwrap_or_default();
         let known = counters.general_bits() != 0;
         let counters = if known { counters } else { CounterMask::EMPTY };
-        Core { pmu, tables: tables.of(id), counters, id }
+        CoreTables { pmu, tables: tables.of(id), counters, id }
     }
 
     /// The PMU's name, even if the kernel has no device for it.
@@ -115,19 +115,19 @@ impl<'a> Core<'a> {
 }
 
 /// The core PMUs of a machine; if the kernel has none, the core types that have tables, each once.
-pub(crate) fn cores<'a>(machine: &'a Machine, tables: &'a Tables) -> Vec<Core<'a>> {
+pub(crate) fn cores<'a>(machine: &'a Machine, tables: &'a Tables) -> Vec<CoreTables<'a>> {
     let of_pmu = |pmu: &'a KernelPmu| {
         let types = &machine.core_types;
         let own = types.iter().find(|core| core.kernel_pmu.as_deref() == Some(&pmu.name));
         let only = types.first().filter(|_| types.len() == 1);
-        Core::new(Some(pmu), own.or(only), tables)
+        CoreTables::new(Some(pmu), own.or(only), tables)
     };
-    let all: Vec<Core<'a>> = machine.core_pmus().map(of_pmu).collect();
+    let all: Vec<CoreTables<'a>> = machine.core_pmus().map(of_pmu).collect();
     if !all.is_empty() {
         return all;
     }
-    let mut all: Vec<Core<'a>> = Vec::new();
-    for core in machine.core_types.iter().map(|core| Core::new(None, Some(core), tables)) {
+    let mut all: Vec<CoreTables<'a>> = Vec::new();
+    for core in machine.core_types.iter().map(|core| CoreTables::new(None, Some(core), tables)) {
         if !all.iter().any(|known| known.id == core.id) {
             all.push(core);
         }

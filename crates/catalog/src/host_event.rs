@@ -6,16 +6,16 @@ use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
 
-use crate::host::Core;
+use crate::host::CoreTables;
 use crate::pmu_names::check_prefix;
-use crate::portable::{self, Answer, Portable};
+use crate::portable::{self, Portable, PortableEvents};
 use crate::select::{self, chip};
 use crate::table::{Cpu, Entry};
 use crate::{cpus, device, perf_type};
 
 /// An event with its terms.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RequestedEvent<'a> {
     /// The event's name: the vendor's or a portable one.
     pub name: &'a str,
     /// Fields that override those of the event.
@@ -41,6 +41,8 @@ struct OnCore<'a> {
     /// The vendor's name.
     name: &'a str,
     never_zero: bool,
+    /// As [`Candidate::uncertain`].
+    uncertain: Option<String>,
     notes: Vec<String>,
 }
 
@@ -54,7 +56,7 @@ enum Why {
     Refused(Error),
 }
 
-type Outcome<T> = std::result::Result<T, Why>;
+type HostResult<T> = std::result::Result<T, Why>;
 
 impl From<Error> for Why {
     fn from(error: Error) -> Why {
@@ -67,7 +69,11 @@ impl From<Error> for Why {
 /// # Errors
 ///
 /// `ErrorKind::InvalidInput` for a field that the event cannot have or a value that does not fit.
-pub(crate) fn find(wanted: &Wanted<'_>, cores: &[Core<'_>], modes: Modes) -> Result<Option<HostEvent>> {
+pub(crate) fn find(
+    wanted: &RequestedEvent<'_>,
+    cores: &[CoreTables<'_>],
+    modes: Modes,
+) -> Result<Option<HostEvent>> {
     let (mut counted, mut missing, mut unknown) = (Vec::new(), Vec::new(), 0);
     for core in cores {
         match on_core(wanted, core) {
@@ -84,7 +90,7 @@ pub(crate) fn find(wanted: &Wanted<'_>, cores: &[Core<'_>], modes: Modes) -> Res
 }
 
 /// A core PMU in messages: its name if there are several, and its CPU.
-fn place(core: &Core<'_>) -> String {
+fn place(core: &CoreTables<'_>) -> String {
     match core.pmu_name() {
         "cpu" => core.id.to_owned(),
         pmu if pmu == core.id => pmu.to_owned(),
@@ -106,10 +112,15 @@ fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> Ho
     pmus.dedup();
     let only = (!missing.is_empty()).then(|| pmus.join(" and "));
     let (resolution, never_zero) = (resolution(&counted), counted.iter().all(|on_core| on_core.never_zero));
+    let uncertain = counted.iter().find_map(|on_core| on_core.uncertain.clone());
     let names = counted.iter().map(|on_core| on_core.name.to_owned()).collect();
     let parts = counted.into_iter().map(|on_core| on_core.part).collect();
     let candidate = Candidate::perf(parts, Provenance::Hardware, Some(modes)).with_summands(names);
-    HostEvent { candidate: Some(Candidate { resolution, only, never_zero, ..candidate }), missing, notes }
+    HostEvent {
+        candidate: Some(Candidate { resolution, only, never_zero, uncertain, ..candidate }),
+        missing,
+        notes,
+    }
 }
 
 /// `cpu/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)`; the name once if it is the same on all PMUs.
@@ -124,7 +135,7 @@ fn resolution(counted: &[OnCore<'_>]) -> String {
 }
 
 /// The event on a core PMU; for a portable event that is a sum, its summands.
-fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<Vec<OnCore<'a>>> {
+fn on_core<'a>(wanted: &RequestedEvent<'_>, core: &CoreTables<'a>) -> HostResult<Vec<OnCore<'a>>> {
     if let Some((cpu, entry)) = entry(core, wanted.name) {
         return encoded(core, cpu, entry, wanted).map(|found| vec![found]);
     }
@@ -135,38 +146,38 @@ fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<Vec<OnCore<'a>>>
 }
 
 /// The event of that name in the first table that has it.
-pub(crate) fn entry<'a>(core: &Core<'a>, name: &str) -> Option<(Cpu<'a>, Entry<'a>)> {
+pub(crate) fn entry<'a>(core: &CoreTables<'a>, name: &str) -> Option<(Cpu<'a>, Entry<'a>)> {
     core.tables.iter().find_map(|cpu| Some((*cpu, select::entry(cpu, name)?)))
 }
 
 fn portable_on<'a>(
     portable: &Portable,
-    core: &Core<'a>,
+    core: &CoreTables<'a>,
     cpu: &Cpu<'a>,
-    wanted: &Wanted<'_>,
-) -> Outcome<Vec<OnCore<'a>>> {
+    wanted: &RequestedEvent<'_>,
+) -> HostResult<Vec<OnCore<'a>>> {
     let has = |name: &str| entry(core, name).is_some();
     match portable.among(cpu.family(), cpu.id(), has) {
-        Answer::Event { names, note } => {
+        PortableEvents::Event { names, note } => {
             let one = |name: &&'static str| {
                 let (cpu, entry) = entry(core, name).ok_or(Why::Unknown)?;
                 let mut found =
                     encoded(core, cpu, entry, wanted).map_err(|why| of_summand(why, name, &names))?;
                 found.notes.extend(note.map(str::to_owned));
-                found.notes.extend(uncertain(cpu, &names, found.part.constraint));
+                found.uncertain = uncertain(cpu, &names, found.part.constraint);
                 Ok(found)
             };
             names.iter().map(one).collect()
         }
-        Answer::None { reason, nearest } if nearest.is_empty() => Err(Why::Cannot(reason.to_owned())),
-        Answer::None { reason, nearest } => {
+        PortableEvents::None { reason, nearest } if nearest.is_empty() => Err(Why::Cannot(reason.to_owned())),
+        PortableEvents::None { reason, nearest } => {
             Err(Why::Cannot(format!("{reason}; nearest: {}", nearest.join(", "))))
         }
     }
 }
 
-/// The note for a sum on a CPU whose number of counters is unknown. RISC-V's driver then claims that events
-/// without a counter ran.
+/// Why a sum may be too small on a CPU whose number of counters is unknown: RISC-V's driver then claims that
+/// events without a counter ran.
 ///
 /// # Source
 ///
@@ -188,7 +199,12 @@ fn of_summand(why: Why, name: &str, names: &[&str]) -> Why {
     }
 }
 
-fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<'_>) -> Outcome<OnCore<'a>> {
+fn encoded<'a>(
+    core: &CoreTables<'a>,
+    cpu: Cpu<'a>,
+    entry: Entry<'a>,
+    wanted: &RequestedEvent<'_>,
+) -> HostResult<OnCore<'a>> {
     let mut coded = select::of(&entry);
     let (fields, rest): (Vec<&Term>, Vec<&Term>) =
         wanted.terms.iter().partition(|term| core.pmu.is_none() || select::is_attribute(&term.name));
@@ -209,11 +225,12 @@ fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<
         part: PerfEvent { extras, wide, ..part(core, words, constraint) },
         name: entry.name(),
         never_zero: plain && is_never_zero(&cpu, entry.name()),
+        uncertain: None,
         notes: select::notes_of(&entry),
     })
 }
 
-fn part(core: &Core<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEvent {
+fn part(core: &CoreTables<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEvent {
     let pmu_type = core.pmu.map_or(perf_type::RAW, |pmu| pmu.pmu_type);
     PerfEvent {
         words,
@@ -224,7 +241,11 @@ fn part(core: &Core<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEve
 }
 
 /// Encodes by the kernel's format files if it has some.
-fn words(core: &Core<'_>, cpu: &Cpu<'_>, coded: &Coded) -> std::result::Result<ConfigWords, EncodeError> {
+fn words(
+    core: &CoreTables<'_>,
+    cpu: &Cpu<'_>,
+    coded: &Coded,
+) -> std::result::Result<ConfigWords, EncodeError> {
     match core.pmu.map(|pmu| &pmu.formats).filter(|formats| !formats.is_empty()) {
         Some(formats) => perf_words_by_format(&chip(cpu), coded, formats),
         None => perf_words(&chip(cpu), coded),
@@ -260,7 +281,7 @@ fn check_config(entry: &Entry<'_>, coded: &Coded, text: &str) -> Result<()> {
 /// perf passes only the code of an event to the kernel, so an event may use every counter that counts the
 /// same code. These are a fixed counter and the general ones, if an event on either has that code.
 fn constraint(
-    core: &Core<'_>,
+    core: &CoreTables<'_>,
     cpu: &Cpu<'_>,
     coded: &Coded,
     plain: bool,
@@ -298,15 +319,15 @@ fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
 pub(crate) fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
     ["cpu_cycles", "instructions"].iter().filter_map(|basic| portable::find(basic)).any(|basic| {
         let answer = basic.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some());
-        matches!(answer, Answer::Event { names, .. } if names == [name])
+        matches!(answer, PortableEvents::Event { names, .. } if names == [name])
     })
 }
 
 /// Whether a core counts a portable event.
-pub(crate) fn has_portable(portable: &Portable, core: &Core<'_>) -> bool {
+pub(crate) fn has_portable(portable: &Portable, core: &CoreTables<'_>) -> bool {
     core.tables.first().is_some_and(|cpu| {
         let answer = portable.among(cpu.family(), cpu.id(), |name| entry(core, name).is_some());
-        matches!(answer, Answer::Event { .. })
+        matches!(answer, PortableEvents::Event { .. })
     })
 }
 

@@ -37,9 +37,10 @@ mod testing;
 use cyclometer_core::Machine;
 
 pub use host::{Tables, table_id};
-pub use listing::{Kind, Listing, count_vendor, list, list_vendor};
+pub use listing::{Listing, ListingKind, count_vendor, list, list_vendor};
 pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list, resolve_list_in};
 pub use soft::{SoftEvent, soft_events};
+pub use suggest::nearest as nearest_names;
 
 /// The `perf_event_attr.type` values of the kernel's own classes.
 ///

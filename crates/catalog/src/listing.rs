@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, Unit};
+use cyclometer_core::ladder::Cause;
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
 use crate::device;
@@ -12,8 +13,8 @@ use crate::generic::{
     ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
     accounting_source,
 };
-use crate::host::{Core, Tables, cores};
-use crate::host_event::{self, HostEvent, Wanted};
+use crate::host::{CoreTables, Tables, cores};
+use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::portable::{self, Portable};
 use crate::registers;
 use crate::resolve::unit_of;
@@ -28,7 +29,7 @@ pub struct Listing {
     /// Other spellings of it.
     pub aliases: Vec<String>,
     /// The kind of the event.
-    pub kind: Kind,
+    pub kind: ListingKind,
     /// The best source for it on this machine.
     pub rung: Rung,
     /// Unit of its values.
@@ -48,7 +49,7 @@ pub struct Listing {
 
 /// Kinds of event in a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum ListingKind {
     /// A generic hardware event.
     Hardware,
     /// A generic cache event.
@@ -67,18 +68,18 @@ pub enum Kind {
     Vendor,
 }
 
-impl Kind {
+impl ListingKind {
     /// The word used in `list`.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Hardware => "hardware",
-            Kind::Cache => "cache",
-            Kind::Software => "software",
-            Kind::Counted => "counted",
-            Kind::Device => "device",
-            Kind::Os => "os",
-            Kind::Portable => "portable",
-            Kind::Vendor => "vendor",
+            ListingKind::Hardware => "hardware",
+            ListingKind::Cache => "cache",
+            ListingKind::Software => "software",
+            ListingKind::Counted => "counted",
+            ListingKind::Device => "device",
+            ListingKind::Os => "os",
+            ListingKind::Portable => "portable",
+            ListingKind::Vendor => "vendor",
         }
     }
 }
@@ -142,7 +143,7 @@ pub fn count_vendor(machine: &Machine, tables: &Tables) -> usize {
 }
 
 /// Every event of the tables by its name in lower case, from the first table that has it.
-fn vendors_entries<'a>(cores: &[Core<'a>]) -> BTreeMap<String, (Cpu<'a>, Entry<'a>)> {
+fn vendors_entries<'a>(cores: &[CoreTables<'a>]) -> BTreeMap<String, (Cpu<'a>, Entry<'a>)> {
     let mut found = BTreeMap::new();
     for cpu in cores.iter().flat_map(|core| &core.tables) {
         for entry in cpu.events() {
@@ -155,7 +156,7 @@ fn vendors_entries<'a>(cores: &[Core<'a>]) -> BTreeMap<String, (Cpu<'a>, Entry<'
 fn vendors(
     machine: &Machine,
     tables: &Tables,
-    cores: &[Core<'_>],
+    cores: &[CoreTables<'_>],
     (cpu, entry): (&Cpu<'_>, &Entry<'_>),
 ) -> Listing {
     let of_table = of_table(entry.name(), machine, cores);
@@ -166,7 +167,7 @@ fn vendors(
     }
     Listing {
         aliases: entry.aliases().map(str::to_owned).collect(),
-        kind: Kind::Vendor,
+        kind: ListingKind::Vendor,
         description,
         counters: entry.counters(),
         deprecated: entry.deprecated(),
@@ -175,22 +176,22 @@ fn vendors(
 }
 
 /// The resolution of a table's name on a machine.
-fn of_table(name: &str, machine: &Machine, cores: &[Core<'_>]) -> Listing {
-    let wanted = Wanted { name, terms: &[], text: name };
+fn of_table(name: &str, machine: &Machine, cores: &[CoreTables<'_>]) -> Listing {
+    let wanted = RequestedEvent { name, terms: &[], text: name };
     let found = host_event::find(&wanted, cores, Modes::USER);
     let found = found.map_err(|error| error.to_string()).and_then(|found| found.ok_or_else(String::new));
     let (resolution, available) = match found {
         Ok(HostEvent { candidate: Some(candidate), .. }) => {
-            (candidate.resolution, machine.ladder.perf_hardware.clone())
+            (candidate.resolution, reason(&machine.ladder.perf_hardware))
         }
         Ok(HostEvent { missing, .. }) => (String::new(), Err(missing.join("; "))),
         Err(reason) => (String::new(), Err(reason)),
     };
-    Listing { name: name.to_owned(), resolution, available, ..blank(Kind::Portable) }
+    Listing { name: name.to_owned(), resolution, available, ..blank(ListingKind::Portable) }
 }
 
 /// An empty listing of a kind, counted by perf.
-fn blank(kind: Kind) -> Listing {
+fn blank(kind: ListingKind) -> Listing {
     Listing {
         name: String::new(),
         aliases: Vec::new(),
@@ -206,7 +207,7 @@ fn blank(kind: Kind) -> Listing {
 }
 
 /// The portable events whose names belong to no other kind.
-fn portables(machine: &Machine, cores: &[Core<'_>]) -> Vec<Listing> {
+fn portables(machine: &Machine, cores: &[CoreTables<'_>]) -> Vec<Listing> {
     let taken = |name: &str| {
         HARDWARE.iter().any(|hardware| crate::generic::named(hardware.names, name))
             || soft::find(&[name]).is_some()
@@ -234,7 +235,7 @@ fn accounting() -> Vec<Listing> {
             unit: a.unit.clone(),
             resolution: a.resolution.to_owned(),
             description: a.about.to_owned(),
-            ..blank(Kind::Os)
+            ..blank(ListingKind::Os)
         }
     };
     ACCOUNTING.iter().map(entry).collect()
@@ -254,21 +255,21 @@ fn energy_zones(machine: &Machine) -> Vec<Listing> {
             unit: energy::unit(),
             resolution: candidate.resolution,
             description: domain.about().to_owned(),
-            ..blank(Kind::Os)
+            ..blank(ListingKind::Os)
         })
     };
     EnergyDomain::ALL.into_iter().filter(|domain| !by_pmu(*domain)).filter_map(entry).collect()
 }
 
 fn software(machine: &Machine) -> Vec<Listing> {
-    let entry = |s: &crate::generic::Software| {
+    let entry = |s: &crate::generic::SoftwareEvent| {
         let (name, aliases) = names(s.names);
-        let by_perf = machine.ladder.perf_software.clone();
+        let by_perf = reason(&machine.ladder.perf_software);
         let (rung, available, resolution) = match (by_perf, s.os) {
             (Err(_), Some(metric)) => (Rung::Os, Ok(()), accounting_source(metric).to_owned()),
             (by_perf, _) => (Rung::Perf, by_perf, format!("software/config={:#x}/", s.config)),
         };
-        let (kind, unit, description) = (Kind::Software, s.unit(), s.about.to_owned());
+        let (kind, unit, description) = (ListingKind::Software, s.unit(), s.about.to_owned());
         Listing { name, aliases, rung, unit, resolution, available, description, ..blank(kind) }
     };
     SOFTWARE.iter().map(entry).collect()
@@ -277,13 +278,13 @@ fn software(machine: &Machine) -> Vec<Listing> {
 fn hardware(machine: &Machine) -> Vec<Listing> {
     let entry = |h: &crate::generic::Hardware| {
         let (name, aliases) = names(h.names);
-        let by_perf = machine.ladder.perf_hardware.clone();
+        let by_perf = reason(&machine.ladder.perf_hardware);
         let by_soft = soft::find(h.names).filter(|_| by_perf.is_err() && soft::available(machine).is_ok());
         let (rung, available, resolution) = match by_soft {
             Some(event) => (Rung::Soft, Ok(()), event.candidate(Modes::USER).resolution),
             None => (Rung::Perf, by_perf, format!("generic hardware event {}", h.config)),
         };
-        let (kind, unit, description) = (Kind::Hardware, Unit::Count, h.about.to_owned());
+        let (kind, unit, description) = (ListingKind::Hardware, Unit::Count, h.about.to_owned());
         Listing { name, aliases, rung, unit, resolution, available, description, ..blank(kind) }
     };
     HARDWARE.iter().map(entry).collect()
@@ -300,7 +301,7 @@ fn counted(machine: &Machine) -> Vec<Listing> {
         resolution: event.candidate(Modes::USER).resolution,
         available: soft::available(machine),
         description: event.about.to_owned(),
-        ..blank(Kind::Counted)
+        ..blank(ListingKind::Counted)
     };
     soft::soft_events().filter(|event| !is_generic(event)).map(entry).collect()
 }
@@ -320,9 +321,9 @@ fn caches(machine: &Machine, known: bool) -> Vec<Listing> {
             name: event.name(),
             aliases: portable(event).chain(short(event)).collect(),
             resolution: format!("generic cache event {:#x}", event.config()),
-            available: machine.ladder.perf_hardware.clone(),
+            available: reason(&machine.ladder.perf_hardware),
             description: event.about(),
-            ..blank(Kind::Cache)
+            ..blank(ListingKind::Cache)
         })
         .collect()
 }
@@ -332,7 +333,7 @@ fn without_generic() -> Vec<Listing> {
         name: (*name).to_owned(),
         available: Err(format!("the kernel has no generic event for it; nearest: {near}")),
         description: name.replace('_', " ").replace("l2", "level 2"),
-        ..blank(Kind::Cache)
+        ..blank(ListingKind::Cache)
     };
     PORTABLE_WITHOUT_GENERIC.iter().map(entry).collect()
 }
@@ -352,18 +353,23 @@ fn devices(machine: &Machine) -> Vec<Listing> {
                     Err(error) => Err(error.to_string()),
                 },
                 description: format!("named by the kernel: {}", pmu.events[name].terms.trim()),
-                ..blank(Kind::Device)
+                ..blank(ListingKind::Device)
             });
         }
     }
     all
 }
 
+/// Whether perf counts a class of events, with the reason in words if not.
+fn reason(counts: &Result<(), Cause>) -> Result<(), String> {
+    counts.clone().map_err(|cause| cause.text)
+}
+
 fn device_available(machine: &Machine, class: PerfClass) -> Result<(), String> {
     match class {
-        PerfClass::Core => machine.ladder.perf_hardware.clone(),
-        PerfClass::SystemDevice => machine.ladder.perf_cpu_wide.clone(),
-        _ => machine.ladder.perf_software.clone(),
+        PerfClass::Core => reason(&machine.ladder.perf_hardware),
+        PerfClass::SystemDevice => reason(&machine.ladder.perf_cpu_wide),
+        _ => reason(&machine.ladder.perf_software),
     }
 }
 
@@ -393,12 +399,12 @@ mod tests {
             found.into_iter().next().unwrap()
         };
         let here = find(&vm_with_soft(), "instructions");
-        assert_eq!((here.rung, here.available, here.kind), (Rung::Soft, Ok(()), Kind::Hardware));
+        assert_eq!((here.rung, here.available, here.kind), (Rung::Soft, Ok(()), ListingKind::Hardware));
         assert_eq!(here.resolution, "soft/instructions/");
         assert_eq!(find(&vm_without_pmu(), "instructions").rung, Rung::Perf);
         assert_eq!(find(&vm_with_soft(), "calls").available, Ok(()));
         assert!(find(&vm_without_pmu(), "calls").available.is_err());
-        assert_eq!(find(&skylake(), "calls").kind, Kind::Counted);
+        assert_eq!(find(&skylake(), "calls").kind, ListingKind::Counted);
     }
 
     #[test]
@@ -406,6 +412,6 @@ mod tests {
         let all = list(&vm_without_pmu(), Tables::embedded());
         let cycles = all.iter().find(|l| l.name == "cycles").unwrap();
         assert_eq!(cycles.available, Err("no PMU in this VM".to_owned()));
-        assert!(all.iter().any(|l| l.kind == Kind::Software && l.available.is_ok()));
+        assert!(all.iter().any(|l| l.kind == ListingKind::Software && l.available.is_ok()));
     }
 }

@@ -17,13 +17,13 @@ use crate::table::Cpu;
 /// The data; its head describes the format.
 const DATA: &str = include_str!("../data/portable");
 
-static PORTABLE: LazyLock<Table> = LazyLock::new(|| text::read(DATA));
+static PORTABLE: LazyLock<PortableTable> = LazyLock::new(|| text::read(DATA));
 
 /// The parsed data.
 #[derive(Debug, Default)]
-struct Table {
+struct PortableTable {
     /// Lines that are tried before the lines of every event.
-    first: Vec<Line>,
+    first: Vec<PortableLine>,
     all: Vec<Portable>,
 }
 
@@ -43,12 +43,12 @@ pub struct Portable {
     like: Option<&'static str>,
     /// Its lines as they are written.
     written: Vec<&'static str>,
-    read: OnceLock<Vec<Line>>,
+    read: OnceLock<Vec<PortableLine>>,
 }
 
 /// The definition of a portable event on some CPUs.
 #[derive(Debug)]
-struct Line {
+struct PortableLine {
     family: Family,
     /// Patterns of CPU ids; `!` marks those that are left out.
     cpus: Vec<&'static str>,
@@ -68,7 +68,7 @@ enum Says {
 
 /// The resolution of a portable event on one CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum PortableEvents {
     /// The CPU counts it.
     Event {
         /// The vendor's name; several names are summands.
@@ -120,49 +120,54 @@ impl Portable {
         std::iter::once(&self.name).chain(&self.aliases).any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &[PortableLine] {
         self.read.get_or_init(|| self.written.iter().copied().filter_map(text::cpu_line).collect())
     }
 
     /// The resolution on the catalogue's CPU of this id.
-    pub fn on(&self, cpu_id: &str) -> Answer {
+    pub fn on(&self, cpu_id: &str) -> PortableEvents {
         match cpus::cpu(cpu_id) {
             Ok(cpu) => self.on_cpu(&cpu),
-            Err(_) => Answer::None { reason: UNKNOWN_CPU, nearest: Vec::new() },
+            Err(_) => PortableEvents::None { reason: UNKNOWN_CPU, nearest: Vec::new() },
         }
     }
 
     /// The resolution on a CPU of the catalogue.
-    pub fn on_cpu(&self, cpu: &Cpu<'_>) -> Answer {
+    pub fn on_cpu(&self, cpu: &Cpu<'_>) -> PortableEvents {
         self.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some())
     }
 
     /// The resolution on a CPU whose table `has` events by name, which may be a table of the user.
-    pub fn among(&self, family: Family, cpu_id: &str, has: impl Fn(&str) -> bool) -> Answer {
+    pub fn among(&self, family: Family, cpu_id: &str, has: impl Fn(&str) -> bool) -> PortableEvents {
         self.fitting(family, cpu_id, &has)
-            .map_or(Answer::None { reason: NO_LINE, nearest: Vec::new() }, |(_, answer)| answer)
+            .map_or(PortableEvents::None { reason: NO_LINE, nearest: Vec::new() }, |(_, answer)| answer)
     }
 
     /// The first line that answers, and its answer.
-    fn fitting(&self, family: Family, cpu_id: &str, has: &dyn Fn(&str) -> bool) -> Option<(&Line, Answer)> {
+    fn fitting(
+        &self,
+        family: Family,
+        cpu_id: &str,
+        has: &dyn Fn(&str) -> bool,
+    ) -> Option<(&PortableLine, PortableEvents)> {
         let of_other = self.like.and_then(find).map_or(&[][..], Portable::lines);
         let lines = PORTABLE.first.iter().chain(self.lines()).chain(of_other);
-        let fits = |line: &&Line| line.family == family && is_among(&line.cpus, cpu_id);
+        let fits = |line: &&PortableLine| line.family == family && is_among(&line.cpus, cpu_id);
         lines.filter(fits).find_map(|line| Some((line, line.answer(has)?)))
     }
 }
 
-impl Line {
-    fn answer(&self, has: &dyn Fn(&str) -> bool) -> Option<Answer> {
+impl PortableLine {
+    fn answer(&self, has: &dyn Fn(&str) -> bool) -> Option<PortableEvents> {
         match &self.says {
             Says::Events(alternatives) => {
                 let names = alternatives.iter().find(|sum| sum.iter().all(|name| has(name)))?.clone();
                 let note = (!self.remark.is_empty()).then_some(self.remark);
-                Some(Answer::Event { names, note })
+                Some(PortableEvents::Event { names, note })
             }
             Says::Nothing(nearest) => {
                 let nearest = nearest.iter().copied().filter(|name| has(name)).collect();
-                Some(Answer::None { reason: self.remark, nearest })
+                Some(PortableEvents::None { reason: self.remark, nearest })
             }
         }
     }

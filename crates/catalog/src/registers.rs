@@ -71,7 +71,7 @@ fn candidate_beside(
 ) -> Option<Candidate> {
     let may_be_known = match &request.selector {
         Selector::Name(name) if request.attributes.is_empty() => {
-            let knows = |core: &Core<'_>| tables.of(&core.id).iter().any(|cpu| may_know(cpu, name));
+            let knows = |core: &SharedPmu<'_>| tables.of(&core.id).iter().any(|cpu| may_know(cpu, name));
             cores(machine).iter().any(knows)
         }
         _ => true,
@@ -119,7 +119,8 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
             || modifiers.pinned
             || modifiers.bpf =>
         {
-            Err("the modifiers p, S, D and b are the kernel's, and here nobody asks it".to_owned())
+            Err("the modifiers p, S, D and b are those of the kernel, which does not take part here"
+                .to_owned())
         }
         Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),
         modes => Ok(modes),
@@ -127,7 +128,7 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
 }
 
 /// The core types of a machine that share one PMU.
-struct Core<'a> {
+struct SharedPmu<'a> {
     name: &'a str,
     id: String,
     cpus: CpuSet,
@@ -136,26 +137,26 @@ struct Core<'a> {
 }
 
 /// An event on one of them.
-struct Found {
+struct CoreEvent {
     event: RegisterEvent,
     name: String,
     never_zero: bool,
 }
 
-fn cores(machine: &Machine) -> Vec<Core<'_>> {
-    let mut all: Vec<Core<'_>> = Vec::new();
+fn cores(machine: &Machine) -> Vec<SharedPmu<'_>> {
+    let mut all: Vec<SharedPmu<'_>> = Vec::new();
     for core in &machine.core_types {
         match all.iter_mut().find(|known| known.name == core.pmu_name()) {
             Some(known) => known.cpus = known.cpus.iter().chain(core.cpus.iter()).collect(),
-            None => all.push(Core::new(core)),
+            None => all.push(SharedPmu::new(core)),
         }
     }
     all
 }
 
-impl<'a> Core<'a> {
-    fn new(core: &'a CoreType) -> Core<'a> {
-        Core {
+impl<'a> SharedPmu<'a> {
+    fn new(core: &'a CoreType) -> SharedPmu<'a> {
+        SharedPmu {
             name: core.pmu_name(),
             id: table_id(core).to_owned(),
             cpus: core.cpus.clone(),
@@ -165,7 +166,7 @@ impl<'a> Core<'a> {
     }
 
     /// The event by its codes that count here; for a portable event that is a sum, its summands.
-    fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<Found>, String> {
+    fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<CoreEvent>, String> {
         let Some(cpu) = tables.first() else { return Err(format!("there is no table of {}", self.id)) };
         let selected = select_in(tables, request).map_err(|error| error.to_string())?;
         if let (true, Some(pin)) = (selected.len() > 1, request.pin) {
@@ -188,14 +189,14 @@ impl<'a> Core<'a> {
         request: &EventRequest,
         cpu: &Cpu<'_>,
         tables: &[Cpu<'_>],
-    ) -> Result<Found, String> {
+    ) -> Result<CoreEvent, String> {
         let codes =
             ways::codes(tables, &one).into_iter().filter_map(|coded| self.usable(cpu, coded, request));
         let codes: Vec<RegisterCode> = codes.collect();
         if codes.is_empty() {
             return Err(self.why_not(&one, request));
         }
-        Ok(Found {
+        Ok(CoreEvent {
             never_zero: one.entry.is_some_and(|entry| is_never_zero(cpu, entry.name())),
             event: RegisterEvent {
                 pmu: self.name.to_owned(),

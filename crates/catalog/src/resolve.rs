@@ -16,10 +16,10 @@ use cyclometer_core::{
 use crate::device::{self, DeviceEvent};
 use crate::energy;
 use crate::generic::{
-    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, Software, accounting_source, named,
+    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, SoftwareEvent, accounting_source, named,
 };
-use crate::host::{Core, Tables, cores};
-use crate::host_event::{self, HostEvent, Wanted};
+use crate::host::{CoreTables, Tables, cores};
+use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::soft::{self, SoftEvent};
 use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, select, suggest};
 
@@ -71,16 +71,16 @@ pub fn resolve(request: &EventRequest, machine: &Machine, tables: &Tables) -> Re
 /// A machine with the tables for its cores.
 struct Host<'a> {
     machine: &'a Machine,
-    cores: Vec<Core<'a>>,
+    cores: Vec<CoreTables<'a>>,
     tables: &'a Tables,
 }
 
 impl Host<'_> {
     /// The cores that a name means: those of the PMU before `::` if the machine has it, otherwise all.
-    fn meant(&self, name: &str) -> Vec<Core<'_>> {
+    fn meant(&self, name: &str) -> Vec<CoreTables<'_>> {
         let prefix = name.split_once("::").map(|(prefix, _)| prefix);
-        let is_named = |core: &&Core<'_>| prefix == Some(core.pmu_name());
-        let named: Vec<Core<'_>> = self.cores.iter().filter(is_named).cloned().collect();
+        let is_named = |core: &&CoreTables<'_>| prefix == Some(core.pmu_name());
+        let named: Vec<CoreTables<'_>> = self.cores.iter().filter(is_named).cloned().collect();
         if named.is_empty() { self.cores.clone() } else { named }
     }
 
@@ -146,7 +146,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
         refuse_terms(request, "a generic event of the kernel")?;
         return Ok(cache_event(cache, request, machine));
     }
-    let wanted = Wanted { name, terms: &request.attributes, text: &request.text };
+    let wanted = RequestedEvent { name, terms: &request.attributes, text: &request.text };
     match host_event::find(&wanted, &host.meant(name), wanted_modes(request))? {
         Some(found) => Ok(of_tables(found, request)),
         None => unknown::without_table(name, request, host),
@@ -175,7 +175,7 @@ fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
     else {
         return false;
     };
-    let lacks = |core: &Core<'_>| {
+    let lacks = |core: &CoreTables<'_>| {
         let generic: Vec<_> = core.tables.iter().flat_map(|cpu| cpu.generic()).collect();
         let has = generic.iter().any(|generic| named(hardware.names, &generic.name));
         !generic.is_empty() && !has && host_event::has_portable(portable, core)
@@ -489,10 +489,11 @@ fn vendors_event(
     };
     let is_name = |term: &&Term| term.value.is_none() && !select::is_flag(&term.name) && !in_sysfs(term);
     let Some(name) = terms.iter().find(is_name) else { return Ok(None) };
-    let is_meant = |core: &&Core<'_>| core.pmu.is_some_and(|pmu| pmus.iter().any(|p| p.name == pmu.name));
-    let cores: Vec<Core<'_>> = host.cores.iter().filter(is_meant).cloned().collect();
+    let is_meant =
+        |core: &&CoreTables<'_>| core.pmu.is_some_and(|pmu| pmus.iter().any(|p| p.name == pmu.name));
+    let cores: Vec<CoreTables<'_>> = host.cores.iter().filter(is_meant).cloned().collect();
     let rest: Vec<Term> = terms.iter().filter(|term| *term != name).cloned().collect();
-    let wanted = Wanted { name: &name.name, terms: &rest, text: &request.text };
+    let wanted = RequestedEvent { name: &name.name, terms: &rest, text: &request.text };
     match host_event::find(&wanted, &cores, wanted_modes(request))? {
         Some(found) => Ok(Some(of_tables(found, request))),
         None if host_event::find(&wanted, &host.cores, wanted_modes(request))?.is_some() => {
@@ -582,7 +583,7 @@ pub(crate) fn unit_of(name: Option<String>) -> Unit {
 
 // ------------------------------------------------------------------------- kernel events, accounting
 
-fn software_event(software: &Software, request: &EventRequest) -> Event {
+fn software_event(software: &SoftwareEvent, request: &EventRequest) -> Event {
     let part = PerfEvent::new("software", perf_type::SOFTWARE, software.config, PerfClass::Software);
     // The kernel's clocks run on in kernel mode even if the attributes exclude it.
     let modes = request.modifiers.modes.filter(|_| !software.clock);

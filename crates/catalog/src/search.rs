@@ -121,7 +121,7 @@ pub fn events<'a>(cpu: Cpu<'a>, filter: &Filter) -> impl Iterator<Item = Entry<'
 
 /// An event with the CPUs that have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct EventMatch {
     /// Its name.
     pub name: String,
     /// The CPUs that have it, by id.
@@ -129,7 +129,7 @@ pub struct Found {
 }
 
 /// The events of all CPUs whose names fit, by name.
-pub fn everywhere(pattern: &Pattern) -> Vec<Found> {
+pub fn everywhere(pattern: &Pattern) -> Vec<EventMatch> {
     let mut found: std::collections::BTreeMap<&str, BTreeSet<&'static str>> =
         std::collections::BTreeMap::new();
     let fitting: std::collections::HashSet<&str> =
@@ -139,7 +139,7 @@ pub fn everywhere(pattern: &Pattern) -> Vec<Found> {
             found.entry(entry.name()).or_default().insert(cpu.id());
         }
     }
-    let one = |(name, cpus): (&str, BTreeSet<&'static str>)| Found {
+    let one = |(name, cpus): (&str, BTreeSet<&'static str>)| EventMatch {
         name: name.to_owned(),
         cpus: cpus.into_iter().collect(),
     };

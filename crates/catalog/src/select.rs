@@ -8,7 +8,7 @@ use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recov
 
 use crate::generic::{CacheEvent, HARDWARE, named};
 use crate::pmu_names::{check_pmu, check_prefix};
-use crate::portable::{self, Answer};
+use crate::portable::{self, PortableEvents};
 use crate::table::{Cpu, Entry, Generic};
 use crate::{libpfm, pmu_names, suggest};
 
@@ -113,7 +113,7 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
         }]);
     }
     match portable::find(name).map(|portable| portable.on_cpu(&cpu)) {
-        Some(Answer::Event { names, note }) => {
+        Some(PortableEvents::Event { names, note }) => {
             let one = |vendor: &&'static str| {
                 let entry = cpu.event(vendor).ok_or_else(|| unknown(&cpu, vendor))?;
                 let mut selected = of_entry(&cpu, entry, attributes, text)?;
@@ -122,7 +122,7 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
             };
             names.iter().map(one).collect()
         }
-        Some(Answer::None { reason, nearest }) => {
+        Some(PortableEvents::None { reason, nearest }) => {
             Err(Error::new(ErrorKind::EventUnsupported, format!("{} has no {name}: {reason}", cpu.id()))
                 .with_recovery(Recovery::OfferNearest {
                     names: nearest.iter().map(|name| (*name).to_owned()).collect(),

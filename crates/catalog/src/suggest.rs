@@ -1,21 +1,25 @@
 //! The nearest names for an unknown name.
 
+use std::collections::HashSet;
+
 /// The number of suggestions.
 const OFFERED: usize = 3;
 
 /// The least similarity of a suggestion, from 0 to 1.
 const LEAST: f64 = 0.5;
 
-/// The names of `known` that are most similar to `name`, best first, without dissimilar ones.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// The names of `known` that are most similar to `name`, best first, without dissimilar ones. The first of
+/// several spellings of a name is offered.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");
     let wanted = fold(name);
+    let mut seen = HashSet::new();
     let mut scored: Vec<(f64, &str)> = known
+        .filter(|candidate| seen.insert(fold(candidate)))
         .map(|candidate| (likeness(&wanted, &fold(candidate)), candidate))
         .filter(|(score, _)| *score >= LEAST)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.dedup_by(|a, b| a.1 == b.1);
     scored.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
@@ -44,6 +48,12 @@ mod tests {
         {
             assert_eq!(nearest(typo, known.into_iter())[0], first);
         }
+    }
+
+    #[test]
+    fn two_spellings_of_a_name_are_offered_once() {
+        let known = ["bus_cycles", "cycles", "bus-cycles", "BUS_CYCLES"];
+        assert_eq!(nearest("bus-cycels", known.into_iter()), ["bus_cycles", "cycles"]);
     }
 
     #[test]

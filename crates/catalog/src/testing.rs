@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::ladder::{Ladder, RungState, Works};
+use cyclometer_core::ladder::{Cause, CauseKind, Ladder, RungState, Works};
 use cyclometer_core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
@@ -133,6 +133,6 @@ pub(crate) fn vm_with_soft() -> Machine {
 pub(crate) fn vm_without_pmu() -> Machine {
     let msr = pmu("msr", 10, &[("event", "config:0-63")], &[("tsc", "event=0x00")]);
     let mut machine = machine(Vendor::Intel, vec![msr, pmu("software", 1, &[], &[])], CounterMask::EMPTY);
-    machine.ladder.perf_hardware = Err("no PMU in this VM".to_owned());
+    machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoVirtualPmu, "no PMU in this VM"));
     machine
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cyclometer_catalog::cpus::cpus;
-use cyclometer_catalog::encode::{Encoding, encode};
+use cyclometer_catalog::encode::{EventEncoding, encode};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::syntax::parse_event;
@@ -46,7 +46,7 @@ fn shown(cpu: Cpu<'_>, event: &str) -> String {
     }
 }
 
-fn block(encoding: &Encoding<'_>) -> String {
+fn block(encoding: &EventEncoding<'_>) -> String {
     let mut text = String::new();
     let name = &encoding.selected.name;
     match &encoding.perf {

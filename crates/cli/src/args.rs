@@ -8,6 +8,7 @@ use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Run
 
 use crate::commands::compare::CompareArgs;
 use crate::exit;
+use crate::export_args::{ExportArgs, RESULTS};
 use crate::render::WIDTH;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
@@ -23,7 +24,7 @@ pub struct Cli {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWhen,
-    /// Say more: every step of recovery, notes, causes of errors.
+    /// Show every fallback step, all notes and the causes of errors.
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
@@ -31,23 +32,23 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Run a command and count what it does, or count what is running already.
+    /// Run a command and count its events, or count running processes.
     Stat(Box<StatArgs>),
-    /// Run several commands in turn and say what differs: interleaved pairs, every counter, a gate for CI.
+    /// Run several commands in pairs, in random order, and test every metric for a change; a gate for CI.
     Compare(Box<CompareArgs>),
-    /// Show which sources of counts work here, why others do not, and what mends them.
+    /// Show which sources of counts work here, and for the others the reason and the fix.
     Doctor(DoctorArgs),
-    /// Count loops of known length with every event, and show which events told the truth.
+    /// Count loops of known length with every event, and show which events count correctly.
     Selftest(SelftestArgs),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
     List(ListArgs),
-    /// Show what to write where to count an event of any CPU: perf's words, register values.
+    /// Show the encoding of an event for any CPU: perf's terms and register values.
     Encode(EncodeArgs),
     /// Show what a register's value or an event's code means on any CPU, bit by bit and by name.
     Decode(DecodeArgs),
-    /// Show the registers of any CPU's PMU: where they are, what each bit means, who says so.
+    /// Show the registers of any CPU's PMU: address, meaning of each bit, source.
     #[command(visible_alias = "regs")]
     Registers(RegistersArgs),
     /// Show which events can count at once on any CPU, and on which counters.
@@ -99,8 +100,8 @@ pub enum Backend {
     Perf,
     /// The software PMU only: exact counts by translation.
     Soft,
-    /// x86 PMU registers only, written by ourselves through the msr driver: as root, and while nobody else
-    /// counts.
+    /// x86 PMU registers only, written through the msr driver: as root, and while no other program uses the
+    /// counters.
     Msr,
     /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
     /// patched macOS.
@@ -125,9 +126,8 @@ impl Backend {
 
 /// Headings of the options of `stat`.
 const COUNTING: &str = "What and how often";
-const TARGET: &str = "What runs already, instead of a command";
+const TARGET: &str = "Running processes, threads and CPUs, instead of a command";
 const COMMAND: &str = "The command";
-const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
 /// Options about a command that is executed, or about the source that counts it.
@@ -146,55 +146,55 @@ pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
-    /// A table of events that goes before the catalogue's: ours, Intel's perfmon or Linux's pmu-events JSON,
-    /// an Apple kpep file. CPU=FILE, as in `cpu_atom=FILE`, says for which core type. Can be repeated.
+    /// A table of events that is searched before the catalogue: in cyclometer's format, Intel's perfmon or
+    /// Linux's pmu-events JSON, or an Apple kpep file. CPU=FILE, as in `cpu_atom=FILE`, is for a core type.
+    /// Can be repeated.
     #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be
     /// repeated.
     #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
     pub metrics: Vec<String>,
-    /// How often to run the command, or the workload.
+    /// Number of runs of the command, or of the workload.
     #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// How often to run it before that, without counting.
+    /// Number of runs before that, without counting.
     #[arg(help_heading = COUNTING, short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// How many of the runs the software PMU counts, where it counts; the others are timed as they are.
+    /// Number of runs that the software PMU counts, if it counts any event; the others are timed natively.
     #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = counted)]
     pub counted: Option<Counted>,
-    /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
+    /// Under the software PMU, keep ASLR and AT_RANDOM; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
-    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
-    /// the first one.
+    /// Neither use nor write the execution profiles and translations of the software PMU: each run starts
+    /// like the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
-    /// Under the software PMU tell the command that it has this processor, the same on every machine.
+    /// Under the software PMU, report this processor to the command, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
-    /// Let events that do not fit on the counters at once take turns within each run, also with a run for
-    /// each of them.
+    /// Rotate events that do not fit on the counters at once within each run, even if there are enough runs
+    /// to count each exactly.
     #[arg(help_heading = COUNTING, long)]
     pub multiplex: bool,
-    /// Refuse events that do not fit on the counters at once, unless there are runs enough to count each
+    /// Refuse events that do not fit on the counters at once, unless there are enough runs to count each
     /// exactly.
     #[arg(help_heading = COUNTING, long)]
     pub no_multiplex: bool,
-    /// Count the regions too that the command marks with cyclometer's library (marker), each with the same
-    /// events.
+    /// Also count each region that the command marks with the marker library, with the same events.
     #[arg(help_heading = COUNTING, short, long,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
     pub markers: bool,
-    /// Print counts every MS milliseconds; 10 and more are sensible (100 and more with the software PMU).
+    /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
-    /// Count running processes and what they start from now on, together, as in `12,15`.
+    /// Count running processes, as in `12,15`, with the processes that they start from now on: one total.
     #[arg(help_heading = TARGET, short, long, value_name = "PID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
-    /// Count running threads, together, as in `12,15`.
+    /// Count running threads, as in `12,15`: one total.
     #[arg(help_heading = TARGET, short, long, value_name = "TID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub tid: Vec<u32>,
@@ -216,10 +216,10 @@ pub struct StatArgs {
     /// Its workload, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
     pub workload: Option<String>,
-    /// A fault that is injected meanwhile; can be repeated.
+    /// A fault to inject; can be repeated.
     #[arg(help_heading = SIMULATED, long, value_name = "WHAT", requires = "machine")]
     pub trouble: Vec<Trouble>,
-    /// Decides all that is left to chance, there and in the order of passes.
+    /// Seed of the simulation's random choices and of the order of passes.
     #[arg(help_heading = SIMULATED, long, value_name = "N", requires = "machine")]
     pub seed: Option<u64>,
     /// Exit with 124 unless every value is exact.
@@ -238,15 +238,9 @@ pub struct StatArgs {
     /// Print JSON on standard output instead of a table; short for --export-json -.
     #[arg(help_heading = RESULTS, long, conflicts_with = "export_json")]
     pub json: bool,
-    /// Write the results as JSON to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_json: Option<PathBuf>,
-    /// Write a row for each metric as CSV to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_csv: Option<PathBuf>,
-    /// Write a Markdown table to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_markdown: Option<PathBuf>,
+    /// The files of the results.
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Print no table, no progress and no hints: only exports and errors.
     #[arg(help_heading = RESULTS, short, long)]
     pub quiet: bool,
@@ -257,11 +251,11 @@ pub struct StatArgs {
 
 /// The notes of `stat --help` below the options.
 const STAT_NOTES: &str = "\
-With one run the command has our standard streams, and the table goes to standard error. With more runs the \
-table goes to standard output. Each run then reads the file that is our standard input from the same place; a pipe \
+With one run the command has cyclometer's standard streams, and the table goes to standard error. With more runs the \
+table goes to standard output. Each run then reads the file that is cyclometer's standard input from the same offset; a pipe \
 with data is refused. Output is discarded, but not through /dev/null: some programs, grep and tar among them, do less \
-work when they see that. A failing run ends the session unless -i is given. Where there is no PMU, events asked for by name are counted exactly by the software PMU: it \
-runs the command under translation, once of one or two runs, twice of more; the other runs are timed. With -p, -t, -a, -C or -G a command only sets how long is counted.
+work when they see that. A failing run ends the session unless -i is given. Where there is no PMU, events asked for by name are counted exactly by the software PMU: of \
+1 or 2 runs, 1 is translated; of 3 or more, 2 are; the other runs are timed natively. With -p, -t, -a, -C or -G a command only sets how long is counted.
 
 Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \
 executed; 127 the command does not exist; 128 + n signal n.";
@@ -272,7 +266,7 @@ pub fn counted(text: &str) -> Result<Counted, String> {
         _ if text == "all" => Ok(Counted::All),
         Ok(0) => Err("at least one run has to be counted; --backend perf or os translates none".to_owned()),
         Ok(runs) => Ok(Counted::Runs(runs)),
-        Err(_) => Err(format!("'{text}' is no number of runs, and not 'all'")),
+        Err(_) => Err(format!("'{text}' is neither a number of runs nor 'all'")),
     }
 }
 
@@ -294,15 +288,16 @@ const SELFTEST_NOTES: &str = "\
 Each event is counted over loops whose instructions, branches, loads and stores are known:
   exact        every count was the known number
   overcounts   never too low, and too high by no more than interrupts explain
-  plausible    nobody knows the number; it is as it should be
-  unjudged     it counts; nothing is known that it could be held against
-  wrong        counts contradict what is known
-  not counted  it cannot be counted here; why not
+  plausible    the exact number is unknown; counts are within limits
+  unjudged     it counts; there is no known number to compare it with
+  wrong        counts contradict the known number
+  not counted  it cannot be counted here; the reason is shown
 
 Exit status:
-  0    nothing contradicts what is known, also where there is no PMU
-  1    an event did not tell the truth
-  125  nothing could be tested, or cyclometer failed
+  0        no count contradicts a known number; also without a PMU
+  1        counts of an event contradict the known number
+  128 + n  signal n ended the test early
+  125      nothing could be tested, or cyclometer failed
 
 A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
 
@@ -310,13 +305,13 @@ A report (--report) has the CPU, the kernel's release, rights, sources and every
 #[derive(Args, Debug)]
 #[command(after_help = SELFTEST_NOTES)]
 pub struct SelftestArgs {
-    /// Which source to test; perf and soft can be.
+    /// The source to test: perf or soft.
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write everything that was counted to a file that can be sent to others; - is standard output.
+    /// Write all results to a file, as a report to send; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub report: Option<PathBuf>,
 }
@@ -327,14 +322,13 @@ pub struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write the facts that detection read to a file, for a bug report; - is standard output.
+    /// Write the facts about this machine to a file, for a bug report; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub record: Option<PathBuf>,
-    /// Diagnose the machine of such a file instead of this one, or a simulated one, as in `sim:skylake`.
+    /// Diagnose the machine of such a file, or a simulated one, as in `sim:skylake`, instead of this one.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
-    /// Restore counter registers of this machine that a process wrote and could not give back, as it was
-    /// killed.
+    /// Restore counter registers of this machine that a killed process left changed.
     #[arg(long, conflicts_with_all = ["json", "record", "machine"])]
     pub restore: bool,
 }
@@ -345,8 +339,8 @@ pub struct MachineArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Look at the machine of a file made by `doctor --record` instead of this one, or at a simulated one, as
-    /// in `sim:skylake`.
+    /// The machine of a file made by `doctor --record`, or a simulated one, as in `sim:skylake`, instead of
+    /// this one.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
 }
@@ -367,9 +361,9 @@ pub struct ListArgs {
     /// A CPU of the catalogue instead of this machine, as in `skylake` or `alderlake/atom`.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE", conflicts_with_all = ["everywhere", "cpus", "metrics"])]
     pub tables: Vec<PathBuf>,
     /// Search the events of all CPUs of the catalogue.
@@ -384,10 +378,10 @@ pub struct ListArgs {
     /// With --cpu: events that have a fixed counter.
     #[arg(long, requires = "of_cpu")]
     pub fixed: bool,
-    /// With --cpu: events that the vendor wants to be replaced.
+    /// With --cpu: events that the vendor has deprecated.
     #[arg(long, requires = "of_cpu")]
     pub deprecated: bool,
-    /// With --cpu: how many events may use which counters, instead of the events.
+    /// With --cpu: for each set of counters, the number of events that may use it, instead of the events.
     #[arg(long, requires = "of_cpu", conflicts_with = "json")]
     pub classes: bool,
     /// How to print, and which machine.
@@ -405,9 +399,9 @@ pub struct EncodeArgs {
     /// machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Every event of the CPU.
@@ -425,18 +419,18 @@ pub struct EncodeArgs {
 /// Arguments of `decode`.
 #[derive(Args, Debug)]
 pub struct DecodeArgs {
-    /// REGISTER=VALUE, a code, or CODE='what it is said to count'.
+    /// REGISTER=VALUE, a code, or CODE='the event that it should count'.
     #[arg(value_name = "VALUE", required = true)]
     pub values: Vec<String>,
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
-    /// The event that the value is said to count: warns when that is something else.
+    /// The event that the value should count: warns if it counts another one.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
     /// Print JSON.
@@ -470,22 +464,22 @@ pub struct PlanArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
-    /// The machine of a file made by `doctor --record` instead of this one, or a simulated one, as in
-    /// `sim:skylake`.
+    /// The machine of a file made by `doctor --record`, or a simulated one, as in `sim:skylake`, instead of
+    /// this one.
     #[arg(long, value_name = "FILE|sim:ID", conflicts_with_all = ["cpu", "tables"])]
     pub machine: Option<PathBuf>,
-    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format
-    /// that `stat` takes. Without --cpu it is for the CPU that it names, or for this machine. Can be
-    /// repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. It may be of
+    /// a CPU that the catalogue lacks. Without --cpu it is for the CPU that it names, or for this machine.
+    /// Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
-    /// Counters that something else holds, such as 5-7 or fixed1; can be repeated.
+    /// Counters that are in use by others, such as 5-7 or fixed1; can be repeated.
     #[arg(long, value_name = "COUNTERS", value_delimiter = ',', value_parser = counters)]
     pub without: Vec<CounterMask>,
-    /// Count events again on counters that would stay free.
+    /// Use free counters of a pass to count events of other passes again.
     #[arg(long)]
     pub repeat: bool,
-    /// Say of each event why it is where it is, and of those that clash why they do.
+    /// Explain the counter assignment of each event, and every conflict.
     #[arg(long)]
     pub explain: bool,
     /// Print JSON.

@@ -1,6 +1,8 @@
 //! Errors as they are shown: a line that names the object, and a remedy.
 
 use std::error::Error as _;
+use std::io::{self, ErrorKind as IoKind};
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind as ClapKind;
@@ -8,7 +10,7 @@ use cyclometer::core::{Error, ErrorKind, Recovery};
 
 use crate::args::Cli;
 use crate::exit;
-use crate::output::{self, Channel, clean};
+use crate::output::{self, Channel, clean, clean_os};
 
 /// Shows an error; gives its exit code.
 pub fn report(error: &Error, verbose: bool) -> u8 {
@@ -17,17 +19,81 @@ pub fn report(error: &Error, verbose: bool) -> u8 {
 }
 
 fn text(error: &Error, verbose: bool) -> String {
-    let mut out = format!("cyclometer: error: {}\n", clean(&error.to_string()));
+    let shown = |text: String| clean(&without_numbers(&text));
+    let mut out = format!("cyclometer: error: {}\n", shown(error.to_string()));
     let help = error.recovery().to_string();
     if !help.is_empty() {
-        out += &format!("help: {}\n", clean(&help));
+        out += &format!("help: {}\n", shown(help));
     }
     let mut cause = error.source().filter(|_| verbose);
     while let Some(source) = cause {
-        out += &format!("caused by: {}\n", clean(&source.to_string()));
+        out += &format!("caused by: {}\n", shown(source.to_string()));
         cause = source.source();
     }
     out
+}
+
+/// A text without the numbers of system errors, as in `Permission denied (os error 13)`: the words before a
+/// number say the same.
+pub fn without_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut parts = text.split(BEFORE);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+        match part[end..].strip_prefix(')') {
+            Some(rest) if end > 0 => out += rest,
+            _ => out += &format!("{BEFORE}{part}"),
+        }
+    }
+    out
+}
+
+/// The use of a file that an option names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileUse {
+    /// It is read.
+    Read,
+    /// Results are written to it.
+    Written,
+}
+
+/// The error of a file that an option names and that cannot be read or written.
+pub fn of_file(option: &str, usage: FileUse, path: &Path, error: io::Error) -> Error {
+    let verb = if usage == FileUse::Read { "read" } else { "write" };
+    let (file, reason) = (clean_os(path.as_os_str()), reason(&error));
+    Error::new(ErrorKind::Io, format!("{option}: cannot {verb} {file}: {reason}"))
+        .with_recovery(Recovery::fix(remedy(usage, error.kind())))
+        .with_source(error)
+}
+
+/// The error of a system call for other things than an option's file: `cannot watch signals: …`.
+pub fn of_system(what: &str, error: io::Error) -> Error {
+    Error::new(ErrorKind::Os, format!("cannot {what}: {}", reason(&error))).with_source(error)
+}
+
+/// The reason of a system error in the words of a message: `permission denied`.
+pub fn reason(error: &io::Error) -> String {
+    let text = without_numbers(&error.to_string());
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn remedy(usage: FileUse, kind: IoKind) -> &'static str {
+    match (kind, usage) {
+        (IoKind::NotFound, FileUse::Read) => "check the path: there is no such file",
+        (IoKind::NotFound, FileUse::Written) => "check the path: results go to a folder that exists",
+        (IoKind::PermissionDenied, FileUse::Read) => "name a file that you may read",
+        (IoKind::PermissionDenied, FileUse::Written) => "name a file in a folder that you may write to",
+        (IoKind::IsADirectory, _) => "name a file instead of a folder",
+        (IoKind::NotADirectory, _) => "check the path: a part of it is not a folder",
+        (IoKind::InvalidData, FileUse::Read) => "check the file: it is not text in UTF-8",
+        (_, FileUse::Read) => "name another file",
+        (IoKind::StorageFull | IoKind::QuotaExceeded | IoKind::FileTooLarge, FileUse::Written) => {
+            "make room there, or write to another file system"
+        }
+        (_, FileUse::Written) => "write to another file, or to standard output: -",
+    }
 }
 
 /// An error of usage that the definition of the arguments cannot express.
@@ -92,6 +158,26 @@ mod tests {
             "cyclometer: error: there is nothing to measure\nhelp: name a command\n"
         );
         assert!(text(&error, true).ends_with("caused by: the cause\\x1b[2J\n"));
+    }
+
+    #[test]
+    fn an_error_of_a_file_names_the_option_the_file_and_the_remedy_without_a_number() {
+        let refused = io::Error::from_raw_os_error(13);
+        let error = of_file("--report", FileUse::Written, Path::new("a\tb"), refused);
+        let expected = "cyclometer: error: --report: cannot write a\\tb: permission denied\n\
+                        help: name a file in a folder that you may write to\n\
+                        caused by: Permission denied\n";
+        assert_eq!(text(&error, true), expected);
+        let full = of_file("--report", FileUse::Written, Path::new("a"), io::Error::from_raw_os_error(28));
+        assert!(full.recovery().to_string().contains("make room"), "{}", full.recovery());
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out_and_other_brackets_stay() {
+        assert_eq!(without_numbers("a: No (os error 2); b: Full (os error 28)"), "a: No; b: Full");
+        for text in ["a (os error x) b", "a (os error ", "a (os error )", "(os error 2)"] {
+            assert_eq!(without_numbers(text), text);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod exit;
 mod export;
+mod export_args;
 mod failure;
 mod output;
 mod progress;

@@ -11,23 +11,13 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{cyclometer, run, run_with, schema, skip, stderr, stdout};
+use support::{cyclometer, one_line, run, run_with, schema, software_pmu_works, stderr, stdout};
 
 /// Without the software PMU, so that it goes quickly and everywhere.
 const OS: &[&str] = &["compare", "--backend", "os"];
 
 /// Only events of the software PMU.
 const SOFT: &[&str] = &["compare", "--backend", "soft", "-e", "instructions,branches"];
-
-/// Whether the software PMU counts here; says so where it does not.
-fn has_soft() -> bool {
-    let out = run(&["stat", "--backend", "soft", "-e", "instructions", "--strict", "--", "true"]);
-    let works = out.status.code() == Some(0);
-    if !works {
-        skip("the software PMU does not work here");
-    }
-    works
-}
 
 fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
@@ -55,7 +45,7 @@ fn results(path: &Path) -> Value {
 fn said_before(out: &Output) -> String {
     let text = stderr(out);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    one_line(&text)
 }
 
 fn code(out: &Output) -> i32 {
@@ -83,7 +73,7 @@ fn commands_run_exactly_as_often_as_is_said_before() {
 
 #[test]
 fn counted_runs_come_on_top_of_the_pairs_and_are_said() {
-    if !has_soft() {
+    if !software_pmu_works() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +100,7 @@ fn tables_come_for_each_command_and_then_the_differences() {
 #[test]
 fn fewer_than_six_pairs_say_that_nothing_is_certain() {
     let out = run_with(OS, &["-p", "3", "true", "sleep 0.05"]);
-    assert!(stdout(&out).contains("3 pairs: a statement at 95 % needs more, 6 for the"), "{}", stdout(&out));
+    assert!(stdout(&out).contains("3 pairs: an interval at 95 % needs at least 6"), "{}", stdout(&out));
     assert!(!stdout(&out).contains('▲'), "{}", stdout(&out));
 }
 
@@ -175,7 +165,7 @@ fn a_command_that_fails_in_one_arm_is_named_and_what_was_measured_is_shown() {
     let exports = ["--export-json", word(&file), "--export-markdown", word(&page)];
     let out = run_with(OS, &[&["-p", "4"], &exports[..], &["true", &second]].concat());
     assert_eq!(code(&out), 125, "{out:?}");
-    let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = one_line(&stdout(&out));
     assert!(said.contains("ended early: command 2: the command exited with status 1 in run 2"), "{said}");
     assert_eq!(results(&file)["ended"]["kind"], "failed");
     assert_eq!(text(&mark).lines().count(), 3, "nothing runs behind a failure");
@@ -220,7 +210,7 @@ fn a_baseline_of_failing_runs_replaces_a_good_one_only_by_force() {
     for script in ["exit 3", "kill -9 $$", &once] {
         let out = save(&[], script);
         assert_eq!(code(&out), 125, "{script}: {out:?}");
-        let said = stderr(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = one_line(&stderr(&out));
         assert!(said.contains("was not replaced: no run of it failed, and now"), "{said}");
         assert!(said.contains("--force"), "{said}");
         assert_eq!(text(&base), before, "{script}");
@@ -234,7 +224,7 @@ fn a_baseline_of_failing_runs_replaces_a_good_one_only_by_force() {
 fn different_exit_codes_are_told_where_failures_are_ignored() {
     let out = run_with(OS, &["-i", "-p", "2", "true", "sh -c 'exit 3'"]);
     assert_eq!(code(&out), 0, "{out:?}");
-    let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = one_line(&stdout(&out));
     assert!(said.contains("different statuses (command 1: 0; command 2: 3)"), "{said}");
 }
 
@@ -317,7 +307,7 @@ fn lists_and_shells_make_commands() {
 
 #[test]
 fn the_help_shows_its_examples_whole() {
-    let help = stdout(&run(&["compare", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = one_line(&stdout(&run(&["compare", "--help"])));
     for example in ["-L jobs=1,2,4 'make -j{jobs}'", "`instructions > +0.5%`", "`30s` or `500ms`"] {
         assert!(help.contains(example), "{example} in {help}");
     }
@@ -355,7 +345,7 @@ fn commands_can_be_bound_to_a_cpu() {
 
 #[test]
 fn exact_counts_pass_and_fail_a_gate() {
-    if !has_soft() {
+    if !software_pmu_works() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -390,7 +380,7 @@ fn exact_counts_pass_and_fail_a_gate() {
 
 #[test]
 fn counts_of_other_processors_are_not_compared() {
-    if !has_soft() || !cfg!(target_arch = "x86_64") {
+    if !software_pmu_works() || !cfg!(target_arch = "x86_64") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -420,7 +410,7 @@ fn counts_of_other_processors_are_not_compared() {
 
 #[test]
 fn a_formula_over_times_and_counts_is_refused_before_anything_runs() {
-    if !has_soft() {
+    if !software_pmu_works() {
         return;
     }
     let gate = ["compare", "-e", "instructions,branches,wall_time", "-p", "1", "--fail-if"];
@@ -514,7 +504,10 @@ fn bad_input_is_named_and_ends_with_125() {
             &["-e", "instructions:u,instructions:k", "--fail-if", "instructions > +1%", "true", "true"],
             "may be any of instructions:k, instructions:u",
         ),
-        (&["--baseline", "/no/such/file", "true"], "cannot read the baseline /no/such/file"),
+        (
+            &["--baseline", "/no/such/file", "true"],
+            "--baseline: cannot read /no/such/file: no such file or directory",
+        ),
         (&["--baseline", "/dev/null", "true", "true"], "a baseline is compared with one command"),
         (&["-p", "0", "true", "true"], "'0'"),
         (&["-p", "1001", "true", "true"], "1001"),
@@ -542,6 +535,42 @@ fn bad_input_is_named_and_ends_with_125() {
         assert!(stdout(&out).is_empty(), "{}", stdout(&out));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
+fn a_metric_that_is_not_measured_gets_the_nearest_that_are() {
+    for (metric, nearest) in [
+        ("wal_time", "help: nearest of the measured: wall_time"),
+        ("page_fault", "help: nearest of the measured: page-faults"),
+        ("zzzzzzzzzz", "help: to measure others, name an event with -e"),
+    ] {
+        let out = run_with(OS, &["--fail-if", &format!("{metric} > +1%"), "true", "true"]);
+        assert_eq!(code(&out), 125, "{out:?}");
+        assert!(stderr(&out).contains(nearest), "{nearest} in {}", stderr(&out));
+    }
+}
+
+#[test]
+fn no_executions_of_a_command_that_does_not_exist_are_announced() {
+    for arguments in [
+        &["true", "no_such_program"][..],
+        &["./no_such_program", "true"],
+        &["--setup", "no_such_program", "true", "true"],
+    ] {
+        let out = run_with(OS, arguments);
+        assert_eq!(code(&out), 127, "{arguments:?}: {out:?}");
+        let error = "cyclometer: error: command '";
+        assert!(stderr(&out).starts_with(error), "{arguments:?}: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn a_hook_may_make_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("made");
+    let setup = format!("ln -sf /bin/true {}", word(&made));
+    let out = run_with(OS, &["-p", "1", "--setup", &setup, word(&made), "true"]);
+    assert_eq!(code(&out), 0, "{out:?}");
 }
 
 #[test]

@@ -365,7 +365,7 @@ fn files_that_are_no_recordings_are_named_and_nothing_is_written() {
     }
     let out = run(&["convert", "/no/such/file", "--to", "csv"]);
     assert_eq!(out.status.code(), Some(125));
-    assert!(stderr(&out).contains("cannot convert /no/such/file: No such file"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("FILE: cannot read /no/such/file: no such file"), "{}", stderr(&out));
     assert_eq!(run(&["convert", "x", "--to", "xlsx"]).status.code(), Some(125));
 }
 
@@ -400,6 +400,6 @@ fn a_disk_that_is_full_is_named() {
     for format in ["csv", "jsonl", "folded"] {
         let out = convert(&path, &["--to", format, "-o", "/dev/full"]);
         assert_eq!(out.status.code(), Some(125), "{format}");
-        assert!(stderr(&out).contains("cannot write /dev/full: No space left"), "{}", stderr(&out));
+        assert!(stderr(&out).contains("-o: cannot write /dev/full: no space left"), "{}", stderr(&out));
     }
 }

@@ -47,7 +47,7 @@ fn a_file_for_which_there_is_no_room_is_left_as_it_was() {
         assert_eq!(out.status.code(), Some(125), "{result}: {}", stderr(&out));
         let said = stderr(&out);
         assert!(said.contains(&format!("cannot write {file}: ")), "{said}");
-        assert!(said.contains(&format!("help: {file} was left as it was")), "{said}");
+        assert!(said.contains(&format!("help: {file} is unchanged; make room")), "{said}");
         assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "as it was");
     }
     assert_eq!(names(folder.path()), ["base.json", "facts", "old.json"], "a temporary file is left");
@@ -106,7 +106,7 @@ fn standard_output_has_the_names_that_the_system_gives_it() {
     let mixed = run(&["stat", "--backend", "os", "--export-json", "/dev/stdout", "--", "true"]);
     assert!(stderr(&mixed).contains("would mix on standard output"), "{}", stderr(&mixed));
     let twice = run(&["compare", "--export-json", "-", "--export-csv", "/dev/fd/1", "true", "true"]);
-    assert!(stderr(&twice).contains("only one result can go to standard output"), "{}", stderr(&twice));
+    assert!(stderr(&twice).contains("only one of --export-json, --export-csv can"), "{}", stderr(&twice));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_file_that_only_others_may_write_is_refused_before_the_command_runs() {
     let script = format!("chmod 444 old.json; SUDO_UID=65534 SUDO_GID=65534 \"$0\" {STAT} link -- touch ran");
     let out = by_shell("sh", &script, folder.path());
     assert_eq!(out.status.code(), Some(125));
-    assert!(stderr(&out).contains("cannot write link: Permission denied"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("--export-json: cannot write link: permission denied"), "{}", stderr(&out));
     assert_eq!(fs::read_to_string(folder.path().join("old.json")).unwrap(), "theirs");
     assert_eq!(names(folder.path()), ["link", "old.json"]);
 }

@@ -93,13 +93,37 @@ fn a_gate_decides_over_failures_only_when_they_are_accepted() {
                 text.contains("impossible") && text.contains("both runs failed (exit status 1)"),
                 "{text}"
             );
-            let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(one_line.contains("--accept-failures"), "{text}");
+            assert!(support::one_line(&text).contains("--accept-failures"), "{text}");
         }
         assert_eq!(with(&["-q", "--accept-failures"]).status.code(), Some(0), "{commands:?}");
     }
     let out = compare(folder.path(), &[&GATE[..], &["-q", "-i", "true", "true"]].concat());
     assert_eq!(out.status.code(), Some(0), "-i alone is no failure: {out:?}");
+}
+
+#[test]
+fn a_gate_over_any_program_exits_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    // Conditions that every change meets, and that none does.
+    let (holds, does_not) = ("wall_time > -99.9999%", "wall_time < -99.9999%");
+    let accepted = ["-i", "--accept-failures"];
+    for (options, gate, commands, code) in [
+        (&[][..], holds, ["seq 9", "factor 97"], 1),
+        (&[], does_not, ["seq 9", "factor 97"], 0),
+        (&[], does_not, ["factor 97", "expr 1 - 1"], 125),
+        (&["-i"], holds, ["factor 97", "expr 1 - 1"], 125),
+        (&["-i"], does_not, ["expr 1 - 1", "seq 9"], 125),
+        (&accepted, holds, ["expr 1 - 1", "seq 9"], 1),
+        (&accepted, does_not, ["expr 1 - 1", "factor 97"], 0),
+    ] {
+        // Six pairs are the fewest that decide.
+        let six = ["compare", "--backend", "os", "-e", "wall_time", "-w", "0", "-p", "6", "--fail-if", gate];
+        for quiet in [&[][..], &["-q"]] {
+            let words = [&six[..], options, quiet, &commands].concat();
+            let out = cyclometer().current_dir(folder.path()).args(&words).output().unwrap();
+            assert_eq!(out.status.code(), Some(code), "{words:?}: {out:?}");
+        }
+    }
 }
 
 #[test]

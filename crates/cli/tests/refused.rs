@@ -7,9 +7,9 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
-use serde_json::Value;
-use support::{run, skip, stderr, stdout};
+use support::{machine, run, skip, soft_state, software_pmu_is_first, software_pmu_works, stderr, unwrapped};
 
 /// Each system call that the software PMU cannot do without.
 const CALLS: [&str; 5] = ["ptrace", "process_vm_readv", "process_vm_writev", "memfd_create", "ftruncate"];
@@ -20,47 +20,34 @@ const PUNISHMENTS: [&str; 3] = ["1", "38", "0"];
 /// An event that no hardware has, so that these tests mean the same on every machine.
 const EVENT: &str = "calls";
 
-/// The state of the software PMU, as a `doctor` says that was run so.
-fn soft(doctor: &Output) -> Value {
-    let machine: Value = serde_json::from_str(&stdout(doctor)).unwrap_or_else(|e| panic!("{e}: {doctor:?}"));
-    let rungs = machine["ladder"].as_array().unwrap();
-    rungs.iter().find(|rung| rung["rung"] == "soft").unwrap().clone()
-}
-
-fn works() -> bool {
-    let state = soft(&run(&["doctor", "--json"]));
-    let works = state["works"] == "yes";
-    if !works {
-        skip(&format!("the software PMU does not work here: {state}"));
-    }
-    works
-}
-
 /// The program of fixtures that refuses a system call; `None`, and a word why, where there is no compiler or
 /// no such filter.
-fn refuser() -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs/refuse.c");
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refuse-{}", std::process::id()));
-    if !built.exists() {
-        let draft =
-            tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap().into_temp_path();
-        let compiled = Command::new("cc").arg(source).arg("-o").arg(&draft).output();
-        match compiled {
-            Err(error) => {
-                skip(&format!("cc: {error}"));
-                return None;
-            }
-            Ok(out) => assert!(out.status.success(), "{}", stderr(&out)),
+fn refuser() -> Option<&'static Path> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match BUILT.get_or_init(build_refuser) {
+        Ok(built) => Some(built),
+        Err(why) => {
+            skip(why);
+            None
         }
-        std::fs::rename(&draft, &built).unwrap();
-        std::mem::forget(draft);
     }
+}
+
+/// Builds the program under a name that is always the same, so that the next run of the tests replaces it.
+fn build_refuser() -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs/refuse.c");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let draft = tempfile::Builder::new().tempfile_in(folder).unwrap().into_temp_path();
+    let compiled = Command::new("cc").arg(source).arg("-o").arg(&draft).output();
+    let compiled = compiled.map_err(|error| format!("cc: {error}"))?;
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    let built = folder.join("refuse");
+    draft.persist(&built).unwrap();
     let tried = Command::new(&built).args(["ptrace", "1", "true"]).output().unwrap();
-    if !tried.status.success() {
-        skip(&format!("no filter can be installed: {}", stderr(&tried)));
-        return None;
+    match tried.status.success() {
+        true => Ok(built),
+        false => Err(format!("no filter can be installed: {}", stderr(&tried))),
     }
-    Some(built)
 }
 
 /// Runs the tool where a system call is refused.
@@ -70,24 +57,19 @@ fn refused(refuser: &Path, call: &str, error: &str, arguments: &[&str]) -> Outpu
     command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Words without line breaks, as tables fold them.
-fn text(out: &Output) -> String {
-    (stdout(out) + &stderr(out)).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn a_call_that_a_filter_refuses_is_named_in_the_table_and_by_doctor() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let Some(refuser) = refuser() else { return };
     for (call, error) in CALLS.into_iter().flat_map(|call| PUNISHMENTS.map(|error| (call, error))) {
         let expected = format!("a seccomp filter forbids {call}");
-        let state = soft(&refused(&refuser, call, error, &["doctor", "--json"]));
+        let state = soft_state(&refused(refuser, call, error, &["doctor", "--json"]));
         assert_eq!((&state["works"], &state["causes"][0]["kind"]), (&"no".into(), &"seccomp".into()));
         assert!(state["causes"][0]["text"].as_str().unwrap().starts_with(&expected), "{state}");
-        let out = refused(&refuser, call, error, &["stat", "--backend", "soft", "-e", EVENT, "--", "true"]);
-        let text = text(&out);
+        let out = refused(refuser, call, error, &["stat", "--backend", "soft", "-e", EVENT, "--", "true"]);
+        let text = unwrapped(&out);
         assert_eq!(out.status.code(), Some(0), "the command itself ran: {text}");
         assert!(text.contains("not counted") && text.contains(&expected), "{call} {error}: {text}");
     }
@@ -95,12 +77,12 @@ fn a_call_that_a_filter_refuses_is_named_in_the_table_and_by_doctor() {
 
 #[test]
 fn a_filter_on_limits_is_named_and_not_taken_for_a_limit() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let Some(refuser) = refuser() else { return };
     for error in ["1", "38"] {
-        let state = soft(&refused(&refuser, "prlimit64", error, &["doctor", "--json"]));
+        let state = soft_state(&refused(refuser, "prlimit64", error, &["doctor", "--json"]));
         let cause = &state["causes"][0];
         assert_eq!((&state["works"], &cause["kind"]), (&"no".into(), &"seccomp".into()), "{state}");
         let text = cause["text"].as_str().unwrap();
@@ -110,13 +92,12 @@ fn a_filter_on_limits_is_named_and_not_taken_for_a_limit() {
 
 #[test]
 fn a_machine_without_a_pmu_says_why_the_software_pmu_does_not_count() {
-    let doctor: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
-    if !works() || doctor["perf"]["hardware"]["available"] == true {
+    if !software_pmu_is_first() {
         return;
     }
     let Some(refuser) = refuser() else { return };
     for list in ["instructions", "instructions,branches,page-faults"] {
-        let text = text(&refused(&refuser, "memfd_create", "1", &["stat", "-e", list, "--", "true"]));
+        let text = unwrapped(&refused(refuser, "memfd_create", "1", &["stat", "-e", list, "--", "true"]));
         let expected = "the software PMU cannot count it: a seccomp filter forbids memfd_create";
         assert!(text.contains(expected), "{text}");
         assert!(!text.contains("no PMU in this virtual machine"), "{text}");
@@ -125,8 +106,7 @@ fn a_machine_without_a_pmu_says_why_the_software_pmu_does_not_count() {
 
 #[test]
 fn a_refused_call_is_no_reason_where_the_software_pmu_could_not_count() {
-    let doctor: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
-    if !works() || doctor["perf"]["hardware"]["available"] == true {
+    if !software_pmu_is_first() {
         return;
     }
     let Some(refuser) = refuser() else { return };
@@ -143,7 +123,7 @@ fn a_refused_call_is_no_reason_where_the_software_pmu_could_not_count() {
     for arguments in cases {
         let arguments = [&["stat"], arguments].concat();
         for call in ["ptrace", "memfd_create"] {
-            let text = text(&refused(&refuser, call, "1", &arguments));
+            let text = unwrapped(&refused(refuser, call, "1", &arguments));
             let names_it = text.contains(call) || text.contains("the software PMU cannot count it");
             assert!(!names_it && text.contains("instructions"), "{call} {arguments:?}: {text}");
         }
@@ -154,17 +134,16 @@ fn a_refused_call_is_no_reason_where_the_software_pmu_could_not_count() {
 fn the_line_of_what_is_not_counted_has_whole_reasons_and_remedies() {
     let Some(refuser) = refuser() else { return };
     let check = |call: &str, source: &str, arguments: &[&str]| {
-        let doctor = stdout(&refused(&refuser, call, "1", &["doctor", "--json"]));
-        let doctor: Value = serde_json::from_str(&doctor).unwrap();
+        let doctor = machine(&refused(refuser, call, "1", &["doctor", "--json"]));
         let sources = doctor["ladder"].as_array().unwrap();
         let cause = &sources.iter().find(|state| state["rung"] == source).unwrap()["causes"][0];
         let remedy = cause["mend"].as_str().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
         let expected = format!("{}{remedy}. `cyclometer doctor` says more", cause["text"].as_str().unwrap());
-        let text = text(&refused(&refuser, call, "1", arguments));
+        let text = unwrapped(&refused(refuser, call, "1", arguments));
         assert!(text.contains(&expected), "{expected}: {text}");
     };
     check("perf_event_open", "perf", &["stat", "--", "true"]);
-    if works() {
+    if software_pmu_works() {
         check("ptrace", "soft", &["stat", "--backend", "soft", "--", "true"]);
         check("memfd_create", "soft", &["stat", "--backend", "soft", "-r", "3", "--", "true"]);
     }
@@ -172,12 +151,12 @@ fn the_line_of_what_is_not_counted_has_whole_reasons_and_remedies() {
 
 #[test]
 fn another_refused_call_keeps_the_software_pmu_from_nothing() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let Some(refuser) = refuser() else { return };
-    let out = refused(&refuser, "perf_event_open", "1", &["stat", "-e", EVENT, "--", "true"]);
-    assert!(text(&out).contains("counted exactly by the software PMU"), "{}", text(&out));
+    let out = refused(refuser, "perf_event_open", "1", &["stat", "-e", EVENT, "--", "true"]);
+    assert!(unwrapped(&out).contains("counted exactly by the software PMU"), "{}", unwrapped(&out));
 }
 
 /// Whether a program can be had that traces.
@@ -198,43 +177,43 @@ fn under_strace(options: &[&str], arguments: &[&str]) -> Output {
 
 #[test]
 fn a_tracer_that_follows_every_process_is_named() {
-    if !works() || !has_strace() {
+    if !software_pmu_works() || !has_strace() {
         return;
     }
     let out = under_strace(&["-f"], &["stat", "-e", EVENT, "--", "true"]);
-    let said = text(&out);
+    let said = unwrapped(&out);
     assert!(out.status.success(), "the command itself ran: {said}");
     assert!(said.contains("not counted") && said.contains("strace (process "), "{said}");
-    let state = soft(&under_strace(&["-f"], &["doctor", "--json"]));
+    let state = soft_state(&under_strace(&["-f"], &["doctor", "--json"]));
     let text = state["causes"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("strace (process ") && text.contains("traces every process"), "{state}");
 }
 
 #[test]
 fn a_tracer_of_the_tool_alone_is_in_nobodys_way() {
-    if !works() || !has_strace() {
+    if !software_pmu_works() || !has_strace() {
         return;
     }
     let out = under_strace(&[], &["stat", "-e", EVENT, "--", "true"]);
-    assert!(text(&out).contains("counted exactly by the software PMU"), "{}", text(&out));
-    assert_eq!(soft(&under_strace(&[], &["doctor", "--json"]))["works"], "yes");
+    assert!(unwrapped(&out).contains("counted exactly by the software PMU"), "{}", unwrapped(&out));
+    assert_eq!(soft_state(&under_strace(&[], &["doctor", "--json"]))["works"], "yes");
 }
 
 #[test]
 fn the_tool_under_the_software_pmu_says_so_and_is_counted() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let own = env!("CARGO_BIN_EXE_cyclometer");
     let out = run(&["stat", "-e", EVENT, "--", own, "doctor"]);
-    let text = text(&out);
+    let text = unwrapped(&out);
     assert!(text.contains("it already counts this process and what that starts"), "{text}");
     assert!(text.contains("counted exactly by the software PMU"), "{text}");
 }
 
 #[test]
 fn tracing_works_where_the_ends_of_children_are_ignored() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let own = env!("CARGO_BIN_EXE_cyclometer");
@@ -242,9 +221,9 @@ fn tracing_works_where_the_ends_of_children_are_ignored() {
         let script = format!("trap '' CHLD; exec '{own}' {what}");
         Command::new("sh").args(["-c", &script]).env("NO_COLOR", "1").output().unwrap()
     };
-    assert_eq!(soft(&ignoring("doctor --json"))["works"], "yes");
+    assert_eq!(soft_state(&ignoring("doctor --json"))["works"], "yes");
     let counted = ignoring(&format!("stat -e {EVENT} -- true"));
-    assert!(text(&counted).contains("counted exactly by the software PMU"), "{}", text(&counted));
+    assert!(unwrapped(&counted).contains("counted exactly by the software PMU"), "{}", unwrapped(&counted));
     let failing = ignoring("stat --backend os -- sh -c 'exit 7'");
-    assert_eq!(failing.status.code(), Some(7), "{}", text(&failing));
+    assert_eq!(failing.status.code(), Some(7), "{}", unwrapped(&failing));
 }

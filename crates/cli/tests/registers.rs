@@ -60,7 +60,7 @@ fn registers_that_were_left_are_told_and_restored() {
     }
     let out = stdout(&doctor(&devices, &[]));
     assert!(out.contains("counter registers of CPU 1: process 2147483632 wrote them and died"), "{out}");
-    assert!(out.contains("mend: sudo cyclometer doctor --restore"), "{out}");
+    assert!(out.contains("fix: sudo cyclometer doctor --restore"), "{out}");
     let told: serde_json::Value = serde_json::from_str(&stdout(&doctor(&devices, &["--json"]))).unwrap();
     assert!(schema("doctor-1.json").is_valid(&told), "{told}");
     assert_eq!(told["left_registers"][1]["state"], "left");
@@ -87,7 +87,7 @@ fn what_could_not_be_restored_is_a_failure_and_stays() {
     let out = doctor(&devices, &["--restore"]);
     assert_eq!(out.status.code(), Some(125));
     // Lines are wrapped to the width of a terminal.
-    let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = support::one_line(&stdout(&out));
     let error = stderr(&out);
     assert!(
         said.contains(

@@ -93,6 +93,60 @@ fn a_report_names_no_user_no_host_and_nothing_of_the_environment() {
     assert!(host.trim().len() < 6 || !text.contains(host.trim()), "{text}");
 }
 
+/// Whether a process catches a signal.
+#[cfg(target_os = "linux")]
+fn catches(pid: u32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let set = caught.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_test_reports_what_it_has() {
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+    // A terminal sends SIGINT and SIGQUIT to the whole group.
+    let everything = [
+        ("-INT", 2, true),
+        ("-QUIT", 3, true),
+        ("-QUIT", 3, false),
+        ("-TERM", 15, false),
+        ("-HUP", 1, false),
+    ];
+    // Where a core is written.
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, number, whole_group) in everything {
+        let mut child = support::cyclometer()
+            .args(["selftest", "--backend", "soft", "--json"])
+            .process_group(0)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let has_ended = |child: &mut std::process::Child| child.try_wait().unwrap().is_some();
+        while !catches(child.id(), number) && !has_ended(&mut child) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let whom = format!("{}{}", if whole_group { "-" } else { "" }, child.id());
+        let sent = std::process::Command::new("kill").args([signal, "--", &whom]).status().unwrap();
+        let out = child.wait_with_output().unwrap();
+        if stderr(&out).contains("cannot be tested") {
+            skip("the software PMU does not work here: no test is interrupted");
+            return;
+        }
+        assert!(sent.success());
+        assert_eq!(out.status.code(), Some(128 + number), "{signal}: {}", stderr(&out));
+        let report = valid(&stdout(&out));
+        assert_eq!(report["interrupted"], number);
+        let events = section(&report, "translated")["events"].as_array().unwrap();
+        let why = format!("interrupted by signal {number}");
+        assert!(!events.is_empty() && events.iter().all(|event| event["why"] == why), "{events:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_tested_is_an_error_with_a_remedy() {
     for (words, said) in [

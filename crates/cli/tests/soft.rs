@@ -8,25 +8,12 @@
 mod support;
 
 use std::fs;
-use std::process::Output;
 
 use serde_json::Value;
-use support::{run, run_with, schema, stderr, stdout};
+use support::{run, run_with, schema, software_pmu_works, stderr, stdout, text};
 
 /// An event that no hardware has, so that these tests mean the same on every machine.
 const EVENT: &str = "calls";
-
-/// Whether the software PMU works here, as `doctor` says.
-fn works() -> bool {
-    let out = run(&["doctor", "--json"]);
-    let machine: Value = serde_json::from_str(&stdout(&out)).unwrap();
-    let mut rungs = machine["ladder"].as_array().unwrap().iter();
-    let works = rungs.any(|rung| rung["rung"] == "soft" && rung["works"] == "yes");
-    if !works {
-        support::skip("the software PMU does not work here");
-    }
-    works
-}
 
 fn json(arguments: &[&str]) -> Value {
     let out = run_with(&["stat", "--json", "--output", "null"], arguments);
@@ -46,13 +33,9 @@ fn metric<'a>(command: &'a Value, event: &str) -> &'a Value {
     metrics.find(|metric| metric["event"] == event).unwrap_or_else(|| panic!("no {event} in {command}"))
 }
 
-fn text(out: &Output) -> String {
-    stdout(out) + &stderr(out)
-}
-
 #[test]
 fn a_named_event_translates_the_only_run_and_marks_its_times() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let command = json(&["-e", "calls,wall_time", "--", "true"]);
@@ -83,7 +66,7 @@ fn baselines() -> Vec<&'static str> {
 
 #[test]
 fn a_command_is_told_of_the_processor_of_a_baseline() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let runs = |name: &str| {
@@ -136,7 +119,9 @@ fn a_baseline_is_for_a_command_and_for_what_the_processor_has() {
         text(&out)
     );
     let missing = |name: &&str| !baselines().contains(name);
-    let Some(name) = works().then(|| ["x86-64-v4", "x86-64-v3"].into_iter().find(missing)).flatten() else {
+    let Some(name) =
+        software_pmu_works().then(|| ["x86-64-v4", "x86-64-v3"].into_iter().find(missing)).flatten()
+    else {
         return;
     };
     let out = run(&["stat", "-e", EVENT, "--cpu-baseline", name, "--", "true"]);
@@ -154,7 +139,7 @@ fn the_only_run_of_the_default_events_stays_native() {
 #[test]
 fn a_line_says_how_to_count_where_there_is_no_pmu() {
     let command = json(&["--", "true"]);
-    if !works() || !metric(&command, "instructions")["mean"].is_null() {
+    if !software_pmu_works() || !metric(&command, "instructions")["mean"].is_null() {
         return support::skip("there is a PMU, or no software PMU");
     }
     let out = run(&["stat", "--", "true"]);
@@ -170,7 +155,7 @@ fn a_line_says_how_to_count_where_there_is_no_pmu() {
 
 #[test]
 fn k_of_n_runs_are_counted_and_the_others_timed() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +182,7 @@ fn k_of_n_runs_are_counted_and_the_others_timed() {
 
 #[test]
 fn the_command_keeps_its_streams_and_its_status() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let out = run_with(&["stat", "-e", EVENT, "--"], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
@@ -213,7 +198,7 @@ fn the_command_keeps_its_streams_and_its_status() {
 
 #[test]
 fn descendants_are_counted_with_the_command() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let calls = |script: &str| {
@@ -227,7 +212,7 @@ fn descendants_are_counted_with_the_command() {
 
 #[test]
 fn what_goes_on_behind_the_command_is_told_to_be_missing() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let script = |text: &str| metric(&json(&["-e", EVENT, "--", "sh", "-c", text]), EVENT).clone();
@@ -244,7 +229,7 @@ fn what_goes_on_behind_the_command_is_told_to_be_missing() {
 
 #[test]
 fn a_program_that_starts_threads_is_counted() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     // The harness of this test runs every test in a thread of its own.
@@ -258,7 +243,7 @@ fn a_program_that_starts_threads_is_counted() {
 
 #[test]
 fn a_program_that_ignores_traps_runs_on_and_its_counts_are_lost() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let command = json(&["-e", EVENT, "--", "sh", "-c", "trap '' TRAP; exit 0"]);
@@ -273,7 +258,7 @@ fn a_test_for_another_test() {}
 
 #[test]
 fn intervals_below_100_ms_are_refused_before_anything_runs() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +279,7 @@ fn intervals_below_100_ms_are_refused_before_anything_runs() {
 
 #[test]
 fn rows_of_a_program_that_is_translated_anew_add_up_to_its_count() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     // It runs long enough to be retranslated by its execution profile, and is read while it runs.
@@ -318,7 +303,7 @@ fn row(line: &str) -> Option<u64> {
 
 #[test]
 fn strict_takes_its_counts_and_not_the_times_of_its_runs() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     for (events, code) in [(EVENT, 0), ("calls,wall_time", 124), ("calls:k", 124)] {
@@ -336,7 +321,7 @@ fn what_it_cannot_count_is_said_and_not_zero() {
         (&["-e", "calls:k", "true"][..], "the software PMU sees user mode only"),
         (&["-p", &own, "-e", EVENT, "sleep", "0.05"], "the software PMU counts commands that it starts"),
     ] {
-        if !works() {
+        if !software_pmu_works() {
             return;
         }
         let out = run_with(&["stat"], arguments);
@@ -347,7 +332,7 @@ fn what_it_cannot_count_is_said_and_not_zero() {
 
 #[test]
 fn the_software_pmu_alone_can_be_asked_for() {
-    if !works() {
+    if !software_pmu_works() {
         return;
     }
     let command = json(&["--backend", "soft", "--", "true"]);

@@ -124,7 +124,10 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--backend", "magic", "true"], "magic"),
         (&["--json", "true"], "mix on standard output"),
         (&["--export-csv", "-", "true"], "mix on standard output"),
-        (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
+        (
+            &["--json", "--export-csv", "-", "--output", "null", "true"],
+            "only one of --json, --export-csv can",
+        ),
         (
             &["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"],
             "--export-json and --export-csv both go to /tmp/x",
@@ -148,6 +151,35 @@ fn bad_input_is_named_and_ends_with_125() {
 fn typos_get_the_nearest_names() {
     let text = stderr(&run(&["stat", "-e", "wall_tmie", "true"]));
     assert!(text.lines().nth(1).unwrap().contains("wall_time"), "{text}");
+}
+
+#[test]
+fn a_pattern_that_fits_no_name_gets_the_nearest_names() {
+    for (arguments, nearest) in [
+        (&["cycels"][..], "help: nearest names: cycles"),
+        (&["--machine", "sim:skylake", "inst_retired.anyy"], "help: nearest names: INST_RETIRED.ANY"),
+        (&["--cpu", "amdzen4", "ex_ret_instrs"], "help: nearest names: ex_ret_instr"),
+        (&["--everywhere", "L1D_CASHE_REFILL"], "help: nearest names: L1D_CACHE_REFILL"),
+        (&["--metrics", "ipcc"], "help: nearest names: ipc"),
+        (&["zzzzzzzzzzzz"], "help: `cyclometer list` shows"),
+        (
+            &["--cpu", "skylake", "--fixed", "BR_MISP_RETIRED.ALL_BRANCHES"],
+            "help: `cyclometer list --cpu skylake`",
+        ),
+    ] {
+        let out = run(&[&["list"], arguments].concat());
+        assert_eq!(out.status.code(), Some(125), "{arguments:?}");
+        assert!(stderr(&out).contains(nearest), "{arguments:?}: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn no_runs_of_a_command_that_does_not_exist_are_announced() {
+    for arguments in [&["-r", "5", "no_such_program"][..], &["-r", "3", "-w", "1", "./no_such_program"]] {
+        let out = run(&[&["stat", "-e", "instructions,wall_time"], arguments].concat());
+        assert_eq!(out.status.code(), Some(127), "{arguments:?}");
+        assert!(stderr(&out).starts_with("cyclometer: error: command '"), "{}", stderr(&out));
+    }
 }
 
 #[test]
@@ -333,34 +365,6 @@ fn intervals_are_told_while_the_command_runs() {
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{rows:?}");
 }
 
-/// Whether a signal was ignored before we began; our children inherit that.
-#[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
-}
-
-/// The program where it hears a signal: jobs in the background ignore some, as `nohup` and shells arrange.
-/// The env of GNU gives them their default actions back; `None` where it is needed and missing.
-#[cfg(unix)]
-fn hears(signal: i32) -> Option<std::process::Command> {
-    if !is_ignored(signal) {
-        return Some(cyclometer());
-    }
-    let mut env = std::process::Command::new("env");
-    env.arg("--default-signal");
-    let works = std::process::Command::new("env").args(["--default-signal", "true"]).output();
-    if !works.is_ok_and(|out| out.status.success()) {
-        support::skip(&format!("signal {signal} is ignored here, and env cannot change that"));
-        return None;
-    }
-    let plain = cyclometer();
-    env.arg(plain.get_program()).env("NO_COLOR", "1").stdin(Stdio::null());
-    Some(env)
-}
-
 #[test]
 #[cfg(unix)]
 fn an_interrupted_session_prints_what_it_has() {
@@ -376,9 +380,8 @@ fn an_interrupted_session_prints_what_it_has() {
     // Where a core is written.
     let folder = tempfile::tempdir().unwrap();
     for (signal, number, whole_group) in everything {
-        let Some(mut tool) = hears(number) else { continue };
         let begun = std::time::Instant::now();
-        let mut child = tool
+        let mut child = cyclometer()
             .args(["stat", "--backend", "os", "--", "sh", "-c", "echo ready; exec sleep 60"])
             .process_group(0)
             .current_dir(folder.path())

@@ -11,19 +11,21 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::{run, skip, stderr, stdout};
+use support::{has, skip, soft_state, software_pmu_is_first, software_pmu_works, stdout, unwrapped};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_cyclometer");
 
-/// Whether the software PMU works here, as `doctor` says.
-fn works() -> bool {
-    let machine: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
-    let mut rungs = machine["ladder"].as_array().unwrap().iter();
-    let works = rungs.any(|rung| rung["rung"] == "soft" && rung["works"] == "yes");
-    if !works {
-        skip("the software PMU does not work here");
+/// Whether the software PMU works here, and bash is installed, which sets more limits than other shells.
+fn works_with_bash() -> bool {
+    has_bash() && software_pmu_works()
+}
+
+fn has_bash() -> bool {
+    let found = has("bash");
+    if !found {
+        skip("bash is not installed");
     }
-    works
+    found
 }
 
 /// Runs a script of bash with the tool as `$TOOL`.
@@ -66,8 +68,8 @@ fn in_namespace(text: &str, folder: &Path) -> Option<Output> {
         unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]).args(command);
         unshare.env("TOOL", TOOL).env("FOLDER", folder).stdin(Stdio::null()).output()
     };
-    if !unshare(&["unshare", "--pid", "--fork", "true"]).is_ok_and(|out| out.status.success()) {
-        skip("PID namespaces cannot be made here");
+    if !unshare(&["unshare", "--pid", "--fork", "bash", "-c", "true"]).is_ok_and(|out| out.status.success()) {
+        skip("PID namespaces cannot be made here, or bash is not installed");
         return None;
     }
     Some(unshare(&["bash", "-c", text]).unwrap())
@@ -93,29 +95,13 @@ fn in_another_pid_namespace_than_that_of_proc_nothing_is_counted_by_translation_
     let folder = tempfile::tempdir().unwrap();
     let work = r#"unshare --pid --fork "$TOOL" stat --backend soft -e calls -- true"#;
     let Some(out) = in_namespace(&format!("{STRANGERS}{work}"), folder.path()) else { return };
-    let said = stdout(&out) + &stderr(&out);
-    let shown = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("/proc belongs to another PID namespace"), "{said}");
+    let text = unwrapped(&out);
+    assert!(text.contains("/proc belongs to another PID namespace"), "{text}");
     let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 40);
     for file in files {
         assert_eq!(fs::read(&file).unwrap(), b"a line of 27 bytes, exactly", "{}", file.display());
     }
-}
-
-/// Whether the software PMU works here, and nothing counts before it.
-fn is_first_choice() -> bool {
-    let machine: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
-    let has_pmu = machine["perf"]["hardware"]["available"] == true;
-    if has_pmu {
-        skip("the hardware PMU counts here");
-    }
-    !has_pmu && works()
-}
-
-/// The text on one line, however it was wrapped.
-fn unwrapped(out: &Output) -> String {
-    (stdout(out) + &stderr(out)).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Ways to count with the software PMU without asking for it.
@@ -130,7 +116,7 @@ const UNASKED: [&str; 6] = [
 
 #[test]
 fn a_proc_of_others_is_the_reason_where_nobody_asked_for_the_software_pmu() {
-    if !is_first_choice() {
+    if !software_pmu_is_first() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -158,9 +144,7 @@ fn doctor_names_a_proc_of_another_namespace_and_one_that_is_missing() {
         (r#"mount -t tmpfs none /proc && "$TOOL" doctor --json"#, "/proc is not mounted"),
     ] {
         let Some(out) = in_namespace(work, folder.path()) else { return };
-        let machine: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
-        let mut rungs = machine["ladder"].as_array().unwrap().iter();
-        let soft = rungs.find(|rung| rung["rung"] == "soft").unwrap();
+        let soft = soft_state(&out);
         if soft["works"] == "not_here" {
             return skip("the software PMU is for x86-64 on Linux");
         }
@@ -175,14 +159,13 @@ fn a_running_process_is_not_looked_up_in_a_proc_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let work = r#"unshare --pid --fork bash -c 'sleep 100 & "$TOOL" stat -e user_time -p $!; kill $!'"#;
     let Some(out) = in_namespace(work, folder.path()) else { return };
-    let said = stdout(&out) + &stderr(&out);
-    let shown = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("/proc belongs to another PID namespace"), "{said}");
+    let text = unwrapped(&out);
+    assert!(text.contains("/proc belongs to another PID namespace"), "{text}");
 }
 
 #[test]
 fn a_low_limit_on_the_size_of_files_takes_no_counts_and_stays_the_programs() {
-    if !works() {
+    if !works_with_bash() {
         return;
     }
     let free = counted("true").unwrap();
@@ -193,7 +176,7 @@ fn a_low_limit_on_the_size_of_files_takes_no_counts_and_stays_the_programs() {
 
 #[test]
 fn a_limit_on_the_size_of_files_that_may_be_raised_is_no_obstacle() {
-    if !works() {
+    if !works_with_bash() {
         return;
     }
     let free = counted("true").unwrap();
@@ -207,7 +190,7 @@ fn a_limit_on_the_size_of_files_that_may_be_raised_is_no_obstacle() {
 
 #[test]
 fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_the_reason_before_anything_runs() {
-    if !is_first_choice() {
+    if !software_pmu_is_first() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -231,16 +214,9 @@ fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_the_reason_before_anyt
     assert_eq!(soft_state(&enough.unwrap())["works"], "yes");
 }
 
-/// The state of the software PMU in the output of `doctor --json`.
-fn soft_state(doctor: &Output) -> Value {
-    let machine: Value = serde_json::from_str(&stdout(doctor)).unwrap_or_else(|e| panic!("{e}: {doctor:?}"));
-    let mut sources = machine["ladder"].as_array().unwrap().iter();
-    sources.find(|source| source["rung"] == "soft").unwrap().clone()
-}
-
 #[test]
 fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
-    if !works() {
+    if !works_with_bash() {
         return;
     }
     let free = counted("true").unwrap();
@@ -260,7 +236,7 @@ fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
 
 #[test]
 fn a_low_limit_on_private_memory_harms_no_command() {
-    if !works() {
+    if !works_with_bash() {
         return;
     }
     let free = counted("true").unwrap();
@@ -283,9 +259,12 @@ fn a_low_limit_on_private_memory_harms_no_command() {
 
 #[test]
 fn a_small_stack_is_enough() {
+    if !has_bash() {
+        return;
+    }
     let out = script("ulimit -s 128; \"$TOOL\" list instructions && \"$TOOL\" doctor");
     assert!(out.status.success(), "{out:?}");
-    if works() {
+    if software_pmu_works() {
         let free = counted("true").unwrap();
         for stack in [128, 256] {
             assert_eq!(counted(&format!("ulimit -s {stack}")), Ok(free), "{stack} KiB");
@@ -293,8 +272,9 @@ fn a_small_stack_is_enough() {
     }
 }
 
-/// A user without privileges runs the tool: this one, or `nobody` where this one is root.
-fn as_ordinary_user(folder: &Path, arguments: &[&str]) -> Output {
+/// A user without privileges runs the tool: this one, or `nobody` where this one is root. `None`, and a word
+/// why, where root cannot become another user.
+fn as_ordinary_user(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let is_root = stdout(&Command::new("id").arg("-u").output().unwrap()).trim() == "0";
     let tool = folder.join("tool");
     fs::copy(TOOL, &tool).unwrap();
@@ -302,16 +282,21 @@ fn as_ordinary_user(folder: &Path, arguments: &[&str]) -> Output {
         true => Command::new("setpriv"),
         false => Command::new(&tool),
     };
+    if is_root && !has("setpriv") {
+        skip("setpriv is not installed");
+        return None;
+    }
     if is_root {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&tool);
     }
-    command.args(arguments).current_dir(folder).env_remove("HOME").stdin(Stdio::null()).output().unwrap()
+    command.args(arguments).current_dir(folder).env_remove("HOME").stdin(Stdio::null());
+    Some(command.output().unwrap())
 }
 
 #[test]
 fn a_program_that_may_be_executed_and_not_read_is_lost_and_never_zero() {
     use std::os::unix::fs::PermissionsExt;
-    if !works() {
+    if !works_with_bash() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -323,7 +308,7 @@ fn a_program_that_may_be_executed_and_not_read_is_lost_and_never_zero() {
     mode(&program, 0o111);
     for command in [&["./program"][..], &["sh", "-c", "./program; ./program"]] {
         let arguments = [&["stat", "--strict", "--json", "--output", "null", "-e", "calls", "--"], command];
-        let out = as_ordinary_user(folder.path(), &arguments.concat());
+        let Some(out) = as_ordinary_user(folder.path(), &arguments.concat()) else { return };
         let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
         let calls = &report["commands"][0]["metrics"][0];
         assert_eq!((calls["mean"].is_null(), out.status.code()), (true, Some(124)), "{calls}");

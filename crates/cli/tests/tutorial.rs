@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{cyclometer, run, skip, stdout};
+use support::{cyclometer, has, run, skip, skip_without_peer, software_pmu_works, stdout};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial");
 
@@ -140,28 +140,13 @@ impl Place {
     }
 }
 
-fn has(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success())
-}
-
 /// Whether a program is here that the tutorial uses; where it must be, that it is not is a failure.
 fn has_peer(tool: &str) -> bool {
     let found = has(tool);
     if !found {
-        assert!(std::env::var_os("CYCLOMETER_REQUIRE_PEERS").is_none(), "{tool} is missing");
-        skip(&format!("{tool} is missing: the tutorial's programs were not built"));
+        skip_without_peer(&format!("{tool} is missing: the tutorial's programs were not built"));
     }
     found
-}
-
-/// Whether the software PMU counts here.
-fn has_soft() -> bool {
-    let out = run(&["stat", "--backend", "soft", "-e", "instructions", "--strict", "--", "true"]);
-    let works = out.status.code() == Some(0);
-    if !works {
-        skip("the software PMU does not work here: the tutorial's counts were not made");
-    }
-    works
 }
 
 /// How blocks of this kind are compared here; `None`: their commands cannot run.
@@ -170,9 +155,9 @@ fn kind(word: &str) -> Option<Kind> {
         "" => Some(Kind::Exact),
         "compiler" => has_peer("gcc").then_some(Kind::Exact),
         "timed" => has_peer("gcc").then_some(Kind::FirstWords),
-        "counted" => (has_peer("gcc") && has_soft()).then_some(Kind::Form),
+        "counted" => (has_peer("gcc") && software_pmu_works()).then_some(Kind::Form),
         "no-pmu" if !has_peer("gcc") => None,
-        "no-pmu" if stdout(&run(&["doctor"])).contains(REFUSAL) && has_soft() => Some(Kind::Form),
+        "no-pmu" if stdout(&run(&["doctor"])).contains(REFUSAL) && software_pmu_works() => Some(Kind::Form),
         "no-pmu" => {
             skip("the tutorial's refusals were not compared: they are those of another machine");
             Some(Kind::Runs)
@@ -411,7 +396,7 @@ fn cubic(program: &Path, order: &str) -> Iteration {
 
 #[test]
 fn counts_of_the_product_are_those_of_its_code() {
-    if !has_peer("gcc") || !has_peer("objdump") || !has_soft() {
+    if !has_peer("gcc") || !has_peer("objdump") || !software_pmu_works() {
         return;
     }
     let place = Place::new();
@@ -431,7 +416,7 @@ fn counts_of_the_product_are_those_of_its_code() {
 
 #[test]
 fn rows_in_time_add_up_to_the_total() {
-    if !has_peer("gcc") || !has_soft() {
+    if !has_peer("gcc") || !software_pmu_works() {
         return;
     }
     let place = Place::new();

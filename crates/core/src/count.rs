@@ -25,7 +25,8 @@ pub enum Count {
         /// How far the true count may be from `estimate`.
         interval: Interval,
     },
-    /// Counted on some cores or modes only, or over a scope wider than asked.
+    /// Counted on some cores or modes only, over a scope wider than asked, or by counters that may have
+    /// missed some events.
     Partial {
         /// The count of that part.
         raw: u64,

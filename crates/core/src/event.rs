@@ -238,6 +238,9 @@ pub struct Candidate {
     /// Whether the count cannot be zero, as with energy, or cycles and instructions of a process that ran. A
     /// zero then means that the counter did not count, whatever the kernel reports.
     pub never_zero: bool,
+    /// Why a count may be too small although the source claims the whole time; its counts are then partial.
+    /// `None` when they can be trusted.
+    pub uncertain: Option<String>,
     /// One part for each core PMU, or one for each summand there if the event is a sum. Other sources have a
     /// single part.
     pub parts: Vec<Part>,
@@ -252,6 +255,12 @@ impl Candidate {
         let pmus: Vec<&str> = self.parts.iter().filter_map(Part::core).map(|part| part.pmu).collect();
         let is_sum = pmus.iter().enumerate().any(|(i, pmu)| pmus[..i].contains(pmu));
         Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
+    }
+
+    /// Whether several core PMUs count it, each while the target runs on its cores.
+    pub fn is_hybrid(&self) -> bool {
+        let mut pmus = self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
+        pmus.next().is_some_and(|first| pmus.any(|other| other != first))
     }
 
     /// Number of counters of a core PMU that it takes at once: one, or one for each summand of a sum. The
@@ -273,6 +282,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: events.into_iter().map(Part::Perf).collect(),
         }
@@ -290,6 +300,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: vec![Part::Os(metric)],
         }
@@ -317,6 +328,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: events.into_iter().map(Part::Registers).collect(),
         }
@@ -334,6 +346,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            uncertain: None,
             summands: Vec::new(),
             parts: vec![Part::Soft(event)],
         }

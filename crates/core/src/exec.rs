@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,11 @@ pub struct CommandSpec {
     /// Its arguments, without the program.
     pub args: Vec<OsString>,
     /// The source of its standard input.
-    pub stdin: Stream,
+    pub stdin: InputStream,
     /// The destination of its standard output.
-    pub stdout: Stream,
+    pub stdout: OutputStream,
     /// The destination of its standard error.
-    pub stderr: Stream,
+    pub stderr: OutputStream,
     /// Length of a variable that is added to its environment, in bytes; 0 leaves the environment unchanged.
     /// The length moves the stack, and run times can depend on its address.
     pub padding: u16,
@@ -43,48 +44,68 @@ impl CommandSpec {
         CommandSpec {
             program: program.into(),
             args: Vec::new(),
-            stdin: Stream::Inherit,
-            stdout: Stream::Inherit,
-            stderr: Stream::Inherit,
+            stdin: InputStream::Inherit,
+            stdout: OutputStream::Inherit,
+            stderr: OutputStream::Inherit,
             padding: 0,
             variables: Vec::new(),
         }
     }
 }
 
-/// The connection of a standard stream.
+/// The source of a command's standard input.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stream {
+pub enum InputStream {
     /// The same stream as ours.
     Inherit,
-    /// The null device.
+    /// The null device, which is empty.
     Null,
-    /// For output: a device that drops everything and that no program recognises as the null device. Some
-    /// programs do less work when they detect the null device (`grep` stops at the first match). For input:
-    /// empty.
-    Discard,
-    /// For output: a pipe of this run, which is read to its end and dropped. For input: empty.
-    Pipe,
-    /// A file: read from its start, or overwritten at each run.
+    /// A file, read from its start.
     File(PathBuf),
-    /// For input: the file that is our standard input, read by each run from this offset. For output: the
-    /// same as ours.
+    /// The file that is our standard input, read by each run from this offset.
     Replay {
         /// The offset at which each run begins, in bytes from the start of the file.
         offset_bytes: u64,
     },
 }
 
-impl Stream {
+impl InputStream {
     /// The word used in JSON.
     pub fn word(&self) -> &'static str {
         match self {
-            Stream::Inherit => "inherit",
-            Stream::Null => "null",
-            Stream::Discard => "discard",
-            Stream::Pipe => "pipe",
-            Stream::File(_) => "file",
-            Stream::Replay { .. } => "replay",
+            InputStream::Inherit => "inherit",
+            InputStream::Null => "null",
+            InputStream::File(_) => "file",
+            InputStream::Replay { .. } => "replay",
+        }
+    }
+}
+
+/// The destination of a command's standard output or standard error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OutputStream {
+    /// The same stream as ours.
+    Inherit,
+    /// The null device.
+    Null,
+    /// A device that drops everything and that no program recognises as the null device. Some programs do
+    /// less work when they detect the null device (`grep` stops at the first match).
+    Discard,
+    /// A pipe of this run, which is read to its end and dropped.
+    Pipe,
+    /// A file, overwritten at each run.
+    File(PathBuf),
+}
+
+impl OutputStream {
+    /// The word used in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            OutputStream::Inherit => "inherit",
+            OutputStream::Null => "null",
+            OutputStream::Discard => "discard",
+            OutputStream::Pipe => "pipe",
+            OutputStream::File(_) => "file",
         }
     }
 }
@@ -159,13 +180,31 @@ pub trait Child {
     }
 
     /// The cause of its end where the kernel killed it, if that is known. Valid after the process has ended.
-    fn killed_because(&self) -> Option<String> {
+    fn kill_cause(&self) -> Option<KillCause> {
         None
     }
 
     /// The CPU baseline that was presented to it; `None`: the real processor.
     fn cpu_baseline(&self) -> Option<CpuBaseline> {
         None
+    }
+}
+
+/// The cause for which the kernel killed a command.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum KillCause {
+    /// The memory control group of the command ran out of memory.
+    GroupOutOfMemory {
+        /// The limit of the group, or of a group above, in bytes.
+        limit_bytes: u64,
+    },
+}
+
+impl fmt::Display for KillCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KillCause::GroupOutOfMemory { limit_bytes } = self;
+        write!(f, "its memory control group, limited to {} MiB, ran out of memory", limit_bytes >> 20)
     }
 }
 

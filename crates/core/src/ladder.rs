@@ -116,6 +116,13 @@ pub struct Cause {
     pub mend: Option<String>,
 }
 
+impl Cause {
+    /// A reason without a remedy.
+    pub fn new(kind: CauseKind, text: impl Into<String>) -> Cause {
+        Cause { kind, text: text.into(), mend: None }
+    }
+}
+
 /// Kinds of reason why a source does not work. They are distinct because each has another remedy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -150,6 +157,8 @@ pub enum CauseKind {
     FileSizeLimit,
     /// The limit on private memory or addresses is too low.
     MemoryLimit,
+    /// The tool's configuration does not list the machine.
+    Configuration,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -175,6 +184,7 @@ impl CauseKind {
             CauseKind::NoProcessList => "no_process_list",
             CauseKind::FileSizeLimit => "file_size_limit",
             CauseKind::MemoryLimit => "memory_limit",
+            CauseKind::Configuration => "configuration",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }
@@ -187,13 +197,13 @@ pub struct Ladder {
     /// The sources, best first.
     pub rungs: Vec<RungState>,
     /// Whether perf counts hardware events; else why not.
-    pub perf_hardware: Result<(), String>,
+    pub perf_hardware: Result<(), Cause>,
     /// Whether perf counts kernel software events; else why not.
-    pub perf_software: Result<(), String>,
+    pub perf_software: Result<(), Cause>,
     /// Whether perf may count in kernel mode; else why not.
-    pub perf_kernel_mode: Result<(), String>,
+    pub perf_kernel_mode: Result<(), Cause>,
     /// Whether perf may count whole CPUs; else why not.
-    pub perf_cpu_wide: Result<(), String>,
+    pub perf_cpu_wide: Result<(), Cause>,
 }
 
 impl Ladder {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::count::Count;
 use crate::event::{Candidate, Event};
 use crate::exec::LaunchKind;
-use crate::ladder::Rung;
+use crate::ladder::{CauseKind, Rung};
 use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::refusal::RefusalKind;
@@ -106,6 +106,8 @@ pub struct Sharing {
     pub divided: Vec<(usize, String)>,
     /// Weak groups that do not fit on the counters: their events are counted one by one.
     pub ungrouped: Vec<u32>,
+    /// Sums whose summands do not fit on the counters at once.
+    pub too_large: Vec<TooLargeSum>,
     /// Number of sets, at the end, that exist because the kernel did not count all events of another set at
     /// the same time.
     pub found_by_trial: usize,
@@ -118,6 +120,32 @@ impl Sharing {
     pub fn is_optimal(&self) -> bool {
         self.sets.len() <= self.lower_bound
     }
+
+    /// The remark for the value of a sum among whose summands the kernel shares the counters.
+    pub fn note(&self, slot: SlotId) -> Option<&str> {
+        let shared = |sum: &&TooLargeSum| sum.slot == slot && sum.treatment == TooLarge::KernelShares;
+        self.too_large.iter().find(shared).map(|sum| sum.reason.as_str())
+    }
+}
+
+/// A sum whose summands do not fit on the counters at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooLargeSum {
+    /// The event.
+    pub slot: SlotId,
+    /// The treatment of the event.
+    pub treatment: TooLarge,
+    /// The summands and the reason why they do not fit, in words.
+    pub reason: String,
+}
+
+/// The treatment of a sum whose summands do not fit on the counters at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooLarge {
+    /// The kernel shares the counters among the summands, in a set without other events.
+    KernelShares,
+    /// The sum is in no set, because the tool chooses counters itself or sharing is forbidden.
+    NotCounted,
 }
 
 /// The purpose of a session, as far as the choice of sources depends on it.
@@ -129,10 +157,8 @@ pub struct Intent {
     pub runs: u32,
     /// Number of runs that the software PMU may count.
     pub counted: Counted,
-    /// Whether a command is counted, as opposed to a running target.
-    pub of_command: bool,
-    /// Whether regions of threads of this program are counted while the software PMU runs it.
-    pub in_software_pmu: bool,
+    /// The subject of the counts.
+    pub subject: IntentSubject,
     /// The interval at which counts are read while the command runs.
     pub interval: Option<Duration>,
     /// Whether a result exists already; if so, no event moves to the software PMU or to another pass.
@@ -153,8 +179,7 @@ impl Default for Intent {
             only: None,
             runs: 1,
             counted: Counted::Auto,
-            of_command: true,
-            in_software_pmu: false,
+            subject: IntentSubject::Command,
             interval: None,
             begun: false,
             multiplex: Multiplex::Auto,
@@ -175,6 +200,25 @@ impl Intent {
             Counted::All => self.runs,
         };
         wanted.min(self.runs)
+    }
+}
+
+/// The thing that a session counts, as far as the choice of sources depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum IntentSubject {
+    /// A command that the session starts.
+    #[default]
+    Command,
+    /// A target that runs already, natively.
+    Running,
+    /// Regions of threads of this program, which the software PMU runs.
+    TranslatedRegions,
+}
+
+impl IntentSubject {
+    /// Whether the session starts it, and can run it again.
+    pub fn is_command(self) -> bool {
+        self == IntentSubject::Command
     }
 }
 
@@ -278,10 +322,41 @@ pub enum Outcome {
 pub struct Skipped {
     /// The source.
     pub rung: Rung,
-    /// The reason.
+    /// The reason in words.
     pub reason: String,
+    /// The reason for programs.
+    pub cause: SkipCause,
+}
+
+impl Skipped {
     /// The source's refusal to open the event; `None` when the source was not asked.
-    pub refusal: Option<RefusalKind>,
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        match self.cause {
+            SkipCause::Refused(kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// Why a source is not used for an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SkipCause {
+    /// The source was asked, and refused to open the event.
+    Refused(RefusalKind),
+    /// The source does not work on this machine, or not for this class of events.
+    Unavailable {
+        /// The kind of reason.
+        kind: CauseKind,
+        /// The command that is the remedy, if one is.
+        remedy: Option<String>,
+    },
+    /// The source would count the event, but is used only on request.
+    NotRequested,
+    /// The source cannot be read as often as requested.
+    IntervalTooShort,
+    /// The source cannot count this event in this session.
+    Unsuited,
 }
 
 /// The events that are counted at the same time.

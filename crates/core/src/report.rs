@@ -1,6 +1,9 @@
 //! The result of a session: raw readings with everything needed to judge them.
 
 pub use crate::exec::LaunchKind;
+use std::fmt;
+
+use crate::error::{Error, Recovery};
 use crate::exec::{CommandSpec, CpuBaseline, ExitStatus, Layout, Reading, Target};
 use crate::plan::Plan;
 use crate::slot::SlotId;
@@ -21,7 +24,31 @@ pub struct Report {
     /// The signal that ended the session early, if one did.
     pub interrupted: Option<i32>,
     /// Why the session ended before the last run, if it did.
-    pub failure: Option<String>,
+    pub failure: Option<SessionFailure>,
+}
+
+/// A failure that ended a session after its first result. `Display` gives the remedy too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionFailure {
+    /// The failure, and its cause.
+    pub message: String,
+    /// The remedy.
+    pub recovery: Recovery,
+}
+
+impl From<&Error> for SessionFailure {
+    fn from(error: &Error) -> SessionFailure {
+        SessionFailure { message: error.to_string(), recovery: error.recovery().clone() }
+    }
+}
+
+impl fmt::Display for SessionFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.recovery {
+            Recovery::None => f.write_str(&self.message),
+            recovery => write!(f, "{}; {recovery}", self.message),
+        }
+    }
 }
 
 /// One execution.

@@ -1,4 +1,4 @@
-//! Counts what a CPU did, on any CPU, and says how far each number can be trusted.
+//! Counts what a program does on a CPU, and says how far each number can be trusted.
 //!
 //! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect,
 //! catalogue, plan, session, statistics) and contains no logic of its own.
@@ -72,6 +72,7 @@ mod marked;
 mod metric;
 mod monitor;
 pub mod placement;
+mod record;
 pub mod selftest;
 pub mod simulated;
 mod stat;
@@ -83,13 +84,13 @@ pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
-pub use cyclometer_backend::{Attached, Launcher, StandardInput, standard_output_is_null};
+pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
 pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
-pub use cyclometer_catalog::{Kind, Listing};
+pub use cyclometer_catalog::{Listing, ListingKind};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::ReadWay;
-pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
+pub use cyclometer_core::exec::{CommandSpec, ExitStatus, InputStream, OutputStream};
 pub use cyclometer_core::plan::Multiplex;
 pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
@@ -117,6 +118,7 @@ pub use host::{
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
+pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink};
 pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;

@@ -2,15 +2,16 @@
 //!
 //! Loops of known length are counted with every generic and portable event, and with the software PMU.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cyclometer_backend::{Launcher, on_cpu, sources};
-use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
-use cyclometer_core::exec::{CommandSpec, Stream};
+use cyclometer_catalog::{Listing, ListingKind, list, resolve_list_in};
+use cyclometer_core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer_core::machine::{CpuId, Vendor};
-use cyclometer_core::plan::Outcome;
+use cyclometer_core::plan::{IntentSubject, Outcome};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, Machine, Modes, Provenance, Recovery, Result, Rung, Slot, SlotId,
@@ -41,6 +42,8 @@ pub struct SelfTest {
 pub struct Examined {
     /// One for each kind of event and source.
     pub sections: Vec<Section>,
+    /// The signal that ended the test early, if one did. Events that were not tested are not counted.
+    pub interrupted: Option<i32>,
 }
 
 /// The result for the events of one kind.
@@ -99,7 +102,7 @@ impl SelfTest {
         self
     }
 
-    /// Counts and judges.
+    /// Counts and judges. A signal that `launcher` watches for ends the test early.
     ///
     /// # Errors
     ///
@@ -107,27 +110,58 @@ impl SelfTest {
     /// `ErrorKind::EventUnsupported` for one that counts nothing here. A single event that cannot be counted
     /// is a finding, not an error.
     pub fn run(&self, launcher: &Launcher) -> Result<Examined> {
+        let run = SelfTestRun::new(self, launcher);
         let sections = match self.only {
-            None => [self.hardware(), vec![self.software(), self.translated(launcher)]].concat(),
-            Some(Rung::Perf) => [self.hardware(), vec![self.software()]].concat(),
-            Some(Rung::Soft) => vec![self.translated(launcher)],
+            None => [run.hardware(), vec![run.software(), run.translated()]].concat(),
+            Some(Rung::Perf) => [run.hardware(), vec![run.software()]].concat(),
+            Some(Rung::Soft) => vec![run.translated()],
             Some(other) => return Err(untestable(other)),
         };
-        let examined = Examined { sections };
+        let examined = Examined { sections, interrupted: run.interrupted.get() };
         match self.only.filter(|_| examined.findings().next().is_none()) {
             Some(only) => Err(nothing_tested(only, &examined)),
             None => Ok(examined),
         }
+    }
+}
+
+/// A test that is running. After a signal, events are not counted any more.
+struct SelfTestRun<'a> {
+    test: &'a SelfTest,
+    launcher: &'a Launcher,
+    /// The signal that came.
+    interrupted: Cell<Option<i32>>,
+}
+
+impl<'a> SelfTestRun<'a> {
+    fn new(test: &'a SelfTest, launcher: &'a Launcher) -> SelfTestRun<'a> {
+        SelfTestRun { test, launcher, interrupted: Cell::default() }
+    }
+
+    /// Checks that no signal has come yet.
+    fn check(&self) -> std::result::Result<(), String> {
+        let signal = self.interrupted.get().or_else(|| self.launcher.take_signal());
+        self.interrupted.set(signal);
+        signal.map_or(Ok(()), |signal| Err(format!("interrupted by signal {signal}")))
+    }
+
+    /// The finding of an event. A count during which a signal came includes the handler, so it is dropped.
+    fn finding(&self, name: &str, count: impl FnOnce() -> std::result::Result<Finding, String>) -> Finding {
+        let counted = self.check().and_then(|()| {
+            let counted = count();
+            self.check().and(counted)
+        });
+        counted.unwrap_or_else(|why| Finding::not_counted(name, why))
     }
 
     /// One section; of a hybrid one for each core type, on a CPU of it.
     fn hardware(&self) -> Vec<Section> {
         let section = Section::new("hardware", Rung::Perf);
         let Some(source) = perf() else { return vec![section.without("there is no perf on this system")] };
-        if let Err(reason) = &self.machine.ladder.perf_hardware {
-            return vec![section.without(reason)];
+        if let Err(cause) = &self.test.machine.ladder.perf_hardware {
+            return vec![section.without(&cause.text)];
         }
-        let places: Vec<(&str, u32)> = self.machine.core_pmus().filter_map(place).collect();
+        let places: Vec<(&str, u32)> = self.test.machine.core_pmus().filter_map(place).collect();
         if places.len() < 2 {
             return vec![Section { findings: self.on_this_cpu(source.as_ref()), ..section }];
         }
@@ -143,7 +177,7 @@ impl SelfTest {
 
     fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
         let mut memory = KernelMemory::new();
-        let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
+        let listed = self.listed(&[ListingKind::Hardware, ListingKind::Cache, ListingKind::Portable]);
         let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
         let mut findings: Vec<Finding> = examined.collect();
         findings.push(self.at_once(source, &mut memory));
@@ -153,11 +187,11 @@ impl SelfTest {
     fn software(&self) -> Section {
         let section = Section::new("software", Rung::Perf);
         let Some(source) = perf() else { return section.without("there is no perf on this system") };
-        if let Err(reason) = &self.machine.ladder.perf_software {
-            return section.without(reason);
+        if let Err(cause) = &self.test.machine.ladder.perf_software {
+            return section.without(&cause.text);
         }
         let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
-        let listed = self.listed(&[Kind::Software]);
+        let listed = self.listed(&[ListingKind::Software]);
         let mut memory = KernelMemory::new();
         let known = listed.iter().filter(known);
         let findings = known.map(|one| self.of_kernel(source.as_ref(), one, &mut memory));
@@ -185,8 +219,8 @@ impl SelfTest {
         }
     }
 
-    fn listed(&self, kinds: &[Kind]) -> Vec<Listing> {
-        let all = list(&self.machine, EventTables::embedded().tables());
+    fn listed(&self, kinds: &[ListingKind]) -> Vec<Listing> {
+        let all = list(&self.test.machine, EventTables::embedded().tables());
         all.into_iter().filter(|listing| kinds.contains(&listing.kind)).collect()
     }
 
@@ -210,21 +244,20 @@ impl SelfTest {
         memory: &mut KernelMemory,
     ) -> Finding {
         let name = &listing.name;
-        let mut counted = || {
+        let counted = || {
             let mut slots = self.slots(&format!("{name}{modes}"))?;
             slots.iter_mut().filter(|_| filter.is_some()).for_each(|slot| slot.filter = filter);
             let mut meter = ThreadMeter::open(source, &slots, memory)?;
             let finding = examine(name, Truth::of(name), &mut meter, Repetitions::HARDWARE);
             Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
         };
-        let finding = counted().unwrap_or_else(|why: String| Finding::not_counted(name, why));
-        self.with_errata(finding)
+        self.with_errata(self.finding(name, counted))
     }
 
     /// Several copies of one event at the same time.
     fn at_once(&self, source: &dyn Source, memory: &mut KernelMemory) -> Finding {
         let name = format!("{COPIES} x instructions");
-        let mut counted = || {
+        let counted = || {
             let slots = self.slots("instructions:u")?;
             let first = slots.first().ok_or("nothing counts it")?;
             let copies: Vec<Slot> = (0..COPIES).map(|id| Slot { id: SlotId(id), ..first.clone() }).collect();
@@ -232,16 +265,16 @@ impl SelfTest {
             let finding = together(&name, &mut meter);
             Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
         };
-        counted().unwrap_or_else(|why: String| Finding::not_counted(&name, why))
+        self.finding(&name, counted)
     }
 
     /// How perf counts an event.
     fn slots(&self, event: &str) -> std::result::Result<Vec<Slot>, String> {
         let words = |error: Error| error.to_string();
         let tables = EventTables::embedded();
-        let events = resolve_list_in(event, &self.machine, tables.tables(), true).map_err(words)?;
-        let intent = Intent { only: Some(Rung::Perf), of_command: false, ..Intent::default() };
-        let plan = cyclometer_plan::plan(events, &self.machine, intent).map_err(words)?;
+        let events = resolve_list_in(event, &self.test.machine, tables.tables(), true).map_err(words)?;
+        let intent = Intent { only: Some(Rung::Perf), subject: IntentSubject::Running, ..Intent::default() };
+        let plan = cyclometer_plan::plan(events, &self.test.machine, intent).map_err(words)?;
         if let Some(Outcome::NotCounted(count)) = plan.lines.first().map(|line| &line.outcome) {
             return Err(count.reason().unwrap_or_default());
         }
@@ -256,9 +289,9 @@ impl SelfTest {
     /// AMD, Revision Guide for Family 17h Models 30h-3Fh Processors, erratum 1291: counts of retired
     /// instructions and branches may be too high.
     fn with_errata(&self, finding: Finding) -> Finding {
-        let is_zen2 = matches!(self.machine.cpu.id, CpuId::X86 { family: 0x17, model: 0x30.., .. });
+        let is_zen2 = matches!(self.test.machine.cpu.id, CpuId::X86 { family: 0x17, model: 0x30.., .. });
         let retired = matches!(Truth::of(&finding.event), Truth::Known(_));
-        if self.machine.cpu.vendor == Vendor::Amd && is_zen2 && retired && finding.is_too_high() {
+        if self.test.machine.cpu.vendor == Vendor::Amd && is_zen2 && retired && finding.is_too_high() {
             let why = finding.why + "; AMD's erratum 1291: events at retirement may overcount";
             return Finding { why, ..finding };
         }
@@ -266,12 +299,12 @@ impl SelfTest {
     }
 
     /// The software PMU, which counts another process.
-    fn translated(&self, launcher: &Launcher) -> Section {
+    fn translated(&self) -> Section {
         let section = Section::new("translated", Rung::Soft);
-        let Some(program) = &self.program else {
+        let Some(program) = &self.test.program else {
             return section.without("no program was named that runs the loops");
         };
-        match self.machine.ladder.state(Rung::Soft) {
+        match self.test.machine.ladder.state(Rung::Soft) {
             None => return section.without("there is no software PMU here"),
             Some(state) if !works(state.works) => {
                 let cause = state.causes.first().map_or(state.works.word(), |cause| cause.text.as_str());
@@ -279,7 +312,12 @@ impl SelfTest {
             }
             Some(_) => {}
         }
-        let recorded = match self.recorded(program, launcher) {
+        let recorded = self.recorded(program);
+        if let Err(interrupted) = self.check() {
+            let without = |quantity: KernelQuantity| Finding::not_counted(quantity.word(), &interrupted);
+            return Section { findings: countable().map(without).collect(), ..section };
+        }
+        let recorded = match recorded {
             Ok(recorded) => recorded,
             Err(error) => return section.without(&nameless(&error.to_string(), program)),
         };
@@ -291,7 +329,7 @@ impl SelfTest {
     }
 
     /// Every kernel under the software PMU: all quantities in the same runs.
-    fn recorded(&self, program: &Path, launcher: &Launcher) -> Result<BTreeMap<KernelQuantity, Recorded>> {
+    fn recorded(&self, program: &Path) -> Result<BTreeMap<KernelQuantity, Recorded>> {
         let mut all = BTreeMap::new();
         let works = [
             (Rounds::MIN, Repetitions::UNDISTURBED.bases),
@@ -299,7 +337,7 @@ impl SelfTest {
         ];
         for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
             for (rounds, runs) in works {
-                for (quantity, samples) in self.translated_once(program, kernel, rounds, runs, launcher)? {
+                for (quantity, samples) in self.translated_once(program, kernel, rounds, runs)? {
                     let recorded: &mut Recorded = all.entry(quantity).or_default();
                     samples
                         .into_iter()
@@ -316,13 +354,15 @@ impl SelfTest {
         kernel: Kernel,
         rounds: Rounds,
         runs: u32,
-        launcher: &Launcher,
     ) -> Result<Vec<(KernelQuantity, Vec<MeterSample>)>> {
+        self.check().map_err(interrupted)?;
         let (events, quantities): (Vec<&str>, Vec<KernelQuantity>) =
             countable().map(|one| (one.word(), one)).unzip();
-        let stat = Stat::new(self.machine.clone()).command(command(program, kernel, rounds));
+        let stat = Stat::new(self.test.machine.clone()).command(command(program, kernel, rounds));
         let stat = stat.events(&events.join(","))?.backend(Some(Rung::Soft));
-        let report = stat.runs(runs).counted(Counted::All).run(launcher, &mut Quiet)?;
+        let report = stat.runs(runs).counted(Counted::All).run(self.launcher, &mut Quiet)?;
+        self.interrupted.set(self.interrupted.get().or(report.interrupted));
+        self.check().map_err(interrupted)?;
         let lines = summarise(&report).lines;
         let each = quantities.into_iter().zip(&lines);
         each.map(|(quantity, line)| Ok((quantity, samples(line)?))).collect()
@@ -351,7 +391,7 @@ fn nameless(reason: &str, program: &Path) -> String {
 fn command(program: &Path, kernel: Kernel, rounds: Rounds) -> CommandSpec {
     let spec = format!("{}:{rounds:05}", kernel.word());
     let args = ["selftest", "--kernel", &spec].map(OsString::from).to_vec();
-    let (stdin, stdout) = (Stream::Null, Stream::Null);
+    let (stdin, stdout) = (InputStream::Null, OutputStream::Null);
     CommandSpec { args, stdin, stdout, ..CommandSpec::new(program) }
 }
 
@@ -388,6 +428,10 @@ impl Section {
     fn without(self, reason: &str) -> Section {
         Section { absent: Some(reason.to_owned()), ..self }
     }
+}
+
+fn interrupted(reason: String) -> Error {
+    Error::new(ErrorKind::Os, reason)
 }
 
 fn untestable(rung: Rung) -> Error {
@@ -442,7 +486,7 @@ mod tests {
     fn a_program_that_cannot_be_started_does_not_tell_where_it_is() {
         let program = PathBuf::from("/home/hedgehog/bin/no-such-program");
         let test = SelfTest::new(crate::machine()).program(program.clone());
-        let section = test.translated(&Launcher::start().unwrap());
+        let section = SelfTestRun::new(&test, &Launcher::start().unwrap()).translated();
         assert!(!section.absent.unwrap().contains("hedgehog"));
         let reason = "command '/home/hedgehog/bin/no-such-program' not found in /home/hedgehog/bin";
         assert_eq!(nameless(reason, &program), "command 'cyclometer' not found in its folder");
@@ -471,15 +515,31 @@ mod tests {
         let test = SelfTest::new(crate::machine());
         let (Some(source), Ok(())) = (perf(), &test.machine.ladder.perf_software) else { return };
         let source = Ordinary(source);
-        let listed = test.listed(&[Kind::Software]);
+        let launcher = Launcher::start().unwrap();
+        let run = SelfTestRun::new(&test, &launcher);
+        let listed = run.listed(&[ListingKind::Software]);
         let found = |name: &str| {
             let listing = listed.iter().find(|listing| listing.name == name).unwrap();
-            let finding = test.of_kernel(&source, listing, &mut KernelMemory::new());
+            let finding = run.of_kernel(&source, listing, &mut KernelMemory::new());
             (finding.event.clone(), finding.verdict)
         };
         assert_eq!(found("page-faults"), ("page-faults:u".to_owned(), Verdict::Plausible));
         assert_eq!(found("task-clock"), ("task-clock".to_owned(), Verdict::Plausible));
         assert_eq!(found("context-switches"), ("context-switches".to_owned(), Verdict::NotCounted));
+    }
+
+    #[test]
+    fn a_count_during_a_signal_is_dropped_and_none_follows() {
+        let (test, launcher) = (SelfTest::new(crate::machine()), Launcher::start().unwrap());
+        let run = SelfTestRun::new(&test, &launcher);
+        let exact = || Finding { verdict: Verdict::Exact, ..Finding::not_counted("e", "") };
+        assert_eq!(run.finding("e", || Ok(exact())), exact());
+        let dropped = run.finding("e", || {
+            run.interrupted.set(Some(3));
+            Ok(exact())
+        });
+        assert_eq!(dropped, Finding::not_counted("e", "interrupted by signal 3"));
+        assert_eq!(run.finding("f", || panic!("counted")).why, "interrupted by signal 3");
     }
 
     #[test]

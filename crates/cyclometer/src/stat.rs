@@ -10,7 +10,8 @@ use cyclometer_backend::{
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
-use cyclometer_core::plan::Multiplex;
+use cyclometer_core::plan::{IntentSubject, Multiplex};
+use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
     Plan, Recovery, Report, Result, Rung, Source, Target,
@@ -86,8 +87,9 @@ fn some_seed() -> u64 {
 fn check_baseline(baseline: CpuBaseline, plan: &Plan, has_command: bool) -> Result<()> {
     let name = baseline.word();
     if !has_command {
-        let text = format!("the CPU baseline {name} is what a command is told of, and there is no command");
-        let hint = "give one: -- COMMAND; what runs already knows its processor".to_owned();
+        let text = format!("the CPU baseline {name} is for a command, and there is no command");
+        let hint = "give one: -- COMMAND; a baseline cannot be given to a process that is already running"
+            .to_owned();
         return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(hint)));
     }
     if !plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated) {
@@ -282,6 +284,12 @@ impl Stat {
         self
     }
 
+    /// Records windows, and reports their rows to the observer.
+    pub fn windows(mut self, spec: WindowSpec) -> Stat {
+        self.settings.windows = Some(spec);
+        self
+    }
+
     /// Goes on after an execution that failed.
     pub fn ignore_failure(mut self, ignore: bool) -> Stat {
         self.settings.ignore_failure = ignore;
@@ -393,8 +401,10 @@ impl Stat {
             only: self.backend,
             runs: self.settings.runs,
             counted: self.counted,
-            in_software_pmu: false,
-            of_command: self.command.is_some() && self.target.is_none(),
+            subject: match (&self.command, &self.target) {
+                (Some(_), None) => IntentSubject::Command,
+                _ => IntentSubject::Running,
+            },
             interval: self.settings.interval,
             begun: false,
             multiplex: self.multiplex,

@@ -4,9 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::energy::{EnergyDomain, EnergyZone};
+use cyclometer::core::ladder::{Cause, CauseKind};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::stats::{LineSummary, summarise_with};
-use cyclometer::{CommandSpec, Launcher, Machine, Quiet, Rung, Scope, Stat, Stream, Verdict};
+use cyclometer::{
+    CommandSpec, InputStream, Launcher, Machine, OutputStream, Quiet, Rung, Scope, Stat, Verdict,
+};
 
 /// The counters begin at 0 again behind this value: so high that no pause of this test is too long.
 const RANGE_UJ: u64 = 1_000_000_000_000;
@@ -41,7 +44,7 @@ impl Zones {
     fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
         let mut command = CommandSpec::new("sh");
         command.args = ["-c", script].map(Into::into).to_vec();
-        (command.stdin, command.stdout) = (Stream::Null, Stream::Null);
+        (command.stdin, command.stdout) = (InputStream::Null, OutputStream::Null);
         let stat = Stat::new(self.machine.clone()).command(command).events(events).unwrap();
         let report = stat.run(&Launcher::start().unwrap(), &mut Quiet).unwrap();
         summarise_with(&report, Scope::Tree, &stat.metric_requests()).lines
@@ -125,7 +128,8 @@ fn the_pmu_comes_first_and_the_zones_stand_below_it() {
             (line.candidate().unwrap().rung, line.skipped)
         };
         assert_eq!(rung(&zones.machine), (Rung::Perf, Vec::new()), "{name}");
-        zones.machine.ladder.perf_cpu_wide = Err("kernel.perf_event_paranoid is 3".to_owned());
+        zones.machine.ladder.perf_cpu_wide =
+            Err(Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3"));
         let (below, skipped) = rung(&zones.machine);
         assert_eq!(
             (below, skipped[0].reason.as_str()),

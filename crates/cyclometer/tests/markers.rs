@@ -9,9 +9,11 @@ use std::os::unix::process::CommandExt as _;
 use cyclometer::core::Rung;
 use cyclometer::stats::{asked_scope, summarise_as};
 use cyclometer::{
-    Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, Quiet, Scope, Stat, Stream, machine, marker,
+    Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, OutputStream, Quiet, Scope, Stat, machine,
+    marker,
 };
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
+use cyclometer_test_support::skip;
 
 /// An event that is counted even where no CPU counter is available.
 const FAULTS: &str = "page-faults,task-clock";
@@ -69,12 +71,12 @@ impl Tool<'_> {
     fn regions(&self, what: &str, events: &str, backend: Rung) -> Option<MarkedRegions> {
         let mut spec = CommandSpec::new(std::env::current_exe().unwrap());
         spec.args = vec!["program".into(), what.into()];
-        spec.stdout = Stream::Null;
+        spec.stdout = OutputStream::Null;
         let stat = Stat::new(machine()).command(spec).events(events).unwrap().backend(Some(backend));
         let (report, marked) = stat.run_marked(self.launcher, &mut Quiet).unwrap();
         let whole = summarise_as(&report, asked_scope(&report));
         if whole.lines[0].statistics.mean.is_none() {
-            eprintln!("skipped: {backend}: {}", whole.lines[0].reason.as_deref().unwrap_or("no reason"));
+            skip(&format!("{backend}: {}", whole.lines[0].reason.as_deref().unwrap_or("no reason")));
             return None;
         }
         Some(marked)
@@ -165,7 +167,7 @@ fn unattached_regions_cost_nothing(tool: &Tool<'_>) {
     };
     let each = |what: &str| Some((count(what, 11_000)? - count(what, 1_000)?) / 10_000.0);
     let (Some(marked), Some(bare)) = (each("marked"), each("bare")) else {
-        return eprintln!("skipped: the software PMU does not work here");
+        return skip("the software PMU does not work here");
     };
     println!("  {:.1} instructions", marked - bare);
     assert!((marked - bare) <= 20.0 && marked > bare, "{marked} and {bare} instructions a round");
@@ -557,7 +559,7 @@ fn several_runs_make_statistics(tool: &Tool<'_>) {
     );
     let summary = summarise_as(&found.report, Scope::Thread);
     if summary.lines[0].statistics.mean.is_none() {
-        return eprintln!("skipped: {:?}", summary.lines[0].reason);
+        return skip(&format!("{:?}", summary.lines[0].reason));
     }
     assert_eq!(summary.lines[0].statistics.n, 4);
 }

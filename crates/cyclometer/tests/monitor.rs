@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use cyclometer::{Count, CountedScope, ErrorKind, Measured, Modes, Monitor, ReadWay, Scope, Value, Verdict};
+use cyclometer_test_support::skip;
 
 /// Makes about this many page faults: the memory is new, as it is never freed. Where huge pages are given out
 /// unasked there are fewer, so that tests ask for a few at a time and expect at least some.
@@ -13,11 +14,6 @@ fn touch(pages: usize) {
 
 fn value<'a>(measured: &'a Measured, event: &str) -> &'a Value {
     measured.get(event).unwrap_or_else(|| panic!("{event} is not in {measured:?}"))
-}
-
-#[expect(clippy::print_stderr, reason = "a test that cannot run says why")]
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 fn monitor(events: &str) -> Monitor {

@@ -1,15 +1,17 @@
 //! A program that counts its own regions while the software PMU runs it: neither loses its counts. The
 //! program is this one.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use cyclometer::{
-    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, Rung, Stream, diagnosed_machine, machine,
+    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, OutputStream, Rung, diagnosed_machine,
+    machine,
 };
+use cyclometer_core::Target;
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
+use cyclometer_test_support::skip;
 
 /// Gives the program its task, and the file for its results.
 const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
@@ -22,6 +24,7 @@ fn program() {
         "threads" => in_threads(),
         "process" => of_the_process(),
         "machines" => every_question_about_the_machine(),
+        "times" => times_around_a_pause(),
         other => panic!("no program {other}"),
     };
     std::fs::write(file, found.join("\n")).unwrap();
@@ -47,7 +50,7 @@ fn value(measured: &Measured, event: &str) -> String {
 }
 
 fn in_threads() -> Vec<String> {
-    let monitor = Monitor::builder().event("instructions,cycles").build().unwrap();
+    let monitor = Monitor::builder().event("instructions,cycles,wall_time").build().unwrap();
     std::thread::scope(|scope| {
         for rounds in ROUNDS {
             let monitor = &monitor;
@@ -60,7 +63,10 @@ fn in_threads() -> Vec<String> {
     });
     let of = |label: String, event| value(&monitor.total(&label).unwrap(), event);
     let instructions = ROUNDS.iter().map(|rounds| of(rounds.to_string(), "instructions"));
-    instructions.chain([of("first".to_owned(), "cycles")]).collect()
+    let first = monitor.total("first").unwrap();
+    let has_net = |event| first.get(event).is_some_and(|value| value.net.is_some()).to_string();
+    let others = [value(&first, "cycles"), has_net("instructions"), has_net("wall_time")];
+    instructions.chain(others).collect()
 }
 
 fn of_the_process() -> Vec<String> {
@@ -79,17 +85,37 @@ fn every_question_about_the_machine() -> Vec<String> {
     vec![works(machine()), works(diagnosed_machine())]
 }
 
+/// The length of a pause between two reads.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The enabled and running time in ns of a thread that pauses.
+fn times_around_a_pause() -> Vec<String> {
+    let monitor = Monitor::builder().event("instructions").backend(Rung::Soft).build().unwrap();
+    let slots = monitor.plan().passes[0].of(Rung::Soft);
+    let sources = cyclometer_backend::region_sources(Err("not asked for".to_owned()));
+    let source = sources.iter().find(|source| source.rung() == Rung::Soft).unwrap();
+    let mut counting = source.open(&slots, &Target::ThisThread).unwrap();
+    let mut samples = Vec::new();
+    counting.sample(&mut samples).unwrap();
+    std::thread::sleep(PAUSE);
+    counting.sample(&mut samples).unwrap();
+    let [first, second] = samples.as_slice() else { panic!("one event: {samples:?}") };
+    let times =
+        [second.time_enabled_ns - first.time_enabled_ns, second.time_running_ns - first.time_running_ns];
+    times.map(|time| time.to_string()).to_vec()
+}
+
 /// Runs the program under the software PMU; returns the software PMU's count and the program's own. `None`,
 /// and a word why, where there is no software PMU.
 fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     let here = diagnosed_machine();
     let state = here.ladder.state(Rung::Soft).unwrap();
     if let Some(cause) = state.causes.first() {
-        eprintln!("skipped: {}", cause.text);
+        skip(&cause.text);
         return None;
     }
-    let file =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("found-{asked}-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("found");
     let mut spec = CommandSpec::new("env");
     let own = std::env::current_exe().unwrap();
     spec.args = vec![
@@ -99,12 +125,11 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
         "--exact".into(),
         "program".into(),
     ];
-    spec.stdout = Stream::Null;
+    spec.stdout = OutputStream::Null;
     let launcher = Launcher::start().unwrap();
     let summary =
         Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
     let found = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     let line = &summary.lines[0];
     let whole = line.statistics.mean.unwrap_or_else(|| panic!("{asked}: {:?}", line.reason));
     Some((whole, found.lines().map(str::to_owned).collect()))
@@ -121,6 +146,7 @@ fn the_regions_of_each_thread_and_the_whole_are_counted() {
     assert!(*most < 5000 && most - least <= 8, "{found:?}: {around:?} around the loops");
     assert!(whole > counts.iter().sum::<u64>() as f64, "{whole}: {counts:?}");
     assert!(found[3].parse::<u64>().is_err() || has_cycles(), "a reason why there are no cycles: {found:?}");
+    assert_eq!(found[4..], ["true", "false"], "two measurements are too few for the bias of a clock");
 }
 
 fn has_cycles() -> bool {
@@ -139,4 +165,11 @@ fn no_question_about_the_machine_disturbs_what_counts_the_program() {
     let Some((_, found)) = counted("machines") else { return };
     let already = "no: it already counts this process and what that starts";
     assert!(found.len() == 2 && found.iter().all(|answer| answer.starts_with(already)), "{found:?}");
+}
+
+#[test]
+fn the_times_of_a_thread_are_nanoseconds() {
+    let Some((_, found)) = counted("times") else { return };
+    let times: Vec<u128> = found.iter().map(|time| time.parse().unwrap()).collect();
+    assert!(times[0] >= PAUSE.as_nanos() && times[0] == times[1], "{times:?}");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cyclometer::core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
 use cyclometer::core::exec::{Clock, CounterAt, Raw, Reading};
+use cyclometer::core::plan::IntentSubject;
 use cyclometer::core::{
     Candidate, CounterId, CounterMask, Counting, Event, EventCode, Intent, Part, Refusal, Slot, SlotId,
     Source, Target,
@@ -117,7 +118,7 @@ fn monitor(troubles: &'static [InjectedFault], longest_window: Option<Duration>)
         let way = Candidate::perf(vec![part], Provenance::Simulated, Some(Modes::USER));
         Event::new(name.to_owned(), Unit::Count, vec![way])
     };
-    let intent = Intent { of_command: false, ..Intent::default() };
+    let intent = Intent { subject: IntentSubject::Running, ..Intent::default() };
     let events = parts().into_iter().enumerate().map(event).collect();
     let mut plan = cyclometer_plan::plan(events, &machine, intent).unwrap();
     for (line, (_, part)) in plan.lines.iter_mut().zip(parts()) {

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use cyclometer::{Command, CommandSpec, Launcher, Rung, Stream};
+use cyclometer::{Command, CommandSpec, Launcher, OutputStream, Rung};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
+use cyclometer_test_support::skip;
 
 #[path = "support/rehearsed.rs"]
 mod rehearsed;
@@ -57,10 +58,10 @@ fn three_events_of_the_kernel_are_read_by_one_system_call() {
     let monitor = cyclometer::Monitor::builder().event(events).calibrate(false).build().unwrap();
     let lines = &monitor.plan().lines;
     if let Some(line) = lines.iter().find(|line| line.candidate().is_none_or(|way| way.rung != Rung::Perf)) {
-        return eprintln!("skipped: {} is not counted by perf here", line.event.name);
+        return skip(&format!("{} is not counted by perf here", line.event.name));
     }
     let Some(before) = reads_of_this_thread() else {
-        return eprintln!("skipped: this kernel does not count read(2)");
+        return skip("this kernel does not count read(2)");
     };
     (0..1_000).for_each(|_| drop(monitor.region("work")));
     let reads = reads_of_this_thread().unwrap() - before;
@@ -101,7 +102,7 @@ fn a_region_that_is_open_at_a_fork_is_lost_in_the_child() {
     });
     match answer {
         Ok(answer) => assert_eq!(answer, 7),
-        Err(e) => return eprintln!("skipped: no child: {e}"),
+        Err(e) => return skip(&format!("no child: {e}")),
     }
     counter.count(5, 1);
     let (rehearsed, real_one) = regions.take().unwrap();
@@ -119,12 +120,12 @@ struct Counted {
 fn counted(launcher: &Launcher, what: &str, times: u32) -> Option<Counted> {
     let mut spec = CommandSpec::new(std::env::current_exe().unwrap());
     spec.args = vec![what.into(), times.to_string().into()];
-    spec.stdout = Stream::Null;
+    spec.stdout = OutputStream::Null;
     let command = Command::new(spec).backend(Rung::Soft).events("instructions,syscalls").unwrap();
     let lines = command.run(launcher).unwrap().lines;
     let values: Option<Vec<f64>> = lines.iter().map(|line| line.statistics.mean).collect();
     let Some([instructions, system_calls]) = values.as_deref() else {
-        eprintln!("skipped: the software PMU: {}", lines[0].reason.as_deref().unwrap_or("no reason"));
+        skip(&format!("the software PMU: {}", lines[0].reason.as_deref().unwrap_or("no reason")));
         return None;
     };
     Some(Counted { instructions: *instructions, system_calls: *system_calls })

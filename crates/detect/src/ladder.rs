@@ -13,7 +13,7 @@ mod virtual_pmu;
 
 /// A source order without sources.
 pub(crate) fn empty() -> Ladder {
-    let unknown = || Err("not probed".to_owned());
+    let unknown = || Err(cause(CauseKind::NoPmu, "not probed"));
     Ladder {
         rungs: Vec::new(),
         perf_hardware: unknown(),
@@ -61,7 +61,7 @@ fn built_where(rung: Rung, here: bool, elsewhere: &str) -> RungState {
 
 /// A cause that no command mends.
 fn cause(kind: CauseKind, text: impl Into<String>) -> Cause {
-    Cause { kind, text: text.into(), mend: None }
+    Cause::new(kind, text)
 }
 
 /// A cause and the command that mends it.

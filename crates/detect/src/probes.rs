@@ -2,9 +2,10 @@
 
 use cyclometer_core::machine::{Architecture, Machine, Os, Tracer, Vendor};
 use cyclometer_core::pmu::KernelPmu;
+use cyclometer_sys::process_list::ProcessList;
 
 use crate::facts::{FactSource, PerfProbe, TraceRefusal};
-use crate::process_list::ProcessList;
+use crate::process_list;
 use crate::{DetectionDepth, text};
 
 /// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
@@ -167,7 +168,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
         depth,
         trace: (x86 && tries_tracing(depth, machine.access.tracer.as_ref(), counts))
             .then(|| facts.trace_probe()),
-        processes: ProcessList::ask(facts),
+        processes: process_list::ask(facts),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
         sysreg,

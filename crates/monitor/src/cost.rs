@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use cyclometer_core::exec::ReadWay;
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Plan, Rung, SlotId};
+use cyclometer_core::{Candidate, Plan, Rung, SlotId};
 
 use crate::opening::opened_as;
 use crate::thread::{ThreadState, lock};
-use crate::totals::Sum;
+use crate::totals::{Counter, Sum};
 
 /// The cost of a monitor's reads on the thread that built it.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,10 +28,11 @@ pub struct Bias {
     pub event: String,
     /// How it is read; `None` where it is not counted.
     pub way: Option<ReadWay>,
-    /// The count of an empty region; `None` where nothing was counted.
+    /// The count of an empty region; `None` where nothing was counted, or where too few regions were measured
+    /// for this event.
     pub empty: Option<Quantiles>,
-    /// The counts that a nested region adds to the surrounding one, beyond its own; `None` where nothing was
-    /// counted.
+    /// The counts that a nested region adds to the surrounding one, beyond its own; `None` as for an empty
+    /// region.
     pub nested: Option<Quantiles>,
 }
 
@@ -82,9 +83,18 @@ impl Repeats {
     const FEW: Repeats = Repeats { warm_up: 1, measured: 2, batch: 1 };
 
     fn of(plan: &Plan) -> Repeats {
-        let by_software = |line: &PlanLine| line.candidate().is_some_and(|way| way.rung == Rung::Soft);
+        let by_software = |line: &PlanLine| line.candidate().is_some_and(is_by_software);
         if plan.lines.iter().any(by_software) { Repeats::FEW } else { Repeats::MANY }
     }
+
+    /// Fewest measurements from which the bias of an event is estimated.
+    fn enough(candidate: &Candidate) -> usize {
+        if is_by_software(candidate) { Repeats::FEW.measured } else { Repeats::MANY.measured }
+    }
+}
+
+fn is_by_software(candidate: &Candidate) -> bool {
+    candidate.rung == Rung::Soft
 }
 
 /// Measures on the thread that has the counters open.
@@ -107,7 +117,7 @@ pub(crate) fn measure(state: &mut ThreadState, plan: &Plan) -> Cost {
             let frame = state.begin(label);
             state.end(frame, false);
         }),
-        biases: biases(state, plan, &sums, &nested),
+        biases: biases(&lock(&state.totals).counters, plan, &sums, &nested),
     };
     state.forget_labels();
     cost
@@ -138,12 +148,14 @@ fn timed(repeats: Repeats, mut what: impl FnMut()) -> Quantiles {
     Quantiles::of(times).unwrap_or(Quantiles { min: 0.0, median: 0.0, p99: 0.0 })
 }
 
-/// The biases of every event. The bias of a nested region is the rest after subtracting that of an empty one.
-fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
-    let totals = lock(&state.totals);
-    let of_slot = |slot: SlotId, rows: &[Vec<Sum>]| {
+/// The bias of every event for which there are enough measurements. Beside an event of the software PMU there
+/// are few, and clocks and kernel counters vary. The bias of a nested region is the rest after subtracting
+/// that of an empty one.
+fn biases(counters: &[Counter], plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
+    let of_slot = |slot: SlotId, line: &PlanLine, rows: &[Vec<Sum>]| {
+        line.candidate().filter(|candidate| rows.len() >= Repeats::enough(candidate))?;
         let value = |row: &Vec<Sum>| {
-            let own = row.iter().zip(&totals.counters).filter(|(_, own)| own.counter.slot == slot);
+            let own = row.iter().zip(counters).filter(|(_, own)| own.counter.slot == slot);
             own.clone().next()?;
             own.map(|(sum, own)| (sum.lost == 0 && !own.is_peak).then_some(sum.value as f64)).sum()
         };
@@ -151,13 +163,13 @@ fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Su
     };
     let bias = |(i, line): (usize, &PlanLine)| {
         let slot = opened_as(plan, SlotId(i));
-        let alone = of_slot(slot, empty);
-        let within = alone.zip(of_slot(slot, nested)).map(|(alone, both)| Quantiles {
+        let alone = of_slot(slot, line, empty);
+        let within = alone.zip(of_slot(slot, line, nested)).map(|(alone, both)| Quantiles {
             min: (both.min - alone.p99).max(0.0),
             median: (both.median - alone.median).max(0.0),
             p99: (both.p99 - alone.min).max(0.0),
         });
-        let counter = totals.counters.iter().find(|counter| counter.counter.slot == slot);
+        let counter = counters.iter().find(|counter| counter.counter.slot == slot);
         let way = counter.map(|counter| counter.counter.way.clone());
         Bias { event: line.label(), way, empty: alone, nested: within }
     };
@@ -167,6 +179,50 @@ fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Su
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_core::event::{Event, OsMetric};
+    use cyclometer_core::exec::{Cell, CounterAt};
+    use cyclometer_core::plan::Outcome;
+    use cyclometer_core::{Intent, Modes, Unit};
+
+    /// A plan of `instructions` by the software PMU and the time by the operating system, or of one of them,
+    /// with its counters.
+    fn planned(names: &[&str]) -> (Plan, Vec<Counter>) {
+        let candidate = |name: &str| match name {
+            "wall_time" => Candidate::accounting(OsMetric::WallTime, "clock"),
+            _ => Candidate::soft(name, Modes::USER),
+        };
+        let line = |name: &&str| PlanLine {
+            event: Event::new(*name, Unit::Count, vec![candidate(name)]),
+            outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
+            skipped: Vec::new(),
+        };
+        let counter = |slot| Counter {
+            counter: CounterAt::of(Cell::new(SlotId(slot), 0, 0, 0)),
+            is_peak: false,
+            longest_ns: None,
+        };
+        let lines = names.iter().map(line).collect();
+        let plan = Plan { lines, passes: Vec::new(), sharing: Default::default(), intent: Intent::default() };
+        (plan, (0..names.len()).map(counter).collect())
+    }
+
+    /// Whether the bias of each event is known, after as many measurements as the plan has.
+    fn known(names: &[&str]) -> Vec<bool> {
+        let (plan, counters) = planned(names);
+        let rows =
+            |value| vec![vec![Sum { value, ..Sum::default() }; names.len()]; Repeats::of(&plan).measured];
+        let biases = biases(&counters, &plan, &rows(7), &rows(20));
+        assert!(biases.iter().all(|bias| bias.empty.is_some() == bias.nested.is_some()));
+        assert!(biases.iter().all(|bias| bias.nested.is_none_or(|nested| nested.median == 13.0)));
+        biases.iter().map(|bias| bias.empty.is_some()).collect()
+    }
+
+    #[test]
+    fn a_clock_beside_the_software_pmu_has_no_known_bias() {
+        assert_eq!(known(&["instructions", "wall_time"]), [true, false]);
+        assert_eq!(known(&["wall_time", "branches", "instructions"]), [false, true, true]);
+        assert_eq!(known(&["wall_time"]), [true]);
+    }
 
     #[test]
     fn quantiles_are_of_the_sorted_values() {

@@ -30,7 +30,6 @@ impl Counter {
     /// [`Region`](crate::Region) does both.
     ///
     /// `None` where the value is lost, as in a forked child.
-    /// both. `None` where the value is lost, as in a forked child.
     #[inline]
     pub fn read(&self) -> Option<u64> {
         self.here.try_borrow_mut().ok()?.value(&self.places)

@@ -302,7 +302,7 @@ const FORKED: &str = "the process forked within the region: the counters stayed 
 
 /// The reason why a long region has no counts of energy, or of registers that the kernel writes to as well.
 const TOO_LONG: &str =
-    "the region lasted longer than its counters keep what they count (registers: max_monitor_duration_us)";
+    "the region lasted longer than its counters stay valid (limit for registers: max_monitor_duration_us)";
 
 /// The longest region that a counter can measure. Registers that the kernel writes to preserve their contents
 /// only for a while, and energy counters wrap.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cyclometer_core::event::{RegisterEvent, RegisterSeat};
-use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
+use cyclometer_core::plan::{Multiplex, Outcome, PlanLine, TooLarge};
 use cyclometer_core::{
     Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery,
     Result, Rung, Slot, SlotId,
@@ -39,30 +39,11 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
         _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
     };
     let mut plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
-    for (slot, reason) in &shared.too_large {
-        tell_too_large(&mut plan, *slot, reason);
+    for sum in plan.sharing.too_large.iter().filter(|sum| sum.treatment == TooLarge::NotCounted) {
+        let reason = format!("{}; count them one by one", sum.reason);
+        plan.lines[sum.slot.0].outcome = Outcome::NotCounted(Count::NotCounted { reason });
     }
     arrange(plan, &shared.assignments)
-}
-
-/// Marks a sum whose summands do not fit on the counters at once. The kernel can share the counters among
-/// them, and its count says so. Where this tool chooses counters, or sharing is forbidden, the sum is not
-/// counted.
-fn tell_too_large(plan: &mut Plan, slot: SlotId, reason: &str) {
-    let line = &mut plan.lines[slot.0];
-    let Some(candidate) = line.candidate() else { return };
-    let summands: Vec<&str> = candidate.summands.iter().map(String::as_str).collect();
-    let sum = format!("it is the sum of {}, which do not fit on the counters at once", listed(&summands));
-    let is_ours = candidate.parts.iter().any(|part| matches!(part, Part::Registers(_)));
-    if is_ours || plan.intent.multiplex == Multiplex::Never {
-        let reason = format!("{sum} ({reason}); count them one by one");
-        line.outcome = Outcome::NotCounted(Count::NotCounted { reason });
-        plan.sharing.sets.iter_mut().for_each(|set| set.retain(|held| *held != slot));
-        plan.sharing.sets.retain(|set| !set.is_empty());
-        plan.sharing.lower_bound = plan.sharing.lower_bound.min(plan.sharing.sets.len());
-    } else if !line.event.notes.iter().any(|note| note.starts_with(&sum)) {
-        line.event.notes.push(format!("{sum}: {reason}"));
-    }
 }
 
 /// Makes the passes of a plan by its sets.
@@ -80,7 +61,7 @@ pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Re
     let sets = &plan.sharing.sets;
     let rotates =
         sets.len() > 1 && (plan.intent.multiplex == Multiplex::Always || sets.len() > runs as usize);
-    let soft = plan.intent.of_command && slots.iter().any(is_soft);
+    let soft = plan.intent.subject.is_command() && slots.iter().any(is_soft);
     let mut passes = Vec::new();
     if soft {
         let suits = |slot: &&Slot| if runs == 0 { !is_core(slot) } else { is_soft(slot) };
@@ -120,7 +101,7 @@ fn counts_the_same(known: &Slot, other: &Slot) -> bool {
 /// The runs that count events of core PMUs: regions of a program that is translated already have no other
 /// ones.
 fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
-    match intent.of_command && slots.iter().any(is_soft) {
+    match intent.subject.is_command() && slots.iter().any(is_soft) {
         true => intent.runs - intent.translated_runs(),
         false => intent.runs.max(1),
     }
@@ -221,14 +202,14 @@ fn refuse_sharing(plan: &Plan, runs: u32) -> Result<()> {
         "" => String::new(),
         because => format!("{because}: "),
     };
-    let given = match plan.intent.of_command {
+    let given = match plan.intent.subject.is_command() {
         true => format!("-r gives {}", number(runs as usize, "run")),
         false => "what runs already is counted once".to_owned(),
     };
     let passes = number(needed, "pass");
     let message = format!("{because}{passes} are needed, and {given}");
     let translated = plan.intent.runs.saturating_sub(runs) as usize;
-    let remedy = match plan.intent.of_command {
+    let remedy = match plan.intent.subject.is_command() {
         true => format!("use -r {}, ask for fewer events, or leave --no-multiplex out", needed + translated),
         false => "ask for fewer events, or leave --no-multiplex out".to_owned(),
     };
@@ -358,16 +339,17 @@ fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place;
-    use crate::route;
     use crate::testing::{
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event, sum_event,
         unknown_event, with_modes,
     };
+    use crate::{Replan, place, replan, route};
     use cyclometer_core::CounterMask;
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part, RegisterCode, Unit};
+    use cyclometer_core::exec::RefusalKind;
     use cyclometer_core::ladder::{RungState, Works};
-    use cyclometer_core::{Candidate, Event, EventCode, Modes, Provenance};
+    use cyclometer_core::plan::IntentSubject;
+    use cyclometer_core::{Candidate, Event, EventCode, Modes, Provenance, Refusal};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
@@ -535,7 +517,7 @@ mod tests {
         let help = "use -r 2, ask for fewer events, or leave --no-multiplex out";
         assert_eq!((error.recovery().to_string().as_str(), error.kind()), (help, ErrorKind::HardwareLimit));
         assert!(planned(many(7), never(2)).is_ok() && planned(many(4), never(1)).is_ok());
-        let attached = Intent { of_command: false, ..never(1) };
+        let attached = Intent { subject: IntentSubject::Running, ..never(1) };
         assert!(planned(many(7), attached).unwrap_err().to_string().ends_with("is counted once"));
     }
 
@@ -736,7 +718,7 @@ mod tests {
         assert_eq!((alone.passes[0].slots.len(), alone.takes_turns()), (1, false));
         let note = "it is the sum of v, w, x, y and z, which do not fit on the counters at once: v, w, x, y and z can \
                     each only use counters 0-3 of cpu";
-        assert_eq!(alone.lines[0].event.notes, [note]);
+        assert_eq!(alone.sharing.note(SlotId(0)), Some(note));
         let mut events = many(2);
         events.push(sum_event("s", &summands));
         let plan = planned(events.clone(), with_runs(2)).unwrap();
@@ -751,6 +733,38 @@ mod tests {
         let grouped = vec![in_group(sum_event("s", &summands), 0)];
         let error = planned(grouped, with_runs(1)).unwrap_err().to_string();
         assert!(error.starts_with("the group {s} does not fit on the PMU: v, w, x, y and z can"), "{error}");
+    }
+
+    #[test]
+    fn a_sum_that_is_not_counted_raises_no_bound() {
+        let mut alone = core_event("e");
+        alone.modifiers.exclusive = true;
+        let others = vec![alone, unknown_event("x")];
+        let sum = sum_event("s", &["a", "b", "c", "d", "f"]);
+        let bound = |events: &[Event], multiplex| {
+            let sharing = planned(events.to_vec(), Intent { multiplex, ..with_runs(3) }).unwrap().sharing;
+            (sharing.sets.len(), sharing.lower_bound, sharing.is_optimal())
+        };
+        let with_sum = [others.clone(), vec![sum.clone()]].concat();
+        assert_eq!(bound(&others, Multiplex::Never), (2, 1, false), "x could count anywhere");
+        assert_eq!(bound(&with_sum, Multiplex::Never), (2, 1, false));
+        assert_eq!(bound(&with_sum, Multiplex::Auto), (3, 2, false), "the kernel counts the sum alone");
+        assert_eq!(bound(&[sum], Multiplex::Never), (0, 0, true));
+    }
+
+    #[test]
+    fn the_note_of_a_sum_is_there_once_and_for_as_long_as_it_is_true() {
+        let mut sum = sum_event("s", &["a", "b", "c", "d", "f"]);
+        sum.candidates.push(software_event("s").candidates.remove(1));
+        let plan = planned(vec![sum, core_event("e")], with_runs(2)).unwrap();
+        let noted = |plan: &Plan| [0, 1].map(|slot| plan.sharing.note(SlotId(slot)).is_some());
+        assert_eq!(noted(&plan), [true, false]);
+        let plan = reassemble(plan, &machine()).unwrap();
+        assert_eq!((noted(&plan), plan.sharing.too_large.len()), ([true, false], 1));
+        let refusal = |slot| Refusal { slot: Some(slot), kind: RefusalKind::Other, text: "no".to_owned() };
+        let Replan::Try(plan, _) = replan(plan, &refusal(SlotId(0)), &machine()).unwrap() else { panic!() };
+        assert_eq!(plan.lines[0].candidate().unwrap().rung, Rung::Os);
+        assert_eq!((noted(&plan), plan.lines[0].event.notes.len()), ([false, false], 0));
     }
 
     #[test]

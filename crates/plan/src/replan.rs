@@ -1,7 +1,7 @@
 //! A refusal to the next plan: pure data, so that every step can be shown and tested.
 
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
+use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
 use cyclometer_core::report::Step;
 use cyclometer_core::{
     Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
@@ -205,7 +205,8 @@ fn fall(
     if let Some(modes) = &mut line.event.candidates[candidate].modes {
         *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
     }
-    line.skipped.push(Skipped { rung, reason: refusal.text.clone(), refusal: Some(refusal.kind) });
+    let (reason, cause) = (refusal.text.clone(), SkipCause::Refused(refusal.kind));
+    line.skipped.push(Skipped { rung, reason, cause });
     let line = step_down(line, candidate + 1, machine, intent);
     match line.candidate() {
         Some(next) => {
@@ -215,7 +216,7 @@ fn fall(
         None => {
             // The first source that was asked could have counted it: its reason is the one to mend.
             let asked =
-                line.skipped.iter().find_map(|skipped| Some((skipped.refusal?, skipped.reason.clone())));
+                line.skipped.iter().find_map(|skipped| Some((skipped.refusal()?, skipped.reason.clone())));
             let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.text.clone()));
             let count = match kind {
                 RefusalKind::Busy | RefusalKind::NoPermission => Count::NotCounted { reason },

@@ -3,7 +3,7 @@
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::ladder::{Cause, CauseKind, Works};
 use cyclometer_core::machine::CoreType;
-use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
+use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
 use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
 
 use crate::sharing::is_without_counter;
@@ -74,27 +74,29 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
                 line.outcome = chosen(&line.event, i);
                 return line;
             }
-            Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason, refusal: None }),
+            Err(skipped) => line.skipped.push(skipped),
         }
     }
-    line.outcome = Outcome::NotCounted(why_not(&line, machine, intent));
+    line.outcome = Outcome::NotCounted(why_not(&line, intent));
     line
 }
 
 /// Why no source counts an event. The source that would have served gives the reason: the first one that is
 /// kept from it by a cause that can be lifted. Without such a cause something is missing here.
-fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
-    let kept = line.skipped.iter().find_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
-    match kept {
-        Some((skipped, cause)) => Count::NotCounted { reason: with_remedy(line, skipped, cause) },
+fn why_not(line: &PlanLine, intent: &Intent) -> Count {
+    match line.skipped.iter().find(|skipped| is_liftable(skipped, intent)) {
+        Some(skipped) => Count::NotCounted { reason: with_remedy(line, skipped) },
         None => Count::NotSupported { reason: missing(line).to_owned() },
     }
 }
 
 /// The reason of a source with what lifts it, and the name of the software PMU where it is not the first
 /// choice.
-fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
-    let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
+fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
+    let remedy = match &skipped.cause {
+        SkipCause::Unavailable { remedy: Some(remedy), .. } => format!("; to permit it: {remedy}"),
+        _ => String::new(),
+    };
     let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
     let source =
         if skipped.rung == Rung::Soft && is_fallback { "the software PMU cannot count it: " } else { "" };
@@ -105,7 +107,7 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
 /// machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
     let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
-    let would_work = |skipped: &&Skipped| skipped.reason == only_when_asked(skipped.rung);
+    let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
     let mut skipped = line.skipped.iter();
     match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
         Some(skipped) => &skipped.reason,
@@ -114,23 +116,19 @@ fn missing(line: &PlanLine) -> &str {
     }
 }
 
-/// The cause that keeps a source from counting, where it can be lifted. Registers that were not asked for
-/// have no other cause.
-fn liftable<'m>(skipped: &Skipped, machine: &'m Machine, intent: &Intent) -> Option<&'m Cause> {
-    if is_of_registers(skipped.rung) && intent.only != Some(skipped.rung) {
-        return None;
+/// Whether the cause that keeps a source from counting can be lifted. The causes of registers count only
+/// where these were requested.
+fn is_liftable(skipped: &Skipped, intent: &Intent) -> bool {
+    let is_candidate = !is_of_registers(skipped.rung) || intent.only == Some(skipped.rung);
+    match skipped.cause {
+        SkipCause::Unavailable { kind, .. } => is_candidate && keeps_from_counting(skipped.rung, kind),
+        _ => false,
     }
-    let causes = &machine.ladder.state(skipped.rung)?.causes;
-    causes.iter().find(|cause| cause.text == skipped.reason && keeps_from_counting(skipped.rung, cause.kind))
 }
 
 /// Whether a source's registers are programmed by ourselves, and only when that is asked for.
 fn is_of_registers(rung: Rung) -> bool {
     matches!(rung, Rung::Msr | Rung::Sysreg)
-}
-
-fn only_when_asked(rung: Rung) -> String {
-    format!("registers are programmed only with --backend {rung}")
 }
 
 /// Whether the machine could count, and the surroundings keep the source from it. For the software PMU a
@@ -150,18 +148,19 @@ fn chosen(event: &Event, candidate: usize) -> Outcome {
     Outcome::Counted { candidate, filter: event.candidates[candidate].modes, exclude_guest: false }
 }
 
-fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Intent) -> Result<(), String> {
+fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Intent) -> Result<(), Skipped> {
     match candidate.rung {
-        Rung::Perf => perf_works(candidate, machine),
+        Rung::Perf => perf_works(candidate, machine).map_err(|cause| unavailable(Rung::Perf, &cause)),
         Rung::Soft => {
             // Its surroundings are no reason where it would not serve in any.
-            soft::fits(event, candidate, intent).map_err(str::to_owned)?;
+            soft::fits(event, candidate, intent)?;
             rung_works(candidate, machine)?;
-            soft::is_read_in_time(intent).map_err(str::to_owned)
+            soft::is_read_in_time(intent)
         }
         rung if is_of_registers(rung) && intent.only != Some(rung) => {
             rung_works(candidate, machine)?;
-            Err(only_when_asked(rung))
+            let reason = format!("registers are programmed only with --backend {rung}");
+            Err(Skipped { rung, reason, cause: SkipCause::NotRequested })
         }
         Rung::Msr | Rung::Sysreg | Rung::Sim => {
             rung_works(candidate, machine)?;
@@ -171,26 +170,39 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
     }
 }
 
-fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
-    match machine.ladder.state(candidate.rung) {
-        Some(state) if matches!(state.works, Works::Yes | Works::Partly) => Ok(()),
-        Some(state) => {
-            Err(state.causes.first().map_or_else(|| state.works.word().to_owned(), |c| c.text.clone()))
-        }
-        None => Err(format!("there is no source {} here", candidate.rung)),
+fn unavailable(rung: Rung, cause: &Cause) -> Skipped {
+    let because = SkipCause::Unavailable { kind: cause.kind, remedy: cause.mend.clone() };
+    Skipped { rung, reason: cause.text.clone(), cause: because }
+}
+
+fn unsuited(rung: Rung, reason: String) -> Skipped {
+    Skipped { rung, reason, cause: SkipCause::Unsuited }
+}
+
+fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped> {
+    let rung = candidate.rung;
+    let Some(state) = machine.ladder.state(rung) else {
+        return Err(unsuited(rung, format!("there is no source {rung} here")));
+    };
+    match (state.works, state.causes.first()) {
+        (Works::Yes | Works::Partly, _) => Ok(()),
+        (_, Some(cause)) => Err(unavailable(rung, cause)),
+        (works, None) => Err(unsuited(rung, works.word().to_owned())),
     }
 }
 
 /// Whether each part has a counter that is free.
-fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
+fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped> {
     let mut parts = candidate.parts.iter().filter_map(Part::core);
     let homeless = parts.find(|part| is_without_counter(part, machine));
     let Some(part) = homeless else { return Ok(()) };
     let counters = part.ways.iter().fold(CounterMask::EMPTY, |all, (counters, _)| all.or(*counters));
-    Err(format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu))
+    let reason =
+        format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu);
+    Err(unsuited(candidate.rung, reason))
 }
 
-fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
+fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), Cause> {
     let class = candidate.parts.iter().find_map(|part| match part {
         Part::Perf(event) => Some(event.class),
         _ => None,
@@ -207,6 +219,7 @@ mod tests {
     use super::*;
     use crate::testing::{core_event, machine, portable_event, soft_event, software_event};
     use cyclometer_core::event::PerfEvent;
+    use cyclometer_core::plan::IntentSubject;
     use cyclometer_core::pmu::KernelPmu;
 
     #[test]
@@ -219,7 +232,8 @@ mod tests {
     #[test]
     fn a_source_that_does_not_work_is_skipped_with_its_reason() {
         let mut machine = machine();
-        machine.ladder.perf_software = Err("kernel.perf_event_paranoid is 3".to_owned());
+        let paranoid = Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3");
+        machine.ladder.perf_software = Err(paranoid);
         let lines = route(vec![software_event("page-faults")], &machine, &Intent::default());
         assert_eq!(lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!(
@@ -227,7 +241,7 @@ mod tests {
             [Skipped {
                 rung: Rung::Perf,
                 reason: "kernel.perf_event_paranoid is 3".to_owned(),
-                refusal: None
+                cause: SkipCause::Unavailable { kind: CauseKind::NoPermission, remedy: None },
             }]
         );
     }
@@ -235,7 +249,7 @@ mod tests {
     #[test]
     fn an_event_without_a_source_is_not_supported_and_says_why() {
         let mut machine = machine();
-        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, "no PMU"));
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         assert_eq!(
             lines[0].outcome,
@@ -245,24 +259,50 @@ mod tests {
 
     #[test]
     fn what_is_only_forbidden_is_not_counted_and_says_what_permits_it() {
-        use cyclometer_core::ladder::{Cause, RungState};
         let mut machine = machine();
         let text = "kernel.perf_event_paranoid is 3";
         let mend = Some("sudo sysctl kernel.perf_event_paranoid=2".to_owned());
         let cause = Cause { kind: CauseKind::NoPermission, text: text.to_owned(), mend };
-        machine.ladder.rungs.retain(|state| state.rung != Rung::Perf);
-        machine.ladder.rungs.push(RungState { rung: Rung::Perf, works: Works::No, causes: vec![cause] });
-        machine.ladder.perf_hardware = Err(text.to_owned());
+        machine.ladder.perf_hardware = Err(cause);
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         let reason = format!("{text}; to permit it: sudo sysctl kernel.perf_event_paranoid=2");
         assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
+    }
+
+    #[test]
+    fn the_kind_of_a_cause_decides_and_its_text_does_not() {
+        use cyclometer_core::ladder::RungState;
+        let text = "registers are programmed only with --backend msr";
+        let state = |rung, kind| {
+            let cause = Cause { kind, text: text.to_owned(), mend: Some("do this".to_owned()) };
+            RungState { rung, works: Works::No, causes: vec![cause] }
+        };
+        let outcome = |kind, of_perf, event: Event| {
+            let mut machine = machine();
+            machine.ladder.perf_hardware = Err(Cause::new(kind, text));
+            machine.ladder.rungs.retain(|state| state.rung == Rung::Os);
+            machine.ladder.rungs.extend([state(Rung::Perf, of_perf), state(Rung::Msr, CauseKind::NotRoot)]);
+            route(vec![event], &machine, &Intent::default()).remove(0).outcome
+        };
+        let reason = || text.to_owned();
+        let supported = Outcome::NotCounted(Count::NotCounted { reason: reason() });
+        let unsupported = Outcome::NotCounted(Count::NotSupported { reason: reason() });
+        let (forbidden, missing) = (CauseKind::NoPermission, CauseKind::NoPmu);
+        assert_eq!(outcome(missing, forbidden, core_event("cycles")), unsupported);
+        assert_eq!(outcome(forbidden, missing, core_event("cycles")), supported);
+        let mut of_registers = core_event("cycles");
+        of_registers.candidates[0].rung = Rung::Msr;
+        of_registers.unsupported = "no PMU named cpu".to_owned();
+        let reason = of_registers.unsupported.clone();
+        let unsupported = Outcome::NotCounted(Count::NotSupported { reason });
+        assert_eq!(outcome(missing, missing, of_registers), unsupported, "root would not help");
     }
 
     /// A machine without a PMU whose software PMU something keeps from tracing.
     fn without_tracing(kind: CauseKind, text: &str, mend: Option<&str>) -> Machine {
         use cyclometer_core::ladder::RungState;
         let mut machine = crate::testing::machine_with_soft();
-        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, "no PMU"));
         machine.ladder.rungs.retain(|state| state.rung != Rung::Soft);
         let cause = Cause { kind, text: text.to_owned(), mend: mend.map(str::to_owned) };
         machine.ladder.rungs.push(RungState { rung: Rung::Soft, works: Works::No, causes: vec![cause] });
@@ -309,7 +349,7 @@ mod tests {
             let lines = route(vec![event], &machine, &intent);
             assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "{lines:?}");
         };
-        check(instructions(), Intent { of_command: false, ..Intent::default() });
+        check(instructions(), Intent { subject: IntentSubject::Running, ..Intent::default() });
         check(of_modes(Modes::KERNEL), Intent::default());
         check(of_modes(Modes::USER_KERNEL), Intent::default());
         check(Event { requested: false, ..instructions() }, Intent::default());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::machine::Vendor;
-use cyclometer_core::plan::{PlanLine, Sharing};
+use cyclometer_core::plan::{Multiplex, PlanLine, Sharing, TooLarge, TooLargeSum};
 use cyclometer_core::{
     CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
@@ -17,12 +17,12 @@ use crate::passes::{
     Conflict, CounterAssignment, CounterEncoding, Demand, Packing, PackingProblem, PmuNeed, Unplaceable,
     conflict, pack,
 };
-use crate::words::ProblemNames;
+use crate::words::{ProblemNames, listed};
 
-/// The slots of core PMUs, and what there is for them.
+/// The demands of core PMUs' slots on the counters, and the free counters.
 pub(crate) struct Cores<'a> {
-    /// Without twins; each is a demand on the counters.
-    slots: Vec<Summand<'a>>,
+    /// The demands on the counters: the summands of every slot but twins.
+    demands: Vec<Summand<'a>>,
     all: &'a [Slot],
     lines: &'a [PlanLine],
     /// The core PMUs whose counters are known, each with the counters that are free now.
@@ -57,8 +57,6 @@ pub(crate) struct FoundSets {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
     pub(crate) assignments: Vec<Vec<SlotAssignment>>,
-    /// Sums whose summands do not fit on the counters at once, each with the reason. Each is alone in a set.
-    pub(crate) too_large: Vec<(SlotId, String)>,
 }
 
 /// Where an event of a set counts on one core PMU.
@@ -79,11 +77,11 @@ pub(crate) struct SlotAssignment {
 struct Divided {
     /// Weak groups.
     groups: Vec<u32>,
-    /// AssignedSets of the intent, by index, each with the reason.
+    /// Sets of the intent, by index, each with the reason.
     sets: Vec<(usize, String)>,
 }
 
-/// AssignedSets of demands, with their assignments.
+/// Sets of demands, with their counters.
 struct AssignedSets {
     sets: Vec<Vec<usize>>,
     assignments: Vec<Vec<CounterAssignment>>,
@@ -98,7 +96,7 @@ impl<'a> Cores<'a> {
     pub(crate) fn new(slots: &'a [Slot], lines: &'a [PlanLine], machine: &Machine) -> Cores<'a> {
         let opened = slots.iter().filter(|slot| is_core(slot) && slot.twin_of.is_none());
         Cores {
-            slots: opened.flat_map(Summand::of).collect(),
+            demands: opened.flat_map(Summand::of).collect(),
             all: slots,
             lines,
             inventories: inventories(machine),
@@ -112,31 +110,31 @@ impl<'a> Cores<'a> {
     ///
     /// `ErrorKind::HardwareLimit` for a group that does not fit on the counters.
     pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<FoundSets> {
-        if self.slots.is_empty() {
+        if self.demands.is_empty() {
             return Ok(FoundSets::default());
         }
         let groups = self.groups();
         let mut problem = self.problem(&groups, intent);
         let names = self.names();
-        let too_large = self.take_too_large(&mut problem, &names);
+        let too_large = self.take_too_large(&mut problem, &names, intent.multiplex);
         let packing = pack(&problem);
         let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| AssignedSets::of(&packing));
         let mut sets = self.whole(found.sets, &problem, &groups, &divided.groups);
-        let alone: Vec<SlotId> = too_large.iter().map(|(slot, _)| *slot).collect();
-        set_apart(&mut sets, &alone);
+        let alone = set_apart(&mut sets, &too_large);
         let assignments = found.assignments.iter().map(|assignments| self.by_slot(assignments)).collect();
         let sharing = Sharing {
+            lower_bound: (packing.lower_bound + alone).max(sets.len().min(1)),
             sets,
-            lower_bound: (packing.lower_bound + alone.len()).max(1),
+            too_large,
             because: names.certificate(&packing.certificate),
             divided: divided.sets,
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(FoundSets { sharing, assignments, too_large })
+        Ok(FoundSets { sharing, assignments })
     }
 
     fn by_slot(&self, assignments: &[CounterAssignment]) -> Vec<SlotAssignment> {
@@ -144,16 +142,17 @@ impl<'a> Cores<'a> {
     }
 
     fn of_slot(&self, assignment: &CounterAssignment) -> Option<SlotAssignment> {
-        let (pmu, summand) = (&self.inventories[assignment.pmu].0, self.slots[assignment.demand]);
+        let (pmu, summand) = (&self.inventories[assignment.pmu].0, self.demands[assignment.demand]);
         let (part, _) = summand.on_pmu(pmu)?;
         let (slot, counter) = (summand.slot.id, assignment.counter);
         Some(SlotAssignment { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(assignment) })
     }
 
-    /// The way of a assignment among all ways of the event there, also those that nothing free has.
+    /// The index of an assignment's encoding among all encodings of the event there, also those without a
+    /// free counter.
     fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
         let (pmu, free) = &self.inventories[assignment.pmu];
-        let Some((_, part)) = self.slots[assignment.demand].on_pmu(pmu) else { return 0 };
+        let Some((_, part)) = self.demands[assignment.demand].on_pmu(pmu) else { return 0 };
         let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
         usable.nth(assignment.way).unwrap_or(0)
     }
@@ -161,7 +160,7 @@ impl<'a> Cores<'a> {
     fn names(&self) -> ProblemNames<'_> {
         ProblemNames {
             pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
-            events: self.slots.iter().map(|summand| self.name(*summand)).collect(),
+            events: self.demands.iter().map(|summand| self.name(*summand)).collect(),
         }
     }
 
@@ -176,25 +175,31 @@ impl<'a> Cores<'a> {
     /// The summands of each sum, by index.
     fn sums(&self) -> Vec<Vec<usize>> {
         let mut sums: BTreeMap<SlotId, Vec<usize>> = BTreeMap::new();
-        for (i, summand) in self.slots.iter().enumerate() {
+        for (i, summand) in self.demands.iter().enumerate() {
             sums.entry(summand.slot.id).or_default().push(i);
         }
         sums.into_values().filter(|sum| sum.len() > 1).collect()
     }
 
-    /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those
-    /// in groups stay: a group that does not fit is an error of its own.
+    /// Takes sums out of a problem whose summands cannot be counted at the same time. Those in groups stay: a
+    /// group that does not fit is an error of its own.
     fn take_too_large(
         &self,
         problem: &mut PackingProblem,
         names: &ProblemNames<'_>,
-    ) -> Vec<(SlotId, String)> {
+        multiplex: Multiplex,
+    ) -> Vec<TooLargeSum> {
         let mut found = Vec::new();
         for sum in self.sums() {
-            let slot = self.slots[sum[0]].slot;
+            let slot = self.demands[sum[0]].slot;
             let conflict = conflict(problem, &sum).filter(|_| slot.group.is_none());
             if let Some(conflict) = conflict {
-                found.push((slot.id, names.conflict(&conflict)));
+                let summands: Vec<&str> = sum.iter().map(|i| self.name(self.demands[*i])).collect();
+                let (summands, conflict) = (listed(&summands), names.conflict(&conflict));
+                let reason = format!(
+                    "it is the sum of {summands}, which do not fit on the counters at once: {conflict}"
+                );
+                found.push(TooLargeSum { slot: slot.id, treatment: treatment(slot, multiplex), reason });
                 sum.iter().for_each(|i| problem.demands[*i] = Demand::default());
                 problem.together.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
                 problem.partners.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
@@ -206,7 +211,7 @@ impl<'a> Cores<'a> {
     /// The members of each group, by index.
     fn groups(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (i, summand) in self.slots.iter().enumerate() {
+        for (i, summand) in self.demands.iter().enumerate() {
             if let Some(group) = summand.slot.group {
                 groups.entry(group).or_default().push(i);
             }
@@ -218,11 +223,11 @@ impl<'a> Cores<'a> {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
             let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
             let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
-            (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].slot.id)).collect()
+            (0..self.demands.len()).filter(|i| opened.contains(&self.demands[*i].slot.id)).collect()
         };
         PackingProblem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
-            demands: self.slots.iter().map(|summand| self.demand(*summand)).collect(),
+            demands: self.demands.iter().map(|summand| self.demand(*summand)).collect(),
             together: groups
                 .values()
                 .cloned()
@@ -270,11 +275,11 @@ impl<'a> Cores<'a> {
     }
 
     fn is_weak(&self, i: usize) -> bool {
-        self.lines.get(self.slots[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
+        self.lines.get(self.demands[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
     }
 
     fn too_large(&self, members: &[usize], conflict: &Conflict, names: &ProblemNames<'_>) -> Error {
-        let mut members: Vec<&str> = members.iter().map(|i| self.slots[*i].slot.name.as_str()).collect();
+        let mut members: Vec<&str> = members.iter().map(|i| self.demands[*i].slot.name.as_str()).collect();
         members.dedup();
         too_large(&members, &names.conflict(conflict))
     }
@@ -285,11 +290,11 @@ impl<'a> Cores<'a> {
             return None;
         }
         let is_steady = |i: &usize| {
-            let slot = self.slots[*i].slot;
+            let slot = self.demands[*i].slot;
             let candidate = self.lines.get(slot.id.0).and_then(|line| line.candidate());
             candidate.is_some_and(|candidate| candidate.never_zero) && slot.group.is_none() && !slot.exclusive
         };
-        let steady: Vec<usize> = (0..self.slots.len()).filter(is_steady).collect();
+        let steady: Vec<usize> = (0..self.demands.len()).filter(is_steady).collect();
         let each = steady.iter().rev().map(|i| vec![*i]);
         let choices = std::iter::once(steady.clone()).chain(each);
         choices.filter(|always| !always.is_empty()).find_map(|always| reserved(problem, &always, packing))
@@ -305,7 +310,7 @@ impl<'a> Cores<'a> {
     ) -> Vec<Vec<SlotId>> {
         let has_needs = |i: &usize| !problem.demands[*i].needs.is_empty();
         let is_alone = |set: &[usize]| set.iter().any(|i| problem.demands[*i].alone);
-        let easy: Vec<usize> = (0..self.slots.len()).filter(|i| !has_needs(i)).collect();
+        let easy: Vec<usize> = (0..self.demands.len()).filter(|i| !has_needs(i)).collect();
         let sums = self.sums();
         if !easy.is_empty() && sets.iter().all(|set| is_alone(set)) {
             sets.push(Vec::new());
@@ -322,7 +327,7 @@ impl<'a> Cores<'a> {
             set.dedup();
         }
         let slots = |set: &Vec<usize>| {
-            let mut slots: Vec<SlotId> = set.iter().map(|i| self.slots[*i].slot.id).collect();
+            let mut slots: Vec<SlotId> = set.iter().map(|i| self.demands[*i].slot.id).collect();
             slots.dedup();
             slots
         };
@@ -330,15 +335,24 @@ impl<'a> Cores<'a> {
     }
 }
 
-/// Gives each of these slots a set of its own: what it needs is more than there is, and the kernel shares the
-/// counters among its summands alone.
-fn set_apart(sets: &mut Vec<Vec<SlotId>>, alone: &[SlotId]) {
-    if alone.is_empty() {
-        return;
+/// The kernel can share counters among the summands, and its count says so. A driver of ours cannot.
+fn treatment(slot: &Slot, multiplex: Multiplex) -> TooLarge {
+    let is_ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
+    if is_ours || multiplex == Multiplex::Never { TooLarge::NotCounted } else { TooLarge::KernelShares }
+}
+
+/// Takes sums that are too large out of the sets, and gives those that the kernel shares a set each. The
+/// result is the number of these sets.
+fn set_apart(sets: &mut Vec<Vec<SlotId>>, too_large: &[TooLargeSum]) -> usize {
+    if too_large.is_empty() {
+        return 0;
     }
-    sets.iter_mut().for_each(|set| set.retain(|slot| !alone.contains(slot)));
+    sets.iter_mut().for_each(|set| set.retain(|slot| too_large.iter().all(|sum| sum.slot != *slot)));
     sets.retain(|set| !set.is_empty());
-    sets.extend(alone.iter().map(|slot| vec![*slot]));
+    let others = sets.len();
+    let shared = too_large.iter().filter(|sum| sum.treatment == TooLarge::KernelShares);
+    sets.extend(shared.map(|sum| vec![sum.slot]));
+    sets.len() - others
 }
 
 impl AssignedSets {

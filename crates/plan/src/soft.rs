@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cyclometer_core::plan::{Counted, Intent, Outcome, PlanLine};
+use cyclometer_core::plan::{Counted, Intent, IntentSubject, Outcome, PlanLine, SkipCause, Skipped};
 use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Result, Rung};
 
 /// Counts of the software PMU can be read this often at most: each reading stops the program at a point where
@@ -16,20 +16,23 @@ pub(crate) fn fits(
     event: &Event,
     candidate: &Candidate,
     intent: &Intent,
-) -> std::result::Result<(), &'static str> {
+) -> std::result::Result<(), Skipped> {
     let reason = match candidate.modes {
-        _ if !intent.of_command && !intent.in_software_pmu => {
-            "the software PMU counts commands that it starts"
-        }
+        _ if intent.subject == IntentSubject::Running => "the software PMU counts commands that it starts",
         modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
         _ if event.modifiers.guest_only => "the software PMU sees no guests",
         _ if intent.begun => "the runs under the software PMU are over",
         _ if !is_wanted(event, intent) => {
-            "a single run is not translated unless an event is asked for by name"
+            let reason = "a single run is not translated unless an event is asked for by name";
+            return Err(skipped(SkipCause::NotRequested, reason));
         }
         _ => return Ok(()),
     };
-    Err(reason)
+    Err(skipped(SkipCause::Unsuited, reason))
+}
+
+fn skipped(cause: SkipCause, reason: &str) -> Skipped {
+    Skipped { rung: Rung::Soft, reason: reason.to_owned(), cause }
 }
 
 /// A command is never run differently without being told: one run is translated only when something asks for
@@ -39,9 +42,11 @@ fn is_wanted(event: &Event, intent: &Intent) -> bool {
 }
 
 /// Why the software PMU, where it works, does not count with this interval, if so.
-pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), &'static str> {
+pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), Skipped> {
     match intent.interval {
-        Some(interval) if interval < SHORTEST_INTERVAL => Err(TOO_OFTEN),
+        Some(interval) if interval < SHORTEST_INTERVAL => {
+            Err(skipped(SkipCause::IntervalTooShort, TOO_OFTEN))
+        }
         _ => Ok(()),
     }
 }
@@ -53,7 +58,7 @@ pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), &'stat
 /// `ErrorKind::InvalidInput` naming the event and the limit.
 pub(crate) fn refuse_short_interval(lines: &[PlanLine]) -> Result<()> {
     let too_often = |line: &&PlanLine| {
-        let skipped = line.skipped.iter().any(|skipped| skipped.reason == TOO_OFTEN);
+        let skipped = line.skipped.iter().any(|skipped| skipped.cause == SkipCause::IntervalTooShort);
         line.event.requested && skipped && matches!(line.outcome, Outcome::NotCounted(_))
     };
     match lines.iter().find(too_often) {
@@ -71,12 +76,13 @@ mod tests {
     use super::*;
     use crate::plan;
     use crate::testing::{core_event, machine_with_soft, portable_event, soft_event, with_modes};
+    use cyclometer_core::ladder::{Cause, CauseKind};
     use cyclometer_core::{Machine, Plan};
 
     /// A virtual machine without a PMU where the software PMU works.
     fn vm() -> Machine {
         let mut machine = machine_with_soft();
-        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, "no PMU"));
         machine
     }
 
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_it_cannot_see_says_why() {
-        let attached = Intent { of_command: false, ..runs(1) };
+        let attached = Intent { subject: IntentSubject::Running, ..runs(1) };
         let mut guest = soft_event("calls");
         guest.modifiers.guest_only = true;
         for (event, intent, reason) in [
@@ -138,13 +144,22 @@ mod tests {
 
     #[test]
     fn regions_of_a_program_that_it_runs_are_counted_beside_everything_else() {
-        let inside = Intent { of_command: false, in_software_pmu: true, ..runs(1) };
+        let inside = Intent { subject: IntentSubject::TranslatedRegions, ..runs(1) };
         let events = vec![soft_event("calls"), core_event("cycles")];
         let plan = plan(events, &machine_with_soft(), inside).unwrap();
         let rungs: Vec<Rung> =
             plan.passes.iter().flat_map(|pass| &pass.slots).map(|slot| slot.rung).collect();
         assert_eq!(rungs, [Rung::Soft, Rung::Perf]);
         assert_eq!(plan.passes[0].launch, cyclometer_core::LaunchKind::Native, "nothing is launched");
+    }
+
+    #[test]
+    fn another_reason_of_the_same_words_is_no_short_interval() {
+        let mut plan = planned(with_modes(soft_event("calls"), Modes::KERNEL), runs(1));
+        plan.lines[0].skipped[0].reason = TOO_OFTEN.to_owned();
+        assert!(refuse_short_interval(&plan.lines).is_ok());
+        plan.lines[0].skipped[0] = skipped(SkipCause::IntervalTooShort, "reads cost too much");
+        assert!(refuse_short_interval(&plan.lines).is_err());
     }
 
     #[test]

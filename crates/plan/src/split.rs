@@ -44,7 +44,11 @@ pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step
         sharing.contradictions.push(text.clone());
     }
     let plan = arrange(plan, &[])?;
-    let done = if plan.takes_turns() { "they take turns" } else { "counted them in different passes" };
+    let done = if plan.takes_turns() {
+        "they share counters in rotation"
+    } else {
+        "counted them in different passes"
+    };
     Ok((plan, Step { event: None, refused: text, done: done.to_owned() }))
 }
 
@@ -159,7 +163,7 @@ mod tests {
     fn with_too_few_runs_they_rotate_or_are_refused() {
         let (plan, step) = split(planned(events(&["a", "b"], core_event), 1), 0, &[SlotId(0)]).unwrap();
         let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
-        assert_eq!((turns, step.done.as_str()), (vec![Some(1), Some(0)], "they take turns"));
+        assert_eq!((turns, step.done.as_str()), (vec![Some(1), Some(0)], "they share counters in rotation"));
         let mut plan = planned(events(&["a", "b"], core_event), 1);
         plan.intent.multiplex = Multiplex::Never;
         let error = split(plan, 0, &[SlotId(0)]).unwrap_err().to_string();

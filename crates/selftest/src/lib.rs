@@ -1,4 +1,4 @@
-//! Counts loops of known length, and says which events told the truth.
+//! Counts loops of known length, and shows which events count correctly.
 //!
 //! [`Truth`] says what is known of an event by its name, [`examine`] has an [`EventMeter`] count work and
 //! judges what it says: exact, too high by a documented little, plausible, wrong, or not countable. A

@@ -60,7 +60,7 @@ pub trait Watcher {
 }
 
 /// The results of several commands.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Comparison {
     /// A report for each arm.
     pub reports: Vec<Report>,
@@ -68,8 +68,8 @@ pub struct Comparison {
     pub rounds: Vec<Round>,
     /// Why it ended before the last run, if it did; also where time was up.
     pub ended: Option<Ended>,
-    /// The failure of a hook after the runs.
-    pub warnings: Vec<String>,
+    /// The hooks at the end that failed, which do not take the results away.
+    pub failed_cleanups: Vec<Error>,
 }
 
 /// The runs of one number.
@@ -122,8 +122,8 @@ pub fn compare(
     let random = Random::seeded(seed.rotate_left(17));
     let mut interleaving = Interleaving { sessions, settings, schedule, watcher, random, rounds: Vec::new() };
     let ended = interleaving.all();
-    let warnings = interleaving.clean_up();
-    interleaving.finish(ended, warnings)
+    let failed_cleanups = interleaving.clean_up();
+    interleaving.finish(ended, failed_cleanups)
 }
 
 fn check(arms: &[Arm], settings: &SessionSettings) -> Result<()> {
@@ -161,6 +161,21 @@ struct Interleaving<'a, 'b, 'c> {
 enum ComparisonStop {
     Ended(Ended),
     Error(Error),
+}
+
+impl ComparisonStop {
+    /// The error of a hook.
+    fn into_error(self) -> Error {
+        let stopped = |reason| Error::new(ErrorKind::Interrupted, reason);
+        match self {
+            ComparisonStop::Error(error) => error,
+            ComparisonStop::Ended(Ended::Interrupted(signal)) => {
+                stopped(format!("interrupted by signal {signal}"))
+            }
+            ComparisonStop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => stopped(reason),
+            ComparisonStop::Ended(Ended::Budget) => stopped("the time was over".to_owned()),
+        }
+    }
 }
 
 impl From<Error> for ComparisonStop {
@@ -231,13 +246,13 @@ impl Interleaving<'_, '_, '_> {
     }
 
     /// Runs every hook that belongs at the end, whatever came before.
-    fn clean_up(&mut self) -> Vec<String> {
+    fn clean_up(&mut self) -> Vec<Error> {
         let set_up = self.sessions.iter_mut().filter(|of| of.is_set_up);
         let cleaned = set_up.map(|of| hook(of.session.means, of.hooks.cleanup.as_ref(), "cleanup"));
-        cleaned.filter_map(|done| done.err().map(|stop| text(&stop))).collect()
+        cleaned.filter_map(|done| done.err().map(ComparisonStop::into_error)).collect()
     }
 
-    fn finish(self, ended: ComparisonFlow, warnings: Vec<String>) -> Result<Comparison> {
+    fn finish(self, ended: ComparisonFlow, failed_cleanups: Vec<Error>) -> Result<Comparison> {
         // Without a run of each there is nothing to compare.
         let has_results = self.sessions.iter().all(|of| !of.session.report.runs.is_empty());
         let ended = match ended {
@@ -247,7 +262,7 @@ impl Interleaving<'_, '_, '_> {
             Err(ComparisonStop::Error(error)) => Some(Ended::Failed(error.to_string())),
         };
         let reports = self.sessions.into_iter().map(|of| of.session.report).collect();
-        Ok(Comparison { reports, rounds: self.rounds, ended, warnings })
+        Ok(Comparison { reports, rounds: self.rounds, ended, failed_cleanups })
     }
 }
 
@@ -256,15 +271,6 @@ fn ended(report: &Report, arm: usize) -> Ended {
         (Some(signal), _) => Ended::Interrupted(signal),
         (None, Some(failure)) => Ended::Failed(format!("command {}: {failure}", arm + 1)),
         (None, None) => Ended::Failed(format!("command {} ended early", arm + 1)),
-    }
-}
-
-fn text(stop: &ComparisonStop) -> String {
-    match stop {
-        ComparisonStop::Error(error) => error.to_string(),
-        ComparisonStop::Ended(Ended::Interrupted(signal)) => format!("interrupted by signal {signal}"),
-        ComparisonStop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => reason.clone(),
-        ComparisonStop::Ended(Ended::Budget) => "the time was over".to_owned(),
     }
 }
 

@@ -9,6 +9,7 @@ use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
 use crate::open::{OpenSource, OpenedPass};
 use crate::ready::Ready;
 use crate::rotation::PassRotation;
+use crate::windows::{DRAIN_EVERY, OpenWindows};
 use crate::{ExecutedRun, Execution, Moment, RunningSession, nothing};
 
 /// The signal that the terminal sends on Ctrl-C.
@@ -24,10 +25,12 @@ impl RunningSession<'_, '_> {
             return Err(nothing::counted(&self.report.plan, self.means.machine, self.job.target.as_ref()));
         }
         start(&mut opened.sources)?;
+        opened.windows.iter_mut().try_for_each(OpenWindows::start)?;
         child.release()?;
         let pass = self.pass_of(execution);
         let (exit, interrupted) = self.attend(child.as_mut(), &mut opened, pass)?;
         let mut reading = finish(&mut opened, &exit);
+        opened.windows.iter_mut().try_for_each(|windows| self.last_windows(windows))?;
         let rotation = opened.rotation.take();
         let ended = now(child.as_ref());
         let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources, ended));
@@ -43,7 +46,7 @@ impl RunningSession<'_, '_> {
             reading,
             slices: slices.unwrap_or_default(),
         };
-        Ok(ExecutedRun { run, interrupted, killed_because: child.killed_because() })
+        Ok(ExecutedRun { run, interrupted, kill_cause: child.kill_cause() })
     }
 
     /// Waits for the end; reads at every interval; changes groups; passes signals on.
@@ -57,16 +60,21 @@ impl RunningSession<'_, '_> {
         opened.rotation.iter_mut().for_each(|rotation| rotation.start(started));
         let mut rows = IntervalTimer::new(started, self.settings.interval);
         let mut keeping = IntervalTimer::new(started, self.keeps_values(opened));
+        let mut draining = IntervalTimer::new(started, opened.windows.as_ref().map(|_| DRAIN_EVERY));
         let mut interrupted = None;
         loop {
             let slice_ends = opened.rotation.as_deref().and_then(PassRotation::due);
-            match child.wait([rows.due, keeping.due, slice_ends].into_iter().flatten().min())? {
+            let next = [rows.due, keeping.due, draining.due, slice_ends].into_iter().flatten().min();
+            match child.wait(next)? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
                     return Ok((exit, interrupted));
                 }
                 Waited::TimedOut => {
                     let passed = now(child);
+                    if draining.strikes(passed) {
+                        opened.windows.iter_mut().try_for_each(|windows| self.drain_windows(windows))?;
+                    }
                     let row = rows.strikes(passed);
                     // A row holds whole slices.
                     if row || slice_ends.is_some_and(|end| end <= passed) {

@@ -20,11 +20,13 @@ mod ready;
 mod rotation;
 mod twins;
 mod verify;
+mod windows;
 
 use std::time::{Duration, SystemTime};
 
-use cyclometer_core::exec::{CommandSpec, ExitStatus};
-use cyclometer_core::report::{Run, Step};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, KillCause};
+use cyclometer_core::report::{Run, SessionFailure, Step};
+use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result,
     Source, Target,
@@ -60,6 +62,8 @@ pub struct SessionSettings {
     pub slice: Duration,
     /// Decides the order of rotation groups; `None`: another one each time.
     pub seed: Option<u64>,
+    /// Record windows, and report their rows to the observer.
+    pub windows: Option<WindowSpec>,
 }
 
 /// The usual shortest time that a rotation group lasts: long against the time that a change takes, and some
@@ -75,6 +79,7 @@ impl Default for SessionSettings {
             ignore_failure: false,
             slice: SLICE,
             seed: None,
+            windows: None,
         }
     }
 }
@@ -151,8 +156,8 @@ pub(crate) struct Execution {
 pub(crate) struct ExecutedRun {
     run: Run,
     interrupted: Option<i32>,
-    /// The cause, where the kernel killed the command.
-    killed_because: Option<String>,
+    /// The cause where the kernel killed the command, if that is known.
+    kill_cause: Option<KillCause>,
 }
 
 impl<'a, 'b> RunningSession<'a, 'b> {
@@ -204,20 +209,20 @@ impl RunningSession<'_, '_> {
         if self.report.runs.is_empty() {
             return Err(error);
         }
-        self.report.failure = Some(error.to_string());
+        self.report.failure = Some(SessionFailure::from(&error));
         Ok(())
     }
 
     /// Files a run; whether to go on.
     pub(crate) fn keep(&mut self, executed: ExecutedRun, warmup: bool) -> bool {
-        let ExecutedRun { mut run, interrupted, killed_because } = executed;
+        let ExecutedRun { mut run, interrupted, kill_cause } = executed;
         let failed = run.exit.filter(|exit| !exit.success());
         let stops = interrupted.is_some() || (failed.is_some() && !self.settings.ignore_failure);
         self.report.interrupted = interrupted;
         run.dropped_because = self.drop_reason(failed, interrupted);
         if let (Some(exit), true, None) = (failed, stops, interrupted) {
-            let text = failure_text(exit, run.index, warmup);
-            self.report.failure = Some(with_cause(text, killed_because, run.launch));
+            let message = failure_text(exit, run.index, warmup);
+            self.report.failure = Some(failure(message, kill_cause, run.launch));
         }
         // A warm-up that ends the session is all there is: it is told, but its numbers are not results.
         if warmup && stops {
@@ -302,15 +307,15 @@ fn failure_text(exit: ExitStatus, index: u32, warmup: bool) -> String {
     format!("the command {} in {what} {}", exit_text(exit), index + 1)
 }
 
-/// A failure with its cause. Translation takes memory beyond what the command itself takes.
-fn with_cause(failure: String, cause: Option<String>, launch: LaunchKind) -> String {
-    let Some(cause) = cause else { return failure };
-    let likely = match launch {
-        LaunchKind::Translated => {
-            "; the likely cause is the memory that translation takes: run it natively with --backend os, or \
-             raise the limit"
-        }
-        _ => "",
+/// A failure with its cause and remedy. Translation takes memory beyond what the command itself takes.
+fn failure(message: String, cause: Option<KillCause>, launch: LaunchKind) -> SessionFailure {
+    let Some(cause) = cause else { return SessionFailure { message, recovery: Recovery::None } };
+    let (likely, remedy) = match launch {
+        LaunchKind::Translated => (
+            "; the likely cause is the memory that translation takes",
+            "run it natively with --backend os, or raise the limit",
+        ),
+        _ => ("", "raise the limit of the group"),
     };
-    format!("{failure}: {cause}{likely}")
+    SessionFailure { message: format!("{message}: {cause}{likely}"), recovery: Recovery::fix(remedy) }
 }

@@ -9,7 +9,7 @@ use cyclometer_core::machine::Access;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Error, ErrorKind, Event, Machine, Part, Plan, Recovery, Rung, Target};
 
-/// Why a plan counts nothing of what runs already, with what mends it.
+/// The reason why a plan counts nothing of running processes, and the fix.
 pub(crate) fn counted(plan: &Plan, machine: &Machine, on: Option<&Target>) -> Error {
     let reasons: BTreeSet<String> = plan.lines.iter().filter_map(reason).collect();
     let reasons: Vec<String> = reasons.into_iter().collect();
@@ -38,7 +38,7 @@ fn mended(plan: &Plan, machine: &Machine, on: Option<&Target>) -> (ErrorKind, Re
 
 /// The first source that was not permitted to count it.
 fn denying(line: &PlanLine) -> Option<Rung> {
-    let denied = line.skipped.iter().find(|skipped| skipped.refusal == Some(RefusalKind::NoPermission));
+    let denied = line.skipped.iter().find(|skipped| skipped.refusal() == Some(RefusalKind::NoPermission));
     denied.map(|skipped| skipped.rung)
 }
 
@@ -85,7 +85,7 @@ fn is_kernels_own(event: &Event) -> bool {
 mod tests {
     use super::*;
     use cyclometer_core::event::PerfEvent;
-    use cyclometer_core::plan::Skipped;
+    use cyclometer_core::plan::{SkipCause, Skipped};
     use cyclometer_core::{Candidate, Count, CpuSet, Modes, Provenance, Unit};
 
     fn denied(by: Rung, class: PerfClass, modes: Option<Modes>) -> PlanLine {
@@ -93,8 +93,8 @@ mod tests {
         let event =
             Event::new("e", Unit::Count, vec![Candidate::perf(vec![part], Provenance::Hardware, modes)]);
         let reason = "not permitted".to_owned();
-        let refusal = Some(RefusalKind::NoPermission);
-        let skipped = vec![Skipped { rung: by, reason: reason.clone(), refusal }];
+        let cause = SkipCause::Refused(RefusalKind::NoPermission);
+        let skipped = vec![Skipped { rung: by, reason: reason.clone(), cause }];
         PlanLine { event, outcome: Outcome::NotCounted(Count::NotCounted { reason }), skipped }
     }
 

@@ -3,6 +3,7 @@
 use cyclometer_core::Plan;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::report::{Run, Slice, Step};
+use cyclometer_core::window::RowBatch;
 
 /// Hears of the session's progress; every method may be left out.
 pub trait Observer {
@@ -19,6 +20,11 @@ pub trait Observer {
     /// An interval passed.
     fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
         let _ = (moment, plan);
+    }
+
+    /// Rows of windows, in the order in which their threads made them.
+    fn windows(&mut self, batch: &RowBatch, plan: &Plan) {
+        let _ = (batch, plan);
     }
 
     /// A measured execution ended.

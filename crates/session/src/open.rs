@@ -11,6 +11,7 @@ use cyclometer_plan::{Replan, give_up, replan};
 
 use crate::rotation::PassRotation;
 use crate::twins::WithTwins;
+use crate::windows::OpenWindows;
 use crate::{Execution, RunningSession};
 
 /// Open counters of one pass, with what is missing from it.
@@ -20,6 +21,8 @@ pub(crate) struct OpenedPass {
     pub(crate) refused: Vec<(SlotId, String)>,
     /// The rotation groups of events, where they rotate.
     pub(crate) rotation: Option<Box<PassRotation>>,
+    /// The windows that are recorded beside.
+    pub(crate) windows: Option<OpenWindows>,
 }
 
 /// The result of opening.
@@ -173,10 +176,11 @@ impl RunningSession<'_, '_> {
                 Err(refusal) => return Ok(Err(SourceRefusal { rung, refusal })),
             }
         }
-        Ok(Ok(OpenedPass { sources, refused: Vec::new(), rotation }))
+        let windows = self.open_windows(&pass, target)?;
+        Ok(Ok(OpenedPass { sources, refused: Vec::new(), rotation, windows }))
     }
 
-    fn source(&self, rung: Rung) -> Result<&dyn Source> {
+    pub(crate) fn source(&self, rung: Rung) -> Result<&dyn Source> {
         let found = self.means.sources.iter().find(|source| source.rung() == rung);
         found.copied().ok_or_else(|| {
             Error::new(ErrorKind::ArchUnsupported, format!("there is no source {rung} in this program"))

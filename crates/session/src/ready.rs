@@ -44,7 +44,7 @@ impl RunningSession<'_, '_> {
     fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
         let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
-        let opened = OpenedPass { sources: Vec::new(), refused, rotation: None };
+        let opened = OpenedPass { sources: Vec::new(), refused, rotation: None, windows: None };
         Ok(Ready { child, opened, launch: LaunchKind::Native })
     }
 

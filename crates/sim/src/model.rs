@@ -2,7 +2,7 @@
 
 use cyclometer_arch::Chip;
 use cyclometer_core::event::ExtraRegisterKind;
-use cyclometer_core::ladder::{RungState, Works};
+use cyclometer_core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
@@ -67,7 +67,8 @@ impl Model {
     /// operating system nor any other source of counts.
     pub fn machine(&self, cpus: u32) -> Machine {
         let cpus: CpuSet = (0..cpus.max(1)).collect();
-        let none = || Err("a simulated machine has its PMU and nothing else".to_owned());
+        let none =
+            || Err(Cause::new(CauseKind::OtherSystem, "a simulated machine has its PMU and nothing else"));
         let counters = self.chip.counters;
         let core = CoreType {
             cpu_id: Some(self.id.to_owned()),

@@ -11,13 +11,15 @@ use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
 use crate::summary::{LineSummary, RunValue};
 
-/// The limits of a share.
-const SHARE: Option<(f64, f64)> = Some((0.0, 1.0));
+/// The least and the greatest value of a metric, where it has limits.
+type Limits = Option<(f64, f64)>;
+
+const SHARE: Limits = Some((0.0, 1.0));
 
 /// The metrics that every report has if it has their inputs: name, unit, limits, formula.
 ///
 /// The last name of a formula is the leader: the other events must belong together with it.
-const OF_EVERY_REPORT: [(&str, &str, Option<(f64, f64)>, &str); 4] = [
+const OF_EVERY_REPORT: [(&str, &str, Limits, &str); 4] = [
     ("cpu_utilization", "CPUs", None, "(user_time + system_time) / wall_time"),
     ("ipc", "", None, "instructions / cycles"),
     ("branch_miss_rate", "", SHARE, "branch_misses / branches"),
@@ -50,7 +52,7 @@ struct Definition {
     name: String,
     unit: Unit,
     scale: f64,
-    bounds: Option<(f64, f64)>,
+    bounds: Limits,
     expression: Expression,
     environment: Environment,
     asked: bool,
@@ -156,9 +158,12 @@ fn derive_asked(
         }
         Err(reason) => Err(reason.clone()),
     };
-    let inputs =
-        request.inputs.iter().map(|(name, slot)| Input { name: name.clone(), line: line(slot) }).collect();
-    let inputs = Counted(inputs);
+    let inputs = request
+        .inputs
+        .iter()
+        .map(|(name, slot)| MetricInput { name: name.clone(), line: line(slot) })
+        .collect();
+    let inputs = CountedInputs(inputs);
     let metric = summarise(&definition, &inputs, runs);
     let is_open = metric.statistics.mean.is_none() && inputs.missing().is_none();
     match divided(request, plan).filter(|_| is_open) {
@@ -234,13 +239,13 @@ fn inputs<'a>(
     lines: &'a [LineSummary],
     leader: &'a LineSummary,
     suits: impl Fn(&LineSummary) -> bool,
-) -> Option<Counted<'a>> {
+) -> Option<CountedInputs<'a>> {
     let last = names.len().saturating_sub(1);
     let line = |(i, name): (usize, &&str)| {
         let found = if i == last { Some(leader) } else { named(lines, name).find(|line| suits(line)) };
-        Some(Input { name: (*name).to_owned(), line: Ok(found?) })
+        Some(MetricInput { name: (*name).to_owned(), line: Ok(found?) })
     };
-    names.iter().enumerate().map(line).collect::<Option<_>>().map(Counted)
+    names.iter().enumerate().map(line).collect::<Option<_>>().map(CountedInputs)
 }
 
 fn named<'a>(lines: &'a [LineSummary], name: &str) -> impl Iterator<Item = &'a LineSummary> {
@@ -269,12 +274,12 @@ fn belong_together(a: &LineSummary, b: &LineSummary) -> bool {
 }
 
 /// An event of a formula, and its line or the reason why there is none.
-struct Input<'a> {
+struct MetricInput<'a> {
     name: String,
     line: Result<&'a LineSummary, String>,
 }
 
-impl Input<'_> {
+impl MetricInput<'_> {
     /// The reason why it has no value in any run.
     fn missing(&self) -> Option<String> {
         match &self.line {
@@ -288,9 +293,9 @@ impl Input<'_> {
 }
 
 /// The inputs of a metric.
-struct Counted<'a>(Vec<Input<'a>>);
+struct CountedInputs<'a>(Vec<MetricInput<'a>>);
 
-impl<'a> Counted<'a> {
+impl<'a> CountedInputs<'a> {
     fn lines(&self) -> impl DoubleEndedIterator<Item = &'a LineSummary> {
         self.0.iter().filter_map(|input| input.line.as_ref().ok().copied())
     }
@@ -317,11 +322,11 @@ impl<'a> Counted<'a> {
     }
 
     fn missing(&self) -> Option<String> {
-        self.0.iter().find_map(Input::missing)
+        self.0.iter().find_map(MetricInput::missing)
     }
 }
 
-fn summarise(definition: &Definition, inputs: &Counted<'_>, runs: &[&Run]) -> DerivedSummary {
+fn summarise(definition: &Definition, inputs: &CountedInputs<'_>, runs: &[&Run]) -> DerivedSummary {
     if let Some(reason) = inputs.apart() {
         return DerivedSummary { reason: Some(reason), ..blank(definition, inputs) };
     }
@@ -341,7 +346,7 @@ fn summarise(definition: &Definition, inputs: &Counted<'_>, runs: &[&Run]) -> De
     DerivedSummary { verdict, reason, statistics, values, ..blank(definition, inputs) }
 }
 
-fn blank(definition: &Definition, inputs: &Counted<'_>) -> DerivedSummary {
+fn blank(definition: &Definition, inputs: &CountedInputs<'_>) -> DerivedSummary {
     let modes = inputs.modes();
     let mut provenances: Vec<Provenance> = inputs.lines().filter_map(|line| line.provenance).collect();
     provenances.sort_unstable();
@@ -373,7 +378,7 @@ fn with_modes(name: &str, modes: Option<Modes>) -> String {
 }
 
 /// The metric in one run; `None` if the run's pass lacks one of the counted inputs.
-fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Option<DerivedValue> {
+fn derived_value(definition: &Definition, inputs: &CountedInputs<'_>, run: &Run) -> Option<DerivedValue> {
     let of_run = |line: &LineSummary| line.values.iter().find(|value| value.run == run.index).cloned();
     let counted: Vec<RunValue> = inputs.counted().map(of_run).collect::<Option<_>>()?;
     let worst: &Count = counted.iter().map(|value| &value.count).max_by_key(|count| count.verdict())?;
@@ -395,15 +400,15 @@ fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Op
 
 /// The reason why the inputs were not counted at the same time; `None` if they were. An event that is counted
 /// in every slice goes with every rotation group.
-fn alternation(inputs: &Counted<'_>, counted: &[RunValue]) -> Option<String> {
+fn alternation(inputs: &CountedInputs<'_>, counted: &[RunValue]) -> Option<String> {
     let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
     let (first, turn) = turns.next()?;
     let (other, _) = turns.find(|(_, other)| *other != turn)?;
-    Some(format!("{first} and {other} took turns: they were never counted at the same time"))
+    Some(format!("{first} and {other} shared counters in rotation: they were never counted at the same time"))
 }
 
 /// The reason why the inputs of a translated run do not belong in one formula; `None` if they do.
-fn mixture(inputs: &Counted<'_>, run: &Run) -> Option<String> {
+fn mixture(inputs: &CountedInputs<'_>, run: &Run) -> Option<String> {
     let mut times = inputs.counted().map(|line| line.provenance == Some(Provenance::Kernel));
     let first = times.next()?;
     let mixed = times.any(|time| time != first);
@@ -413,13 +418,13 @@ fn mixture(inputs: &Counted<'_>, run: &Run) -> Option<String> {
 
 /// The inputs as they were in one run.
 struct InRun<'a> {
-    inputs: &'a Counted<'a>,
+    inputs: &'a CountedInputs<'a>,
     run: u32,
     environment: &'a Environment,
 }
 
 impl InRun<'_> {
-    fn input(&self, name: &str) -> Option<&Input<'_>> {
+    fn input(&self, name: &str) -> Option<&MetricInput<'_>> {
         self.inputs.0.iter().find(|input| input.name == name)
     }
 }

@@ -7,7 +7,7 @@ use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Count, Rung, Scope, SlotId};
 
-use crate::settle::{Span, settle, settle_over};
+use crate::settle::{SlotReading, Span, settle};
 
 /// Subtracts an earlier reading from a later one, cell by cell.
 ///
@@ -79,7 +79,7 @@ pub fn settle_interval(
     if line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os) {
         between.cells.iter_mut().for_each(forgive);
     }
-    settle_over(line, &between, slot, asked, Span::Interval)
+    SlotReading { line, reading: &between, slot, asked }.count(Span::Interval)
 }
 
 /// Rows of the accounting are read while a command runs. The last value comes from the process that reaps the

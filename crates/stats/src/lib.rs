@@ -3,15 +3,18 @@
 //! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), and [`difference()`]
 //! subtracts one reading from another. [`summarise`] turns a whole report into a [`Summary`]: statistics over
 //! runs, hybrid parts and derived metrics. [`compare`] finds the differences between two summaries. A
-//! [`Rotation`] estimates the totals of events that shared counters in rotation. All functions are pure; none
-//! reads a clock.
+//! [`Rotation`] estimates the totals of events that shared counters in rotation. [`phases`] divides a
+//! recording into the parts in which a program does the same work. All functions are pure; none reads a
+//! clock.
 #![forbid(unsafe_code)]
 
 pub mod compare;
 mod derived;
 mod difference;
+mod failures;
 pub mod formula;
 mod label;
+pub mod phases;
 mod request;
 pub mod rotation;
 mod settle;
@@ -19,13 +22,15 @@ mod statistics;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod times;
 mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};
+pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
-pub use rotation::{Estimate, NoInterval, Rotation};
+pub use rotation::{NoInterval, Rotation, TotalEstimate};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{

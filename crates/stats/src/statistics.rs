@@ -87,7 +87,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn median(sorted: &[f64]) -> f64 {
+/// The middle value of sorted ones, or the mean of the two; there is at least one.
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() % 2 {
         1 => sorted[middle],

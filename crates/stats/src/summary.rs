@@ -4,13 +4,14 @@ use cyclometer_core::event::Unit;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Run;
 use cyclometer_core::{
-    Count, Interval, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target, Verdict,
+    Candidate, Count, Interval, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target,
+    Verdict,
 };
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
 use crate::request::MetricRequest;
-use crate::settle::{PartCount, parts_of, settle};
+use crate::settle::{PartCount, SlotReading, Span, Whole};
 use crate::statistics::Statistics;
 use crate::turns::Turns;
 
@@ -97,7 +98,9 @@ pub struct LineSummary {
     pub interval: Option<Result<MeanInterval, String>>,
     /// The value of each run that counts and had the event in its pass.
     pub values: Vec<RunValue>,
-    /// The parts of a hybrid: one for each core PMU.
+    /// Whether several core types count it.
+    pub is_hybrid: bool,
+    /// The parts: core types of a hybrid, summands of a sum, units of a device; empty for a single part.
     pub parts: Vec<PartSummary>,
 }
 
@@ -264,7 +267,7 @@ pub fn summarise_with(report: &Report, asked: Scope, metrics: &[MetricRequest]) 
     let lines: Vec<LineSummary> = (0..report.plan.lines.len())
         .map(|index| {
             let slot = SlotId(index);
-            line_summary(&report.plan, slot, &runs_with(report, &runs, slot), asked)
+            SlotRuns { plan: &report.plan, slot, runs: &runs_with(report, &runs, slot), asked }.summary()
         })
         .collect();
     let derived = derive(&lines, &runs, metrics, &report.plan);
@@ -285,36 +288,131 @@ fn runs_with<'a>(report: &Report, runs: &[&'a Run], slot: SlotId) -> Vec<&'a Run
     runs.iter().filter(holds).copied().collect()
 }
 
-fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineSummary {
-    let line = &plan.lines[slot.0];
-    let candidate = line.candidate();
-    let scale = candidate.map_or(1.0, |candidate| candidate.scale);
-    let values: Vec<RunValue> = runs.iter().map(|run| run_value(plan, slot, run, asked, scale)).collect();
-    let (verdict, reason) = judge(plan, slot, values.iter().map(|value| &value.count));
-    let statistics = Statistics::of_all(&values.iter().map(|value| value.value).collect::<Vec<_>>());
-    let widest = candidate.and_then(|candidate| candidate.widest);
-    let is_soft = candidate.is_some_and(|candidate| candidate.rung == Rung::Soft);
-    LineSummary {
-        slot,
-        name: label(line),
-        event: line.event.name.clone(),
-        requested: line.event.requested,
-        unit: line.event.unit.clone(),
-        rung: candidate.map(|candidate| candidate.rung),
-        provenance: candidate.map(|candidate| candidate.provenance),
-        scope: widest.map_or(asked, |widest| widest.max(asked)),
-        modes: effective_modes(line),
-        resolution: candidate.map(|candidate| candidate.resolution.clone()),
-        skipped: line.skipped.clone(),
-        notes: notes(plan, slot, runs),
-        launch: launch(runs, &values),
-        determinism: is_soft.then(|| Determinism::of(&values)),
-        interval: MeanInterval::of(&values, scale).filter(|_| verdict == Verdict::Scaled),
-        verdict,
-        reason,
-        statistics,
-        parts: parts(line, slot, runs, &values, scale),
-        values,
+/// The runs that have an event in their pass.
+#[derive(Clone, Copy)]
+struct SlotRuns<'a> {
+    plan: &'a Plan,
+    slot: SlotId,
+    runs: &'a [&'a Run],
+    /// The scope that the user asked for.
+    asked: Scope,
+}
+
+impl<'a> SlotRuns<'a> {
+    fn summary(self) -> LineSummary {
+        let line = self.line();
+        let candidate = line.candidate();
+        let values: Vec<RunValue> = self.runs.iter().map(|run| self.value(run)).collect();
+        let (verdict, reason) = self.judge(values.iter().map(|value| &value.count));
+        let statistics = Statistics::of_all(&values.iter().map(|value| value.value).collect::<Vec<_>>());
+        let widest = candidate.and_then(|candidate| candidate.widest);
+        let is_soft = candidate.is_some_and(|candidate| candidate.rung == Rung::Soft);
+        LineSummary {
+            slot: self.slot,
+            name: label(line),
+            event: line.event.name.clone(),
+            requested: line.event.requested,
+            unit: line.event.unit.clone(),
+            rung: candidate.map(|candidate| candidate.rung),
+            provenance: candidate.map(|candidate| candidate.provenance),
+            scope: widest.map_or(self.asked, |widest| widest.max(self.asked)),
+            modes: effective_modes(line),
+            resolution: candidate.map(|candidate| candidate.resolution.clone()),
+            skipped: line.skipped.clone(),
+            notes: self.notes(),
+            launch: launch(self.runs, &values),
+            determinism: is_soft.then(|| Determinism::of(&values)),
+            interval: MeanInterval::of(&values, self.scale()).filter(|_| verdict == Verdict::Scaled),
+            verdict,
+            reason,
+            statistics,
+            is_hybrid: candidate.is_some_and(Candidate::is_hybrid),
+            parts: self.parts(&values),
+            values,
+        }
+    }
+
+    fn line(self) -> &'a PlanLine {
+        &self.plan.lines[self.slot.0]
+    }
+
+    /// The value of one raw count, in the event's unit.
+    fn scale(self) -> f64 {
+        self.line().candidate().map_or(1.0, |candidate| candidate.scale)
+    }
+
+    fn reading(self, run: &'a Run) -> SlotReading<'a> {
+        SlotReading { line: self.line(), reading: &run.reading, slot: self.slot, asked: self.asked }
+    }
+
+    fn value(self, run: &Run) -> RunValue {
+        let SlotRuns { slot, asked, .. } = self;
+        let turns = Turns::of_run(self.plan, run);
+        let in_turns = turns.settle(&run.reading, slot, asked);
+        let count = in_turns.unwrap_or_else(|| self.reading(run).count(Span::Whole));
+        let value = count.value().map(|value| value as f64 * self.scale());
+        let half_width = match &count {
+            Count::Scaled { interval, .. } => interval.half_width().map(|half| half as f64 * self.scale()),
+            _ => None,
+        };
+        let turn = turns.turn(slot).filter(|_| count.verdict() != Verdict::Exact);
+        RunValue { run: run.index, pass: run.pass, value, count, half_width, turn }
+    }
+
+    fn notes(self) -> Vec<String> {
+        let mut notes = self.line().event.notes.clone();
+        notes.extend(self.plan.sharing.note(self.slot).map(str::to_owned));
+        notes.extend(self.runs.iter().find_map(|run| Turns::of_run(self.plan, run).note(self.slot)));
+        notes
+    }
+
+    /// The worst count, and its reason; of equally bad counts, the one that was observed least.
+    fn judge<'c>(self, counts: impl ExactSizeIterator<Item = &'c Count>) -> (Verdict, Option<String>) {
+        let runs = counts.len();
+        if let Outcome::NotCounted(count) = &self.line().outcome {
+            return (count.verdict(), count.reason());
+        }
+        let mut bad: Vec<&Count> = counts.filter(|count| count.verdict() != Verdict::Exact).collect();
+        bad.sort_by(|a, b| {
+            let share = |count: &Count| count.observed_share().unwrap_or(0.0);
+            b.verdict().cmp(&a.verdict()).then(share(a).total_cmp(&share(b)))
+        });
+        match bad.first() {
+            None if runs == 0 => (Verdict::NotCounted, Some(self.without_a_run().to_owned())),
+            None => (Verdict::Exact, None),
+            Some(worst) => {
+                let same = bad.iter().filter(|count| count.verdict() == worst.verdict()).count();
+                (worst.verdict(), worst.reason().map(|reason| in_some_runs(reason, same, runs)))
+            }
+        }
+    }
+
+    /// The reason why no run counted an event that could be counted.
+    fn without_a_run(self) -> &'static str {
+        let passes = &self.plan.passes;
+        let held = passes.iter().any(|pass| pass.slots.iter().any(|held| held.id == self.slot));
+        let translated = passes.iter().all(|pass| pass.launch == LaunchKind::Translated);
+        match translated && !held && !passes.is_empty() {
+            true => {
+                "every run is translated, and a hardware counter would count the translation: use -r 2 or more"
+            }
+            false => "no run counted it",
+        }
+    }
+
+    fn parts(self, values: &[RunValue]) -> Vec<PartSummary> {
+        let whole = |value: &RunValue| match value.count.verdict() {
+            Verdict::Exact => Whole::Exact,
+            _ if value.turn.is_some() => Whole::Rotated,
+            _ => Whole::Inexact,
+        };
+        let of_run = |(run, value): (&&'a Run, &RunValue)| self.reading(run).parts(whole(value));
+        let per_run: Vec<Vec<PartCount>> = self.runs.iter().zip(values).map(of_run).collect();
+        let mut keys: Vec<(usize, &str)> =
+            per_run.iter().flatten().map(|part| (part.part, part.pmu.as_str())).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter().map(|(part, pmu)| part_summary(part, pmu, &per_run, self.scale())).collect()
     }
 }
 
@@ -324,77 +422,8 @@ fn launch(runs: &[&Run], values: &[RunValue]) -> Option<LaunchKind> {
     with_value.map(|(run, _)| run.launch)
 }
 
-fn run_value(plan: &Plan, slot: SlotId, run: &Run, asked: Scope, scale: f64) -> RunValue {
-    let turns = Turns::of_run(plan, run);
-    let count = turns
-        .settle(&run.reading, slot, asked)
-        .unwrap_or_else(|| settle(&plan.lines[slot.0], &run.reading, slot, asked));
-    let value = count.value().map(|value| value as f64 * scale);
-    let half_width = match &count {
-        Count::Scaled { interval, .. } => interval.half_width().map(|half| half as f64 * scale),
-        _ => None,
-    };
-    let turn = turns.turn(slot).filter(|_| count.verdict() != Verdict::Exact);
-    RunValue { run: run.index, pass: run.pass, value, count, half_width, turn }
-}
-
-fn notes(plan: &Plan, slot: SlotId, runs: &[&Run]) -> Vec<String> {
-    let mut notes = plan.lines[slot.0].event.notes.clone();
-    notes.extend(runs.iter().find_map(|run| Turns::of_run(plan, run).note(slot)));
-    notes
-}
-
-/// The worst count, and its reason; of equally bad counts, the one that was observed least.
-fn judge<'a>(
-    plan: &Plan,
-    slot: SlotId,
-    counts: impl ExactSizeIterator<Item = &'a Count>,
-) -> (Verdict, Option<String>) {
-    let line = &plan.lines[slot.0];
-    let runs = counts.len();
-    if let Outcome::NotCounted(count) = &line.outcome {
-        return (count.verdict(), count.reason());
-    }
-    let mut bad: Vec<&Count> = counts.filter(|count| count.verdict() != Verdict::Exact).collect();
-    bad.sort_by(|a, b| {
-        let share = |count: &Count| count.observed_share().unwrap_or(0.0);
-        b.verdict().cmp(&a.verdict()).then(share(a).total_cmp(&share(b)))
-    });
-    match bad.first() {
-        None if runs == 0 => (Verdict::NotCounted, Some(without_a_run(plan, slot).to_owned())),
-        None => (Verdict::Exact, None),
-        Some(worst) => {
-            let same = bad.iter().filter(|count| count.verdict() == worst.verdict()).count();
-            (worst.verdict(), worst.reason().map(|reason| in_some_runs(reason, same, runs)))
-        }
-    }
-}
-
-/// The reason why no run counted an event that could be counted.
-fn without_a_run(plan: &Plan, slot: SlotId) -> &'static str {
-    let held = plan.passes.iter().any(|pass| pass.slots.iter().any(|held| held.id == slot));
-    let translated = plan.passes.iter().all(|pass| pass.launch == LaunchKind::Translated);
-    match translated && !held && !plan.passes.is_empty() {
-        true => {
-            "every run is translated, and a hardware counter would count the translation: use -r 2 or more"
-        }
-        false => "no run counted it",
-    }
-}
-
 fn in_some_runs(reason: String, same: usize, runs: usize) -> String {
     if same == runs { reason } else { format!("{reason} (in {same} of {runs} runs)") }
-}
-
-fn parts(line: &PlanLine, slot: SlotId, runs: &[&Run], values: &[RunValue], scale: f64) -> Vec<PartSummary> {
-    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
-    let of_run = |(run, value): (&&Run, &RunValue)| parts_of(line, &run.reading, slot, is_exact(value));
-    let per_run: Vec<Vec<PartCount>> = runs.iter().zip(values).map(of_run).collect();
-    let mut keys: Vec<(usize, &str)> =
-        per_run.iter().flatten().map(|part| (part.part, part.pmu.as_str())).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.into_iter().map(|(part, pmu)| part_summary(part, pmu, &per_run, scale)).collect()
 }
 
 fn part_summary(part: usize, pmu: &str, per_run: &[Vec<PartCount>], scale: f64) -> PartSummary {
@@ -420,6 +449,7 @@ mod tests {
     use crate::testing::{cell, hardware, os_line, pass, report, run, soft, translated};
     use cyclometer_core::Pass;
     use cyclometer_core::event::OsMetric;
+    use cyclometer_core::plan::{TooLarge, TooLargeSum};
 
     fn soft_pass(slots: &[usize]) -> Pass {
         Pass { launch: LaunchKind::Translated, ..pass(slots) }
@@ -442,6 +472,23 @@ mod tests {
         assert_eq!((wall.statistics.n, wall.statistics.mean, wall.determinism), (2, Some(60.0), None));
         assert_eq!(wall.launch, Some(LaunchKind::Native));
         assert!(summary.is_strict());
+    }
+
+    #[test]
+    fn a_sum_whose_summands_share_counters_says_so_behind_its_other_notes() {
+        let mut lines = vec![hardware("s", 1), hardware("t", 1)];
+        lines[0].event.notes.push("of its own".to_owned());
+        let mut report = report(lines, vec![pass(&[0, 1])], vec![run(0, 0, &[(0, 7), (1, 8)])]);
+        let too_large = |slot, treatment| TooLargeSum {
+            slot: SlotId(slot),
+            treatment,
+            reason: "it is the sum of v and w".to_owned(),
+        };
+        report.plan.sharing.too_large =
+            vec![too_large(0, TooLarge::KernelShares), too_large(1, TooLarge::NotCounted)];
+        let summary = summarise(&report);
+        assert_eq!(summary.lines[0].notes, ["of its own", "it is the sum of v and w"]);
+        assert_eq!(summary.lines[1].notes, [""; 0]);
     }
 
     #[test]

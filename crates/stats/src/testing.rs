@@ -33,6 +33,12 @@ pub fn sum(name: &str, first: usize, second: usize) -> PlanLine {
     line(name, Unit::Count, candidate.with_summands(names))
 }
 
+/// An event of a system device with this number of units.
+pub fn device(name: &str, units: usize) -> PlanLine {
+    let part = |unit| PerfEvent::new(format!("imc_{unit}"), 20, 0, PerfClass::SystemDevice);
+    line(name, Unit::Count, Candidate::perf((0..units).map(part).collect(), Provenance::Hardware, None))
+}
+
 /// A software event of the kernel.
 pub fn software(name: &str) -> PlanLine {
     let part = PerfEvent::new("software", 1, 0, PerfClass::Software);

@@ -7,22 +7,17 @@ use cyclometer_core::report::{Run, Slice, SliceCount};
 use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Scope, SlotId};
 
 use crate::label::effective_modes;
-use crate::rotation::{Estimate, Rotation};
-use crate::settle::{Observed, Span, settle_turn};
+use crate::rotation::{Rotation, TotalEstimate};
+use crate::settle::{Observed, SlotReading, Span};
+use crate::times::{Slack, total};
 
-/// Shortfall of running against enabled time in one slice that is not another user of the counter, in ns. The
-/// kernel needs this time to put the event on the counter.
-const SLACK_NS: u64 = 20_000;
+/// Shortfall of running against enabled time in one slice that is not another user of the counter. The kernel
+/// needs this time to put the event on the counter.
+const SLACK: Slack = Slack { least_ns: 20_000, divisor: 100 };
 
-/// The slack also grows with the time: one part in this many.
-const SLACK_DIVISOR: u64 = 100;
-
-/// Greatest difference between the time of an event in its slice and the time of events that always count, in
-/// ns. A switch of the rotation group takes time, at most a twentieth of a slice.
-const HELD_UP_NS: u64 = 200_000;
-
-/// That difference also grows with the time: one part in this many.
-const HELD_UP_DIVISOR: u64 = 10;
+/// Greatest difference between the time of an event in its slice and the time of events that always count. A
+/// switch of the rotation group takes time, at most a twentieth of a slice.
+const SWITCH: Slack = Slack { least_ns: 200_000, divisor: 10 };
 
 /// The slices of a run, or of an interval of it, with the facts needed to judge them.
 #[derive(Clone, Copy)]
@@ -36,7 +31,7 @@ pub(crate) struct Turns<'a> {
 /// The count of an event that shared counters in rotation, over these slices of a run; `None` where it
 /// counted all the time.
 ///
-/// `reading` has the raw values of the same time. A slice in which another user held the event's counter is
+/// `reading` has the raw values of the same time. A slice in which others used the event's counter is
 /// not used. [`Rotation`] extrapolates the counts in the slices of the event's own rotation group to the
 /// other slices. It uses the time that the target ran in each slice, and the counts of hardware events that
 /// count in every slice. Those of the same modes come first.
@@ -68,7 +63,8 @@ impl<'a> Turns<'a> {
     pub(crate) fn settle(&self, reading: &Reading, slot: SlotId, asked: Scope) -> Option<Count> {
         let turn = self.turn(slot)?;
         let line = self.plan.lines.get(slot.0)?;
-        Some(settle_turn(line, reading, slot, asked, self.span, || self.observed(slot, turn)))
+        let of = SlotReading { line, reading, slot, asked };
+        Some(of.count_of_turn(self.span, || self.observed(slot, turn)))
     }
 
     /// The note about the slices of a slot, if there is one.
@@ -82,8 +78,7 @@ impl<'a> Turns<'a> {
         let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
         let held = counts.iter().filter(|count| !is_whole(count)).count();
         let of = counts.len();
-        (held > 0)
-            .then(|| format!("in {held} of its {of} slices another user held a counter: they are left out"))
+        (held > 0).then(|| format!("{held} of its {of} slices are left out: others used a counter in them"))
     }
 
     fn own(&self, turn: u32) -> impl Iterator<Item = &'a Slice> {
@@ -116,7 +111,7 @@ impl<'a> Turns<'a> {
 
     fn not_scheduled(&self) -> String {
         let time = total(self.slices.iter().map(|slice| slice.wall_ns));
-        let told = self.plan.intent.of_command && self.span == Span::Whole;
+        let told = self.plan.intent.subject.is_command() && self.span == Span::Whole;
         let runs = self.plan.exact_runs().filter(|_| told && self.plan.intent.multiplex != Multiplex::Always);
         let hint = runs.map_or(String::new(), |runs| format!("; -r {runs} counts it exactly"));
         let of = if self.span == Span::Whole { "run" } else { "interval" };
@@ -165,10 +160,7 @@ impl<'a> Turns<'a> {
         let times = self.always_ids().into_iter().filter_map(|held| slice.count(held));
         let times = times.map(|count| count.time_enabled_ns);
         match (times.max(), slice.count(slot)) {
-            (Some(always), Some(own)) => {
-                let apart = always.abs_diff(own.time_enabled_ns);
-                apart <= HELD_UP_NS.max(always / HELD_UP_DIVISOR)
-            }
+            (Some(always), Some(own)) => SWITCH.covers(always.abs_diff(own.time_enabled_ns), always),
             _ => true,
         }
     }
@@ -187,12 +179,12 @@ impl<'a> Turns<'a> {
 
 fn never_ran(own: &[&SliceCount]) -> &'static str {
     match own.iter().any(|count| count.time_enabled_ns > 0) {
-        true => "never reached a counter: others held all that it can use",
-        false => "its turn came only while nothing ran that is counted",
+        true => "never reached a counter: all were in use by others",
+        false => "scheduled only while the target did not run",
     }
 }
 
-fn interval(estimate: &Estimate) -> Interval {
+fn interval(estimate: &TotalEstimate) -> Interval {
     match estimate.half_width {
         Ok(half_width) => {
             let half_width = half_width.ceil() as u64;
@@ -213,17 +205,12 @@ fn seen(slice: &Slice, slot: SlotId, turn: u32) -> Option<u64> {
 }
 
 fn is_whole(count: &SliceCount) -> bool {
-    let slack_ns = SLACK_NS.max(count.time_enabled_ns / SLACK_DIVISOR);
-    count.time_running_ns.saturating_add(slack_ns) >= count.time_enabled_ns
+    SLACK.is_whole(count.time_running_ns, count.time_enabled_ns)
 }
 
 /// The time that the target ran in a slice, which is the enabled time of the events that counted in it.
 fn length_ns(slice: &Slice) -> u64 {
     slice.counts.iter().map(|count| count.time_enabled_ns).max().unwrap_or(0)
-}
-
-fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
-    times_ns.fold(0, u64::saturating_add)
 }
 
 fn duration(ns: u64) -> String {
@@ -341,7 +328,7 @@ mod tests {
             _ => (50, SLICE_NS, SLICE_NS),
         });
         let report = reported(&THREE, vec![run]);
-        let reason = "its turn came only while nothing ran that is counted".to_owned();
+        let reason = "scheduled only while the target did not run".to_owned();
         assert_eq!(only(&report, 2), Count::NotCounted { reason });
         assert_eq!(only(&report, 1).verdict(), Verdict::Scaled);
     }
@@ -356,7 +343,7 @@ mod tests {
         let line = line(&summary, 1);
         assert_eq!(line.statistics.mean, Some(100.0 * 200.0));
         let note = line.notes.last().unwrap();
-        assert!(note.ends_with("slices another user held a counter: they are left out"), "{note}");
+        assert!(note.ends_with("slices are left out: others used a counter in them"), "{note}");
         assert!(summary.lines[2].notes.is_empty());
     }
 
@@ -388,7 +375,7 @@ mod tests {
         let Count::Scaled { estimate, interval, .. } = only(&report, 1) else { panic!() };
         assert_eq!((estimate, interval.half_width()), (100 * 60, None));
         let Count::NotCounted { reason } = only(&report, 2) else { panic!() };
-        assert_eq!(reason, "never reached a counter: others held all that it can use");
+        assert_eq!(reason, "never reached a counter: all were in use by others");
     }
 
     #[test]
@@ -455,7 +442,9 @@ mod tests {
         assert_eq!((apart.verdict, apart.statistics.mean), (Verdict::NotCounted, None));
         assert_eq!(
             apart.reason.as_deref(),
-            Some("branch-misses:u and branches:u took turns: they were never counted at the same time")
+            Some(
+                "branch-misses:u and branches:u shared counters in rotation: they were never counted at the same time"
+            )
         );
         let together = rate(&[None, Some(0), Some(0), Some(1)]);
         assert_eq!((together.verdict, together.statistics.mean), (Verdict::Scaled, Some(1.0)));

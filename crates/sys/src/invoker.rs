@@ -84,17 +84,7 @@ fn set_gid(gid: gid_t) -> gid_t {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-
-    /// Prints why a test is skipped, also to the file that `CYCLOMETER_SKIP_LOG` names.
-    #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
-    fn skip(why: &str) {
-        eprintln!("skipped: {why}");
-        let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-        if let Ok(mut log) = std::fs::OpenOptions::new().create(true).append(true).open(log) {
-            let _ = log.write_all(format!("{why}\n").as_bytes());
-        }
-    }
+    use cyclometer_test_support::skip;
 
     #[test]
     fn ids_are_taken_on_and_given_back() {

@@ -25,7 +25,7 @@ pub mod fork;
 #[cfg(unix)]
 mod fork_handler;
 pub mod host;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub mod identity;
 #[cfg(target_os = "linux")]
 pub mod invoker;
@@ -47,6 +47,7 @@ pub mod msr;
 pub mod perf;
 #[cfg(unix)]
 pub mod process;
+pub mod process_list;
 pub mod ring;
 #[cfg(target_os = "linux")]
 pub mod shared;

@@ -8,14 +8,17 @@ use libc::{c_int, c_ulong};
 /// calling thread: the letters `CYMC`. No kernel implements it; the kernel's answer is `EINVAL`.
 ///
 /// The arguments after it are the address of 64-bit words and their number. Each word contains the number of
-/// an event, and its count afterwards.
+/// an event, and its count afterwards, or [`ASK_TIME`], and the time afterwards.
 pub const ASK_COUNTS: c_int = 0x4359_4d43;
+
+/// The word of a request that becomes the time of the answer in ns, from an arbitrary start.
+pub const ASK_TIME: u64 = 1 << 63;
 
 /// The largest number of words of one request.
 pub const MOST_WORDS: usize = 64;
 
 /// Asks the software PMU for the current counts of this thread. Each word contains the number of an event
-/// before, and its count afterwards.
+/// before, and its count afterwards, or [`ASK_TIME`] before, and the time afterwards.
 ///
 /// # Errors
 ///

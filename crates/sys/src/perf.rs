@@ -35,12 +35,21 @@ pub mod flags {
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     /// Records of forks and ends.
     pub const TASK: u64 = 1 << 13;
+    /// Identifying fields at the end of records that are no samples.
+    pub const SAMPLE_ID_ALL: u64 = 1 << 18;
     /// Not in the host.
     pub const EXCLUDE_HOST: u64 = 1 << 19;
     /// Not in guests.
     pub const EXCLUDE_GUEST: u64 = 1 << 20;
     /// Times are those of the clock `clockid`.
     pub const USE_CLOCKID: u64 = 1 << 25;
+    /// Records of context switches.
+    pub const CONTEXT_SWITCH: u64 = 1 << 26;
+
+    /// How exact the address of a sample is, 0 to 3: a field of two bits.
+    pub const fn precise_ip(level: u8) -> u64 {
+        (level as u64 & 3) << 15
+    }
 }
 
 /// `read_format`: value, time enabled, time running.
@@ -52,6 +61,15 @@ const READ_TIMES: u64 = 1 << 0 | 1 << 1;
 ///
 /// Linux `kernel/events/core.c`, `perf_event_set_clock`.
 pub const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
+
+/// The time of that clock, in ns; 0 if the clock cannot be read.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid, and the kernel writes one `timespec`.
+    let failed = unsafe { libc::clock_gettime(CLOCK_MONOTONIC, &raw mut time) } != 0;
+    let (seconds, nanos) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());
+    if failed { 0 } else { seconds * 1_000_000_000 + nanos }
+}
 
 /// `PERF_FORMAT_GROUP`: reading a leader returns the values of all members.
 const READ_GROUP: u64 = 1 << 3;

@@ -14,6 +14,8 @@ use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{Launcher, Reap, Request, SIGKILL, Status, Traced, group_of, reap, signal};
 use cyclometer_sys::signals::Watch;
 use cyclometer_sys::trace::{self, Bell, Change, Options};
+// Default signals.
+use cyclometer_test_support as _;
 
 /// An upper bound for operations that take almost no time.
 const LATE: Duration = Duration::from_secs(20);

@@ -6,6 +6,8 @@ use std::fs;
 use std::process::Command;
 
 use cyclometer_sys::process::{Reap, SIGKILL, Status, adopt_orphans, reap, signal};
+// Default signals.
+use cyclometer_test_support as _;
 
 #[test]
 fn what_a_command_leaves_behind_becomes_our_child() {

@@ -64,8 +64,7 @@ impl Drop for Tracee {
     }
 }
 
-/// Whether this machine forbids tracing; prints that, also to the file that `CYCLOMETER_SKIP_LOG` names.
-#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+/// Whether this machine forbids tracing; reports that.
 fn cannot_trace() -> bool {
     // SAFETY: the child calls only functions that are safe after fork, and never returns.
     let pid = unsafe { libc::fork() };
@@ -74,12 +73,7 @@ fn cannot_trace() -> bool {
     }
     let child = Tracee(u32::try_from(pid).unwrap());
     let Err(error) = seize(child.0, Options::default()) else { return false };
-    let why = format!("processes cannot be traced here: {error}");
-    eprintln!("skipped: {why}");
-    if let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(log);
-        let _ = log.and_then(|mut log| writeln!(log, "{why}"));
-    }
+    cyclometer_test_support::skip(&format!("processes cannot be traced here: {error}"));
     true
 }
 

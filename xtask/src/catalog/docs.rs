@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use cyclometer_catalog::cpus;
-use cyclometer_catalog::portable::{self, Answer, Portable};
+use cyclometer_catalog::portable::{self, Portable, PortableEvents};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::pmu::Family;
 
@@ -53,7 +53,7 @@ fn overview() -> String {
 }
 
 fn has(event: &Portable, cpu: &Cpu<'static>) -> bool {
-    matches!(event.on_cpu(cpu), Answer::Event { .. })
+    matches!(event.on_cpu(cpu), PortableEvents::Event { .. })
 }
 
 fn share(event: &Portable, cpus: &[Cpu<'static>]) -> String {
@@ -92,8 +92,8 @@ fn rows(out: &mut String, event: &Portable, family: Family, cpus: &[Cpu<'static>
     }
 }
 
-fn grouped(event: &Portable, cpus: &[Cpu<'static>]) -> Vec<(Answer, Vec<&'static str>)> {
-    let mut groups: Vec<(Answer, Vec<&'static str>)> = Vec::new();
+fn grouped(event: &Portable, cpus: &[Cpu<'static>]) -> Vec<(PortableEvents, Vec<&'static str>)> {
+    let mut groups: Vec<(PortableEvents, Vec<&'static str>)> = Vec::new();
     for cpu in cpus {
         let answer = event.on_cpu(cpu);
         match groups.iter_mut().find_map(|(known, ids)| joined(known, &answer).then_some(ids)) {
@@ -107,9 +107,9 @@ fn grouped(event: &Portable, cpus: &[Cpu<'static>]) -> Vec<(Answer, Vec<&'static
 
 /// Whether an answer says what a known one does; one reason for several CPUs takes up all of their nearest
 /// events.
-fn joined(known: &mut Answer, answer: &Answer) -> bool {
+fn joined(known: &mut PortableEvents, answer: &PortableEvents) -> bool {
     match (known, answer) {
-        (Answer::None { reason, nearest }, Answer::None { reason: same, nearest: more })
+        (PortableEvents::None { reason, nearest }, PortableEvents::None { reason: same, nearest: more })
             if reason == same =>
         {
             let fresh: Vec<_> = more.iter().filter(|name| !nearest.contains(name)).collect();
@@ -120,12 +120,16 @@ fn joined(known: &mut Answer, answer: &Answer) -> bool {
     }
 }
 
-fn cells(answer: &Answer) -> (String, String) {
+fn cells(answer: &PortableEvents) -> (String, String) {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
     match answer {
-        Answer::Event { names, note } => (quoted(names).join(" + "), note.unwrap_or_default().to_owned()),
-        Answer::None { reason, nearest } if nearest.is_empty() => ("none".to_owned(), (*reason).to_owned()),
-        Answer::None { reason, nearest } => {
+        PortableEvents::Event { names, note } => {
+            (quoted(names).join(" + "), note.unwrap_or_default().to_owned())
+        }
+        PortableEvents::None { reason, nearest } if nearest.is_empty() => {
+            ("none".to_owned(), (*reason).to_owned())
+        }
+        PortableEvents::None { reason, nearest } => {
             ("none".to_owned(), format!("{reason}; nearest: {}", quoted(nearest).join(", ")))
         }
     }
@@ -147,12 +151,13 @@ mod tests {
 
     #[test]
     fn one_reason_takes_up_all_nearest_events_and_different_answers_stay_apart() {
-        let none = |reason, nearest: &[&'static str]| Answer::None { reason, nearest: nearest.to_vec() };
+        let none =
+            |reason, nearest: &[&'static str]| PortableEvents::None { reason, nearest: nearest.to_vec() };
         let mut known = none("not counted", &["A"]);
         assert!(joined(&mut known, &none("not counted", &["B", "A"])));
         assert_eq!(known, none("not counted", &["A", "B"]));
         assert!(!joined(&mut known, &none("not there", &["A"])));
-        assert!(!joined(&mut known, &Answer::Event { names: vec!["A"], note: None }));
+        assert!(!joined(&mut known, &PortableEvents::Event { names: vec!["A"], note: None }));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl CorpusFolder {
         copy(&self.input(), &self.work())
     }
 
-    /// TracerSocket what the first run left, for the comparison.
+    /// Keeps the files of the first run for the comparison.
     pub(super) fn keep(&self) -> Result<()> {
         fs::rename(self.work(), self.native()).context("keeping what the native run left")
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::syntax::{ModDeclaration, SourceSyntax};
+
 /// Folders with Rust packages.
 const FOLDERS: &[&str] = &["benches", "bindings", "crates", "fuzz", "tests", "xtask"];
 
@@ -16,9 +18,21 @@ pub(super) struct SourceFile {
     /// Its path from the root, with `/` between folders.
     pub path: String,
     pub text: String,
+    syntax: SourceSyntax,
+    is_test: bool,
 }
 
 impl SourceFile {
+    /// A file by itself; [`all`] knows which files are modules of tests.
+    pub fn new(path: &str, text: &str) -> Result<SourceFile> {
+        let is_test = path.contains("/tests/") || path.starts_with("tests/");
+        let syntax = match is_test {
+            true => SourceSyntax::default(),
+            false => SourceSyntax::of(text).with_context(|| path.to_owned())?,
+        };
+        Ok(SourceFile { path: path.to_owned(), text: text.to_owned(), syntax, is_test })
+    }
+
     /// The package's folder and the file's path below its `src`; nothing for packages of tests and of loads.
     pub fn package(&self) -> Option<(&str, &str)> {
         let (package, inside) = self.path.split_once("/src/")?;
@@ -29,14 +43,29 @@ impl SourceFile {
         ours.then_some((package, inside))
     }
 
-    /// The text of the shipped code: nothing of files of tests, the part before the unit tests of the others.
+    /// The text of the shipped code: nothing of files of tests, and no unit tests of the others.
     pub fn shipped(&self) -> &str {
-        let name = self.path.rsplit('/').next().unwrap_or(&self.path);
-        let test = ["tests.rs", "testing.rs"].contains(&name)
-            || name.ends_with("_tests.rs")
-            || self.path.contains("/tests/")
-            || self.path.starts_with("tests/");
-        if test { "" } else { without_tests(&self.text) }
+        if self.is_test { "" } else { &self.syntax.shipped }
+    }
+
+    /// The types that the shipped code defines.
+    pub fn types(&self) -> &[String] {
+        if self.is_test { &[] } else { &self.syntax.types }
+    }
+
+    /// The modules of this file that are in other files.
+    pub fn declarations(&self) -> &[ModDeclaration] {
+        &self.syntax.declarations
+    }
+
+    /// The path without its ending of the file of a module that this file declares.
+    fn path_of(&self, module: &ModDeclaration) -> String {
+        let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+        match (&module.path, name) {
+            (Some(path), _) => format!("{folder}/{}", path.trim_end_matches(".rs")),
+            (None, "lib.rs" | "main.rs" | "mod.rs") => format!("{folder}/{}", module.name),
+            (None, _) => format!("{}/{}", self.path.trim_end_matches(".rs"), module.name),
+        }
     }
 }
 
@@ -46,10 +75,27 @@ pub(super) fn all(root: &Path) -> Result<Vec<SourceFile>> {
     for folder in FOLDERS {
         for file in rust_files(&root.join(folder))? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            files.push(SourceFile { path: relative(root, &file), text });
+            files.push(SourceFile::new(&relative(root, &file), &text)?);
         }
     }
+    mark_tests(&mut files);
     Ok(files)
+}
+
+/// Marks the files of modules of tests, and of the modules below them.
+fn mark_tests(files: &mut [SourceFile]) {
+    let tests: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            file.declarations().iter().filter(|module| module.is_test).map(|module| file.path_of(module))
+        })
+        .collect();
+    for file in files {
+        let below = |module: &String| {
+            file.path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        file.is_test |= tests.iter().any(below);
+    }
 }
 
 /// The path of a file from the root.
@@ -75,11 +121,6 @@ pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The text before the unit tests at a file's end.
-pub(super) fn without_tests(text: &str) -> &str {
-    text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code)
-}
-
 /// The text of a comment line without its marker; nothing for a line of code.
 pub(super) fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
@@ -91,25 +132,41 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> SourceFile {
-        SourceFile { path: path.to_owned(), text: text.to_owned() }
+        SourceFile::new(path, text).unwrap()
     }
 
     #[test]
-    fn shipped_code_ends_before_the_unit_tests() {
-        let text = "struct A;\n#[cfg(test)]\nmod tests {\nstruct B;\n}";
-        assert_eq!(file("crates/a/src/a.rs", text).shipped(), "struct A;\n");
-    }
-
-    #[test]
-    fn files_of_tests_are_not_shipped() {
-        for path in [
-            "crates/a/tests/a.rs",
-            "crates/a/src/b/tests.rs",
-            "crates/a/src/page_tests.rs",
-            "tests/guests/a.rs",
-        ] {
+    fn integration_tests_are_not_shipped() {
+        for path in ["crates/a/tests/a.rs", "tests/guests/a.rs"] {
             assert_eq!(file(path, "struct A;").shipped(), "", "{path}");
         }
+    }
+
+    #[test]
+    fn a_file_is_of_tests_if_its_module_is() {
+        let mut files = [
+            ("crates/a/src/lib.rs", "mod b;\n#[cfg(test)]\nmod golden;\nmod tests;"),
+            ("crates/a/src/b.rs", "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[path = \"c_tests.rs\"]\nmod c;"),
+            ("crates/a/src/b/tests.rs", "struct A;"),
+            ("crates/a/src/c_tests.rs", "struct A;"),
+            ("crates/a/src/golden/mod.rs", "mod inner;"),
+            ("crates/a/src/golden/inner.rs", "struct A;"),
+            ("crates/a/src/golden_files.rs", "struct A;"),
+            ("crates/a/src/tests.rs", "struct A;"),
+        ]
+        .map(|(path, text)| file(path, text));
+        mark_tests(&mut files);
+        let shipped: Vec<&str> =
+            files.iter().filter(|file| !file.shipped().is_empty()).map(|file| file.path.as_str()).collect();
+        assert_eq!(
+            shipped,
+            [
+                "crates/a/src/lib.rs",
+                "crates/a/src/b.rs",
+                "crates/a/src/golden_files.rs",
+                "crates/a/src/tests.rs"
+            ]
+        );
     }
 
     #[test]

@@ -30,30 +30,15 @@ pub(super) fn of_files(files: &[&SourceFile]) -> Vec<ModulePath> {
 fn declared_names(files: &[&SourceFile]) -> HashMap<String, ModulePath> {
     let mut names = HashMap::new();
     for file in files {
-        let parent = by_file_name(file);
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mut path = None;
-        for line in file.shipped().lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("#[path = \"") {
-                path = rest.split_once('"').map(|(path, _)| format!("{folder}/{path}"));
-            } else if let Some((path, name)) = path.clone().zip(declared(line)) {
-                let mut module = parent.clone();
-                module.push(name.to_owned());
-                names.insert(path, module);
-            }
-            if !line.starts_with("#[") {
-                path = None;
-            }
+        for declaration in file.declarations() {
+            let Some(path) = &declaration.path else { continue };
+            let mut module = by_file_name(file);
+            module.push(declaration.name.clone());
+            names.insert(format!("{folder}/{path}"), module);
         }
     }
     names
-}
-
-/// The name in `mod NAME;`, whatever its visibility.
-fn declared(line: &str) -> Option<&str> {
-    let (visibility, rest) = line.split_once("mod ")?;
-    let ours = visibility.is_empty() || visibility.starts_with("pub");
-    rest.strip_suffix(';').filter(|_| ours)
 }
 
 fn by_file_name(file: &SourceFile) -> ModulePath {
@@ -73,7 +58,7 @@ mod tests {
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let files: Vec<SourceFile> = files
             .iter()
-            .map(|(path, text)| SourceFile { path: format!("crates/a/src/{path}"), text: (*text).to_owned() })
+            .map(|(path, text)| SourceFile::new(&format!("crates/a/src/{path}"), text).unwrap())
             .collect();
         let modules = of_files(&files.iter().collect::<Vec<_>>());
         assert_eq!(modules.iter().map(|module| module.join("::")).collect::<Vec<_>>(), expected);
@@ -94,13 +79,5 @@ mod tests {
         );
         let declarations = "#[path = \"none.rs\"]\npub(crate) mod code;\n";
         check(&[("read/mod.rs", declarations), ("read/none.rs", "")], &["read", "read::code"]);
-    }
-
-    #[test]
-    fn a_path_belongs_to_the_next_declaration_only() {
-        check(
-            &[("lib.rs", "#[path = \"b.rs\"]\nmod a;\nmod c;\n"), ("b.rs", ""), ("c.rs", "")],
-            &["", "a", "c"],
-        );
     }
 }

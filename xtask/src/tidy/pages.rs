@@ -10,6 +10,17 @@ use anyhow::{Context, Result};
 const FOLDERS: &[&str] =
     &["docs", "bindings/c", "bindings/criterion", "bindings/python", "benches", "tests/guests"];
 
+/// Pages of the root that must exist.
+const REQUIRED: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "PLATFORM.md",
+    "DESIGN.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "NOTICE",
+];
+
 /// The index of all pages of `docs`.
 const INDEX: &str = "docs/README.md";
 
@@ -20,21 +31,36 @@ const INTERNALS: &str = "docs/internals/";
 const LONGEST: usize = 200;
 
 /// A page: its path from the root, with `/`, and its text.
-struct DocPage {
-    path: String,
-    text: String,
+pub(super) struct DocPage {
+    pub path: String,
+    pub text: String,
 }
 
-/// Broken links, pages that no index names, and pages for users that are too long.
+impl DocPage {
+    /// Whether a page of `docs` is not one for developers.
+    fn is_for_users(&self) -> bool {
+        self.path.starts_with("docs/") && !self.path.starts_with(INTERNALS)
+    }
+}
+
+/// Missing pages, broken links, pages that no index names, and pages for users that are too long.
 pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
     let pages = pages(root)?;
-    let mut found = Vec::new();
+    let missing = REQUIRED.iter().filter(|name| !root.join(name).is_file());
+    let mut found: Vec<String> = missing.map(|name| format!("{name} is missing")).collect();
     for page in &pages {
         found.extend(broken_links(root, page, &pages));
         found.extend(too_long(page));
     }
     found.extend(not_indexed(&pages));
     Ok(found)
+}
+
+/// The pages for users, with the READMEs.
+pub(super) fn for_users(root: &Path) -> Result<Vec<DocPage>> {
+    let mut pages = pages(root)?;
+    pages.retain(|page| page.is_for_users() || page.path.ends_with("README.md"));
+    Ok(pages)
 }
 
 fn pages(root: &Path) -> Result<Vec<DocPage>> {
@@ -117,10 +143,9 @@ fn anchor(heading: &str) -> String {
 }
 
 fn too_long(page: &DocPage) -> Option<String> {
-    let for_users = page.path.starts_with("docs/") && !page.path.starts_with(INTERNALS);
     let lines = lines_by_hand(&page.text);
     let text = || format!("{} has {lines} lines: a page for users has at most {LONGEST}", page.path);
-    (for_users && lines > LONGEST).then(text)
+    (page.is_for_users() && lines > LONGEST).then(text)
 }
 
 /// The lines of a page outside of its generated part.
@@ -164,7 +189,8 @@ mod tests {
         for folder in FOLDERS {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        for (path, text) in pages {
+        let required = REQUIRED.iter().map(|path| (*path, ""));
+        for (path, text) in required.chain(pages.iter().copied()) {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
@@ -185,6 +211,18 @@ mod tests {
                 "docs/sub/b.md links to ../../nowhere.md, which does not exist"
             ]
         );
+    }
+
+    #[test]
+    fn a_missing_page_of_the_root_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in FOLDERS {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        for page in REQUIRED.iter().filter(|page| **page != "PLATFORM.md") {
+            fs::write(root.path().join(page), "").unwrap();
+        }
+        assert_eq!(findings(root.path()).unwrap(), ["PLATFORM.md is missing"]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Numbers that only fall.
 //!
-//! `ratchet.txt` has the most findings of each kind that the tree may have. More are an error; fewer are a
-//! note, and `cargo xtask tidy --lower` writes the lower number.
+//! `ratchet.txt` has the number of findings of each kind in the tree. More are an error. Fewer are an error
+//! too, because the difference would be free for new findings; `cargo xtask tidy --lower` writes the lower
+//! number.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -27,14 +29,6 @@ pub(super) struct CheckCount {
     pub worst: Vec<String>,
 }
 
-/// The state of one check against its limit.
-#[derive(Debug, PartialEq)]
-pub(super) enum Judgement {
-    Risen(String),
-    Held,
-    Fallen(String),
-}
-
 /// The files of findings of the form `path:line: text`, those with most findings first.
 pub(super) fn worst_files(places: &[String]) -> Vec<String> {
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
@@ -57,16 +51,16 @@ impl RatchetLimits {
         lines.map(limit).collect::<Result<_>>().map(RatchetLimits)
     }
 
-    /// Compares; a check without a limit may find nothing.
-    pub fn judge(&self, measured: &CheckCount) -> Judgement {
+    /// The finding of a count that is not its limit; a check without a limit may find nothing.
+    pub fn finding(&self, measured: &CheckCount) -> Option<String> {
         let CheckCount { name, count, target, worst, .. } = measured;
         let limit = self.0.iter().find(|(known, _)| known == name).map_or(0, |(_, limit)| *limit);
         match count.cmp(&limit) {
-            std::cmp::Ordering::Equal => Judgement::Held,
-            std::cmp::Ordering::Less => {
-                Judgement::Fallen(format!("{name}: {count}, lower than {limit} (target: {target})"))
-            }
-            std::cmp::Ordering::Greater => {
+            Ordering::Equal => None,
+            Ordering::Less => Some(format!(
+                "{name}: {count}, {limit} are recorded; commit the lower number: cargo xtask tidy --lower"
+            )),
+            Ordering::Greater => {
                 let mut text = format!("{name}: {count}, at most {limit} are allowed (target: {target})");
                 for place in worst.iter().take(SHOWN) {
                     let _ = write!(text, "\n      {place}");
@@ -74,7 +68,7 @@ impl RatchetLimits {
                 if worst.len() > SHOWN {
                     let _ = write!(text, "\n      and {} more: cargo xtask tidy --list", worst.len() - SHOWN);
                 }
-                Judgement::Risen(text)
+                Some(text)
             }
         }
     }
@@ -111,30 +105,28 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_is_an_error_with_places() {
-        let Judgement::Risen(text) = limits().judge(&measured("long comments", 4)) else {
-            panic!("accepted")
-        };
+        let text = limits().finding(&measured("long comments", 4)).unwrap();
         assert!(
             text.starts_with("long comments: 4, at most 3 are allowed (target: none)\n      place 0\n"),
             "{text}"
         );
-        let Judgement::Risen(text) = limits().judge(&measured("import cycles in crates/a", 21)) else {
-            panic!("accepted")
-        };
+        let text = limits().finding(&measured("import cycles in crates/a", 21)).unwrap();
         assert!(text.ends_with("place 11\n      and 9 more: cargo xtask tidy --list"), "{text}");
     }
 
     #[test]
     fn a_check_without_a_limit_may_find_nothing() {
-        assert_eq!(limits().judge(&measured("import cycles in crates/b", 0)), Judgement::Held);
-        assert!(matches!(limits().judge(&measured("import cycles in crates/b", 1)), Judgement::Risen(_)));
+        assert_eq!(limits().finding(&measured("import cycles in crates/b", 0)), None);
+        assert!(limits().finding(&measured("import cycles in crates/b", 1)).is_some());
     }
 
     #[test]
-    fn fewer_than_the_limit_are_a_note() {
-        let expected = "long comments: 2, lower than 3 (target: none)".to_owned();
-        assert_eq!(limits().judge(&measured("long comments", 2)), Judgement::Fallen(expected));
-        assert_eq!(limits().judge(&measured("long comments", 3)), Judgement::Held);
+    fn fewer_than_the_limit_are_an_error_with_the_command_that_lowers_it() {
+        let expected =
+            "long comments: 2, 3 are recorded; commit the lower number: cargo xtask tidy --lower".to_owned();
+        assert_eq!(limits().finding(&measured("long comments", 2)), Some(expected));
+        assert!(limits().finding(&measured("import cycles in crates/a", 0)).is_some());
+        assert_eq!(limits().finding(&measured("long comments", 3)), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Code that crates must not contain: unsafe code, I/O and the clock, questions about the target.
 
 use super::Violations;
-use super::files::{SourceFile, without_tests};
+use super::files::SourceFile;
 
 /// Crates with unsafe code.
 const UNSAFE: &[&str] = &["sys", "kernels"];
@@ -21,7 +21,7 @@ const IMPURE: &[&str] =
 
 /// Checks one file of a crate.
 pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Violations) {
-    let SourceFile { path, text } = file;
+    let SourceFile { path, text, .. } = file;
     let test = path.contains("/tests/") || path.contains("/examples/");
     let root_file = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     if root_file && !UNSAFE.contains(&name) && !text.contains("#![forbid(unsafe_code)]") {
@@ -30,7 +30,7 @@ pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Violations) {
     if test {
         return;
     }
-    let code = without_tests(text);
+    let code = file.shipped();
     if PURE.contains(&name) && !NOT_PURE.iter().any(|folder| path.starts_with(folder)) {
         for word in IMPURE.iter().filter(|word| code.contains(**word)) {
             found.add(format!("{path}: {word} in a crate without I/O and clock"));
@@ -41,13 +41,13 @@ pub(super) fn of_crate(name: &str, file: &SourceFile, found: &mut Violations) {
 
 /// Checks one file of the binding to a language; only that to C has unsafe code of its own.
 pub(super) fn of_binding(name: &str, file: &SourceFile, found: &mut Violations) {
-    let SourceFile { path, text } = file;
+    let SourceFile { path, text, .. } = file;
     // PyO3 generates code that allows itself what `deny` forbids.
     let forbids = ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"].iter().any(|line| text.contains(line));
     if path.ends_with("src/lib.rs") && name != "c" && !forbids {
         found.add(format!("{path}: unsafe code is not forbidden"));
     }
-    targets(name, path, without_tests(text), found);
+    targets(name, path, file.shipped(), found);
 }
 
 /// Invariant: `cfg(target_…)` stands on lines of modules, in the crates at the edge.
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> SourceFile {
-        SourceFile { path: path.to_owned(), text: text.to_owned() }
+        SourceFile::new(path, text).unwrap()
     }
 
     fn findings(name: &str, path: &str, text: &str) -> Vec<String> {
@@ -106,7 +106,8 @@ mod tests {
         assert_eq!(findings("backend", "crates/backend/src/a.rs", function).len(), 1);
         assert_eq!(findings("plan", "crates/plan/src/a.rs", module).len(), 1);
         assert_eq!(
-            findings("backend", "crates/backend/src/a.rs", "if cfg!(target_os = \"linux\") {}").len(),
+            findings("backend", "crates/backend/src/a.rs", "fn f() { if cfg!(target_os = \"linux\") {} }")
+                .len(),
             1
         );
     }

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENTS", "PAIRS", "THRESHOLD", "Compared", "Comparison", "Summary", "compare", "compare_functions", "compare_values"]
 
-#: How many pairs of calls are made where nobody says.
+#: How many pairs of calls are made by default.
 PAIRS = 20
 #: How great a change nobody cares for, as a share.
 THRESHOLD = 0.005
-#: What is compared of functions where nobody says.
+#: The default metrics of a comparison of functions.
 EVENTS = ("wall_time", "task-clock", "cycles", "instructions", "page-faults")
 
 Work = Callable[[], object]
@@ -49,7 +49,7 @@ class Compared(NamedTuple):
     """The event as it was asked for."""
     unit: str
     finding: str
-    """`changed`: by more than the threshold, and that is certain at 5 % over all events together. `same`: if it differs, then by
+    """`changed`: by more than the threshold, at a false discovery rate of 5 % over all events. `same`: if it differs, then by
     less. `inconclusive`: the values do not tell. `not_compared`: there is nothing to compare, and `reason` says why."""
     is_relative: Optional[bool]
     """Whether the change is a share of A (0.01 is +1 %); else it is in the unit. `None` where there is none."""

@@ -7,7 +7,7 @@ use crate::apple::{
     ALL_COUNTERS, COUNTERS_PER_PMESR, FIRST_CONFIGURABLE, KPC_EL0, KPC_EL1, PMCR0_MODE, PMCR0_MODE_FIQ,
     Register,
 };
-use crate::chip::{Chip, Coded, How};
+use crate::chip::{Chip, Coded, CounterOptions};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{flags, low_mask};
@@ -84,7 +84,7 @@ pub(crate) fn program(
     chip: &Chip,
     coded: &Coded,
     counter: CounterId,
-    how: How,
+    how: CounterOptions,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     check(chip, &coded.code)?;
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;

@@ -4,7 +4,7 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
-use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
+use crate::chip::{Chip, Coded, CounterOptions, FIXED_PSEUDO_MOST};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
 use crate::field::{flags, set_bits};
@@ -98,7 +98,7 @@ pub(crate) fn program(
     chip: &Chip,
     coded: &Coded,
     counter: CounterId,
-    how: How,
+    how: CounterOptions,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     let write = RegisterWrite::of;
     let mut writes = Vec::with_capacity(3);
@@ -125,7 +125,7 @@ pub(crate) fn program(
 }
 
 /// The writes that count slots and their shares in PERF_METRICS.
-pub(crate) fn program_metrics(how: How) -> Result<Vec<RegisterWrite>, EncodeError> {
+pub(crate) fn program_metrics(how: CounterOptions) -> Result<Vec<RegisterWrite>, EncodeError> {
     let shift = 4 * u32::from(SLOTS);
     let enable = 1 << global_bit(CounterId::Fixed(SLOTS)) | 1 << GLOBAL_METRICS_BIT;
     Ok(vec![
@@ -142,7 +142,7 @@ pub(crate) const fn global_bit(counter: CounterId) -> u32 {
     }
 }
 
-fn fixed_nibble(any: bool, how: How) -> u64 {
+fn fixed_nibble(any: bool, how: CounterOptions) -> u64 {
     flags([
         (how.modes.user, FIXED_USR),
         (how.modes.kernel, FIXED_OS),

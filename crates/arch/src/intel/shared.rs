@@ -68,7 +68,7 @@ fn exists(what: &dyn std::fmt::Display) -> String {
 mod tests {
     use super::*;
     use crate::testing::{sapphire_rapids, skylake, zen4};
-    use crate::{Coded, EncodeError, How, decode, registers as encode};
+    use crate::{Coded, CounterOptions, EncodeError, decode, registers as encode};
     use cyclometer_core::{EventCode, Modes};
 
     /// As its table has it: four counters.
@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn nothing_is_encoded_for_them() {
         let coded = Coded::new(EventCode { select: 0xc5, ..EventCode::default() });
-        let on = |n| encode(&threaded(), &coded, Some(CounterId::General(n)), How::counting(Modes::USER));
+        let on = |n| {
+            encode(&threaded(), &coded, Some(CounterId::General(n)), CounterOptions::counting(Modes::USER))
+        };
         assert!(on(3).is_ok());
         assert!(matches!(on(4), Err(EncodeError::NotAllowed { .. })), "{:?}", on(4));
         let all = crate::Register::all(&threaded());

@@ -428,7 +428,7 @@ fn shares_of_slots_are_read_from_perf_metrics_beside_slots() {
     );
     assert_eq!(shown(&program.start)[0], "IA32_PERF_GLOBAL_CTRL 0x38f = 0x1000800000000 of 0x1000800000000");
     let shares: Vec<_> = program.reads.iter().map(|read| read.share).collect();
-    assert_eq!(shares, [Some(Share { low: 56, slots: 1 }), None, Some(Share { low: 0, slots: 1 })]);
+    assert_eq!(shares, [Some(SlotShare { low: 56, slots: 1 }), None, Some(SlotShare { low: 0, slots: 1 })]);
     let metrics = 0x33 << 56 | 0x66;
     let counts = program.counts(&[0, 0, 0], &[metrics, 5_000, metrics]);
     assert_eq!(counts, Some(vec![1_000, 5_000, 2_000]));
@@ -439,7 +439,7 @@ fn shares_of_slots_are_read_from_perf_metrics_beside_slots() {
 
 #[test]
 fn a_share_of_all_slots_is_all_of_them_however_many() {
-    let all = Share { low: 8, slots: 0 };
+    let all = SlotShare { low: 8, slots: 0 };
     assert_eq!(all.of(u64::MAX, 0xff00), u64::MAX);
     assert_eq!((all.of(0, 0xff00), all.of(1_000, 0)), (0, 0));
 }

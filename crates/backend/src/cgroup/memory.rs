@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use cyclometer_core::exec::KillCause;
+
 use super::{Hierarchy, mount_of};
 
 /// The memory control group of this process before a command, which is also that of the command. Empty where
@@ -40,13 +42,11 @@ impl GroupBefore {
 
     /// Reports that the kernel has killed processes of this group since, with the limit. `None` where the
     /// kernel killed none, or does not report it. Later commands start from the number that is read here.
-    pub(crate) fn shortage(&self) -> Option<String> {
+    pub(crate) fn shortage(&self) -> Option<KillCause> {
         let group = self.group.as_ref()?;
         let now = killed(&group.folder)?;
         group.killed.fetch_max(now, Ordering::Relaxed);
-        let limit = group.limit_bytes >> 20;
-        let words = || format!("its memory control group, limited to {limit} MiB, ran out of memory");
-        (now > self.killed).then(words)
+        (now > self.killed).then_some(KillCause::GroupOutOfMemory { limit_bytes: group.limit_bytes })
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         GroupBefore::of(LimitedGroup::of(groups).map(Arc::new))
     }
 
-    const SHORTAGE: &str = "its memory control group, limited to 64 MiB, ran out of memory";
+    const SHORTAGE: KillCause = KillCause::GroupOutOfMemory { limit_bytes: 64 << 20 };
 
     #[test]
     fn a_shortage_is_told_in_both_versions_if_processes_were_killed_since() {
@@ -154,7 +154,7 @@ mod tests {
             let before = before(&own);
             assert_eq!(before.shortage(), None, "the two were killed before");
             fs::write(own[0].join(events), format!("{lines}oom_kill 3\n")).unwrap();
-            assert_eq!(before.shortage().as_deref(), Some(SHORTAGE), "{limit}");
+            assert_eq!(before.shortage(), Some(SHORTAGE), "{limit}");
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let own = groups(folder.path(), &files);
         let before = before(&own);
         fs::write(own[0].join("memory.oom_control"), "oom_kill 1\n").unwrap();
-        assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
+        assert_eq!(before.shortage(), Some(SHORTAGE));
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         fs::write(own[1].join("memory.events"), "oom_kill 2\n").unwrap();
         assert_eq!(before.shortage(), None, "the number above includes a sibling");
         fs::write(own[0].join("memory.events"), "oom_kill 2\n").unwrap();
-        assert_eq!(before.shortage().as_deref(), Some(SHORTAGE));
+        assert_eq!(before.shortage(), Some(SHORTAGE));
     }
 
     #[test]

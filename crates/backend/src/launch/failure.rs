@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use cyclometer_core::{Error, ErrorKind, Recovery};
+use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::process::errno;
 
 /// Longest name that a message shows, in characters.
@@ -84,8 +84,27 @@ fn exists(program: &OsStr) -> bool {
     found(program).is_some()
 }
 
+/// Checks that the program of a command exists, before anything is executed. Whether it can be executed shows
+/// when it is.
+///
+/// # Errors
+///
+/// `ErrorKind::CommandNotFound`, as for a command that is executed.
+pub fn check_program(program: &OsStr) -> Result<()> {
+    let is_absent = match has_slash(program) {
+        // A folder that may not be searched is no proof.
+        true => matches!(Path::new(program).try_exists(), Ok(false)),
+        false => !exists(program),
+    };
+    if !is_absent {
+        return Ok(());
+    }
+    let (kind, message, hint) = not_found(program);
+    Err(Error::new(kind, message).with_recovery(Recovery::fix(hint)))
+}
+
 fn found(program: &OsStr) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     match has_slash(program) {
         // No folder has a file without a name.
         _ if program.is_empty() => None,
@@ -155,6 +174,20 @@ mod tests {
         check("foo", errno::EACCES, absent, "command 'foo' not found", "PATH");
         let message = "command './Cargo.toml' cannot be executed: its interpreter does not exist";
         check("./Cargo.toml", errno::ENOENT, unfit, message, "#!");
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_found_missing_before_it_is_executed() {
+        for program in ["sh", "/bin/sh", "./Cargo.toml", "src"] {
+            let found = check_program(program.as_ref());
+            assert_eq!(found.is_ok(), program != "src", "{program}: {found:?}");
+        }
+        for program in ["no_such_program", "./no_such_program", "/no/such/program", ""] {
+            let error = check_program(program.as_ref()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CommandNotFound, "{program}");
+            let executed = executing(program.as_ref(), io::Error::from_raw_os_error(errno::ENOENT));
+            assert_eq!((error.to_string(), error.recovery()), (executed.to_string(), executed.recovery()));
+        }
     }
 
     #[test]

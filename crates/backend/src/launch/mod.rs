@@ -20,6 +20,7 @@ use cyclometer_sys::process::{self, Traced, Witness};
 use cyclometer_sys::signals::Watch;
 
 pub use attached::Attached;
+pub use failure::check_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
 pub(crate) use native::Native;
@@ -67,6 +68,11 @@ impl Launcher {
     pub fn with_signals(mut self, watch: impl Into<Arc<Watch>>) -> Launcher {
         self.signals = Some(Signals { watch: watch.into(), witness: self.raw.witness() });
         self
+    }
+
+    /// The next signal that came to this process, if signals are watched.
+    pub fn take_signal(&self) -> Option<i32> {
+        self.signals.as_ref().and_then(|signals| signals.watch.take())
     }
 
     /// The watch of signals, if there is one.

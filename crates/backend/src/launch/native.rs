@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
+use cyclometer_core::exec::{Exit, ExitStatus, KillCause, Layout, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
 use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, SIGQUIT, Status, Witness};
 
@@ -176,7 +176,7 @@ impl Child for Native {
         self.pending.layout_fixed().then_some(Layout::Fixed)
     }
 
-    fn killed_because(&self) -> Option<String> {
+    fn kill_cause(&self) -> Option<KillCause> {
         // A shell whose own child was killed exits with the status that stands for the signal.
         let killed = ExitStatus::Signal(SIGKILL).shell_code();
         let status = self.exit.as_ref()?.status?;

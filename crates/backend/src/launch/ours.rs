@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::descriptor::is_open_for_reading;
+use cyclometer_sys::identity::FileIdentity;
 use cyclometer_sys::process::poll_readable;
 use cyclometer_sys::stream::bytes_waiting;
 
@@ -77,7 +78,7 @@ pub(super) fn standard_input_from(offset_bytes: u64) -> io::Result<File> {
 fn opened_again(ours: &File) -> Option<File> {
     let own = File::open("/proc/self/fd/0").ok()?;
     // The `/proc` of another PID namespace would name another file.
-    (identity(&own)? == identity(ours)?).then_some(own)
+    (FileIdentity::of(&own).ok()? == FileIdentity::of(ours).ok()?).then_some(own)
 }
 
 /// Whether our standard output is the null device, which some programs look for.
@@ -90,10 +91,6 @@ fn is_null(metadata: &Metadata) -> bool {
     let device = |metadata: &Metadata| metadata.file_type().is_char_device().then(|| metadata.rdev());
     let null = std::fs::metadata("/dev/null").ok();
     null.and_then(|null| device(&null)).is_some_and(|null| device(metadata) == Some(null))
-}
-
-fn identity(file: &File) -> Option<(u64, u64)> {
-    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use cyclometer_core::exec::{CommandSpec, Stream};
+use cyclometer_core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::process::Drain;
 
@@ -132,12 +132,12 @@ impl<'a> Streams<'a> {
     }
 }
 
-fn input<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
+fn input<'a>(stream: &InputStream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
     match stream {
-        Stream::Inherit => Ok(None),
-        Stream::Null | Stream::Discard | Stream::Pipe => Ok(Some(Given::Shared(sinks.null()?))),
-        Stream::File(path) => File::open(path).map(file).map_err(|e| failed("read", path, e)),
-        Stream::Replay { offset_bytes } => {
+        InputStream::Inherit => Ok(None),
+        InputStream::Null => Ok(Some(Given::Shared(sinks.null()?))),
+        InputStream::File(path) => File::open(path).map(file).map_err(|e| failed("read", path, e)),
+        InputStream::Replay { offset_bytes } => {
             let failed = |e: io::Error| {
                 let text = format!("cannot read standard input from byte {offset_bytes} on: {e}");
                 Error::new(ErrorKind::Io, text).with_source(e)
@@ -147,13 +147,13 @@ fn input<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
     }
 }
 
-fn output<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
+fn output<'a>(stream: &OutputStream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
     match stream {
-        Stream::Inherit | Stream::Replay { .. } => Ok(None),
-        Stream::Null => Ok(Some(Given::Shared(sinks.null()?))),
-        Stream::Discard => sinks.discard().map(Some),
-        Stream::Pipe => sinks.pipe().map(Some),
-        Stream::File(path) => {
+        OutputStream::Inherit => Ok(None),
+        OutputStream::Null => Ok(Some(Given::Shared(sinks.null()?))),
+        OutputStream::Discard => sinks.discard().map(Some),
+        OutputStream::Pipe => sinks.pipe().map(Some),
+        OutputStream::File(path) => {
             File::create(path).map(file).map_err(|e| failed("write", path, absent(path, e)))
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn both_outputs_are_one_where_they_lead_to_the_same() {
         let sinks = Sinks::default();
-        for stream in [Stream::Null, Stream::Discard, Stream::Pipe] {
+        for stream in [OutputStream::Null, OutputStream::Discard, OutputStream::Pipe] {
             let command =
                 CommandSpec { stdout: stream.clone(), stderr: stream, ..CommandSpec::new("nothing") };
             let streams = Streams::open(&command, &sinks).unwrap();

@@ -100,7 +100,7 @@ fn settle(
 fn restored(devices: &mut Devices, chips: &Chips, journal: &Journal) -> Result<()> {
     let cpu = journal.cpu;
     let no_chip = || {
-        let message = format!("cannot restore the registers of CPU {cpu}: nobody knows which chip it is");
+        let message = format!("cannot restore the registers of CPU {cpu}: its chip is unknown");
         Error::new(ErrorKind::ArchUnsupported, message)
             .with_recovery(Recovery::fix("a boot resets the registers"))
     };

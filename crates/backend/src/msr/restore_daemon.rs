@@ -167,7 +167,7 @@ impl RestoreDaemon {
                 self.kept.remove(&u32::from_ne_bytes(cpu));
                 Ok(())
             }
-            _ => Err("nobody asks that".to_owned()),
+            _ => Err("this request is unknown".to_owned()),
         }
     }
 
@@ -175,7 +175,7 @@ impl RestoreDaemon {
     fn keep(&mut self, text: &[u8]) -> Result<(), String> {
         let journal = Journal::parse(text).map_err(|error| error.to_string())?;
         let cpu = journal.cpu;
-        let chip = self.chips.of(cpu).ok_or_else(|| format!("nobody knows which chip CPU {cpu} is"))?;
+        let chip = self.chips.of(cpu).ok_or_else(|| format!("the chip of CPU {cpu} is unknown"))?;
         let steps = journal.steps(chip).map_err(|error| error.to_string())?;
         let first = steps.iter().find_map(|step| match step {
             Step::Write(bits) => Some(bits.register),

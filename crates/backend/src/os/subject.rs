@@ -33,6 +33,8 @@ pub(super) enum Subject {
     },
     Cgroup {
         folder: PathBuf,
+        /// The ticks in which the times of the root group are given.
+        ticks: Option<Ticks>,
     },
     Several(Several),
     /// A control group that exists, whose accounts are in files of another form.
@@ -82,7 +84,7 @@ struct Member {
     state: State,
 }
 
-/// The state of a member.
+/// The accounts of a member, and whether it runs.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The last accounts, and their time.
@@ -145,8 +147,10 @@ impl Several {
         })
     }
 
-    fn first(&self) -> Option<&Subject> {
-        self.members.first().map(|member| &member.subject)
+    /// The longest ticks of any member.
+    fn ticks(&self) -> Option<Ticks> {
+        let ticks = self.members.iter().filter_map(|member| member.subject.ticks());
+        ticks.min_by_key(|ticks| ticks.per_second)
     }
 }
 
@@ -223,7 +227,7 @@ impl Subject {
             Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
             Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
             Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => metric == WallTime,
-            Subject::Cgroup { folder } => match metric {
+            Subject::Cgroup { folder, .. } => match metric {
                 PeakRss => folder.join("memory.peak").exists(),
                 metric => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
             },
@@ -262,7 +266,7 @@ impl Subject {
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Several(several) => several.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
-            Subject::Cgroup { folder } => cgroup_accounts(folder),
+            Subject::Cgroup { folder, .. } => cgroup_accounts(folder),
             Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => Some(Accounts::default()),
         }
     }
@@ -272,11 +276,9 @@ impl Subject {
         match self {
             Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
             Subject::Process(threads) | Subject::Child(threads) => Some(threads.ticks),
-            Subject::Several(several) => several.first()?.ticks(),
-            Subject::ThisThread
-            | Subject::ThreadWithoutAccounts
-            | Subject::Cgroup { .. }
-            | Subject::CgroupVersion1 => None,
+            Subject::Cgroup { ticks, .. } => *ticks,
+            Subject::Several(several) => several.ticks(),
+            Subject::ThisThread | Subject::ThreadWithoutAccounts | Subject::CgroupVersion1 => None,
         }
     }
 
@@ -312,13 +314,25 @@ impl Subject {
 
 fn cgroup(path: &Path) -> Result<Subject, Refusal> {
     match cgroup::search(path, Hierarchy::Unified) {
-        Search::Found(folder) => Ok(Subject::Cgroup { folder }),
+        Search::Found(folder) => Ok(Subject::Cgroup { ticks: ticks_of(&folder), folder }),
         Search::Elsewhere(_) => Ok(Subject::CgroupVersion1),
         Search::Nowhere => {
             let name = path.to_string_lossy().escape_debug().to_string();
             Err(refusal(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'")))
         }
     }
+}
+
+/// The ticks in which the kernel gives a control group's times: those of the root are the sum of all CPUs,
+/// which the kernel samples. In any other group, user and system time add up to the exact time on CPUs.
+///
+/// # Source
+///
+/// Linux `kernel/cgroup/rstat.c`, `root_cgroup_cputime`; `Documentation/admin-guide/cgroup-v2.rst`,
+/// `cgroup.type`, which the root does not have.
+fn ticks_of(folder: &Path) -> Option<Ticks> {
+    let per_second = || process::kernel_ticks_per_second().unwrap_or_else(process::clock_ticks_per_second);
+    (!folder.join("cgroup.type").exists()).then(|| Ticks { per_second: per_second() })
 }
 
 fn cgroup_accounts(folder: &Path) -> Option<Accounts> {
@@ -393,7 +407,7 @@ impl fmt::Display for Subject {
             Subject::Several(several) => several.fmt(f),
             Subject::Cpus { cpus, .. } => write!(f, "CPU {cpus}"),
             Subject::CgroupVersion1 => f.write_str("control groups of version 1"),
-            Subject::Cgroup { folder } => {
+            Subject::Cgroup { folder, .. } => {
                 write!(f, "control group {}", folder.to_string_lossy().escape_debug())
             }
         }
@@ -464,6 +478,23 @@ mod tests {
         assert_eq!(several.missed().unwrap(), "2 of 3 were read up to 100 ms before they ended");
         several.members.remove(1);
         assert_eq!(several.take(), None, "all have ended");
+    }
+
+    #[test]
+    fn times_of_the_root_group_are_in_ticks_and_those_of_other_groups_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = ticks_of(folder.path()).expect("without cgroup.type it is the root");
+        fs::write(folder.path().join("cgroup.type"), "domain\n").unwrap();
+        assert_eq!(ticks_of(folder.path()), None);
+        let group = |ticks| Subject::Cgroup { folder: folder.path().to_owned(), ticks };
+        let several = |all: &[Option<Ticks>]| {
+            let state = State::Running { last: Accounts::default(), at: Instant::now() };
+            let members = all.iter().map(|ticks| Member { subject: group(*ticks), state }).collect();
+            Subject::Several(Several { members }).ticks()
+        };
+        let short = Ticks { per_second: root.per_second + 1 };
+        assert_eq!(several(&[None, None]), None);
+        assert_eq!(several(&[None, Some(short), Some(root), Some(short)]), Some(root), "the longest");
     }
 
     #[test]

@@ -9,8 +9,10 @@ mod read;
 mod refusal;
 mod sample;
 mod target;
+mod windows;
 
 use cyclometer_core::exec::{CounterAt, Raw, Reading};
+use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::perf::{Event, Reach};
@@ -74,6 +76,15 @@ impl Source for PerfSource {
         let events = program::open_all(slots, on, how)?;
         let sampler = Sampler::of(&events, on, &self.user_reads);
         Ok(Box::new(PerfCounting { events, selected: 0, sampler }))
+    }
+
+    fn windows(
+        &self,
+        slots: &[Slot],
+        on: &Target,
+        spec: &WindowSpec,
+    ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        Ok(Box::new(windows::open(slots, on, spec)?))
     }
 
     fn probe(&self, slots: &[Slot]) -> Option<Reading> {

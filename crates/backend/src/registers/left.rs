@@ -68,7 +68,7 @@ impl fmt::Display for LeftRegisters {
             LeftState::Left => {
                 write!(
                     f,
-                    "counter registers of CPU {cpu}: process {pid} wrote them and died; nobody restored them"
+                    "counter registers of CPU {cpu}: process {pid} wrote them, and died before it restored them"
                 )
             }
             LeftState::Reset => {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{CommandSpec, Layout, Waited};
+use cyclometer_core::exec::{CommandSpec, KillCause, Layout, Waited};
 use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
 use cyclometer_soft::{ProcessorBaseline, host};
 use cyclometer_sys::daemon::{self, Daemon};
@@ -82,8 +82,8 @@ impl Child for Translated {
         Some(self.native.layout().unwrap_or(Layout::Random))
     }
 
-    fn killed_because(&self) -> Option<String> {
-        self.native.killed_because()
+    fn kill_cause(&self) -> Option<KillCause> {
+        self.native.kill_cause()
     }
 
     fn cpu_baseline(&self) -> Option<CpuBaseline> {

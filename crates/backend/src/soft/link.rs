@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use cyclometer_core::exec::ExitStatus;
+use cyclometer_core::exec::{ExitStatus, KillCause};
 use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
 use cyclometer_sys::process::SIGKILL;
 
@@ -169,7 +169,7 @@ fn because(error: &io::Error, patience: Duration) -> Option<Silence> {
 }
 
 /// The kernel kills tracees when their tracer dies: translated code cannot continue without it.
-fn died(status: Option<ExitStatus>, shortage: Option<String>) -> String {
+fn died(status: Option<ExitStatus>, shortage: Option<KillCause>) -> String {
     let what = match status {
         Some(ExitStatus::Signal(SIGKILL)) => format!("{}, and the command with it", Silence::Ended),
         _ => Silence::Ended.to_string(),
@@ -226,8 +226,12 @@ mod tests {
 
     #[test]
     fn a_tracer_that_died_for_lack_of_memory_says_so() {
-        let said = died(Some(ExitStatus::Signal(SIGKILL)), Some("memory ran out".to_owned()));
-        assert_eq!(said, "the tracer died, and the command with it: memory ran out");
+        let said = died(
+            Some(ExitStatus::Signal(SIGKILL)),
+            Some(KillCause::GroupOutOfMemory { limit_bytes: 64 << 20 }),
+        );
+        let cause = "its memory control group, limited to 64 MiB, ran out of memory";
+        assert_eq!(said, format!("the tracer died, and the command with it: {cause}"));
         assert_eq!(died(None, None), "the tracer died");
     }
 

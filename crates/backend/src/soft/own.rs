@@ -6,8 +6,8 @@ use cyclometer_sys::marks;
 
 use super::line;
 
-/// Maximum number of events of one request.
-const MOST: usize = marks::MOST_WORDS;
+/// Maximum number of events of one request, which also asks for the time.
+const MOST: usize = marks::MOST_WORDS - 1;
 
 /// The software PMU that runs this process, as a source for its threads.
 ///
@@ -38,13 +38,14 @@ impl Source for OwnCounts {
             return Err(refuse(Some(beyond), RefusalKind::NotSupported, text));
         }
         let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
+        let events = lines.iter().map(|(_, event)| event.index() as u64);
         let mut counting = OwnCounting {
             slots: lines.iter().map(|(slot, _)| *slot).collect(),
-            events: lines.iter().map(|(_, event)| event.index() as u64).collect(),
-            words: vec![0; lines.len()],
-            reads: 0,
+            request: events.chain([marks::ASK_TIME]).collect(),
+            words: vec![0; lines.len() + 1],
         };
-        let values = counting.ask().map_err(|e| refuse(None, RefusalKind::NotSupported, e.to_string()))?;
+        let (values, _) =
+            counting.ask().map_err(|e| refuse(None, RefusalKind::NotSupported, e.to_string()))?;
         let unknown = values.iter().position(|value| *value == UNKNOWN).and_then(|i| slots.get(i));
         match unknown {
             Some(slot) => {
@@ -63,22 +64,24 @@ const UNKNOWN: u64 = u64::MAX;
 /// The counts of one thread.
 struct OwnCounting {
     slots: Vec<SlotId>,
-    /// The numbers of the events.
-    events: Vec<u64>,
+    /// The numbers of the events, and the request for the time. The tracer reads the clock, as a read in this
+    /// thread adds to the counts of a region, by a varying amount.
+    request: Vec<u64>,
     /// Buffer for the request and its answer.
     words: Vec<u64>,
-    /// Number of reads, in place of times: reading a clock within a region adds to its counts, by a varying
-    /// amount.
-    reads: u64,
 }
 
 impl OwnCounting {
-    /// The counts of this thread up to now.
-    fn ask(&mut self) -> Result<&[u64]> {
-        self.words.copy_from_slice(&self.events);
-        match marks::ask_counts(&mut self.words) {
-            Ok(()) => Ok(&self.words),
-            Err(e) => {
+    /// The counts of this thread up to now, and the time in ns.
+    fn ask(&mut self) -> Result<(&[u64], u64)> {
+        self.words.copy_from_slice(&self.request);
+        match (marks::ask_counts(&mut self.words), self.words.as_slice()) {
+            (Ok(()), [values @ .., time_ns]) if *time_ns != UNKNOWN => Ok((values, *time_ns)),
+            (Ok(()), _) => {
+                let text = "the software PMU of another version of cyclometer does not report times";
+                Err(Error::new(ErrorKind::StateLost, text))
+            }
+            (Err(e), _) => {
                 let text = format!("the software PMU does not report the counts of this thread: {e}");
                 Err(Error::new(ErrorKind::StateLost, text).with_source(e))
             }
@@ -109,13 +112,12 @@ impl Counting for OwnCounting {
     }
 
     fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
-        self.reads += 1;
-        let reads = self.reads;
+        let (values, time_ns) = self.ask()?;
         let raw = |value: &u64| match *value {
             UNKNOWN => Raw::LOST,
-            value => Raw { value, time_enabled_ns: reads, time_running_ns: reads, is_lost: false },
+            value => Raw { value, time_enabled_ns: time_ns, time_running_ns: time_ns, is_lost: false },
         };
-        out.extend(self.ask()?.iter().map(raw));
+        out.extend(values.iter().map(raw));
         Ok(())
     }
 }

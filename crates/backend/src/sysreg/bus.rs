@@ -141,7 +141,7 @@ impl SysregBus {
             bits => Err(Fault::System {
                 register,
                 writing: true,
-                reason: format!("nobody answers the PMU's interrupts in user mode (bits {bits:#x})"),
+                reason: format!("no handler answers the PMU's interrupts in user mode (bits {bits:#x})"),
                 is_forbidden: false,
             }),
         }
@@ -396,7 +396,7 @@ mod tests {
         let fault = carry_out(&program(Some(10_000)).start, &mut bus, 4).unwrap_err();
         assert_eq!(
             fault.to_string(),
-            "cannot write PMCR0: nobody answers the PMU's interrupts in user mode (bits 0x20400)"
+            "cannot write PMCR0: no handler answers the PMU's interrupts in user mode (bits 0x20400)"
         );
         assert_eq!(fake.borrow().values[&CONTROL], USER);
     }

@@ -1,24 +1,24 @@
 //! Helpers that the tests of this folder share.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use cyclometer_backend::Launcher;
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
-use cyclometer_core::exec::{CommandSpec, Exit, Reading, Stream, Waited};
+use cyclometer_core::exec::{CommandSpec, Exit, InputStream, OutputStream, Reading, Waited};
 use cyclometer_core::{Child, Counting, Launch, Part, Rung, Slot, SlotId};
+pub use cyclometer_test_support::skip;
 
 /// A command whose output is discarded.
 pub fn command(program: &str, args: &[&str]) -> CommandSpec {
     CommandSpec {
         args: args.iter().map(OsString::from).collect(),
-        stdin: Stream::Null,
-        stdout: Stream::Null,
-        stderr: Stream::Null,
+        stdin: InputStream::Null,
+        stdout: OutputStream::Null,
+        stderr: OutputStream::Null,
         ..CommandSpec::new(program)
     }
 }
@@ -80,16 +80,6 @@ pub fn value(reading: &Reading, id: usize) -> u64 {
     assert_eq!(cells.len(), 1, "{reading:?}");
     assert_eq!(cells[0].lost, None);
     cells[0].raw
-}
-
-/// Reports why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
-#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
-pub fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-    if let Ok(mut log) = fs::OpenOptions::new().create(true).append(true).open(log) {
-        let _ = log.write_all(format!("{why}\n").as_bytes());
-    }
 }
 
 /// Number of open descriptors of this process.

@@ -34,8 +34,8 @@ fn an_event_takes_the_lines_of_one_that_has_lines_of_its_own() {
 /// not counted.
 fn rate_on(cpu: &Cpu<'_>, misses: &str, base: &str) -> Option<[String; 2]> {
     let names = |name| match find(name).unwrap().on_cpu(cpu) {
-        Answer::Event { names, .. } => Some(names.join(" + ")),
-        Answer::None { .. } => None,
+        PortableEvents::Event { names, .. } => Some(names.join(" + ")),
+        PortableEvents::None { .. } => None,
     };
     Some([names(misses)?, names(base)?])
 }
@@ -75,7 +75,7 @@ fn misses_are_divided_by_accesses_of_the_same_kind() {
     assert!(rates > 90, "{rates}");
     let base = |cpu: &str| find("l1d_cache_miss_base").unwrap().on(cpu);
     for cpu in ["sandybridge", "nehalemep", "bonnell", "amdzen2", "apple-m4"] {
-        assert!(matches!(base(cpu), Answer::None { .. }), "{cpu}: {:?}", base(cpu));
+        assert!(matches!(base(cpu), PortableEvents::None { .. }), "{cpu}: {:?}", base(cpu));
     }
 }
 
@@ -112,8 +112,8 @@ fn every_event_that_an_answer_names_is_in_the_cpus_table() {
     for cpu in cpus() {
         for portable in all() {
             let names = match portable.on_cpu(&cpu) {
-                Answer::Event { names, .. } => names,
-                Answer::None { nearest, .. } => nearest,
+                PortableEvents::Event { names, .. } => names,
+                PortableEvents::None { nearest, .. } => nearest,
             };
             for name in names {
                 assert!(cpu.event(name).is_some(), "{name} on {}", cpu.id());
@@ -133,7 +133,7 @@ fn every_event_that_a_line_names_is_described() {
 }
 
 /// The names in a line, grouped by alternative.
-fn named(line: &Line) -> Vec<Vec<&'static str>> {
+fn named(line: &PortableLine) -> Vec<Vec<&'static str>> {
     match &line.says {
         Says::Events(alternatives) => alternatives.clone(),
         Says::Nothing(nearest) => nearest.iter().map(|name| vec![*name]).collect(),
@@ -141,15 +141,15 @@ fn named(line: &Line) -> Vec<Vec<&'static str>> {
 }
 
 /// The CPUs' uses of the lines: by the line's address, the names of the answers.
-fn uses() -> HashMap<*const Line, HashSet<Vec<&'static str>>> {
+fn uses() -> HashMap<*const PortableLine, HashSet<Vec<&'static str>>> {
     let mut used: HashMap<_, HashSet<_>> = HashMap::new();
     for (cpu, portable) in cpus().iter().flat_map(|cpu| all().iter().map(move |portable| (cpu, portable))) {
         let has = |name: &str| cpu.event(name).is_some();
         let Some((line, answer)) = portable.fitting(cpu.family(), cpu.id(), &has) else { continue };
         let names = used.entry(std::ptr::from_ref(line)).or_default();
         match answer {
-            Answer::Event { names: sum, .. } => names.extend([sum]),
-            Answer::None { nearest, .. } => names.extend(nearest.into_iter().map(|name| vec![name])),
+            PortableEvents::Event { names: sum, .. } => names.extend([sum]),
+            PortableEvents::None { nearest, .. } => names.extend(nearest.into_iter().map(|name| vec![name])),
         }
     }
     used
@@ -185,9 +185,9 @@ fn the_first_fitting_line_and_alternative_answers() {
     let table = |names: &'static [&'static str]| move |name: &str| names.contains(&name);
     let misses = find("branch_misses").unwrap();
     let answer = misses.among(Family::Arm, "neoverse-n1", table(&["BR_MIS_PRED", "BR_MIS_PRED_RETIRED"]));
-    assert_eq!(answer, Answer::Event { names: vec!["BR_MIS_PRED_RETIRED"], note: None });
+    assert_eq!(answer, PortableEvents::Event { names: vec!["BR_MIS_PRED_RETIRED"], note: None });
     let answer = misses.among(Family::Arm, "cortex-a57", table(&["BR_MIS_PRED"]));
-    let Answer::Event { names, note: Some(note) } = answer else { panic!("{answer:?}") };
+    let PortableEvents::Event { names, note: Some(note) } = answer else { panic!("{answer:?}") };
     assert_eq!(names, ["BR_MIS_PRED"]);
     assert!(note.contains("wrong path"), "{note}");
 }
@@ -196,16 +196,18 @@ fn the_first_fitting_line_and_alternative_answers() {
 fn a_sum_needs_all_of_its_events() {
     let loads = find("loads").unwrap();
     let answer = loads.among(Family::Apple, "apple-m1", |name| name == "INST_INT_LD");
-    assert_eq!(answer, Answer::None { reason: NO_LINE, nearest: Vec::new() });
+    assert_eq!(answer, PortableEvents::None { reason: NO_LINE, nearest: Vec::new() });
     let answer = loads.among(Family::Apple, "apple-m1", |name| name.ends_with("_LD"));
-    assert!(matches!(answer, Answer::Event { names, .. } if names == ["INST_INT_LD", "INST_SIMD_LD"]));
+    assert!(
+        matches!(answer, PortableEvents::Event { names, .. } if names == ["INST_INT_LD", "INST_SIMD_LD"])
+    );
 }
 
 #[test]
 fn what_a_cpu_lacks_has_a_reason_and_the_nearest_that_it_has() {
     let calls = find("calls").unwrap();
     let answer = calls.among(Family::Amd, "amdzen4", |name| name == "ex_ret_near_ret");
-    let Answer::None { reason, nearest } = answer else { panic!("{answer:?}") };
+    let PortableEvents::None { reason, nearest } = answer else { panic!("{answer:?}") };
     assert!(!reason.is_empty());
     assert_eq!(nearest, ["ex_ret_near_ret"]);
 }
@@ -213,7 +215,7 @@ fn what_a_cpu_lacks_has_a_reason_and_the_nearest_that_it_has() {
 #[test]
 fn an_unknown_cpu_has_no_answer() {
     let answer = find("instructions").unwrap().on("no-such-cpu");
-    assert_eq!(answer, Answer::None { reason: UNKNOWN_CPU, nearest: Vec::new() });
+    assert_eq!(answer, PortableEvents::None { reason: UNKNOWN_CPU, nearest: Vec::new() });
 }
 
 #[test]

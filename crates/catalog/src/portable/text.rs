@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use cyclometer_core::pmu::Family;
 
-use super::{Line, Portable, Says, Table};
+use super::{Portable, PortableLine, PortableTable, Says};
 
 /// The name of the section whose lines are tried before those of every event.
 const FIRST: &str = "*";
 
 /// Reads the table. A line that cannot be read is skipped; the tests check that none is.
-pub(super) fn read(text: &'static str) -> Table {
-    let mut table = Table::default();
+pub(super) fn read(text: &'static str) -> PortableTable {
+    let mut table = PortableTable::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match (line.strip_prefix('[').and_then(|line| line.strip_suffix(']')), table.all.last_mut()) {
             (Some(FIRST), _) => (),
@@ -40,13 +40,13 @@ fn fact(portable: &mut Portable, line: &'static str) {
 }
 
 /// A line of four fields: family, ids, events, remark.
-pub(super) fn cpu_line(line: &'static str) -> Option<Line> {
+pub(super) fn cpu_line(line: &'static str) -> Option<PortableLine> {
     let mut fields = line.splitn(4, '|').map(str::trim);
     let family = fields.next()?;
     let family = Family::ALL.into_iter().find(|known| known.word() == family)?;
     let cpus = fields.next()?.split_whitespace().collect();
     let says = says(fields.next()?);
-    Some(Line { family, cpus, says, remark: fields.next().unwrap_or_default() })
+    Some(PortableLine { family, cpus, says, remark: fields.next().unwrap_or_default() })
 }
 
 fn says(field: &'static str) -> Says {

@@ -6,7 +6,7 @@ use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
 
 use super::{Host, by_name, cache_event, refuse_terms, unsupported};
 use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
-use crate::host::{Core, Tables};
+use crate::host::{CoreTables, Tables};
 use crate::{host_event, listing, pmu_names, portable, select, suggest};
 
 /// Portable names if no table knows the machine's cores, and unknown names.
@@ -112,7 +112,7 @@ fn nearest(wanted: &str, host: &Host<'_>) -> Vec<String> {
 }
 
 /// The error for an event without its unit mask.
-fn needs_unit_mask(name: &str, core: &Core<'_>) -> Option<Error> {
+fn needs_unit_mask(name: &str, core: &CoreTables<'_>) -> Option<Error> {
     let (cpu, names) = core.tables.iter().find_map(|cpu| {
         let names = select::parts_of(cpu, name);
         (!names.is_empty()).then_some((cpu, names))

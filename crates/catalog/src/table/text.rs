@@ -52,7 +52,7 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-type Outcome<T> = Result<T, String>;
+type LineResult<T> = Result<T, String>;
 
 /// Reads a table.
 ///
@@ -68,7 +68,7 @@ pub fn read(text: &str) -> Result<CpuTable, TableError> {
     if text.lines().next().map(str::trim_end) != Some(FIRST_LINE) {
         return Err(at(0, format!("a table starts with the line '{FIRST_LINE}'")));
     }
-    let mut reader = Reader::default();
+    let mut reader = TableReader::default();
     for (i, line) in text.lines().enumerate().skip(1) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with('#') {
@@ -82,7 +82,7 @@ pub fn read(text: &str) -> Result<CpuTable, TableError> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Section {
+enum TableSection {
     #[default]
     Header,
     Generic,
@@ -90,20 +90,20 @@ enum Section {
 }
 
 #[derive(Default)]
-struct Reader {
+struct TableReader {
     table: CpuTable,
-    section: Section,
+    section: TableSection,
     names: HashSet<String>,
 }
 
-impl Reader {
-    fn line(&mut self, line: &str) -> Outcome<()> {
+impl TableReader {
+    fn line(&mut self, line: &str) -> LineResult<()> {
         match (line, self.section) {
-            ("[generic]", _) => self.section = Section::Generic,
-            ("[events]", _) => self.section = Section::Events,
-            (_, Section::Header) => header_line(&mut self.table.header, line)?,
-            (_, Section::Generic) => self.table.generic.push(generic_line(line)?),
-            (_, Section::Events) => {
+            ("[generic]", _) => self.section = TableSection::Generic,
+            ("[events]", _) => self.section = TableSection::Events,
+            (_, TableSection::Header) => header_line(&mut self.table.header, line)?,
+            (_, TableSection::Generic) => self.table.generic.push(generic_line(line)?),
+            (_, TableSection::Events) => {
                 let event = event_line(line)?;
                 fits(&self.table.header, &event).map_err(|why| format!("{}: {why}", event.name))?;
                 for name in std::iter::once(&event.name).chain(&event.aliases) {
@@ -118,7 +118,7 @@ impl Reader {
     }
 }
 
-fn header_line(header: &mut Header, line: &str) -> Outcome<()> {
+fn header_line(header: &mut Header, line: &str) -> LineResult<()> {
     let (key, value) = line.split_once(' ').ok_or_else(|| format!("'{line}' has no value"))?;
     let value = value.trim();
     match key {
@@ -136,12 +136,12 @@ fn header_line(header: &mut Header, line: &str) -> Outcome<()> {
     Ok(())
 }
 
-fn family(word: &str) -> Outcome<Family> {
+fn family(word: &str) -> LineResult<Family> {
     let found = Family::ALL.into_iter().find(|family| family.word() == word);
     found.ok_or_else(|| format!("'{word}' is no layout; there are intel, amd, arm, riscv, apple"))
 }
 
-fn counters(header: &mut Header, line: &str) -> Outcome<()> {
+fn counters(header: &mut Header, line: &str) -> LineResult<()> {
     let (mut general, mut fixed) = (0, 0);
     for token in line.split_whitespace() {
         let (key, value) = token.split_once('=').ok_or_else(|| format!("'{token}' has no value"))?;
@@ -160,7 +160,7 @@ fn counters(header: &mut Header, line: &str) -> Outcome<()> {
     Ok(())
 }
 
-fn generic_line(line: &str) -> Outcome<Generic> {
+fn generic_line(line: &str) -> LineResult<Generic> {
     let mut words = line.split_whitespace();
     let name = name(words.next().unwrap_or_default())?;
     let config = number(words.next().ok_or_else(|| format!("{name} has no config"))?)?;
@@ -171,7 +171,7 @@ fn generic_line(line: &str) -> Outcome<Generic> {
     }
 }
 
-fn event_line(line: &str) -> Outcome<TableEvent> {
+fn event_line(line: &str) -> LineResult<TableEvent> {
     let mut words = line.split_whitespace();
     let mut event = TableEvent { name: name(words.next().unwrap_or_default())?, ..TableEvent::default() };
     for word in words {
@@ -181,7 +181,7 @@ fn event_line(line: &str) -> Outcome<TableEvent> {
 }
 
 /// Checks that every code of an event fits the select field, and names counters of the CPU.
-fn fits(header: &Header, event: &TableEvent) -> Outcome<()> {
+fn fits(header: &Header, event: &TableEvent) -> LineResult<()> {
     let also = event.also.iter().map(|also| (also.code, also.counters));
     std::iter::once((event.code, event.counters)).chain(also).try_for_each(|(code, counters)| {
         if (1..16).contains(&header.selector_bits) {
@@ -193,7 +193,7 @@ fn fits(header: &Header, event: &TableEvent) -> Outcome<()> {
 
 /// Checks that counters are among those of the CPU. No CPU has only fixed counters: then the general ones are
 /// unknown.
-fn there_are(all: CounterMask, used: CounterMask) -> Outcome<()> {
+fn there_are(all: CounterMask, used: CounterMask) -> LineResult<()> {
     let general = if all.general_bits() == 0 { u64::MAX } else { all.general_bits() };
     let fixed = if all.is_empty() { u64::MAX } else { all.fixed_bits() };
     match (used.general_bits() & !general, used.fixed_bits() & !fixed) {
@@ -203,7 +203,7 @@ fn there_are(all: CounterMask, used: CounterMask) -> Outcome<()> {
     }
 }
 
-fn fact(event: &mut TableEvent, word: &str) -> Outcome<()> {
+fn fact(event: &mut TableEvent, word: &str) -> LineResult<()> {
     match word.split_once('=').unwrap_or((word, "")) {
         ("alias", value) => event.aliases.push(name(value)?),
         ("errata", value) => event.errata.extend(value.split(',').map(str::to_owned)),
@@ -216,7 +216,7 @@ fn fact(event: &mut TableEvent, word: &str) -> Outcome<()> {
     Ok(())
 }
 
-fn also(list: &str) -> Outcome<Also> {
+fn also(list: &str) -> LineResult<Also> {
     let mut also = Also { code: EventCode::default(), counters: CounterMask::EMPTY };
     for word in list.split(',') {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -225,7 +225,7 @@ fn also(list: &str) -> Outcome<Also> {
     Ok(also)
 }
 
-fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &str) -> Outcome<()> {
+fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &str) -> LineResult<()> {
     match (key, value) {
         ("inv", "") => code.inv = true,
         ("edge", "") => code.edge = true,
@@ -243,7 +243,7 @@ fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &st
     Ok(())
 }
 
-fn extra(text: &str) -> Outcome<ExtraRegister> {
+fn extra(text: &str) -> LineResult<ExtraRegister> {
     let (register, value) = text.split_once(':').ok_or_else(|| format!("'{text}' is not MSR:VALUE"))?;
     let address = small(number(register)?, u32::MAX.into())? as u32;
     let register =
@@ -251,7 +251,7 @@ fn extra(text: &str) -> Outcome<ExtraRegister> {
     Ok(ExtraRegister { register, value: number(value)? })
 }
 
-fn name(text: &str) -> Outcome<String> {
+fn name(text: &str) -> LineResult<String> {
     // A line that begins with one of these is not an event, once the name stands alone on it.
     let is_mark = text.starts_with(['[', '#']);
     let fits = !is_mark && !text.is_empty() && text.len() <= MAX_NAME;
@@ -259,11 +259,11 @@ fn name(text: &str) -> Outcome<String> {
     if fits { Ok(text.to_owned()) } else { Err(format!("'{}' is no name", text.escape_debug())) }
 }
 
-fn number(text: &str) -> Outcome<u64> {
+fn number(text: &str) -> LineResult<u64> {
     cyclometer_core::syntax::parse_number(text).ok_or_else(|| format!("'{text}' is no number"))
 }
 
-fn small(value: u64, most: u64) -> Outcome<u64> {
+fn small(value: u64, most: u64) -> LineResult<u64> {
     if value <= most { Ok(value) } else { Err(format!("{value:#x} is more than {most:#x}")) }
 }
 

@@ -10,7 +10,7 @@ use cyclometer::{Error, Result};
 use crate::args::{ConvertArgs, ConvertFormat};
 use crate::exit;
 use crate::export::{Export, NamedFiles};
-use crate::failure::usage;
+use crate::failure::{FileUse, of_file, usage};
 use crate::output::{Channel, clean, clean_os, tell};
 use crate::render::recording::{self, RecordedRows};
 
@@ -28,10 +28,10 @@ pub fn run(args: &ConvertArgs, is_verbose: bool) -> Result<u8> {
         .written("-o", output)
         .check()?;
     let name = name(&args.file);
-    let failed = |error: RecordingError| cannot_convert(&name, error);
+    let failed = |error| cannot_convert(&args.file, &name, error);
     let input = open(&args.file).map_err(|error| failed(error.into()))?;
     let mut rows = RecordedRows::new(Recording::open(input).map_err(failed)?);
-    let export = Export::open(&args.output)?;
+    let export = Export::open("-o", &args.output)?;
     if args.to == ConvertFormat::Parquet && export.is_stdout() && Channel::Out.is_terminal() {
         return Err(usage(
             "a Parquet file is binary, and standard output is a terminal",
@@ -61,8 +61,11 @@ fn open(file: &Path) -> io::Result<Box<dyn Read>> {
 }
 
 /// The error with the name of the file.
-fn cannot_convert(name: &str, error: RecordingError) -> Error {
-    let error = Error::from(error);
+fn cannot_convert(file: &Path, name: &str, error: RecordingError) -> Error {
+    let error = match error {
+        RecordingError::Io(error) => return of_file("FILE", FileUse::Read, file, error),
+        other => Error::from(other),
+    };
     let message = format!("cannot convert {name}: {error}");
     Error::new(error.kind(), message).with_recovery(error.recovery().clone()).with_source(error)
 }

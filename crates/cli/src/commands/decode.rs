@@ -34,7 +34,7 @@ fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Ex
     let Some(cpu) = tables.first() else { return Ok(Vec::new()) };
     let mut meant: Vec<Meant<'_>> = Vec::new();
     for text in &args.values {
-        let Value { register, value, label } = read(cpu, text)?;
+        let CodeValue { register, value, label } = read(cpu, text)?;
         let label = label.or(args.label.as_deref());
         match register {
             Register::Perf(word) => add_word(&mut meant, word, value, label),
@@ -88,25 +88,25 @@ fn word_of(words: &mut ConfigWords, word: ConfigWord) -> &mut u64 {
     }
 }
 
-struct Value<'a> {
+struct CodeValue<'a> {
     register: Register,
     value: u64,
     label: Option<&'a str>,
 }
 
 /// Reads `REGISTER=VALUE`, `CODE` or `CODE=LABEL`.
-fn read<'a>(cpu: &Cpu<'_>, text: &'a str) -> Result<Value<'a>> {
+fn read<'a>(cpu: &Cpu<'_>, text: &'a str) -> Result<CodeValue<'a>> {
     let code =
         |text: &str| parse_number(text).or_else(|| u64::from_str_radix(text.strip_prefix('r')?, 16).ok());
     let Some((left, right)) = text.split_once('=') else {
         let value = code(text).ok_or_else(|| no_number(text))?;
-        return Ok(Value { register: decode::register_of_code(cpu, value), value, label: None });
+        return Ok(CodeValue { register: decode::register_of_code(cpu, value), value, label: None });
     };
     match (code(left), parse_number(right)) {
         (Some(value), None) => {
-            Ok(Value { register: decode::register_of_code(cpu, value), value, label: Some(right) })
+            Ok(CodeValue { register: decode::register_of_code(cpu, value), value, label: Some(right) })
         }
-        (_, Some(value)) => Ok(Value { register: decode::register(cpu, left)?, value, label: None }),
+        (_, Some(value)) => Ok(CodeValue { register: decode::register(cpu, left)?, value, label: None }),
         (None, None) => Err(no_number(right)),
     }
 }

@@ -46,7 +46,7 @@ fn restore() -> Result<u8> {
 }
 
 fn record(path: &Path) -> Result<Machine> {
-    let export = Export::open(path)?;
+    let export = Export::open("--record", path)?;
     let (machine, facts) = record_machine(concat!("recorded: by cyclometer ", env!("CARGO_PKG_VERSION")));
     export.write(&facts)?;
     Ok(machine)

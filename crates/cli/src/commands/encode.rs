@@ -1,6 +1,6 @@
 //! `encode`: perf's words and the register values that count an event.
 
-use cyclometer::catalogue::encode::{Encoding, encode, encode_all};
+use cyclometer::catalogue::encode::{EventEncoding, encode, encode_all};
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::CounterId;
 use cyclometer::core::syntax::{EventRequest, parse_events};
@@ -23,7 +23,7 @@ pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
     }
     let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
     let cores = asked.cores();
-    let mut found: Vec<(Cpu<'_>, Encoding<'_>)> = Vec::new();
+    let mut found: Vec<(Cpu<'_>, EventEncoding<'_>)> = Vec::new();
     if args.all {
         found.extend(cores.iter().flat_map(|tables| all_of(tables)));
     }
@@ -44,12 +44,12 @@ pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
 }
 
 /// Every event of a core type, from the first table that has it.
-fn all_of<'a>(tables: &[Cpu<'a>]) -> Vec<(Cpu<'a>, Encoding<'a>)> {
+fn all_of<'a>(tables: &[Cpu<'a>]) -> Vec<(Cpu<'a>, EventEncoding<'a>)> {
     let of = |(cpu, is_new): (Cpu<'a>, _)| own(cpu, is_new);
     super::each_with_better(tables).flat_map(of).collect()
 }
 
-fn own<'a>(cpu: Cpu<'a>, is_new: impl Fn(&str) -> bool) -> Vec<(Cpu<'a>, Encoding<'a>)> {
+fn own<'a>(cpu: Cpu<'a>, is_new: impl Fn(&str) -> bool) -> Vec<(Cpu<'a>, EventEncoding<'a>)> {
     let all = encode_all(cpu).filter(|encoding| is_new(&encoding.selected.name));
     all.map(|encoding| (cpu, encoding)).collect()
 }
@@ -59,14 +59,14 @@ fn on<'a>(
     tables: &[Cpu<'a>],
     request: &EventRequest,
     counter: Option<CounterId>,
-) -> Result<Vec<(Cpu<'a>, Encoding<'a>)>> {
+) -> Result<Vec<(Cpu<'a>, EventEncoding<'a>)>> {
     let cpu = table_for(tables, request)?;
     let all = encode(cpu, request, counter)?;
     Ok(all.into_iter().map(|encoding| (cpu, encoding)).collect())
 }
 
 /// An event without any encoding is an error, and so is one that the requested counter cannot count.
-fn possible(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counter_named: bool) -> Result<()> {
+fn possible(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>, counter_named: bool) -> Result<()> {
     let reason = match (&encoding.perf, &encoding.registers) {
         (Err(perf), Err(_)) => perf,
         (_, Err(reason)) if counter_named => reason,

@@ -6,7 +6,7 @@ use cyclometer::catalogue::{
     table::Cpu,
 };
 use cyclometer::{
-    Error, ErrorKind, EventTables, Kind, Listing, Machine, MetricListing, Recovery, Result,
+    Error, ErrorKind, EventTables, Listing, ListingKind, Machine, MetricListing, Recovery, Result,
     count_vendor_events, list_events_in, list_metrics, list_metrics_of, list_vendor_events,
 };
 
@@ -42,12 +42,18 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     }
     let fits = |event: &&Listing| match &pattern {
         // Spelled-out names of the vendor's events have been compared above.
-        Some(pattern) => event.kind == Kind::Vendor || list::fits(event, pattern),
+        Some(pattern) => event.kind == ListingKind::Vendor || list::fits(event, pattern),
         None => true,
     };
     let fitting: Vec<&Listing> = all.iter().filter(fits).collect();
     if let (true, Some(pattern)) = (fitting.is_empty(), args.pattern.as_deref()) {
-        return Err(Error::new(ErrorKind::UnknownEvent, format!("no event fits '{}'", clean(pattern))));
+        let vendor = list_vendor_events(&machine, &tables, &|_| true);
+        let listed = list_events_in(&machine, &tables).into_iter().chain(vendor);
+        let names: Vec<String> =
+            listed.flat_map(|event| std::iter::once(event.name).chain(event.aliases)).collect();
+        let help = "`cyclometer list` shows the events of this machine; a pattern may be '*l1d*miss*'";
+        let message = format!("no event fits '{}'", clean(pattern));
+        return Err(unknown(message, pattern, names.iter().map(String::as_str), help));
     }
     super::print(&match args.machine.json {
         true => json::pretty(&list::json(&fitting)),
@@ -94,8 +100,10 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
         let found = search::everywhere(&pattern);
         if found.is_empty() {
             let message = format!("no event of any CPU fits '{}'", shown());
-            return Err(Error::new(ErrorKind::UnknownEvent, message)
-                .with_recovery(Recovery::fix("try a part of the name, or a pattern such as '*L1D*MISS*'")));
+            let help = "try a part of the name, or a pattern such as '*L1D*MISS*'";
+            let all = search::everywhere(&Pattern::parse("")?);
+            let names = all.iter().map(|found| found.name.as_str());
+            return Err(unknown(message, args.pattern.as_deref().unwrap_or_default(), names, help));
         }
         return super::print(&match as_json {
             true => json::pretty(&events::everywhere_json(&found)),
@@ -130,7 +138,7 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
         }
     }
     if text.is_empty() && objects.is_empty() {
-        return Err(nothing_fits(args, &asked.ids));
+        return Err(nothing_fits(args, &asked));
     }
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
 }
@@ -155,8 +163,8 @@ fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
 }
 
 /// The error if no event of a CPU matches.
-fn nothing_fits(args: &ListArgs, ids: &[String]) -> Error {
-    let cpu = clean(args.cpu.as_deref().unwrap_or(&ids.join(", ")));
+fn nothing_fits(args: &ListArgs, asked: &super::Asked) -> Error {
+    let cpu = clean(args.cpu.as_deref().unwrap_or(&asked.ids.join(", ")));
     let mut message = format!("no event of {cpu}");
     let filters = [
         args.deprecated.then(|| "is deprecated".to_owned()),
@@ -170,7 +178,20 @@ fn nothing_fits(args: &ListArgs, ids: &[String]) -> Error {
         Some(_) => format!("`cyclometer list --cpu {cpu} --classes` shows the counters that there are"),
         None => format!("`cyclometer list --cpu {cpu}` shows them all"),
     };
-    Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::fix(help))
+    // Under filters the nearest name may be one that they exclude.
+    let pattern = args.pattern.as_deref().filter(|_| with_portable(args)).unwrap_or_default();
+    let tables = asked.cores().into_iter().flatten();
+    let names = tables.flat_map(|cpu| cpu.events().map(|entry| entry.name()).collect::<Vec<_>>());
+    unknown(message, pattern, names, &help)
+}
+
+/// The error for a pattern that fits no name, with the names that are nearest to it or with other help.
+fn unknown<'a>(message: String, pattern: &str, names: impl Iterator<Item = &'a str>, help: &str) -> Error {
+    let recovery = match catalogue::nearest_names(pattern, names) {
+        names if names.is_empty() => Recovery::fix(help),
+        names => Recovery::OfferNearest { names },
+    };
+    Error::new(ErrorKind::UnknownEvent, message).with_recovery(recovery)
 }
 
 fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {
@@ -184,9 +205,9 @@ fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {
     let fitting: Vec<&MetricListing> = all.iter().filter(fits).collect();
     if let (true, Some(pattern)) = (fitting.is_empty(), args.pattern.as_deref()) {
         let of = args.cpu.as_deref().map(|cpu| format!(" --cpu {}", clean(cpu))).unwrap_or_default();
-        let help = Recovery::fix(format!("`cyclometer list --metrics{of}` shows them all"));
+        let help = format!("`cyclometer list --metrics{of}` shows them all");
         let message = format!("no metric fits '{}'", clean(pattern));
-        return Err(Error::new(ErrorKind::UnknownEvent, message).with_recovery(help));
+        return Err(unknown(message, pattern, all.iter().map(|metric| metric.name.as_str()), &help));
     }
     super::print(&match args.machine.json {
         true => json::pretty(&metrics::json(&fitting)),

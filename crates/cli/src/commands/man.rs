@@ -4,6 +4,7 @@ use clap::CommandFactory;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
 use crate::args::Cli;
+use crate::failure;
 use crate::output::clean;
 
 /// Prints the manual page of the program or of a subcommand, in troff.
@@ -19,9 +20,8 @@ pub fn run(subcommand: Option<&str>) -> Result<u8> {
         Some(name) => program.find_subcommand(name).cloned().ok_or_else(|| unknown(name))?,
     };
     let mut troff = Vec::new();
-    clap_mangen::Man::new(page).render(&mut troff).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write the manual page: {error}")).with_source(error)
-    })?;
+    let rendered = clap_mangen::Man::new(page).render(&mut troff);
+    rendered.map_err(|error| failure::of_system("write the manual page", error))?;
     super::print(&String::from_utf8_lossy(&troff))
 }
 

@@ -21,12 +21,13 @@ use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
 use cyclometer::{
-    Error, ErrorKind, EventTables, Machine, Recovery, Result, Simulated, diagnosed_machine, replay_machine,
-    simulated,
+    Error, ErrorKind, EventTables, Machine, Recovery, Result, SignalWatch, Simulated, diagnosed_machine,
+    replay_machine, simulated,
 };
 
 use crate::args::Cli;
 use crate::export::cannot_print;
+use crate::failure::{FileUse, of_file, of_system};
 use crate::output::{self, Channel, clean_os};
 use crate::render::paint::{Paint, ShownBy, is_dumb};
 
@@ -43,19 +44,22 @@ fn machine_of(named: Option<&Path>) -> Result<Machine> {
 }
 
 fn read_recording(path: &Path) -> Result<String> {
-    let name = clean_os(path.as_os_str());
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read {name}: {error}")).with_source(error)
-    };
+    let failed = |error: std::io::Error| of_file("--machine", FileUse::Read, path, error);
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_RECORDING_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_RECORDING_BYTES {
+        let name = clean_os(path.as_os_str());
         let message =
             format!("{name} is longer than {MAX_RECORDING_BYTES} bytes, so it is no recording of a machine");
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(text)
+}
+
+/// Watches for signals that end a measurement early.
+fn watch() -> Result<SignalWatch> {
+    SignalWatch::install().map_err(|error| of_system("watch signals", error))
 }
 
 /// The CPUs that a question is about, with the files that describe them.

@@ -9,7 +9,7 @@ use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine,
 use crate::args::{Cli, PlanArgs};
 use crate::exit;
 use crate::output::Channel;
-use crate::render::placement::{self, OnCpu};
+use crate::render::placement::{self, PlacementOnCpu};
 use crate::render::{json, placement_json};
 
 /// The word for every event of a CPU.
@@ -37,7 +37,7 @@ pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     let is_here = named.is_none() && args.cpu.is_none() && args.tables.is_empty();
     let here = if is_here { Some(diagnosed_machine()) } else { named };
     let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());
-    let placed: Vec<OnCpu<'_>> = placed.collect::<Result<_>>()?;
+    let placed: Vec<PlacementOnCpu<'_>> = placed.collect::<Result<_>>()?;
     let printed = super::print(&match args.json {
         true => json::pretty(&placement_json::object(args.cpu.as_deref(), &placed)),
         false => placement::render(&placed, args.explain, super::paint(cli, Channel::Out)),
@@ -73,7 +73,7 @@ fn on<'a>(
     requests: &[EventRequest],
     args: &PlanArgs,
     here: Option<&Machine>,
-) -> Result<Option<OnCpu<'a>>> {
+) -> Result<Option<PlacementOnCpu<'a>>> {
     let Some(cpu) = tables.first().copied() else { return Ok(None) };
     let (mut held, mut lacking) = (Vec::new(), Vec::new());
     for request in requests {
@@ -86,7 +86,13 @@ fn on<'a>(
     let asked = args.without.iter().fold(CounterMask::EMPTY, |all, mask| all.or(*mask)).and(cpu.counters());
     let watchdog = here.map_or(CounterMask::EMPTY, |machine| held_by_watchdog(machine, cpu.counters()));
     let wishes = Wishes { without: asked.or(watchdog), repeats: args.repeat };
-    Ok(Some(OnCpu { cpu, placement: Placement::of(tables, &held, wishes)?, lacking, asked, watchdog }))
+    Ok(Some(PlacementOnCpu {
+        cpu,
+        placement: Placement::of(tables, &held, wishes)?,
+        lacking,
+        asked,
+        watchdog,
+    }))
 }
 
 /// Every event of the tables by its name, whatever characters the name has.

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 
 use cyclometer::selftest::{SelfTest, run_kernel};
-use cyclometer::{Error, ErrorKind, Launcher, Result, diagnosed_machine};
+use cyclometer::{Launcher, Result, diagnosed_machine};
 
 use crate::args::{Cli, SelftestArgs};
-use crate::exit;
 use crate::export::Export;
 use crate::output::Channel;
 use crate::render::{json, selftest};
+use crate::{exit, failure};
 
 /// Runs a loop to be counted, if the arguments are `selftest --kernel NAME:ROUNDS`; `None` if they are not.
 ///
@@ -28,10 +28,11 @@ pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
 /// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested,
 /// `ErrorKind::Io` for a report that cannot be written.
 pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
-    let report = args.report.as_deref().map(Export::open).transpose()?;
+    let report = args.report.as_deref().map(|path| Export::open("--report", path)).transpose()?;
     let launcher = Launcher::start()?;
     let machine = diagnosed_machine();
     let test = SelfTest::new(machine.clone()).backend(args.backend.rung()).program(own_program()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let examined = test.run(&launcher)?;
     let is_shown = report.as_ref().is_none_or(|report| !report.is_stdout());
     if let Some(report) = report {
@@ -43,13 +44,14 @@ pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
             false => selftest::render(&examined, &machine, cli.verbose, super::paint(cli, Channel::Out)),
         })?;
     }
-    Ok(if examined.is_true() { exit::OK } else { exit::UNTRUE })
+    Ok(match examined.interrupted {
+        Some(signal) => exit::of_interrupted(signal, None),
+        None if examined.is_true() => exit::OK,
+        None => exit::UNTRUE,
+    })
 }
 
 /// This program, which runs loops for the software PMU to count.
 fn own_program() -> Result<std::path::PathBuf> {
-    std::env::current_exe().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot find out which program this is: {error}"))
-            .with_source(error)
-    })
+    std::env::current_exe().map_err(|error| failure::of_system("find this program's file", error))
 }

@@ -7,13 +7,13 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
-    Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
+    CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
+    Report, Result, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{self, Export, NamedFiles, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
@@ -32,13 +32,15 @@ const SENSIBLE_INTERVAL_MS: u64 = 10;
 pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = StatExports::open(args)?;
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
+    // Nothing is announced of a command that cannot run.
+    args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let (report, marked) = match args.markers {
         true => {
             stat.run_marked(&launcher, &mut Live::new(args)).map(|(report, marked)| (report, Some(marked)))?
@@ -55,12 +57,6 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     exports.write(&results, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
-}
-
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
 }
 
 /// The simulated machine that was asked for.
@@ -100,7 +96,7 @@ const USUAL_WORKLOAD: &str = "loop";
 
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
-        return check_stdout(args).and_then(|()| check_files(args));
+        return check_results(args);
     }
     let attached = is_attached(args);
     if args.command.is_empty() && !attached {
@@ -125,7 +121,7 @@ fn check(args: &StatArgs) -> Result<()> {
             "raise -r, or use --counted all",
         ));
     }
-    check_stdout(args).and_then(|()| check_files(args))
+    check_results(args)
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -148,34 +144,13 @@ fn check_cgroups(named: &[PathBuf]) -> Result<()> {
     ))
 }
 
-/// Results and the command's output must not mix.
-fn check_stdout(args: &StatArgs) -> Result<()> {
-    let exports = [&args.export_json, &args.export_csv, &args.export_markdown];
-    let to_stdout =
-        exports.into_iter().flatten().filter(|path| export::is_stdout(path)).count() + usize::from(args.json);
-    if to_stdout > 1 {
-        return Err(failure::usage("only one export can go to standard output", "give the others a file"));
-    }
-    if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == Stream::Inherit {
-        return Err(failure::usage(
-            "the command's output and the export would mix on standard output",
-            "add --output null, or use --export-json FILE",
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses options that lead to one file, of which one would lose what the other needs.
-fn check_files(args: &StatArgs) -> Result<()> {
+/// Refuses results that would get lost among each other or among the command's output.
+fn check_results(args: &StatArgs) -> Result<()> {
     let input = streams::input(args.input.as_deref());
-    let files =
-        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let exports = files
-        .written("--json", args.json.then_some(Path::new("-")))
-        .written("--export-json", args.export_json.as_deref())
-        .written("--export-csv", args.export_csv.as_deref())
-        .written("--export-markdown", args.export_markdown.as_deref());
-    exports.streams(&input, &outputs(args).0).check()
+    let output = if args.command.is_empty() { OutputStream::Discard } else { outputs(args).0 };
+    let json = ("--json", args.json.then_some(Path::new("-")));
+    let [exported, csv, markdown] = args.exports.named();
+    export::check(&[json, exported, csv, markdown], &args.tables, (&input, &output))
 }
 
 fn is_attached(args: &StatArgs) -> bool {
@@ -188,17 +163,17 @@ fn executions(args: &StatArgs) -> u32 {
 }
 
 /// Where the command's standard output and standard error lead.
-fn outputs(args: &StatArgs) -> (Stream, Stream) {
-    let usual = if executions(args) == 1 { Stream::Inherit } else { Stream::Discard };
+fn outputs(args: &StatArgs) -> (OutputStream, OutputStream) {
+    let usual = if executions(args) == 1 { OutputStream::Inherit } else { OutputStream::Discard };
     streams::outputs(args.output.as_deref(), usual)
 }
 
 /// Where its standard input comes from.
-fn input(args: &StatArgs) -> Result<Input> {
+fn input(args: &StatArgs) -> Result<CommandInput> {
     let asked = args.input.as_deref();
     match executions(args) == 1 || args.command.is_empty() {
-        true => Ok(Input::of_one_run(asked)),
-        false => Input::of_several_runs(asked),
+        true => Ok(CommandInput::of_one_run(asked)),
+        false => CommandInput::of_several_runs(asked),
     }
 }
 
@@ -207,7 +182,7 @@ fn table_channel(args: &StatArgs) -> Channel {
     if args.machine.is_some() {
         return Channel::Out;
     }
-    let beside_the_command = !args.command.is_empty() && outputs(args).0 == Stream::Inherit;
+    let beside_the_command = !args.command.is_empty() && outputs(args).0 == OutputStream::Inherit;
     if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
 }
 
@@ -215,7 +190,7 @@ fn measurement(
     args: &StatArgs,
     machine: &Machine,
     simulated: Option<Simulated>,
-    input: &Input,
+    input: &CommandInput,
 ) -> Result<Stat> {
     let stat = match simulated {
         Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload(args))),
@@ -302,7 +277,7 @@ impl Live {
     fn new(args: &StatArgs) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let (stdout, stderr) = outputs(args);
-        let inherits = stdout == Stream::Inherit || stderr == Stream::Inherit;
+        let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
         let enabled = wanted && !inherits && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),
@@ -383,28 +358,26 @@ impl Observer for Live {
 }
 
 /// Renders results as text.
-type Format = fn(&Results<'_>) -> String;
+type ResultsRenderer = fn(&Results<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct StatExports {
+    all: Vec<(Export, ResultsRenderer)>,
 }
 
-impl Exports {
-    fn open(args: &StatArgs) -> Result<Exports> {
-        let stdout = args.json.then(|| PathBuf::from("-"));
-        let wanted: [(Option<&PathBuf>, Format); 3] = [
-            (stdout.as_ref().or(args.export_json.as_ref()), json::render),
-            (args.export_csv.as_ref(), csv::render),
-            (args.export_markdown.as_ref(), markdown::render),
-        ];
+impl StatExports {
+    fn open(args: &StatArgs) -> Result<StatExports> {
+        let formats: [ResultsRenderer; 3] = [json::render, csv::render, markdown::render];
+        let stdout = args.json.then_some((("--json", Some(Path::new("-"))), formats[0]));
         let mut all = Vec::new();
-        for (path, render) in wanted {
+        for ((option, path), render) in
+            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats))
+        {
             if let Some(path) = path {
-                all.push((Export::open(path)?, render));
+                all.push((Export::open(option, path)?, render));
             }
         }
-        Ok(Exports { all })
+        Ok(StatExports { all })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -418,10 +391,13 @@ impl Exports {
 }
 
 /// Prints the table, unless another format replaces it.
-fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &StatExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         if let Some(failure) = &results.report.failure {
-            output::tell(&format!("cyclometer: warning: ended early: {}\n", output::clean(failure)));
+            output::tell(&format!(
+                "cyclometer: warning: ended early: {}\n",
+                output::clean(&failure.to_string())
+            ));
         }
         return Ok(());
     }

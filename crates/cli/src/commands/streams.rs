@@ -3,39 +3,39 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
+use cyclometer::{InputStream, OutputStream, Result, StandardInput, standard_output_is_null};
 
 use crate::failure::usage;
 
 /// Standard output and standard error; `usual` is the default.
-pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
+pub fn outputs(asked: Option<&Path>, usual: OutputStream) -> (OutputStream, OutputStream) {
     let Some(path) = asked else { return (usual.clone(), usual) };
     match path.to_str() {
-        Some("inherit") => (Stream::Inherit, Stream::Inherit),
-        Some("null") => (Stream::Null, Stream::Null),
-        Some("pipe") => (Stream::Pipe, usual),
-        _ => (Stream::File(path.to_owned()), usual),
+        Some("inherit") => (OutputStream::Inherit, OutputStream::Inherit),
+        Some("null") => (OutputStream::Null, OutputStream::Null),
+        Some("pipe") => (OutputStream::Pipe, usual),
+        _ => (OutputStream::File(path.to_owned()), usual),
     }
 }
 
 /// Standard input as it was asked for; ours by default.
-pub fn input(asked: Option<&Path>) -> Stream {
-    asked.map_or(Stream::Inherit, named)
+pub fn input(asked: Option<&Path>) -> InputStream {
+    asked.map_or(InputStream::Inherit, named)
 }
 
 /// Standard output as the command sees it: a command that inherits the null device writes to that.
-pub fn as_seen(stdout: Stream) -> Stream {
+pub fn as_seen(stdout: OutputStream) -> OutputStream {
     match stdout {
-        Stream::Inherit if standard_output_is_null() => Stream::Null,
+        OutputStream::Inherit if standard_output_is_null() => OutputStream::Null,
         other => other,
     }
 }
 
 /// Standard input of a command.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Input {
+pub struct CommandInput {
     /// Where it comes from.
-    pub stream: Stream,
+    pub stream: InputStream,
     /// Whether it is empty because no data has arrived in our standard input yet.
     is_unheard: bool,
 }
@@ -44,10 +44,10 @@ pub struct Input {
 /// do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-impl Input {
+impl CommandInput {
     /// The input of a command that is run once: our standard input by default.
-    pub fn of_one_run(asked: Option<&Path>) -> Input {
-        Input::certain(input(asked))
+    pub fn of_one_run(asked: Option<&Path>) -> CommandInput {
+        CommandInput::certain(input(asked))
     }
 
     /// The input of a command that is run several times, the same each time.
@@ -55,19 +55,21 @@ impl Input {
     /// # Errors
     ///
     /// Usage: data in a pipe, of which each run would get another part.
-    pub fn of_several_runs(asked: Option<&Path>) -> Result<Input> {
+    pub fn of_several_runs(asked: Option<&Path>) -> Result<CommandInput> {
         match asked {
-            Some(path) => Ok(Input::certain(named(path))),
-            None => Input::replayed(StandardInput::look(PATIENCE)),
+            Some(path) => Ok(CommandInput::certain(named(path))),
+            None => CommandInput::replayed(StandardInput::look(PATIENCE)),
         }
     }
 
-    fn replayed(ours: StandardInput) -> Result<Input> {
+    fn replayed(ours: StandardInput) -> Result<CommandInput> {
         Ok(match ours {
-            StandardInput::Nothing => Input::certain(Stream::Null),
-            StandardInput::Inheritable => Input::certain(Stream::Inherit),
-            StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
-            StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
+            StandardInput::Nothing => CommandInput::certain(InputStream::Null),
+            StandardInput::Inheritable => CommandInput::certain(InputStream::Inherit),
+            StandardInput::File { offset_bytes } => {
+                CommandInput::certain(InputStream::Replay { offset_bytes })
+            }
+            StandardInput::Silent => CommandInput { stream: InputStream::Null, is_unheard: true },
             StandardInput::Data => {
                 let hint =
                     "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
@@ -79,8 +81,8 @@ impl Input {
         })
     }
 
-    fn certain(stream: Stream) -> Input {
-        Input { stream, is_unheard: false }
+    fn certain(stream: InputStream) -> CommandInput {
+        CommandInput { stream, is_unheard: false }
     }
 
     /// A note about the input, before any command runs.
@@ -100,10 +102,10 @@ impl Input {
     }
 }
 
-fn named(path: &Path) -> Stream {
+fn named(path: &Path) -> InputStream {
     match path.to_str() {
-        Some("null") => Stream::Null,
-        _ => Stream::File(path.to_owned()),
+        Some("null") => InputStream::Null,
+        _ => InputStream::File(path.to_owned()),
     }
 }
 
@@ -113,25 +115,31 @@ mod tests {
 
     #[test]
     fn reserved_words_are_no_files_unless_they_have_a_folder() {
-        let (stdout, stderr) = outputs(Some("pipe".as_ref()), Stream::Discard);
-        assert_eq!((stdout, stderr), (Stream::Pipe, Stream::Discard));
-        let (stdout, _) = outputs(Some("./pipe".as_ref()), Stream::Discard);
-        assert_eq!(stdout, Stream::File("./pipe".into()));
-        assert_eq!(outputs(Some("null".as_ref()), Stream::Inherit), (Stream::Null, Stream::Null));
-        assert_eq!(outputs(None, Stream::Inherit), (Stream::Inherit, Stream::Inherit));
-        assert_eq!(Input::of_one_run(Some("null".as_ref())).stream, Stream::Null);
-        assert_eq!(Input::of_one_run(Some("./null".as_ref())).stream, Stream::File("./null".into()));
-        assert_eq!(Input::of_one_run(None).stream, Stream::Inherit);
+        let (stdout, stderr) = outputs(Some("pipe".as_ref()), OutputStream::Discard);
+        assert_eq!((stdout, stderr), (OutputStream::Pipe, OutputStream::Discard));
+        let (stdout, _) = outputs(Some("./pipe".as_ref()), OutputStream::Discard);
+        assert_eq!(stdout, OutputStream::File("./pipe".into()));
+        assert_eq!(
+            outputs(Some("null".as_ref()), OutputStream::Inherit),
+            (OutputStream::Null, OutputStream::Null)
+        );
+        assert_eq!(outputs(None, OutputStream::Inherit), (OutputStream::Inherit, OutputStream::Inherit));
+        assert_eq!(CommandInput::of_one_run(Some("null".as_ref())).stream, InputStream::Null);
+        assert_eq!(
+            CommandInput::of_one_run(Some("./null".as_ref())).stream,
+            InputStream::File("./null".into())
+        );
+        assert_eq!(CommandInput::of_one_run(None).stream, InputStream::Inherit);
     }
 
     #[test]
     fn several_runs_get_the_same_input_or_none() {
-        let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
+        let stream = |ours| CommandInput::replayed(ours).map(|input| (input.note().is_some(), input.stream));
         let file = StandardInput::File { offset_bytes: 7 };
-        assert_eq!(stream(file).unwrap(), (false, Stream::Replay { offset_bytes: 7 }));
-        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, Stream::Inherit));
-        assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, Stream::Null));
-        assert_eq!(stream(StandardInput::Silent).unwrap(), (true, Stream::Null));
+        assert_eq!(stream(file).unwrap(), (false, InputStream::Replay { offset_bytes: 7 }));
+        assert_eq!(stream(StandardInput::Inheritable).unwrap(), (false, InputStream::Inherit));
+        assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, InputStream::Null));
+        assert_eq!(stream(StandardInput::Silent).unwrap(), (true, InputStream::Null));
         let refused = stream(StandardInput::Data).unwrap_err();
         assert!(refused.recovery().to_string().contains("--input FILE"), "{refused}");
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::Result;
-use cyclometer::{Stream, with_invoker_rights};
+use cyclometer::{InputStream, OutputStream, with_invoker_rights};
 
 use super::{MOST_LINKS, descriptor_behind, identity};
 use crate::failure::usage;
@@ -53,15 +53,15 @@ impl NamedFiles {
     }
 
     /// The streams of the commands, and our own, which they or the tables use.
-    pub fn streams(self, input: &Stream, output: &Stream) -> NamedFiles {
+    pub fn streams(self, input: &InputStream, output: &OutputStream) -> NamedFiles {
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let named = match input {
-            Stream::File(path) => self.read("--input", Some(path)),
-            Stream::Null => self,
+            InputStream::File(path) => self.read("--input", Some(path)),
+            InputStream::Null => self,
             _ => self.standard("standard input", stdin.as_fd(), false),
         };
         let named = match output {
-            Stream::File(path) => named.written("--output", Some(path)),
+            OutputStream::File(path) => named.written("--output", Some(path)),
             _ => named,
         };
         named.standard("standard output", stdout.as_fd(), true).standard(

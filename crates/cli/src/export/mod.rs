@@ -12,8 +12,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::{Error, ErrorKind, Recovery, Result};
-use cyclometer::{inherited_output, with_invoker_rights};
+use cyclometer::{InputStream, OutputStream, inherited_output, with_invoker_rights};
 
+use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;
 
 pub use distinct::NamedFiles;
@@ -58,9 +59,40 @@ impl StreamError {
     }
 }
 
+/// An option, and the file that it names for results.
+pub type NamedResult<'a> = (&'static str, Option<&'a Path>);
+
+/// Refuses results that would mix on standard output, and options that lead to one file, of which one would
+/// lose what the other needs. `input` and `output` are the streams of the commands.
+///
+/// # Errors
+///
+/// Usage, naming the options.
+pub fn check(
+    results: &[NamedResult<'_>],
+    tables: &[PathBuf],
+    (input, output): (&InputStream, &OutputStream),
+) -> Result<()> {
+    let is_shown = |result: &&NamedResult<'_>| result.1.is_some_and(is_stdout);
+    let on_stdout: Vec<&str> = results.iter().filter(is_shown).map(|(option, _)| *option).collect();
+    if on_stdout.len() > 1 {
+        let message = format!("only one of {} can go to standard output", on_stdout.join(", "));
+        return Err(failure::usage(message, "give the others a file"));
+    }
+    if let ([option], OutputStream::Inherit) = (&on_stdout[..], output) {
+        let message = format!("the command's output and that of {option} would mix on standard output");
+        return Err(failure::usage(message, "add --output null, or write the results to a file"));
+    }
+    let files = tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let files = results.iter().fold(files, |files, (option, path)| files.written(option, *path));
+    files.streams(input, output).check()
+}
+
 /// A destination of results that has proved writable.
 #[derive(Debug)]
 pub struct Export {
+    /// The option that names it.
+    option: &'static str,
     /// As it was named.
     path: PathBuf,
     destination: Destination,
@@ -87,10 +119,10 @@ impl Export {
     /// # Errors
     ///
     /// `ErrorKind::Io` when it cannot be written.
-    pub fn open(path: &Path) -> Result<Export> {
+    pub fn open(option: &'static str, path: &Path) -> Result<Export> {
         let found = with_invoker_rights(|| Destination::find(path)).and_then(|found| found);
-        let destination = found.map_err(|error| cannot_write(path, error))?;
-        Ok(Export { path: path.to_owned(), destination })
+        let destination = found.map_err(|error| of_file(option, FileUse::Written, path, error))?;
+        Ok(Export { option, path: path.to_owned(), destination })
     }
 
     /// Whether it is standard output.
@@ -131,23 +163,22 @@ impl Export {
     /// `ErrorKind::Io`, naming the file, and the error of contents that could not be made; a regular file is
     /// then as it was.
     pub fn stream<T>(self, fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>) -> Result<Option<T>> {
-        let Export { path, destination } = self;
+        let Export { option, path, destination } = self;
+        let cannot_write = |error| of_file(option, FileUse::Written, &path, error);
         match destination {
             Destination::Stdout => {
                 stream_to(io::stdout(), fill).map_err(|error| error.named(|error| cannot_print(&error)))
             }
-            Destination::Stream(stream) => {
-                stream_to(stream, fill).map_err(|error| error.named(|error| cannot_write(&path, error)))
-            }
+            Destination::Stream(stream) => stream_to(stream, fill).map_err(|error| error.named(cannot_write)),
             Destination::Pipe => {
                 let pipe = with_invoker_rights(|| OpenOptions::new().write(true).open(&path));
-                let pipe = pipe.and_then(|pipe| pipe).map_err(|error| cannot_write(&path, error))?;
-                stream_to(pipe, fill).map_err(|error| error.named(|error| cannot_write(&path, error)))
+                let pipe = pipe.and_then(|pipe| pipe).map_err(cannot_write)?;
+                stream_to(pipe, fill).map_err(|error| error.named(cannot_write))
             }
             Destination::File(file) => {
                 let replaced = with_invoker_rights(|| replacement::replace(&file, fill));
                 let replaced = replaced.map_err(StreamError::from).and_then(|replaced| replaced);
-                let failed = |error| cannot_replace(&path, &file, error);
+                let failed = |error| with_state(&path, &file, cannot_write(error));
                 replaced.map(Some).map_err(|error| error.named(failed))
             }
         }
@@ -284,28 +315,16 @@ fn stream_to<T>(
 
 /// The error of results that standard output did not take.
 pub fn cannot_print(error: &io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write to standard output: {error}"))
+    Error::new(ErrorKind::Io, format!("cannot write to standard output: {}", failure::reason(error)))
+        .with_recovery(Recovery::fix("redirect standard output to another file"))
 }
 
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    let path = clean_os(path.as_os_str());
-    Error::new(ErrorKind::Io, format!("cannot write {path}: {error}")).with_source(error)
-}
-
-fn cannot_replace(path: &Path, file: &Path, error: io::Error) -> Error {
+/// The error with the state of the file that was to be replaced.
+fn with_state(path: &Path, file: &Path, error: Error) -> Error {
     let name = clean_os(path.as_os_str());
-    let has_no_room = matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    );
-    let failed = cannot_write(path, error);
-    let state = if fs::symlink_metadata(file).is_ok() { "was left as it was" } else { "was not created" };
-    match has_no_room {
-        true => failed.with_recovery(Recovery::fix(format!(
-            "{name} {state}; make room there, or export to another file system"
-        ))),
-        false => failed,
-    }
+    let state = if fs::symlink_metadata(file).is_ok() { "is unchanged" } else { "was not created" };
+    let help = format!("{name} {state}; {}", error.recovery());
+    error.with_recovery(Recovery::fix(help))
 }
 
 #[cfg(test)]
@@ -317,10 +336,10 @@ mod tests {
     fn an_export_that_is_not_written_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new.json");
-        drop(Export::open(&path).unwrap());
+        drop(Export::open("--export-json", &path).unwrap());
         assert!(!path.exists());
         fs::write(&path, "old").unwrap();
-        drop(Export::open(&path).unwrap());
+        drop(Export::open("--export-json", &path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -331,7 +350,7 @@ mod tests {
         let path = folder.path().join("x.json");
         for (before, text) in [("something longer", "short"), ("", "longer than nothing")] {
             fs::write(&path, before).unwrap();
-            Export::open(&path).unwrap().write(text).unwrap();
+            Export::open("--export-json", &path).unwrap().write(text).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file is left");
@@ -345,8 +364,8 @@ mod tests {
         symlink("target", &link).unwrap();
         symlink(&link, &far).unwrap();
         for (path, text) in [(&link, "made through a dangling link"), (&far, "replaced"), (&link, "again")] {
-            drop(Export::open(path).unwrap());
-            Export::open(path).unwrap().write(text).unwrap();
+            drop(Export::open("--export-json", path).unwrap());
+            Export::open("--export-json", path).unwrap().write(text).unwrap();
             assert_eq!(fs::read_to_string(&target).unwrap(), text);
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
             assert!(fs::symlink_metadata(&far).unwrap().is_symlink());
@@ -358,7 +377,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         symlink("target", &link).unwrap();
-        drop(Export::open(&link).unwrap());
+        drop(Export::open("--export-json", &link).unwrap());
         assert!(!folder.path().join("target").exists() && link.is_symlink());
     }
 
@@ -368,8 +387,8 @@ mod tests {
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         symlink(&a, &b).unwrap();
         symlink(&b, &a).unwrap();
-        let error = Export::open(&a).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot write {}: ", a.display())), "{error}");
+        let error = Export::open("--export-json", &a).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("--export-json: cannot write {}: ", a.display())), "{error}");
     }
 
     #[test]
@@ -395,12 +414,12 @@ mod tests {
 
     #[test]
     fn a_device_takes_what_is_written_and_a_full_one_is_an_error() {
-        Export::open(Path::new("/dev/null")).unwrap().write("text").unwrap();
+        Export::open("--export-json", Path::new("/dev/null")).unwrap().write("text").unwrap();
         if !Path::new("/dev/full").exists() {
             return;
         }
-        let error = Export::open(Path::new("/dev/full")).unwrap().write("text").unwrap_err();
-        assert!(error.to_string().starts_with("cannot write /dev/full: "), "{error}");
+        let error = Export::open("--export-json", Path::new("/dev/full")).unwrap().write("text").unwrap_err();
+        assert!(error.to_string().starts_with("--export-json: cannot write /dev/full: "), "{error}");
     }
 
     #[test]
@@ -413,12 +432,13 @@ mod tests {
         for path in
             [folder.path().to_owned(), folder.path().join("no/such/folder.json"), through_a_file, slash]
         {
-            let error = Export::open(&path).unwrap_err();
+            let error = Export::open("--export-json", &path).unwrap_err();
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         }
-        let slash = Export::open(&folder.path().join("new.json/")).unwrap_err().to_string();
+        let slash = Export::open("--export-json", &folder.path().join("new.json/")).unwrap_err().to_string();
         assert!(slash.ends_with("the path ends with / and no such folder exists"), "{slash}");
-        let not_open = Export::open(Path::new("/dev/fd/987")).unwrap_err();
-        assert_eq!(not_open.to_string(), "cannot write /dev/fd/987: descriptor 987 is not open");
+        let not_open = Export::open("--export-json", Path::new("/dev/fd/987")).unwrap_err();
+        let expected = "--export-json: cannot write /dev/fd/987: descriptor 987 is not open";
+        assert_eq!(not_open.to_string(), expected);
     }
 }

@@ -1,9 +1,8 @@
 //! CSV: a row for each metric.
 
-use cyclometer::stats::{DerivedSummary, LineSummary, Statistics};
+use cyclometer::stats::{DerivedSummary, Failures, LineSummary, Statistics};
 
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::{Results, target};
 
 /// The first row. `half_width` is that of the 95 % interval of the mean, where the estimate has one.

@@ -1,7 +1,7 @@
 //! The ladder for people and as JSON by `schemas/doctor-1.json`.
 
 use cyclometer::core::Machine;
-use cyclometer::core::ladder::{RungState, Works};
+use cyclometer::core::ladder::{Cause, RungState, Works};
 use cyclometer::core::machine::Access;
 use cyclometer::{LeftRegisters, LeftState, Restoration, Restored};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
     for (name, state) in classes(machine) {
         let text = match state {
             Ok(()) => "yes".to_owned(),
-            Err(reason) => format!("no: {}", clean(reason)),
+            Err(cause) => format!("no: {}", clean(&cause.text)),
         };
         out += &paragraph(&format!("perf can count {name}? {text}"), 0, Style::Plain, paint);
     }
@@ -47,22 +47,22 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
 }
 
 fn left_text(left: &[LeftRegisters], paint: Paint) -> String {
-    let style = |left: &LeftRegisters| if mends(left) { Style::Bad } else { Style::Plain };
+    let style = |left: &LeftRegisters| if can_restore(left) { Style::Bad } else { Style::Plain };
     let each = left.iter().map(|left| paragraph(&clean(&left.to_string()), 0, style(left), paint));
-    let mend = left.iter().any(mends).then(|| mend_text("sudo cyclometer doctor --restore", paint));
-    each.chain(mend).collect()
+    let fix = left.iter().any(can_restore).then(|| fix_text("sudo cyclometer doctor --restore", paint));
+    each.chain(fix).collect()
 }
 
 /// The line of a remedy; more lines where it is long, each below the beginning of the remedy.
-fn mend_text(mend: &str, paint: Paint) -> String {
-    let head = "mend: ";
+fn fix_text(fix: &str, paint: Paint) -> String {
+    let head = "fix: ";
     let indent = INDENT + head.len();
-    let below = paragraph(mend, indent, Style::Good, paint);
+    let below = paragraph(fix, indent, Style::Good, paint);
     format!("{:INDENT$}{head}{}", "", below.trim_start_matches(' '))
 }
 
 /// Whether restoring by hand helps.
-fn mends(left: &LeftRegisters) -> bool {
+fn can_restore(left: &LeftRegisters) -> bool {
     matches!(left.state, LeftState::Left | LeftState::Reset)
 }
 
@@ -88,7 +88,7 @@ fn restored_line(restoration: &Restoration) -> String {
     wrap(&text, WIDTH).join("\n") + "\n"
 }
 
-fn classes(machine: &Machine) -> [(&'static str, &Result<(), String>); 4] {
+fn classes(machine: &Machine) -> [(&'static str, &Result<(), Cause>); 4] {
     let ladder = &machine.ladder;
     [
         ("hardware events", &ladder.perf_hardware),
@@ -143,8 +143,8 @@ fn rung(state: &RungState, paint: Paint) -> String {
     );
     for cause in state.causes.iter().filter(|_| is_of_interest(state.works)) {
         out += &paragraph(&clean(&cause.text), INDENT, Style::Plain, paint);
-        if let Some(mend) = &cause.mend {
-            out += &mend_text(&clean(mend), paint);
+        if let Some(fix) = &cause.mend {
+            out += &fix_text(&clean(fix), paint);
         }
     }
     out
@@ -184,8 +184,8 @@ fn left_json(left: &LeftRegisters) -> Value {
     json!({ "cpu": left.cpu, "pid": left.pid, "state": left.state.word(), "text": left.to_string() })
 }
 
-fn offer(state: &Result<(), String>) -> Value {
-    json!({ "available": state.is_ok(), "reason": state.as_ref().err() })
+fn offer(state: &Result<(), Cause>) -> Value {
+    json!({ "available": state.is_ok(), "reason": state.as_ref().err().map(|cause| &cause.text) })
 }
 
 fn rung_json(state: &RungState) -> Value {
@@ -224,6 +224,7 @@ mod tests {
 
     #[test]
     fn no_line_of_the_diagnosis_is_wider_than_a_terminal() {
+        use cyclometer::core::ladder::CauseKind;
         use cyclometer::{Error, ErrorKind};
         let mut machine = vm_without_pmu();
         let long =
@@ -232,16 +233,16 @@ mod tests {
         for cause in machine.ladder.rungs.iter_mut().flat_map(|state| &mut state.causes) {
             (cause.text, cause.mend) = (long.clone(), Some(long.clone()));
         }
-        machine.ladder.perf_hardware = Err(long.clone());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, long.clone()));
         let unreadable = left(3, LeftState::Unreadable { why: long.clone() });
         let outcome = Err(Error::new(ErrorKind::Os, long.clone()));
         let restored = restored(&[Restoration { registers: unreadable.clone(), outcome }]);
         let text = render(&machine, &[unreadable], Paint::NONE) + &restored;
         let widest = text.lines().max_by_key(|line| crate::render::columns(line)).unwrap();
         assert!(crate::render::columns(widest) <= WIDTH, "{widest}");
-        let mend = "            mend: unshare --mount-proc cyclometer … (or start the sandbox with\n";
-        let below = "                  its own: bwrap --proc /proc) unshare --mount-proc cyclometer …\n";
-        assert!(text.contains(&format!("{mend}{below}")), "{text}");
+        let fix = "            fix: unshare --mount-proc cyclometer … (or start the sandbox with\n";
+        let below = "                 its own: bwrap --proc /proc) unshare --mount-proc cyclometer …\n";
+        assert!(text.contains(&format!("{fix}{below}")), "{text}");
     }
 
     fn left(cpu: u32, state: LeftState) -> LeftRegisters {
@@ -262,7 +263,7 @@ mod tests {
              /run/cyclometer/registers-3: cannot read it: permission denied\n"
         );
         let text = render(&vm_without_pmu(), &[left(2, LeftState::Left)], Paint::NONE);
-        assert!(text.ends_with("            mend: sudo cyclometer doctor --restore\n"), "{text}");
+        assert!(text.ends_with("            fix: sudo cyclometer doctor --restore\n"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use cyclometer::EventTables;
 use cyclometer::arch::{Coded, EncodeError, RegisterWrite, apple};
-use cyclometer::catalogue::encode::{Encoding, RAW, device};
+use cyclometer::catalogue::encode::{EventEncoding, RAW, device};
 use cyclometer::catalogue::glossary;
 use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::{Cpu, Entry};
@@ -15,11 +15,11 @@ use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, wrap};
 
 /// Each event: its description, perf's words, the counters, the register writes for one of them.
-pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], tables: &EventTables, paint: Paint) -> String {
+pub fn render(found: &[(Cpu<'_>, EventEncoding<'_>)], tables: &EventTables, paint: Paint) -> String {
     found.iter().map(|(cpu, encoding)| entry(cpu, encoding, &counted(cpu, encoding, tables), paint)).collect()
 }
 
-fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counted: &str, paint: Paint) -> String {
+fn entry(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>, counted: &str, paint: Paint) -> String {
     let name = &encoding.selected.name;
     let mut out = format!("{}  on {}\n", paint.paint(Style::Heading, name), cpu.id());
     for line in wrap(counted, WIDTH - 2) {
@@ -45,7 +45,7 @@ fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counted: &str, paint: Paint) ->
 
 /// The description of an event. A generic event may be on a fixed counter where the vendor's event with that
 /// code is not.
-fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>, tables: &EventTables) -> String {
+fn counted(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>, tables: &EventTables) -> String {
     let Some(entry) = encoding.selected.entry else { return String::new() };
     let code = encoding.selected.coded.code;
     if !has(&entry, &code) {
@@ -115,11 +115,11 @@ fn kpc(cpu: &Cpu<'_>, coded: &Coded) -> Option<apple::KpcWord> {
 }
 
 /// An array with an object for each event: contract for other programs.
-pub fn json(found: &[(Cpu<'_>, Encoding<'_>)]) -> Value {
+pub fn json(found: &[(Cpu<'_>, EventEncoding<'_>)]) -> Value {
     Value::Array(found.iter().map(|(cpu, encoding)| object(cpu, encoding)).collect())
 }
 
-fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
+fn object(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>) -> Value {
     let hex = |value: u64| format!("{value:#x}");
     let perf = encoding.perf.as_ref();
     let write = |write: &RegisterWrite| {

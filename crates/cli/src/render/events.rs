@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cyclometer::EventTables;
-use cyclometer::catalogue::search::Found;
+use cyclometer::catalogue::search::EventMatch;
 use cyclometer::catalogue::table::{Cpu, Entry};
 use cyclometer::core::{CounterMask, EventCode};
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ pub fn json(cpu: &Cpu<'_>, events: &[Entry<'_>], tables: &EventTables) -> Vec<Va
 }
 
 /// Events and the CPUs that have them.
-pub fn everywhere(found: &[Found], paint: Paint) -> String {
+pub fn everywhere(found: &[EventMatch], paint: Paint) -> String {
     let mut out = String::new();
     for event in found {
         out += &format!("{}\n", event.name);
@@ -164,7 +164,7 @@ pub fn everywhere(found: &[Found], paint: Paint) -> String {
 }
 
 /// The same as an array of objects.
-pub fn everywhere_json(found: &[Found]) -> Value {
+pub fn everywhere_json(found: &[EventMatch]) -> Value {
     Value::Array(found.iter().map(|event| json!({ "name": event.name, "cpus": event.cpus })).collect())
 }
 

@@ -1,16 +1,15 @@
 //! The lines below the table: how the session ended, what was not counted, footnotes.
 
-use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::plan::{Multiplex, Outcome};
+use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
+use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
+use cyclometer::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
-use crate::render::failures::Failures;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
@@ -70,7 +69,7 @@ fn ending(results: &Results<'_>) -> Vec<String> {
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
     match &results.report.failure {
-        Some(failure) => lines.push(format!("{early}{}", clean(failure))),
+        Some(failure) => lines.push(format!("{early}{}", clean(&failure.to_string()))),
         None => lines.extend(Failures::of(results.report).text()),
     }
     lines
@@ -141,19 +140,17 @@ fn hint(results: &Results<'_>) -> Option<String> {
 /// unnecessary.
 fn turns(results: &Results<'_>) -> Option<String> {
     let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
-    let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
-    if !results.summary.lines.iter().any(took_turns) {
+    let rotated = |line: &LineSummary| line.values.iter().any(estimated);
+    if !results.summary.lines.iter().any(rotated) {
         return None;
     }
     let plan = &results.report.plan;
-    let because = because(plan);
-    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
-        return Some(format!("events took turns{because}"));
+    let remark = format!("events shared counters in rotation{}", because(plan));
+    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.subject.is_command()) else {
+        return Some(remark);
     };
-    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
-    Some(format!(
-        "events took turns{because}: {without}with -r {runs} each is counted for the whole of a run, exactly"
-    ))
+    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex, " } else { "" };
+    Some(format!("{remark}: {without}-r {runs} counts each exactly"))
 }
 
 /// How the passes were spread over the runs, and why there are several.
@@ -201,9 +198,9 @@ fn could_translate(results: &Results<'_>) -> bool {
     let intent = &results.report.plan.intent;
     let left_out = |line: &LineSummary| {
         let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
-        !line.requested && soft.is_some_and(|skipped| skipped.refusal.is_none())
+        soft.is_some_and(|skipped| skipped.cause == SkipCause::NotRequested)
     };
-    intent.of_command
+    intent.subject.is_command()
         && intent.interval.is_none()
         && results.machine.ladder.state(Rung::Soft).is_some_and(works)
         && results.summary.lines.iter().any(left_out)
@@ -216,12 +213,11 @@ fn translation(results: &Results<'_>) -> Vec<String> {
     let random = results.report.runs.iter().any(|run| run.layout == Some(Layout::Random));
     let times =
         times.then_some("translated: measured under translation; with -r 3 one run is timed natively");
-    let random = random.then_some(
-        "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
-    );
+    let random = random
+        .then_some("layout: random: addresses differ between the translated runs, so counts may differ, too");
     let baseline = results.report.runs.iter().find_map(|run| run.cpu_baseline);
     let baseline = baseline.map(|baseline| {
-        format!("cpu baseline: the translated runs were told of a processor with {} only", baseline.word())
+        format!("cpu baseline: the translated runs saw a processor with {} only", baseline.word())
     });
     times.into_iter().chain(random).map(str::to_owned).chain(baseline).collect()
 }
@@ -230,14 +226,14 @@ fn translation(results: &Results<'_>) -> Vec<String> {
 fn streams(results: &Results<'_>) -> Vec<String> {
     let Some(command) = &results.report.command else { return Vec::new() };
     let input = match command.stdin {
-        Stream::Replay { .. } => Some("standard input: the same file in each run"),
+        InputStream::Replay { .. } => Some("standard input: the same file in each run"),
         _ => None,
     };
     let output = match command.stdout {
-        Stream::Null => Some("standard output: /dev/null, for which some programs do less work"),
-        Stream::Discard => Some("standard output: discarded (not through /dev/null)"),
-        Stream::Pipe => Some("standard output: a pipe, read and discarded"),
-        Stream::File(_) => Some("standard output: a file"),
+        OutputStream::Null => Some("standard output: /dev/null, for which some programs do less work"),
+        OutputStream::Discard => Some("standard output: discarded (not through /dev/null)"),
+        OutputStream::Pipe => Some("standard output: a pipe, read and discarded"),
+        OutputStream::File(_) => Some("standard output: a file"),
         _ => None,
     };
     input.into_iter().chain(output).map(str::to_owned).collect()

@@ -4,12 +4,13 @@ use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
 use cyclometer::core::{Count, Plan, Report, Target};
-use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
+use cyclometer::stats::{
+    DerivedSummary, DerivedValue, Failures, LineSummary, PartSummary, RunValue, Statistics,
+};
 use cyclometer::{CommandSpec, MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
-use crate::render::failures::Failures;
 use crate::render::regions::{CountedRegion, Regions, is_translated};
 use crate::render::{Results, machine, target};
 
@@ -40,7 +41,7 @@ pub fn command(results: &Results<'_>) -> Value {
         "sharing": sharing(&report.plan),
         "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
         "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
-        "failure": report.failure,
+        "failure": report.failure.as_ref().map(ToString::to_string),
         "failed_runs": Failures::of(report).count(),
         "streams": report.command.as_ref().map(streams),
     });

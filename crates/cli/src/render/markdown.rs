@@ -2,10 +2,9 @@
 
 use cyclometer::core::Provenance;
 use cyclometer::core::event::Unit;
-use cyclometer::stats::{LineSummary, Statistics};
+use cyclometer::stats::{Failures, LineSummary, Statistics};
 
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::regions::Regions;
 use crate::render::table::NOT_COUNTABLE;
 use crate::render::{Results, target, units};

@@ -7,7 +7,6 @@ pub mod decoded;
 pub mod doctor;
 pub mod encoding;
 pub mod events;
-pub mod failures;
 pub mod footer;
 pub mod interval;
 pub mod json;

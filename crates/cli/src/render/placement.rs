@@ -11,7 +11,7 @@ use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, proof};
 
 /// The placement of the events on one core type.
-pub struct OnCpu<'a> {
+pub struct PlacementOnCpu<'a> {
     /// The core type.
     pub cpu: Cpu<'a>,
     /// The events that it has.
@@ -35,11 +35,11 @@ const CONFLICTS: usize = 8;
 
 /// For each CPU its events with their counters and passes, the proof that fewer passes are impossible, and
 /// the events that cannot be counted.
-pub fn render(placed: &[OnCpu<'_>], explain: bool, paint: Paint) -> String {
+pub fn render(placed: &[PlacementOnCpu<'_>], explain: bool, paint: Paint) -> String {
     placed.iter().map(|on| one(on, explain, paint)).collect()
 }
 
-fn one(on: &OnCpu<'_>, explain: bool, paint: Paint) -> String {
+fn one(on: &PlacementOnCpu<'_>, explain: bool, paint: Paint) -> String {
     let mut out = format!("{}\n", paint.paint(Style::Heading, &head(on)));
     out += &match on.placement.packing.passes.as_slice() {
         [] => String::new(),
@@ -65,7 +65,7 @@ fn one(on: &OnCpu<'_>, explain: bool, paint: Paint) -> String {
     out
 }
 
-fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
+fn head(PlacementOnCpu { cpu, placement, .. }: &PlacementOnCpu<'_>) -> String {
     let packing = &placement.packing;
     let refused = packing.refused.iter().filter(|refused| matches!(refused, Unplaceable::Event(_))).count();
     let events = placement.events.len() - refused;
@@ -207,7 +207,7 @@ pub fn name(counter: CounterId) -> String {
 }
 
 /// Counters that were not there to be used, and why.
-pub fn held(on: &OnCpu<'_>) -> Vec<String> {
+pub fn held(on: &PlacementOnCpu<'_>) -> Vec<String> {
     let mut held = Vec::new();
     if !on.asked.is_empty() {
         held.push(format!("{} left out, as asked for", on.asked));
@@ -229,7 +229,7 @@ fn named_twice(placement: &Placement<'_>) -> Vec<String> {
 }
 
 /// The events that are not counted, or not as requested, each with the reason.
-fn not(on: &OnCpu<'_>) -> Vec<String> {
+fn not(on: &PlacementOnCpu<'_>) -> Vec<String> {
     let refused = on.placement.packing.refused.iter().map(|refused| match refused {
         Unplaceable::Event(event) => {
             format!("{}: {}", on.placement.events[*event].selected.name, impossible(on, *event))
@@ -246,7 +246,7 @@ fn not(on: &OnCpu<'_>) -> Vec<String> {
 }
 
 /// The reason why no counter can count an event.
-pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
+pub fn impossible(on: &PlacementOnCpu<'_>, event: usize) -> String {
     let event = &on.placement.events[event];
     let taken = on.asked.or(on.watchdog);
     match (event.allowed.is_empty(), event.unpinned.is_empty()) {
@@ -266,7 +266,7 @@ pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
 }
 
 /// The reason for the counter of each event, and the events that cannot be in one pass.
-fn explained(on: &OnCpu<'_>, paint: Paint) -> String {
+fn explained(on: &PlacementOnCpu<'_>, paint: Paint) -> String {
     let placement = &on.placement;
     let width =
         placement.events.iter().map(|event| columns(&event.selected.name)).max().unwrap_or(0).min(NAME);

@@ -3,18 +3,18 @@
 use cyclometer::placement::{Certificate, CounterAssignment, Placement, Unplaceable};
 use serde_json::{Value, json};
 
-use super::placement::{OnCpu, conflicts, impossible, name};
+use super::placement::{PlacementOnCpu, conflicts, impossible, name};
 use super::proof;
 
 /// The plan of a CPU; of one with several core types an object that holds a plan for each.
-pub fn object(cpu: Option<&str>, placed: &[OnCpu<'_>]) -> Value {
+pub fn object(cpu: Option<&str>, placed: &[PlacementOnCpu<'_>]) -> Value {
     match placed {
         [on] => plan(on),
         several => json!({ "cpu": cpu, "core_types": several.iter().map(plan).collect::<Vec<_>>() }),
     }
 }
 
-fn plan(on: &OnCpu<'_>) -> Value {
+fn plan(on: &PlacementOnCpu<'_>) -> Value {
     let placement = &on.placement;
     let packing = &placement.packing;
     let passes: Vec<Vec<Value>> =
@@ -93,7 +93,7 @@ fn certificate(placement: &Placement<'_>) -> Value {
     })
 }
 
-fn unplaced(on: &OnCpu<'_>) -> Vec<Value> {
+fn unplaced(on: &PlacementOnCpu<'_>) -> Vec<Value> {
     let placement = &on.placement;
     let refused = placement.packing.refused.iter().map(|refused| match refused {
         Unplaceable::Event(event) => {

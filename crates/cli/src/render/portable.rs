@@ -1,6 +1,6 @@
 //! The portable events on a CPU of the catalogue, for people and as JSON.
 
-use cyclometer::catalogue::portable::{self, Answer, Portable};
+use cyclometer::catalogue::portable::{self, Portable, PortableEvents};
 use cyclometer::catalogue::search::Pattern;
 use cyclometer::catalogue::table::Cpu;
 use serde_json::{Value, json};
@@ -12,31 +12,32 @@ use crate::render::{WIDTH, wrap};
 const INDENT: usize = 6;
 
 /// A portable event with its resolution on a CPU.
-pub struct OnCpu {
+pub struct PortableOnCpu {
     event: &'static Portable,
-    answer: Answer,
+    answer: PortableEvents,
 }
 
 /// The portable events that fit a pattern by a name or by words of the description, on the core type that
 /// has these tables, best first.
-pub fn fitting(tables: &[Cpu<'_>], pattern: &Pattern) -> Vec<OnCpu> {
+pub fn fitting(tables: &[Cpu<'_>], pattern: &Pattern) -> Vec<PortableOnCpu> {
     let Some(cpu) = tables.first() else { return Vec::new() };
     let has = |name: &str| tables.iter().any(|table| table.event(name).is_some());
     let fits = |event: &&Portable| {
         let mut names = std::iter::once(event.name()).chain(event.aliases().iter().copied());
         names.any(|name| pattern.fits(name, || event.about().to_owned()))
     };
-    let on = |event: &'static Portable| OnCpu { event, answer: event.among(cpu.family(), cpu.id(), has) };
+    let on =
+        |event: &'static Portable| PortableOnCpu { event, answer: event.among(cpu.family(), cpu.id(), has) };
     portable::all().iter().filter(fits).map(on).collect()
 }
 
 /// The events with the sum of the vendor's events that each is, or the reason why the CPU has none.
-pub fn render(cpu: &Cpu<'_>, events: &[OnCpu], paint: Paint) -> String {
+pub fn render(cpu: &Cpu<'_>, events: &[PortableOnCpu], paint: Paint) -> String {
     if events.is_empty() {
         return String::new();
     }
     let mut out = format!("{}\n", paint.paint(Style::Heading, &format!("portable events on {}", cpu.id())));
-    for OnCpu { event, answer } in events {
+    for PortableOnCpu { event, answer } in events {
         let names: Vec<&str> = std::iter::once(event.name()).chain(event.aliases().iter().copied()).collect();
         for (i, line) in wrap(&names.join(", "), WIDTH - 2 - INDENT).iter().enumerate() {
             out += &format!("{:1$}{line}\n", "", if i == 0 { 2 } else { INDENT });
@@ -51,31 +52,31 @@ pub fn render(cpu: &Cpu<'_>, events: &[OnCpu], paint: Paint) -> String {
     out
 }
 
-fn resolved(answer: &Answer) -> (Style, String) {
+fn resolved(answer: &PortableEvents) -> (Style, String) {
     match answer {
-        Answer::Event { names, .. } => (Style::Plain, names.join(" + ")),
-        Answer::None { reason, nearest } if nearest.is_empty() => {
+        PortableEvents::Event { names, .. } => (Style::Plain, names.join(" + ")),
+        PortableEvents::None { reason, nearest } if nearest.is_empty() => {
             (Style::Bad, format!("not on this CPU: {reason}"))
         }
-        Answer::None { reason, nearest } => {
+        PortableEvents::None { reason, nearest } => {
             (Style::Bad, format!("not on this CPU: {reason}; nearest: {}", nearest.join(", ")))
         }
     }
 }
 
-fn note(answer: &Answer) -> Option<(Style, String)> {
+fn note(answer: &PortableEvents) -> Option<(Style, String)> {
     match answer {
-        Answer::Event { note, .. } => note.map(|note| (Style::Dim, note.to_owned())),
-        Answer::None { .. } => None,
+        PortableEvents::Event { note, .. } => note.map(|note| (Style::Dim, note.to_owned())),
+        PortableEvents::None { .. } => None,
     }
 }
 
 /// An object for each event.
-pub fn json(cpu: &Cpu<'_>, events: &[OnCpu]) -> Vec<Value> {
-    let object = |OnCpu { event, answer }: &OnCpu| {
+pub fn json(cpu: &Cpu<'_>, events: &[PortableOnCpu]) -> Vec<Value> {
+    let object = |PortableOnCpu { event, answer }: &PortableOnCpu| {
         let (summands, note, reason) = match answer {
-            Answer::Event { names, note } => (names.as_slice(), *note, None),
-            Answer::None { reason, .. } => (&[][..], None, Some(*reason)),
+            PortableEvents::Event { names, note } => (names.as_slice(), *note, None),
+            PortableEvents::None { reason, .. } => (&[][..], None, Some(*reason)),
         };
         json!({
             "name": event.name(),

@@ -119,6 +119,9 @@ fn conclusion(examined: &Examined, paint: Paint) -> String {
     if examined.sections.iter().any(|section| section.kind == "hardware" && section.absent.is_some()) {
         out += "No PMU was tested.\n";
     }
+    if let Some(signal) = examined.interrupted {
+        out += &format!("signal {signal} came: this is what was tested until then\n");
+    }
     out
 }
 
@@ -166,6 +169,7 @@ pub fn json(examined: &Examined, machine: &Machine) -> Value {
         "core_types": machine.core_types.iter().map(machine::core_type_json).collect::<Vec<_>>(),
         "access": machine::access_json(&machine.access),
         "ladder": doctor::ladder_json(machine),
+        "interrupted": examined.interrupted,
         "truth": examined.is_true(),
         "wrong": names(Verdict::Wrong),
         "sections": examined.sections.iter().map(section_json).collect::<Vec<_>>(),
@@ -233,7 +237,7 @@ mod tests {
         let absent = Some("the tracer\u{1b}[2J is forbidden".to_owned());
         let translated =
             Section { kind: "translated", rung: Rung::Soft, pmu: None, absent, findings: Vec::new() };
-        Examined { sections: vec![hardware, translated] }
+        Examined { sections: vec![hardware, translated], interrupted: None }
     }
 
     #[test]
@@ -285,6 +289,14 @@ mod tests {
             "{text}"
         );
         assert!(examined.is_true());
+    }
+
+    #[test]
+    fn an_interrupted_test_is_shown_as_such() {
+        let examined = Examined { interrupted: Some(3), ..examined() };
+        let text = render(&examined, &vm_without_pmu(), false, Paint::NONE);
+        assert!(text.ends_with("\nsignal 3 came: this is what was tested until then\n"), "{text}");
+        assert_eq!(json(&examined, &vm_without_pmu())["interrupted"], 3);
     }
 
     #[test]

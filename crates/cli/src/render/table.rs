@@ -1,14 +1,15 @@
-//! The table for people, in poop's manner.
+//! The table for people.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::{LaunchKind, Provenance, Verdict};
-use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
+use cyclometer::stats::{
+    DerivedSummary, Determinism, Failures, LineSummary, MeanInterval, PartSummary, Statistics,
+};
 
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
@@ -126,7 +127,7 @@ fn failed_runs(results: &Results<'_>) -> Option<String> {
 }
 
 /// One row of the table.
-struct Row {
+struct TableRow {
     name: String,
     cells: Cells,
     /// The source of the count, unless that is hardware or the kernel.
@@ -157,7 +158,7 @@ impl Cells {
     }
 }
 
-fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
+fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<TableRow> {
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
         rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
@@ -170,8 +171,8 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     rows
 }
 
-/// The core types of a hybrid between which the time was divided, none when all was spent on one; the
-/// summands of a sum.
+/// The core types of a hybrid between which the time was divided, none when all was spent on one; the units
+/// of a device; the summands of a sum.
 fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &PartSummary> {
     let ran = |part: &&PartSummary| part.share > 0.0;
     let divided = line.parts.iter().filter(ran).count() > 1;
@@ -180,7 +181,7 @@ fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &Pa
 }
 
 /// A long note that repeats the one above is replaced by a reference to it.
-fn say_once(rows: &mut [Row]) {
+fn say_once(rows: &mut [TableRow]) {
     const SHORT: usize = 40;
     for i in (1..rows.len()).rev() {
         if columns(&rows[i].note) > SHORT && rows[i].note == rows[i - 1].note {
@@ -189,7 +190,7 @@ fn say_once(rows: &mut [Row]) {
     }
 }
 
-fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
+fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> TableRow {
     let mut notes = vec![match &line.interval {
         Some(interval) => interval_note(line, interval, several, verbose),
         None => verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some()),
@@ -200,7 +201,7 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
     if verbose {
         notes.push(source_note(line));
     }
-    Row {
+    TableRow {
         name: clean(&line.name),
         cells: line_cells(line, several),
         mark: marked(line).map_or("", Provenance::mark),
@@ -246,29 +247,28 @@ fn interval_note(
     verbose: bool,
 ) -> String {
     let observed = clean(line.reason.as_deref().unwrap_or_default());
-    let took_turns = line.values.iter().any(|value| value.turn.is_some());
+    let rotated = line.values.iter().any(|value| value.turn.is_some());
     match interval {
         Ok(interval) if several => {
             let distance = half_width(units::short(interval.half_width, &line.unit));
             format!("mean ± {distance}, {observed}")
         }
         Ok(_) => observed,
-        Err(reason) if took_turns || verbose => {
+        Err(reason) if rotated || verbose => {
             format!("{}: {observed}; no interval: {}", line.verdict, clean(reason))
         }
         Err(_) => format!("{}: {observed}", line.verdict),
     }
 }
 
-fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
-    let is_hybrid = line.parts.iter().any(|other| other.pmu != part.pmu);
+fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> TableRow {
     let name = match &part.summand {
         None => part.pmu.clone(),
-        Some(event) if is_hybrid => format!("{}/{event}/", part.pmu),
+        Some(event) if line.is_hybrid => format!("{}/{event}/", part.pmu),
         Some(event) => event.clone(),
     };
-    let share = (is_hybrid || part.verdict != Verdict::Exact).then(|| units::percent(part.share));
-    Row {
+    let share = line.is_hybrid.then(|| units::percent(part.share));
+    TableRow {
         name: format!("  {}", clean(&name)),
         cells: cells(&part.statistics, &line.unit, part.verdict, several),
         mark: "",
@@ -297,10 +297,10 @@ fn holds(provenance: Provenance, verdict: Verdict) -> bool {
 /// Stands for the value of a metric that has none: its inputs may all have been counted.
 pub const NOT_COUNTABLE: &str = "not countable";
 
-fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
+fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> TableRow {
     let has_value = metric.statistics.mean.is_some();
     let note = verdict_note(metric.verdict, metric.reason.as_deref(), has_value);
-    Row {
+    TableRow {
         name: clean(&metric.name),
         cells: match has_value {
             true => cells(&metric.statistics, &metric.unit, metric.verdict, several),
@@ -435,7 +435,7 @@ const MARK: &str = "";
 /// The head of the column that is left out where the runs are too few to judge.
 const OUTLIERS: &str = "outliers";
 
-fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
+fn layout(rows: &[TableRow], several: bool, paint: Paint) -> String {
     let room = room_for_names(rows, several);
     let table = table(rows, several, room);
     let name_columns = usize::from(2 + table.column_max_content_widths()[0] + GAP);
@@ -452,7 +452,7 @@ fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
 }
 
 /// The columns that the numbers leave to names; a longer name stands on a line of its own.
-fn room_for_names(rows: &[Row], several: bool) -> usize {
+fn room_for_names(rows: &[TableRow], several: bool) -> usize {
     let table = table(rows, several, 0);
     let names = usize::from(table.column_max_content_widths()[0]);
     let numbers = table.lines().next().map_or(0, |line| columns(&line)).saturating_sub(names);
@@ -460,7 +460,7 @@ fn room_for_names(rows: &[Row], several: bool) -> usize {
 }
 
 /// Names of at most `room` columns and numbers: a line for each row, notes not included.
-fn table(rows: &[Row], several: bool, room: usize) -> Table {
+fn table(rows: &[TableRow], several: bool, room: usize) -> Table {
     let kinds = if several { SEVERAL } else { ONE };
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -499,7 +499,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
 }
 
 /// A row with its note, behind it where there is room, else below.
-fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String {
+fn row_text(row: &TableRow, line: &str, name_columns: usize, paint: Paint) -> String {
     let name: String = line.chars().take(name_columns).collect();
     let numbers: String = line.chars().skip(name_columns).collect();
     let (shown, width) = match &row.cells {
@@ -525,14 +525,15 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::Stream;
+    use cyclometer::OutputStream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
+    use cyclometer::core::plan::IntentSubject;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
-        remarks, several_runs, three_passes, translated_run, turning, vm_with_soft,
+        remarks, several_runs, summands, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -580,17 +581,17 @@ mod tests {
 
     #[test]
     fn where_output_went_is_told_unless_it_is_where_ours_goes() {
-        let told = |stdout: Stream| {
+        let told = |stdout: OutputStream| {
             let mut show = one_run();
             show.report.command.as_mut().unwrap().stdout = stdout;
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.lines().find_map(|line| line.trim().strip_prefix("standard output: ")).map(str::to_owned)
         };
-        assert_eq!(told(Stream::Inherit), None);
-        assert_eq!(told(Stream::Discard).unwrap(), "discarded (not through /dev/null)");
-        assert_eq!(told(Stream::Pipe).unwrap(), "a pipe, read and discarded");
-        assert_eq!(told(Stream::File("f".into())).unwrap(), "a file");
-        assert!(told(Stream::Null).unwrap().starts_with("/dev/null, for which some programs"));
+        assert_eq!(told(OutputStream::Inherit), None);
+        assert_eq!(told(OutputStream::Discard).unwrap(), "discarded (not through /dev/null)");
+        assert_eq!(told(OutputStream::Pipe).unwrap(), "a pipe, read and discarded");
+        assert_eq!(told(OutputStream::File("f".into())).unwrap(), "a file");
+        assert!(told(OutputStream::Null).unwrap().starts_with("/dev/null, for which some programs"));
     }
 
     #[test]
@@ -603,7 +604,10 @@ mod tests {
             text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
             "{text}"
         );
-        show.report.failure = Some("the command exited with status 3 in run 1".to_owned());
+        show.report.failure = Some(cyclometer::core::report::SessionFailure {
+            message: "the command exited with status 3 in run 1".to_owned(),
+            recovery: cyclometer::Recovery::None,
+        });
         let text = told(&show);
         assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
     }
@@ -652,10 +656,11 @@ mod tests {
     #[test]
     fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
         let mut show = turning(&[200]);
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
         let text = show.show(|results| render(results, false, Paint::NONE));
-        assert!(text.contains("events took turns, as 4 events of cpu can only use 2 counters\n"), "{text}");
+        let remark = "events shared counters in rotation, as 4 events of cpu can only use 2\n    counters\n";
+        assert!(text.contains(remark), "{text}");
         assert!(!text.contains("-r "), "{text}");
     }
 
@@ -677,6 +682,11 @@ mod tests {
     #[test]
     fn a_hybrid_shows_its_core_types() {
         check("hybrid.txt", &hybrid(), false);
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_have_no_share_of_the_time_and_only_a_scaled_one_has_a_note() {
+        check("sum-verbose.txt", &summands(), true);
     }
 
     #[test]
@@ -718,22 +728,24 @@ mod tests {
     #[test]
     fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
         use cyclometer::core::Rung;
-        use cyclometer::core::plan::Skipped;
+        use cyclometer::core::plan::{SkipCause, Skipped};
         let hinted = |show: &Show| {
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.contains("to count instructions exactly, by translation: -e instructions, or -r 3")
         };
-        let left_out = |refusal| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), refusal };
+        let left_out = |cause| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), cause };
         let mut show = one_run();
         show.machine = vm_with_soft();
         assert!(!hinted(&show), "the software PMU was not among the sources");
-        show.report.plan.lines[6].skipped.push(left_out(None));
+        show.report.plan.lines[6].skipped.push(left_out(SkipCause::NotRequested));
         assert!(hinted(&show));
-        show.report.plan.intent.of_command = false;
+        show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
-        show.report.plan.intent.of_command = true;
-        show.report.plan.lines[6].skipped[0] = left_out(Some(RefusalKind::TargetNotSupported));
+        show.report.plan.intent.subject = IntentSubject::Command;
+        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Refused(RefusalKind::TargetNotSupported));
         assert!(!hinted(&show), "it was asked, and refused");
+        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Unsuited);
+        assert!(!hinted(&show), "a request would change nothing");
     }
 
     #[test]

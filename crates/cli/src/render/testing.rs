@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, Reading, Stream};
+use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, InputStream, OutputStream, Reading};
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
 use cyclometer::core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer::core::pmu::KernelPmu;
-use cyclometer::core::report::{LaunchKind, Run, Slice, SliceCount, Step};
+use cyclometer::core::report::{LaunchKind, Run, SessionFailure, Slice, SliceCount, Step};
 use cyclometer::core::{
-    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Report, Rung,
-    Scope, Slot, SlotId,
+    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Recovery,
+    Report, Rung, Scope, Slot, SlotId,
 };
 use cyclometer::stats::formula::Expression;
 use cyclometer::stats::{Environment, MetricRequest, asked_scope, summarise_with};
@@ -50,12 +50,12 @@ impl Show {
 
 /// A virtual machine to which no PMU is passed on.
 pub fn vm_without_pmu() -> Machine {
-    let reason = "no PMU in this virtual machine".to_owned();
     let cause = |kind, text: &str, mend: Option<&str>| Cause {
         kind,
         text: text.to_owned(),
         mend: mend.map(str::to_owned),
     };
+    let restricted = Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3");
     let state = |rung, works, causes| RungState { rung, works, causes };
     let no_pmu =
         cause(CauseKind::NoVirtualPmu, "the hypervisor (KVM) passes no PMU on to this machine", None);
@@ -107,10 +107,10 @@ pub fn vm_without_pmu() -> Machine {
                 state(Rung::Soft, Works::No, vec![yama]),
                 state(Rung::Os, Works::Yes, Vec::new()),
             ],
-            perf_hardware: Err(reason),
+            perf_hardware: Err(Cause::new(CauseKind::NoVirtualPmu, "no PMU in this virtual machine")),
             perf_software: Ok(()),
-            perf_kernel_mode: Err("kernel.perf_event_paranoid is 3".into()),
-            perf_cpu_wide: Err("kernel.perf_event_paranoid is 3".into()),
+            perf_kernel_mode: Err(restricted.clone()),
+            perf_cpu_wide: Err(restricted),
         },
     }
 }
@@ -223,7 +223,10 @@ pub fn several_runs() -> Show {
     let mut report = report(lines, cells.collect());
     report.runs[9].dropped_because = Some("exited with status 1".into());
     report.runs[9].exit = Some(ExitStatus::Code(1));
-    report.failure = Some("the command exited with status 1 in run 10".into());
+    report.failure = Some(SessionFailure {
+        message: "the command exited with status 1 in run 10".into(),
+        recovery: Recovery::None,
+    });
     Show { report, machine: machine_with_pmu() }
 }
 
@@ -237,9 +240,9 @@ pub fn failing_runs() -> Show {
     report.runs[3].exit = Some(ExitStatus::Signal(11));
     report.runs[4].exit = Some(ExitStatus::Code(1));
     if let Some(command) = &mut report.command {
-        command.stdin = Stream::Replay { offset_bytes: 0 };
-        command.stdout = Stream::Discard;
-        command.stderr = Stream::Discard;
+        command.stdin = InputStream::Replay { offset_bytes: 0 };
+        command.stdout = OutputStream::Discard;
+        command.stderr = OutputStream::Discard;
     }
     show
 }
@@ -491,15 +494,28 @@ fn sum(slot: usize, slices: &[Slice]) -> Cell {
 
 /// A hybrid machine: one event on two core types.
 pub fn hybrid() -> Show {
-    let lines =
-        vec![line("cycles", true, Unit::Count, perf_candidate(&["cpu_core", "cpu_atom"], Some(Modes::USER)))];
-    let on = |part: usize, pmu: &str, raw, running| {
-        let mut cell = timed(0, raw, 100_000_000, running);
-        (cell.at.part, cell.at.pmu) = (part, pmu.to_owned());
+    let candidate = perf_candidate(&["cpu_core", "cpu_atom"], Some(Modes::USER));
+    let cells = [("cpu_core", 700_000, 75_000_000), ("cpu_atom", 30_000, 25_000_000)];
+    of_parts("cycles", candidate, &cells)
+}
+
+/// The sum of two vendor events on one core PMU, the second of which shared its counter.
+pub fn summands() -> Show {
+    let names = ["MEM_LOADS.HIT", "MEM_LOADS.MISS"].map(str::to_owned).to_vec();
+    let candidate = perf_candidate(&["cpu", "cpu"], Some(Modes::USER)).with_summands(names);
+    of_parts("loads", candidate, &[("cpu", 700_000, 100_000_000), ("cpu", 30_000, 50_000_000)])
+}
+
+/// An event in a run of 100 ms: PMU, raw value and running time of each part.
+fn of_parts(name: &str, candidate: Candidate, parts: &[(&str, u64, u64)]) -> Show {
+    let of_part = |(part, (pmu, raw, running)): (usize, &(&str, u64, u64))| {
+        let mut cell = timed(0, *raw, 100_000_000, *running);
+        (cell.at.part, cell.at.pmu) = (part, (*pmu).to_owned());
         cell
     };
-    let cells = vec![vec![on(0, "cpu_core", 700_000, 75_000_000), on(1, "cpu_atom", 30_000, 25_000_000)]];
-    Show { report: report(lines, cells), machine: machine_with_pmu() }
+    let cells = parts.iter().enumerate().map(of_part).collect();
+    let lines = vec![line(name, true, Unit::Count, candidate)];
+    Show { report: report(lines, vec![cells]), machine: machine_with_pmu() }
 }
 
 /// Events with notes, events without a value for several reasons, steps of recovery that several events
@@ -523,7 +539,7 @@ pub fn remarks() -> Show {
         noted(hardware("r1c5", true), raw),
         noted(hardware("rdead", true), raw),
         missing("LLC-loads", true, "the PMU cpu does not have this event (ENOENT)"),
-        missing("cycles", false, "no PMU in this virtual machine: it has none to give"),
+        missing("cycles", false, "no PMU in this virtual machine: the hypervisor provides none"),
         missing("instructions", false, "no PMU in this virtual machine"),
         missing("branches", false, "the PMU cpu does not have this event (ENOENT)"),
     ];

@@ -1,26 +1,19 @@
 //! Runs the program and reads its output.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub use cyclometer_test_support::{has, one_line, skip, skip_without_peer};
 
 /// The program, with an environment that does not colour its output.
 pub fn cyclometer() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cyclometer"));
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
-}
-
-/// Says why a test does not run here: to the terminal, and to the list that `cargo xtask test` shows.
-#[allow(clippy::print_stderr, reason = "a skipped test says why")]
-pub fn skip(why: &str) {
-    use std::io::Write as _;
-    eprintln!("skipped: {why}");
-    if let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") {
-        let list = std::fs::OpenOptions::new().append(true).create(true).open(log);
-        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
-    }
 }
 
 /// Runs it with these arguments.
@@ -41,6 +34,47 @@ pub fn stdout(out: &Output) -> String {
 /// The text of its standard error.
 pub fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// Both outputs.
+pub fn text(out: &Output) -> String {
+    stdout(out) + &stderr(out)
+}
+
+/// Both outputs without line breaks, as tables fold them.
+pub fn unwrapped(out: &Output) -> String {
+    one_line(&text(out))
+}
+
+/// The output of `doctor --json`.
+pub fn machine(doctor: &Output) -> Value {
+    serde_json::from_str(&stdout(doctor)).unwrap_or_else(|error| panic!("{error}: {doctor:?}"))
+}
+
+/// The state of the software PMU in the output of `doctor --json`.
+pub fn soft_state(doctor: &Output) -> Value {
+    let machine = machine(doctor);
+    let mut sources = machine["ladder"].as_array().unwrap().iter();
+    sources.find(|source| source["rung"] == "soft").unwrap().clone()
+}
+
+/// Whether the software PMU works here, as `doctor` says.
+pub fn software_pmu_works() -> bool {
+    let state = soft_state(&run(&["doctor", "--json"]));
+    let works = state["works"] == "yes";
+    if !works {
+        skip(&format!("the software PMU does not work here: {}", state["causes"][0]["text"]));
+    }
+    works
+}
+
+/// Whether the software PMU works here, and no hardware PMU counts before it.
+pub fn software_pmu_is_first() -> bool {
+    let has_pmu = machine(&run(&["doctor", "--json"]))["perf"]["hardware"]["available"] == true;
+    if has_pmu {
+        skip("the hardware PMU counts here");
+    }
+    !has_pmu && software_pmu_works()
 }
 
 /// A committed schema.

@@ -8,7 +8,7 @@ use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::machine::Tracer;
-use cyclometer_core::plan::Multiplex;
+use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::{
     CpuSet, Error, ErrorKind, Event, Intent, Machine, Modes, Recovery, Result, Rung, Scope, Target,
 };
@@ -197,10 +197,11 @@ impl MonitorBuilder {
         let events = self.resolved(&machine)?;
         let intent = Intent {
             only: self.backend,
-            of_command: false,
             // The software PMU gives each thread its own counts.
-            in_software_pmu: target == Target::ThisThread
-                && machine.access.tracer == Some(Tracer::SoftwarePmu),
+            subject: match (&target, &machine.access.tracer) {
+                (Target::ThisThread, Some(Tracer::SoftwarePmu)) => IntentSubject::TranslatedRegions,
+                _ => IntentSubject::Running,
+            },
             multiplex: Multiplex::Auto,
             ..Intent::default()
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cyclometer_core::ladder::{Cause, CauseKind};
 use cyclometer_core::machine::{Architecture, Vendor};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Error, ErrorKind, Machine, Plan, Recovery, Result};
@@ -27,7 +28,7 @@ pub(super) fn apply(config: &Config, machine: &mut Machine) -> Result<Vec<Ladder
         _ => None,
     };
     if let Some(reason) = unsupported {
-        machine.ladder.perf_hardware = Err(reason.clone());
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::Configuration, reason.clone()));
         let because = (ErrorKind::ArchUnsupported, reason);
         steps.push(LadderStep::refused(None, "hardware counters", because, "went on with the next source"));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cyclometer::core::event::{PerfClass, PerfEvent};
 use cyclometer::core::exec::{At, CounterAt, Raw, ReadWay, Reading};
+use cyclometer::core::plan::IntentSubject;
 use cyclometer::core::{Candidate, Counting, Event, Intent, Refusal, Slot, Source, Target};
 use cyclometer::{Modes, Provenance, Result, Rung, Scope, Unit};
 use cyclometer_monitor::{Monitor, Setup};
@@ -97,7 +98,7 @@ fn setup_of(events: Vec<Event>, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     // A recorded one: to probe this one would be counted, too.
     let recording = include_str!("../../../../fixtures/machines/skylake.txt");
     let machine = cyclometer::replay_machine(recording).expect("it is a recording");
-    let intent = Intent { of_command: false, ..Intent::default() };
+    let intent = Intent { subject: IntentSubject::Running, ..Intent::default() };
     let mut plan = cyclometer_plan::plan(events, &machine, intent).expect("it fits");
     plan.lines.iter_mut().flat_map(|line| &mut line.event.candidates).for_each(|way| way.rung = rung);
     plan.passes.iter_mut().flat_map(|pass| &mut pass.slots).for_each(|slot| slot.rung = rung);

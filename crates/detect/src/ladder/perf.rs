@@ -50,41 +50,42 @@ impl<'a> PerfFindings<'a> {
     }
 
     /// Whether hardware events count on at least one core type.
-    pub(super) fn hardware(&self) -> Result<(), String> {
+    pub(super) fn hardware(&self) -> Result<(), Cause> {
         if let Some((_, cause)) = self.refused_as_a_whole() {
-            return Err(cause.text);
+            return Err(cause);
         }
         if self.probes.hardware.iter().any(HardwareProbe::works) {
             return Ok(());
         }
         if let Some(hypervisor) = self.machine.hypervisor.as_ref().filter(|_| self.lacks_a_core_pmu()) {
-            return Err(format!("no PMU in this virtual machine ({hypervisor})"));
+            let text = format!("no PMU in this virtual machine ({hypervisor})");
+            return Err(cause(CauseKind::NoVirtualPmu, text));
         }
         let first = self.hardware_causes().into_iter().next();
-        Err(first.map_or_else(|| "no core PMU".to_owned(), |cause| cause.text))
+        Err(first.unwrap_or_else(|| cause(CauseKind::NoPmu, "no core PMU")))
     }
 
     fn lacks_a_core_pmu(&self) -> bool {
         self.probes.hardware.iter().all(|probe| probe.device.is_none())
     }
 
-    pub(super) fn software(&self) -> Result<(), String> {
+    pub(super) fn software(&self) -> Result<(), Cause> {
         self.class(self.probes.software, PrivilegeNeed::User)
     }
 
-    pub(super) fn kernel_mode(&self) -> Result<(), String> {
+    pub(super) fn kernel_mode(&self) -> Result<(), Cause> {
         self.class(self.probes.kernel_mode, PrivilegeNeed::Kernel)
     }
 
-    pub(super) fn cpu_wide(&self) -> Result<(), String> {
+    pub(super) fn cpu_wide(&self) -> Result<(), Cause> {
         self.class(self.probes.cpu_wide, PrivilegeNeed::WholeCpus)
     }
 
-    fn class(&self, outcome: Result<(), i32>, need: PrivilegeNeed) -> Result<(), String> {
+    fn class(&self, outcome: Result<(), i32>, need: PrivilegeNeed) -> Result<(), Cause> {
         if let Some((_, cause)) = self.refused_as_a_whole() {
-            return Err(cause.text);
+            return Err(cause);
         }
-        outcome.map_err(|errno| self.refusal(errno, need).text)
+        outcome.map_err(|errno| self.refusal(errno, need))
     }
 
     /// Why nothing of perf works, if so: no kernel support, or even a software event is refused.

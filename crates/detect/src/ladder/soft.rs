@@ -2,13 +2,13 @@
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
+use cyclometer_sys::process_list::ProcessList;
 use cyclometer_sys::tracer_call::{MEMORY_FILE_BYTES, NeededBytes, PRIVATE_BYTES, TracerCall};
 
 use super::{cause, mended};
 use crate::DetectionDepth;
 use crate::facts::TraceRefusal;
 use crate::probes::{AccessProbes, errno};
-use crate::process_list::ProcessList;
 
 /// Name of Yama's setting.
 const SCOPE: &str = "kernel.yama.ptrace_scope";
@@ -69,17 +69,11 @@ fn under_itself(depth: DetectionDepth) -> Option<Cause> {
 /// The list of processes is missing, or is that of unrelated processes: a tracer reads mappings and
 /// descriptors there.
 fn without_processes(list: ProcessList) -> Option<Cause> {
-    let (text, mend) = match list {
-        ProcessList::Own => return None,
-        ProcessList::OtherNamespace => (
-            "/proc belongs to another PID namespace: its entries are unrelated processes",
-            "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc)",
-        ),
-        ProcessList::Missing => {
-            ("/proc is not mounted", "unshare --mount-proc cyclometer … (or mount -t proc proc /proc)")
-        }
+    let mend = match list {
+        ProcessList::Missing => "unshare --mount-proc cyclometer … (or mount -t proc proc /proc)",
+        _ => "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc)",
     };
-    Some(mended(CauseKind::NoProcessList, text, mend))
+    list.obstacle().map(|text| mended(CauseKind::NoProcessList, text, mend))
 }
 
 /// Another process traces what starts here.

@@ -21,7 +21,7 @@ struct Remedy {
 const REMEDIES: &[Remedy] = &[
     Remedy {
         word: "Firecracker",
-        advice: "Firecracker has no virtual PMU to give; software events and OS counts work",
+        advice: "Firecracker provides no virtual PMU; software events and OS counts work",
         mend: None,
     },
     Remedy {
@@ -57,12 +57,8 @@ const REMEDIES: &[Remedy] = &[
         advice: "emulation has no PMU",
         mend: Some("run the machine under KVM: qemu-system-x86_64 -accel kvm -cpu host,pmu=on"),
     },
-    Remedy { word: "VirtualBox", advice: "VirtualBox has no virtual PMU to give", mend: None },
-    Remedy {
-        word: "Apple Virtualization",
-        advice: "Apple's framework has no virtual PMU to give",
-        mend: None,
-    },
+    Remedy { word: "VirtualBox", advice: "VirtualBox provides no virtual PMU", mend: None },
+    Remedy { word: "Apple Virtualization", advice: "Apple's framework provides no virtual PMU", mend: None },
     Remedy {
         word: "Xen",
         advice: "Xen's virtual PMU is off",
@@ -75,7 +71,7 @@ const REMEDIES: &[Remedy] = &[
     },
     Remedy {
         word: "KVM",
-        advice: "the host passes no PMU on (QEMU would with -cpu host,pmu=on; other monitors may have none to give)",
+        advice: "the host passes no PMU on (QEMU would with -cpu host,pmu=on; other monitors may not provide one)",
         mend: None,
     },
 ];

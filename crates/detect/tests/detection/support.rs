@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cyclometer_core::ladder::Cause;
 use cyclometer_core::machine::{CoreType, Machine};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_detect::RecordedFacts;
@@ -64,11 +65,15 @@ pub fn describe(machine: &Machine) -> String {
             cause.mend.iter().for_each(|mend| line("  mend", mend.clone()));
         }
     }
-    line("hardware events", format!("{:?}", machine.ladder.perf_hardware));
-    line("software events", format!("{:?}", machine.ladder.perf_software));
-    line("kernel mode", format!("{:?}", machine.ladder.perf_kernel_mode));
-    line("whole CPUs", format!("{:?}", machine.ladder.perf_cpu_wide));
+    line("hardware events", class(&machine.ladder.perf_hardware));
+    line("software events", class(&machine.ladder.perf_software));
+    line("kernel mode", class(&machine.ladder.perf_kernel_mode));
+    line("whole CPUs", class(&machine.ladder.perf_cpu_wide));
     out
+}
+
+fn class(counts: &Result<(), Cause>) -> String {
+    format!("{:?}", counts.as_ref().map_err(|cause| &cause.text))
 }
 
 fn core_type(core: &CoreType) -> String {

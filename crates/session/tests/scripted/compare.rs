@@ -231,7 +231,25 @@ fn a_hook_that_fails_is_named_with_its_option() {
     let ok = Act::Exit(ExitStatus::Code(0));
     let acts = vec![ok.clone(), ok, Act::Exit(ExitStatus::Code(1))];
     let played = play(ComparePlay { acts, hooks, settings, ..ComparePlay::default() });
-    assert_eq!(played.comparison().warnings, ["--cleanup: the command 'rm' exited with status 1"]);
+    let [failed] = played.comparison().failed_cleanups.as_slice() else { panic!("one cleanup fails") };
+    assert_eq!(failed.to_string(), "--cleanup: the command 'rm' exited with status 1");
+    let remedy = "run the command of --cleanup by itself to see what it says";
+    assert_eq!(*failed.recovery(), cyclometer_core::Recovery::fix(remedy));
+}
+
+#[test]
+fn a_cleanup_that_cannot_run_or_is_interrupted_keeps_its_own_kind_of_error() {
+    use cyclometer_core::ErrorKind;
+    let ok = || Act::Exit(ExitStatus::Code(0));
+    let signal = Act::Signalled(Signalled { signal: 2, reached_command: true });
+    for (act, kind) in [(Act::NotFound, ErrorKind::CommandNotFound), (signal, ErrorKind::Interrupted)] {
+        let hooks = Hooks { cleanup: Some(CommandSpec::new("rm")), ..Hooks::default() };
+        let settings = SessionSettings { runs: 1, seed: Some(1), ..SessionSettings::default() };
+        let acts = vec![ok(), ok(), act.clone(), ok()];
+        let played = play(ComparePlay { acts, hooks, settings, ..ComparePlay::default() });
+        let kinds: Vec<ErrorKind> = played.comparison().failed_cleanups.iter().map(Error::kind).collect();
+        assert_eq!((kinds, &played.comparison().ended), (vec![kind], &None), "results stay");
+    }
 }
 
 #[test]

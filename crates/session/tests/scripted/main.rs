@@ -11,11 +11,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cyclometer_core::exec::{CommandSpec, ExitStatus, RefusalKind, Signalled};
-use cyclometer_core::plan::{Multiplex, Outcome};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, KillCause, RefusalKind, Signalled};
+use cyclometer_core::plan::{IntentSubject, Multiplex, Outcome};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
-    Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
+    Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Recovery, Report, Rung,
+    Source, Target,
 };
 use cyclometer_session::{MeasurementJob, Moment, Observer, SessionResources, SessionSettings, run};
 use script::*;
@@ -127,7 +128,7 @@ fn play(play: Play) -> Played {
     let intent = Intent {
         runs: play.settings.runs,
         counted: play.counted,
-        of_command: play.target.is_none(),
+        subject: if play.target.is_none() { IntentSubject::Command } else { IntentSubject::Running },
         interval: play.settings.interval,
         multiplex: play.multiplex,
         seed: 1,
@@ -314,7 +315,10 @@ fn the_first_failure_stops_the_session_and_is_kept() {
     let report = played.report();
     assert_eq!((played.count("release"), report.runs.len()), (2, 2));
     assert_eq!(report.runs[1].dropped_because.as_deref(), Some("exited with status 3"));
-    assert_eq!(report.failure.as_deref(), Some("the command exited with status 3 in run 2"));
+    assert_eq!(
+        report.failure.as_ref().map(ToString::to_string).as_deref(),
+        Some("the command exited with status 3 in run 2")
+    );
 }
 
 #[test]
@@ -337,10 +341,13 @@ fn a_single_run_that_fails_keeps_its_numbers() {
 #[test]
 fn the_cause_of_a_kill_is_told_with_the_failure() {
     for settings in [runs(1), runs(3)] {
-        let acts = vec![Act::Killed("memory ran out")];
+        let acts = vec![Act::Killed(KillCause::GroupOutOfMemory { limit_bytes: 64 << 20 })];
         let played = play(Play { acts, settings, ..Play::default() });
-        let expected = "the command was killed by signal 9 in run 1: memory ran out";
-        assert_eq!(played.report().failure.as_deref(), Some(expected));
+        let failure = played.report().failure.as_ref().unwrap();
+        let cause = "its memory control group, limited to 64 MiB, ran out of memory";
+        assert_eq!(failure.message, format!("the command was killed by signal 9 in run 1: {cause}"));
+        assert_eq!(failure.recovery, Recovery::fix("raise the limit of the group"));
+        assert!(failure.to_string().ends_with("ran out of memory; raise the limit of the group"));
     }
 }
 
@@ -365,7 +372,10 @@ fn an_error_after_a_result_keeps_the_result() {
     let acts = vec![Act::Exit(ExitStatus::Code(0)), Act::NotFound];
     let played = play(Play { acts, settings: runs(3), ..Play::default() });
     assert_eq!(played.report().runs.len(), 1);
-    assert_eq!(played.report().failure.as_deref(), Some("command 'x' not found"));
+    assert_eq!(
+        played.report().failure.as_ref().map(ToString::to_string).as_deref(),
+        Some("command 'x' not found")
+    );
 }
 
 #[test]

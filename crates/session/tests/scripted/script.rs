@@ -25,8 +25,8 @@ pub type Log = Rc<RefCell<Vec<String>>>;
 pub enum Act {
     /// Runs and ends so.
     Exit(ExitStatus),
-    /// The kernel kills it, for this reason.
-    Killed(&'static str),
+    /// The kernel kills it, for this cause.
+    Killed(KillCause),
     /// Waits for that many deadlines, then exits with status 0.
     Deadlines(u32),
     /// Cannot be executed.
@@ -119,8 +119,8 @@ impl Child for ScriptedChild {
         self.layout
     }
 
-    fn killed_because(&self) -> Option<String> {
-        if let Act::Killed(cause) = self.act { Some(cause.to_owned()) } else { None }
+    fn kill_cause(&self) -> Option<KillCause> {
+        if let Act::Killed(cause) = self.act { Some(cause) } else { None }
     }
 }
 

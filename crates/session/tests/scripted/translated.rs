@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cyclometer_core::exec::{ExitStatus, Layout, RefusalKind};
+use cyclometer_core::exec::{ExitStatus, KillCause, Layout, RefusalKind};
 use cyclometer_core::plan::Outcome;
-use cyclometer_core::{Count, Counted, Event, LaunchKind, Plan, Report};
+use cyclometer_core::{Count, Counted, Event, LaunchKind, Plan, Recovery, Report};
 use cyclometer_session::SessionSettings;
 
 use crate::script::*;
@@ -191,15 +191,14 @@ fn a_failing_translated_run_ends_the_session_as_any_other() {
 
 #[test]
 fn where_a_translated_run_ran_out_of_memory_the_memory_of_translation_is_named_with_the_remedy() {
-    let translated_acts = vec![Act::Killed("memory ran out")];
+    let translated_acts = vec![Act::Killed(KillCause::GroupOutOfMemory { limit_bytes: 1 << 30 })];
     let played = play(counted(Play { translated_acts, settings: runs(1), ..Play::default() }));
-    let failure = played.report().failure.as_deref().unwrap();
+    let failure = played.report().failure.as_ref().unwrap();
     assert!(
-        failure.starts_with("the command was killed by signal 9 in run 1: memory ran out; "),
-        "{failure}"
+        failure.message.ends_with("ran out of memory; the likely cause is the memory that translation takes")
     );
-    assert!(failure.contains("translation takes") && failure.contains("--backend os"), "{failure}");
-    assert!(failure.contains("raise the limit"), "{failure}");
+    let remedy = Recovery::fix("run it natively with --backend os, or raise the limit");
+    assert_eq!(failure.recovery, remedy, "{failure}");
 }
 
 #[test]

@@ -22,8 +22,9 @@ use crate::{EventTotals, EventVector};
 pub(crate) struct ThreadLedger {
     /// Executions of edges to and from the outside.
     observed: AddressMap<u32, u64>,
-    /// Parts of blocks: executed and not counted, or counted and not executed.
-    parts: Vec<PartialBlock>,
+    /// Parts of blocks, executed and not counted, or counted and not executed: how many times. A thread can
+    /// leave the same block again and again, as for each signal.
+    parts: AddressMap<PartialBlock, u64>,
     /// Executions of conditional branches, taken and not taken, that are on no edge.
     exits: [u64; 2],
     /// Iterations that were counted and not done.
@@ -34,7 +35,7 @@ pub(crate) struct ThreadLedger {
     broken: bool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct PartialBlock {
     block: u32,
     steps: Range<u16>,
@@ -89,7 +90,7 @@ impl ThreadLedger {
         let (steps, executed) =
             if phase == CountPhase::Entered { (0..done, true) } else { (done..all, false) };
         if !steps.is_empty() {
-            self.parts.push(PartialBlock { block, steps, executed });
+            self.add_part(PartialBlock { block, steps, executed }, 1);
         }
         if let (Some(exit), true) = (exit, cache.translation.is_conditional(block)) {
             self.exits[exit as usize] += 1;
@@ -99,13 +100,17 @@ impl ThreadLedger {
     /// The last instruction of a block was executed once more than the block was.
     pub(crate) fn repeat_last(&mut self, cache: &CodeCacheMapping, block: u32) {
         let all = cache.translation.instructions(block);
-        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true });
+        self.add_part(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true }, 1);
     }
 
     /// Takes the last instruction of a block back: it was not executed yet.
     pub(crate) fn take_last_back(&mut self, cache: &CodeCacheMapping, block: u32) {
         let all = cache.translation.instructions(block);
-        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false });
+        self.add_part(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false }, 1);
+    }
+
+    fn add_part(&mut self, part: PartialBlock, times: u64) {
+        *self.parts.entry(part).or_default() += times;
     }
 
     fn observe(&mut self, cache: &mut CodeCacheMapping, from: FlowPoint, to: FlowPoint) {
@@ -113,11 +118,12 @@ impl ThreadLedger {
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
-    /// For each block, ascending, the instructions before which an execution ended that was counted in whole.
-    fn cuts(&self) -> AddressMap<u32, Vec<u16>> {
-        let mut cuts: AddressMap<u32, Vec<u16>> = AddressMap::default();
-        for part in self.parts.iter().filter(|part| !part.executed) {
-            cuts.entry(part.block).or_default().push(part.steps.start);
+    /// For each block, ascending, the instructions before which executions ended that were counted in whole,
+    /// and how many.
+    fn cuts(&self) -> AddressMap<u32, Vec<(u16, u64)>> {
+        let mut cuts: AddressMap<u32, Vec<(u16, u64)>> = AddressMap::default();
+        for (part, times) in self.parts.iter().filter(|(part, _)| !part.executed) {
+            cuts.entry(part.block).or_default().push((part.steps.start, *times));
         }
         cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
         cuts
@@ -130,7 +136,7 @@ impl ThreadLedger {
             let undone = self.undone.entry(extra).or_default();
             *undone = undone.wrapping_add(times);
         });
-        self.parts.extend(other.parts);
+        other.parts.into_iter().for_each(|(part, times)| self.add_part(part, times));
         self.exits.iter_mut().zip(other.exits).for_each(|(exits, more)| *exits += more);
         self.unsure |= other.unsure;
         self.broken |= other.broken;
@@ -224,12 +230,23 @@ impl ExecutedCode {
     }
 }
 
+/// The instruction before which the last of so many executions ended, in the order of their length; `None`
+/// where it was executed in whole.
+fn last_cut(cuts: &[(u16, u64)], executions: u64) -> Option<u16> {
+    let mut ended = 0_u64;
+    let last = cuts.iter().find(|(_, times)| {
+        ended = ended.saturating_add(*times);
+        ended >= executions
+    });
+    last.map(|(step, _)| *step)
+}
+
 type SumResult = Result<(), crate::totals::TotalError>;
 
 struct ExecutionSum<'a> {
     cache: &'a CodeCacheMapping,
     tally: &'a CounterSnapshot,
-    cuts: AddressMap<u32, Vec<u16>>,
+    cuts: AddressMap<u32, Vec<(u16, u64)>>,
     decoder: BlockDecoder,
     executed: ExecutedCode,
 }
@@ -285,8 +302,8 @@ impl ExecutionSum<'_> {
 
     /// The code of a block that was executed at least once: up to the farthest point of any execution.
     fn reached(&self, block: &Block, id: u32, times: u64) -> Range<u64> {
-        let farthest = usize::try_from(times - 1).ok().and_then(|last| self.cuts.get(&id)?.get(last));
-        let end = farthest.and_then(|step| block.offsets.get(usize::from(*step)));
+        let farthest = self.cuts.get(&id).and_then(|cuts| last_cut(cuts, times));
+        let end = farthest.and_then(|step| block.offsets.get(usize::from(step)));
         block.address..end.map_or(block.end(), |end| block.address + u64::from(*end))
     }
 
@@ -307,15 +324,16 @@ impl ExecutionSum<'_> {
     fn parts(&mut self) -> SumResult {
         // Added first, so that no sum becomes negative when executions are taken back.
         for executed in [true, false] {
-            for part in self.tally.ledger.parts.iter().filter(|part| part.executed == executed) {
-                self.part(part)?;
+            let parts = &self.tally.ledger.parts;
+            for (part, times) in parts.iter().filter(|(part, _)| part.executed == executed) {
+                self.part(part, *times)?;
             }
         }
         let [not_taken, taken] = self.tally.ledger.exits;
         self.executed.totals.add_directions(taken, not_taken)
     }
 
-    fn part(&mut self, part: &PartialBlock) -> SumResult {
+    fn part(&mut self, part: &PartialBlock, times: u64) -> SumResult {
         let (upto, before) =
             (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
         let before: Option<&EventVector> = before.as_ref().map(|block| &block.events);
@@ -325,16 +343,41 @@ impl ExecutionSum<'_> {
         }
         let totals = &mut self.executed.totals;
         if part.executed {
-            totals.add_block(&upto, 1)?;
-            before.map_or(Ok(()), |before| totals.take(before, 1))
+            totals.add_block(&upto, times)?;
+            before.map_or(Ok(()), |before| totals.take(before, times))
         } else {
-            before.map_or(Ok(()), |before| totals.add(before, 1))?;
-            totals.take(&upto.events, 1)
+            before.map_or(Ok(()), |before| totals.add(before, times))?;
+            totals.take(&upto.events, times)
         }
     }
 
     /// The first instructions of a block; `None` for none.
     fn first(&mut self, block: u32, instructions: u16) -> Option<Block> {
         (instructions > 0).then(|| self.cache.translation.decode(&mut self.decoder, block, instructions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_left_again_and_again_is_kept_once() {
+        let part = || PartialBlock { block: 7, steps: 2..5, executed: false };
+        let other = || PartialBlock { block: 7, steps: 1..5, executed: false };
+        let mut ledger = ThreadLedger::default();
+        (0..1000).for_each(|_| ledger.add_part(part(), 1));
+        ledger.add_part(other(), 1);
+        let mut sum = ledger.clone();
+        sum.merge(ledger);
+        assert_eq!((sum.parts.len(), sum.parts[&part()], sum.parts[&other()]), (2, 2000, 2));
+        assert_eq!(sum.cuts()[&7], [(1, 2), (2, 2000)]);
+    }
+
+    #[test]
+    fn the_longest_execution_decides_what_was_reached() {
+        let cuts = [(1, 2), (2, 3)];
+        let reached = |executions| last_cut(&cuts, executions);
+        assert_eq!([1, 2, 3, 5, 6].map(reached), [Some(1), Some(1), Some(2), Some(2), None]);
     }
 }

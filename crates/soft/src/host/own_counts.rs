@@ -4,7 +4,9 @@
 //! call, from a start that is the same for all calls of a thread. The difference of two answers is the count
 //! of the code between them, to the last instruction.
 
-use cyclometer_sys::marks::MOST_WORDS;
+use std::time::Duration;
+
+use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
 use super::ledger::{CounterSnapshot, ThreadLedger};
@@ -23,7 +25,8 @@ const ENODATA: i64 = 61;
 const WORD: usize = 8;
 
 impl Tracer {
-    /// Answers a thread that asks for counts; the words at `address` are event numbers.
+    /// Answers a thread that asks for counts; the words at `address` are event numbers. The time is that of
+    /// this process, as reading a clock in the thread would be counted.
     pub(super) fn answer_own_counts(
         &mut self,
         tid: u32,
@@ -34,7 +37,8 @@ impl Tracer {
             Ok(0) => 0,
             Ok(words @ ..=MOST_WORDS) => {
                 let totals = self.own_totals(tid, &registers);
-                totals.map_or(-ENODATA, |totals| fill_in(tid, address, words, &totals))
+                let time = self.began.elapsed();
+                totals.map_or(-ENODATA, |totals| fill_in(tid, address, words, (&totals, time)))
             }
             _ => -EINVAL,
         };
@@ -77,19 +81,25 @@ fn solved(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTo
 }
 
 /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
-fn fill_in(tid: u32, address: u64, words: usize, totals: &EventTotals) -> i64 {
+fn fill_in(tid: u32, address: u64, words: usize, (totals, time): (&EventTotals, Duration)) -> i64 {
     let mut bytes = vec![0; words * WORD];
     if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
         return -EFAULT;
     }
     for word in bytes.as_chunks_mut::<WORD>().0 {
-        let event =
-            usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| ExecutionEvent::ALL.get(event));
-        let count = event.and_then(|event| totals.total(*event).ok()).unwrap_or(NONE);
-        *word = count.to_ne_bytes();
+        *word = answer_to(u64::from_ne_bytes(*word), totals, time).unwrap_or(NONE).to_ne_bytes();
     }
     match trace::write_memory(tid, address, &bytes) {
         Ok(written) if written == bytes.len() => 0,
         _ => -EFAULT,
     }
+}
+
+/// The answer to one word of a request.
+fn answer_to(word: u64, totals: &EventTotals, time: Duration) -> Option<u64> {
+    if word == ASK_TIME {
+        return u64::try_from(time.as_nanos()).ok();
+    }
+    let event = ExecutionEvent::ALL.get(usize::try_from(word).ok()?)?;
+    totals.total(*event).ok()
 }

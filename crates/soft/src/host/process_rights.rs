@@ -5,8 +5,9 @@
 //! the file system.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use cyclometer_sys::identity::FileIdentity;
 
 use super::proc;
 
@@ -15,8 +16,8 @@ use super::proc;
 pub(super) struct ProcessRights {
     /// Lines of its status.
     status: Vec<String>,
-    /// Its namespaces, and its root, by device and number.
-    identities: Vec<(u64, u64)>,
+    /// Its namespaces, and its root.
+    identities: Vec<FileIdentity>,
     /// Its label from a security module, if there is one.
     label: Option<Vec<u8>>,
 }
@@ -36,7 +37,7 @@ impl ProcessRights {
         let matters = |line: &&str| LINES.iter().any(|start| line.starts_with(start));
         let identity = |name: &str| {
             let metadata = fs::metadata(Path::new(&folder).join(name)).ok()?;
-            Some((metadata.dev(), metadata.ino()))
+            Some(FileIdentity::from(&metadata))
         };
         Some(ProcessRights {
             status: text.lines().filter(matters).map(str::to_owned).collect(),

@@ -113,6 +113,8 @@ pub(crate) struct Tracer {
     pub(super) translation_cache: Option<TranslationCache>,
     /// When it was last looked for programs that are to get another translation.
     pub(super) last_age_check: Instant,
+    /// The start of the times in answers to threads that ask for their counts.
+    pub(super) began: Instant,
 }
 
 /// The reason why a task cannot be followed any more.
@@ -248,6 +250,7 @@ impl Tracer {
             profile: None,
             translation_cache: None,
             last_age_check: Instant::now(),
+            began: Instant::now(),
         };
         tracer.adopt(root, 0, TaskMode::Untranslated, false);
         tracer

@@ -19,6 +19,7 @@ use cyclometer_soft::host::{self, InstructionProbe, TracerSettings};
 use cyclometer_soft::translate;
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
 use cyclometer_sys::{daemon, trace};
+use cyclometer_test_support::skip;
 
 use crate::compare::Lockstep;
 use crate::probes::{self, SharedNotes};
@@ -234,14 +235,4 @@ fn finish(mut pending: Pending, mut reader: PipeReader) -> LabOutcome {
     drop(done);
     guard.join().unwrap();
     LabOutcome { status: ended.status, output }
-}
-
-/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
-#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
-pub fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-    if let Ok(mut log) = std::fs::OpenOptions::new().create(true).append(true).open(log) {
-        let _ = log.write_all(format!("{why}\n").as_bytes());
-    }
 }

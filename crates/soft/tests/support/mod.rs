@@ -1,6 +1,6 @@
 //! Running programs natively, translated and step by step.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 pub mod caches;
 pub mod compare;
@@ -8,8 +8,7 @@ pub mod oracle;
 pub mod programs;
 pub mod run;
 
-use std::fs;
-use std::io::Write;
+pub use cyclometer_test_support::skip;
 
 /// Whether programs can be traced and built here; says why not.
 pub fn ready() -> bool {
@@ -18,16 +17,6 @@ pub fn ready() -> bool {
         return false;
     }
     programs::starter().is_some()
-}
-
-/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
-#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
-pub fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
-    if let Ok(mut log) = fs::OpenOptions::new().create(true).append(true).open(log) {
-        let _ = log.write_all(format!("{why}\n").as_bytes());
-    }
 }
 
 /// The path of a program of the system; `None` where it is missing, which is said.

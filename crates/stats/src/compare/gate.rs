@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Change, Compared, Question, RunOf, Series, compare_single};
+use super::{Compared, MetricChange, Question, RunOf, Series, compare_single};
+use crate::Failures;
 use crate::formula::{Expression, Inputs};
 
 /// A condition that makes a comparison fail.
@@ -31,29 +32,29 @@ enum Limit {
     /// As a share of A.
     Share(f64),
     /// In the unit of the metric, with the kind of its suffix if the suffix implies one.
-    Absolute(f64, Option<Kind>),
+    Absolute(f64, Option<LimitKind>),
 }
 
 /// The quantity that a limit's suffix is a multiple of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum LimitKind {
     Time,
     Bytes,
 }
 
-impl Kind {
+impl LimitKind {
     /// Symbol of the unit that values of this kind are in.
     fn symbol(self) -> &'static str {
         match self {
-            Kind::Time => "ns",
-            Kind::Bytes => "B",
+            LimitKind::Time => "ns",
+            LimitKind::Bytes => "B",
         }
     }
 
     fn words(self) -> &'static str {
         match self {
-            Kind::Time => "a time",
-            Kind::Bytes => "a number of bytes",
+            LimitKind::Time => "a time",
+            LimitKind::Bytes => "a number of bytes",
         }
     }
 }
@@ -81,6 +82,34 @@ pub struct GateOutcome {
     pub compared: Compared,
 }
 
+/// One side of a comparison, as gates see it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GateSide<'a> {
+    /// Its metrics over runs.
+    pub series: &'a [Series],
+    /// Its runs that failed.
+    pub failures: &'a Failures,
+}
+
+/// The treatment of failed runs, which may not have done the work that is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FailedRuns {
+    /// No gate is decided over them.
+    #[default]
+    Refuse,
+    /// They count as any other run.
+    Accept,
+}
+
+impl FailedRuns {
+    /// The failures of both sides, if they are an obstacle.
+    fn obstacle(self, a: &Failures, b: &Failures) -> Option<String> {
+        let of = |side: &str, failures: &Failures| failures.text().map(|text| format!("{side}: {text}"));
+        let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
+        (self == FailedRuns::Refuse && !both.is_empty()).then(|| both.join("; "))
+    }
+}
+
 /// The decision of a gate.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -93,6 +122,8 @@ pub enum Ruling {
     Inconclusive,
     /// The gate cannot be decided, for this reason.
     Impossible(String),
+    /// The gate is not decided over these failed runs.
+    RunsFailed(String),
 }
 
 impl Ruling {
@@ -102,25 +133,33 @@ impl Ruling {
             Ruling::Passed => "passed",
             Ruling::Failed => "failed",
             Ruling::Inconclusive => "inconclusive",
-            Ruling::Impossible(_) => "impossible",
+            Ruling::Impossible(_) | Ruling::RunsFailed(_) => "impossible",
+        }
+    }
+
+    /// The reason why the gate is not decided, whatever the number of runs.
+    pub fn obstacle(&self) -> Option<&str> {
+        match self {
+            Ruling::Impossible(reason) | Ruling::RunsFailed(reason) => Some(reason),
+            _ => None,
         }
     }
 }
 
 /// Suffixes of limits, longest first, with factor and kind: times are in ns.
-const SUFFIXES: [(&str, f64, Option<Kind>); 12] = [
-    ("KiB", 1024.0, Some(Kind::Bytes)),
-    ("MiB", 1024.0 * 1024.0, Some(Kind::Bytes)),
-    ("GiB", 1024.0 * 1024.0 * 1024.0, Some(Kind::Bytes)),
-    ("ns", 1.0, Some(Kind::Time)),
-    ("us", 1e3, Some(Kind::Time)),
-    ("µs", 1e3, Some(Kind::Time)),
-    ("ms", 1e6, Some(Kind::Time)),
-    ("s", 1e9, Some(Kind::Time)),
+const SUFFIXES: [(&str, f64, Option<LimitKind>); 12] = [
+    ("KiB", 1024.0, Some(LimitKind::Bytes)),
+    ("MiB", 1024.0 * 1024.0, Some(LimitKind::Bytes)),
+    ("GiB", 1024.0 * 1024.0 * 1024.0, Some(LimitKind::Bytes)),
+    ("ns", 1.0, Some(LimitKind::Time)),
+    ("us", 1e3, Some(LimitKind::Time)),
+    ("µs", 1e3, Some(LimitKind::Time)),
+    ("ms", 1e6, Some(LimitKind::Time)),
+    ("s", 1e9, Some(LimitKind::Time)),
     ("K", 1e3, None),
     ("M", 1e6, None),
     ("G", 1e9, None),
-    ("B", 1.0, Some(Kind::Bytes)),
+    ("B", 1.0, Some(LimitKind::Bytes)),
 ];
 
 impl Gate {
@@ -190,10 +229,23 @@ impl Gate {
     }
 
     /// Applies the gate to the change from `a` to `b`.
-    pub fn apply(&self, a: &[Series], b: &[Series], question: Question) -> GateOutcome {
-        let outcome = |ruling, compared| GateOutcome { gate: self.text.clone(), ruling, compared };
-        let compared = compare_single(&self.series(a), &self.series(b), question);
-        let ruling = match (compared.change, &compared.reason) {
+    pub fn apply(
+        &self,
+        a: GateSide<'_>,
+        b: GateSide<'_>,
+        question: Question,
+        failed_runs: FailedRuns,
+    ) -> GateOutcome {
+        let compared = compare_single(&self.series(a.series), &self.series(b.series), question);
+        let ruling = match failed_runs.obstacle(a.failures, b.failures) {
+            Some(failed) => Ruling::RunsFailed(failed),
+            None => self.ruling(&compared),
+        };
+        GateOutcome { gate: self.text.clone(), ruling, compared }
+    }
+
+    fn ruling(&self, compared: &Compared) -> Ruling {
+        match (compared.change, &compared.reason) {
             (Some(_), _) if self.misfit(&compared.unit).is_some() => {
                 Ruling::Impossible(self.misfit(&compared.unit).unwrap_or_default())
             }
@@ -201,11 +253,10 @@ impl Gate {
             (None, reason) => {
                 Ruling::Impossible(reason.clone().unwrap_or_else(|| "there is nothing to compare".to_owned()))
             }
-        };
-        outcome(ruling, compared)
+        }
     }
 
-    fn rule(&self, change: Change, level: f64) -> Ruling {
+    fn rule(&self, change: MetricChange, level: f64) -> Ruling {
         let Some((low, high)) = change.interval else { return Ruling::Inconclusive };
         let limit = match (self.limit, change.is_relative) {
             (Limit::Share(share), true) => share,
@@ -366,6 +417,7 @@ fn hundredth(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RunFailure;
     use crate::compare::Design;
 
     const QUESTION: Question = Question { design: Design::Paired, threshold: 0.005 };
@@ -375,7 +427,39 @@ mod tests {
     }
 
     fn ruling(gate: &str, a: &[Series], b: &[Series]) -> Ruling {
-        Gate::parse(gate).unwrap_or_else(|e| panic!("{e}")).apply(a, b, QUESTION).ruling
+        let failures = Failures::default();
+        let of = |series| GateSide { series, failures: &failures };
+        let gate = Gate::parse(gate).unwrap_or_else(|e| panic!("{e}"));
+        gate.apply(of(a), of(b), QUESTION, FailedRuns::Refuse).ruling
+    }
+
+    #[test]
+    fn failed_runs_decide_a_gate_only_if_they_are_accepted() {
+        let series = [counted("instructions:u", 1000.0)];
+        let failures = |runs: &[Option<RunFailure>]| Failures::among(runs.iter().copied());
+        let [killed, failed] = [RunFailure::Signal(9), RunFailure::Status(1)];
+        let good = failures(&[None, None]);
+        for (a, b, obstacle) in [
+            (&good, &good, None),
+            (&good, &failures(&[Some(failed), None]), Some("B: 1 of 2 runs failed (exit status 1)")),
+            (&failures(&[Some(killed)]), &good, Some("A: the run failed (signal 9)")),
+            (
+                &failures(&[Some(RunFailure::Unknown)]),
+                &failures(&[Some(failed), Some(killed)]),
+                Some(
+                    "A: the run failed (an unknown status); \
+                     B: both runs failed (1 with exit status 1, 1 with signal 9)",
+                ),
+            ),
+        ] {
+            let gate = Gate::parse("instructions > 0").unwrap();
+            let [a, b] = [a, b].map(|failures| GateSide { series: &series, failures });
+            let refused = gate.apply(a, b, QUESTION, FailedRuns::Refuse).ruling;
+            let expected = obstacle.map_or(Ruling::Passed, |why| Ruling::RunsFailed(why.to_owned()));
+            assert_eq!(refused, expected);
+            assert_eq!((refused.obstacle(), refused == Ruling::Passed), (obstacle, obstacle.is_none()));
+            assert_eq!(gate.apply(a, b, QUESTION, FailedRuns::Accept).ruling, Ruling::Passed);
+        }
     }
 
     #[test]
@@ -476,9 +560,9 @@ mod tests {
     #[test]
     fn limits_take_units() {
         for (text, limit) in [
-            ("+5ms", Limit::Absolute(5e6, Some(Kind::Time))),
-            ("-2 µs", Limit::Absolute(-2e3, Some(Kind::Time))),
-            ("+1.5KiB", Limit::Absolute(1536.0, Some(Kind::Bytes))),
+            ("+5ms", Limit::Absolute(5e6, Some(LimitKind::Time))),
+            ("-2 µs", Limit::Absolute(-2e3, Some(LimitKind::Time))),
+            ("+1.5KiB", Limit::Absolute(1536.0, Some(LimitKind::Bytes))),
             ("+1e3", Limit::Absolute(1000.0, None)),
             ("-3 %", Limit::Share(-0.03)),
             ("+0.7%", Limit::Share(0.007)),

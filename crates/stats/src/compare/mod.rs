@@ -16,7 +16,7 @@ mod simulation;
 
 use std::collections::HashMap;
 
-pub use gate::{Gate, GateError, GateOutcome, Ruling};
+pub use gate::{FailedRuns, Gate, GateError, GateOutcome, GateSide, Ruling};
 pub use rank_sum::shift;
 pub use series::{RunOf, Series};
 pub use several::{drift, false_discovery_rates};
@@ -79,7 +79,7 @@ impl Basis {
 
 /// A change from A to B.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Change {
+pub struct MetricChange {
     /// Whether the change is a share of A (0.01 is +1 %). Otherwise it is in the unit of the metric, because
     /// A or B has values that are not positive.
     pub is_relative: bool,
@@ -90,18 +90,18 @@ pub struct Change {
     pub interval: Option<(f64, f64)>,
 }
 
-impl Change {
-    fn exact(a: f64, b: f64) -> Change {
+impl MetricChange {
+    fn exact(a: f64, b: f64) -> MetricChange {
         let is_relative = a > 0.0 && b > 0.0;
         let estimate = if is_relative { (b - a) / a } else { b - a };
-        Change { is_relative, estimate, interval: Some((estimate, estimate)) }
+        MetricChange { is_relative, estimate, interval: Some((estimate, estimate)) }
     }
 }
 
 /// The conclusion about a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
-pub enum Finding {
+pub enum ComparisonFinding {
     /// The metric differs by more than the threshold.
     Changed,
     /// Any difference of the metric is smaller than the threshold.
@@ -112,14 +112,14 @@ pub enum Finding {
     NotCompared,
 }
 
-impl Finding {
+impl ComparisonFinding {
     /// The word used in JSON.
     pub fn word(self) -> &'static str {
         match self {
-            Finding::Changed => "changed",
-            Finding::Same => "same",
-            Finding::Inconclusive => "inconclusive",
-            Finding::NotCompared => "not_compared",
+            ComparisonFinding::Changed => "changed",
+            ComparisonFinding::Same => "same",
+            ComparisonFinding::Inconclusive => "inconclusive",
+            ComparisonFinding::NotCompared => "not_compared",
         }
     }
 }
@@ -138,14 +138,14 @@ pub struct Compared {
     /// The basis of the change; `None` where no change was computed.
     pub basis: Option<Basis>,
     /// The change; `None` where there is nothing to compare.
-    pub change: Option<Change>,
+    pub change: Option<MetricChange>,
     /// The probability of a difference at least this large if there were none; `None` where nothing was
     /// tested.
     pub p: Option<f64>,
     /// The same, adjusted for the number of metrics: the rate of false discoveries.
     pub q: Option<f64>,
     /// The conclusion.
-    pub finding: Finding,
+    pub finding: ComparisonFinding,
     /// The reason why nothing more can be said, or why the values are less trustworthy; `None` where there is
     /// nothing to add.
     pub reason: Option<String>,
@@ -157,7 +157,7 @@ pub struct Compared {
 /// only another measurement has come last. The rates of false discoveries are over all metrics of all
 /// comparisons.
 pub fn compare(a: &[Series], others: &[&[Series]], question: Question) -> Vec<Vec<Compared>> {
-    let mut tables = Tables::default();
+    let mut tables = SignedRankTables::default();
     let mut all: Vec<Vec<Compared>> =
         others.iter().map(|b| compare_one(a, b, question, &mut tables)).collect();
     let tested: Vec<&mut Compared> = all.iter_mut().flatten().filter(|one| one.p.is_some()).collect();
@@ -172,7 +172,7 @@ pub fn compare(a: &[Series], others: &[&[Series]], question: Question) -> Vec<Ve
 
 /// Compares one metric, as if there were no others.
 pub fn compare_single(a: &Series, b: &Series, question: Question) -> Compared {
-    let mut one = compare_series(a, b, question, &mut Tables::default());
+    let mut one = compare_series(a, b, question, &mut SignedRankTables::default());
     one.q = one.p;
     if one.p.is_some() {
         one.finding = judge(&one, question.threshold);
@@ -180,7 +180,12 @@ pub fn compare_single(a: &Series, b: &Series, question: Question) -> Compared {
     one
 }
 
-fn compare_one(a: &[Series], b: &[Series], question: Question, tables: &mut Tables) -> Vec<Compared> {
+fn compare_one(
+    a: &[Series],
+    b: &[Series],
+    question: Question,
+    tables: &mut SignedRankTables,
+) -> Vec<Compared> {
     let find = |all: &[Series], name: &str| all.iter().position(|series| series.name == name);
     let both = a.iter().map(|first| match find(b, &first.name) {
         Some(second) => compare_series(first, &b[second], question, tables),
@@ -196,9 +201,9 @@ fn compare_one(a: &[Series], b: &[Series], question: Question, tables: &mut Tabl
 
 /// Signed-rank distributions, each computed once.
 #[derive(Default)]
-struct Tables(HashMap<usize, SignedRank>);
+struct SignedRankTables(HashMap<usize, SignedRank>);
 
-impl Tables {
+impl SignedRankTables {
     fn of(&mut self, pairs: usize) -> &SignedRank {
         self.0.entry(pairs).or_insert_with(|| SignedRank::of(pairs))
     }
@@ -214,13 +219,13 @@ fn missing(series: &Series, a: Statistics, b: Statistics, reason: &str) -> Compa
         change: None,
         p: None,
         q: None,
-        finding: Finding::NotCompared,
+        finding: ComparisonFinding::NotCompared,
         reason: Some(reason.to_owned()),
         drift: None,
     }
 }
 
-fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Tables) -> Compared {
+fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut SignedRankTables) -> Compared {
     let (of_a, of_b) = (a.present(), b.present());
     let empty = missing(a, Statistics::of(&of_a), Statistics::of(&of_b), "");
     if let Some(reason) = a.differs_in_meaning(b) {
@@ -231,8 +236,8 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Table
     }
     let reason = a.caution("A").or_else(|| b.caution("B"));
     if let (Some(first), Some(second)) = (a.constant(), b.constant()) {
-        let change = Change::exact(first, second);
-        let finding = if first == second { Finding::Same } else { Finding::Changed };
+        let change = MetricChange::exact(first, second);
+        let finding = if first == second { ComparisonFinding::Same } else { ComparisonFinding::Changed };
         let (basis, change) = (Some(Basis::Deterministic), Some(change));
         return Compared { basis, change, finding, reason, ..empty };
     }
@@ -240,7 +245,10 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Table
         Design::Paired => of_pairs(a, b, empty, tables),
         Design::Apart => of_samples(&of_a, &of_b, empty),
     };
-    Compared { reason: compared.reason.clone().or(reason), ..compared }
+    // Few runs do not hide that a value is scaled.
+    let reasons: Vec<String> =
+        compared.reason.into_iter().filter(|reason| !reason.is_empty()).chain(reason).collect();
+    Compared { reason: (!reasons.is_empty()).then(|| reasons.join("; ")), ..compared }
 }
 
 /// Logarithms of ratios if all values are positive, otherwise differences.
@@ -257,14 +265,14 @@ impl Scale {
         if self.is_relative { value.ln() } else { value }
     }
 
-    fn change(&self, found: &PairedEstimate) -> Change {
+    fn change(&self, found: &PairedEstimate) -> MetricChange {
         let back = |distance: f64| if self.is_relative { distance.exp_m1() } else { distance };
         let interval = found.interval.map(|(low, high)| (back(low), back(high)));
-        Change { is_relative: self.is_relative, estimate: back(found.estimate), interval }
+        MetricChange { is_relative: self.is_relative, estimate: back(found.estimate), interval }
     }
 }
 
-fn of_pairs(a: &Series, b: &Series, empty: Compared, tables: &mut Tables) -> Compared {
+fn of_pairs(a: &Series, b: &Series, empty: Compared, tables: &mut SignedRankTables) -> Compared {
     let pairs = a.paired_with(b);
     let n = pairs.len();
     if n > MOST_PAIRS {
@@ -296,7 +304,7 @@ fn of_samples(a: &[f64], b: &[f64], empty: Compared) -> Compared {
 /// The reason why nothing is said at 95 %: `5 pairs: …`
 fn few(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}: a statement at 95 % needs more, 6 for the least")
+    format!("{n} {what}{plural}: an interval at 95 % needs at least 6")
 }
 
 /// The same for pairs; the reason mentions counts that should repeat and do not.
@@ -314,7 +322,7 @@ fn told(empty: Compared, found: &PairedEstimate, scale: &Scale, too_few: &str) -
     Compared {
         change: Some(scale.change(found)),
         p: found.p,
-        finding: Finding::Inconclusive,
+        finding: ComparisonFinding::Inconclusive,
         reason,
         ..empty
     }
@@ -323,12 +331,13 @@ fn told(empty: Compared, found: &PairedEstimate, scale: &Scale, too_few: &str) -
 /// The note for a metric that would have changed if it were the only one.
 fn among_many(one: &Compared, tests: usize, threshold: f64) -> Option<String> {
     let alone = Compared { q: one.p, ..one.clone() };
-    let is_open = one.finding == Finding::Inconclusive && judge(&alone, threshold) == Finding::Changed;
+    let is_open = one.finding == ComparisonFinding::Inconclusive
+        && judge(&alone, threshold) == ComparisonFinding::Changed;
     is_open.then(|| format!("a change is likely, but not certain among {tests} tests: more pairs would tell"))
 }
 
 /// The conclusion from interval and rate of a metric that was tested.
-fn judge(one: &Compared, threshold: f64) -> Finding {
+fn judge(one: &Compared, threshold: f64) -> ComparisonFinding {
     let Some((change, (low, high))) = one.change.and_then(|change| Some((change, change.interval?))) else {
         return one.finding;
     };
@@ -344,9 +353,9 @@ fn judge(one: &Compared, threshold: f64) -> Finding {
     // If most values are zero, most differences are zero too, and the interval says nothing about the others.
     let is_within = low >= down && high <= up && (change.is_relative || up > 0.0);
     match one.q {
-        Some(q) if q < FALSE_DISCOVERIES && is_beyond => Finding::Changed,
-        _ if is_within => Finding::Same,
-        _ => Finding::Inconclusive,
+        Some(q) if q < FALSE_DISCOVERIES && is_beyond => ComparisonFinding::Changed,
+        _ if is_within => ComparisonFinding::Same,
+        _ => ComparisonFinding::Inconclusive,
     }
 }
 
@@ -376,41 +385,44 @@ mod tests {
     #[test]
     fn a_great_change_is_found_and_none_is_the_same() {
         let up = one(series("t", &noisy(1.0)), series("t", &noisy(1.1)));
-        assert_eq!((up.finding, up.basis), (Finding::Changed, Some(Basis::Pairs(20))));
+        assert_eq!((up.finding, up.basis), (ComparisonFinding::Changed, Some(Basis::Pairs(20))));
         assert!((up.change.unwrap().estimate - 0.1).abs() < 1e-9);
         let same = one(series("t", &noisy(1.0)), series("t", &noisy(1.0)));
-        assert_eq!((same.finding, same.p), (Finding::Same, Some(1.0)));
+        assert_eq!((same.finding, same.p), (ComparisonFinding::Same, Some(1.0)));
     }
 
     #[test]
     fn a_change_below_the_threshold_is_the_same_however_sure_it_is() {
         let small = one(series("t", &noisy(1.0)), series("t", &noisy(1.002)));
         assert!(small.p.unwrap() < 0.001);
-        assert_eq!(small.finding, Finding::Same);
+        assert_eq!(small.finding, ComparisonFinding::Same);
     }
 
     #[test]
     fn an_interval_across_the_threshold_is_inconclusive() {
         let mut b = noisy(1.004);
         b.iter_mut().enumerate().for_each(|(i, value)| *value *= if i % 2 == 0 { 1.01 } else { 0.99 });
-        assert_eq!(one(series("t", &noisy(1.0)), series("t", &b)).finding, Finding::Inconclusive);
+        assert_eq!(one(series("t", &noisy(1.0)), series("t", &b)).finding, ComparisonFinding::Inconclusive);
     }
 
     #[test]
     fn counts_that_repeat_are_compared_exactly() {
         let changed = one(counted(&[1000.0, 1000.0]), counted(&[1001.0, 1001.0]));
-        assert_eq!((changed.finding, changed.basis), (Finding::Changed, Some(Basis::Deterministic)));
+        assert_eq!(
+            (changed.finding, changed.basis),
+            (ComparisonFinding::Changed, Some(Basis::Deterministic))
+        );
         assert_eq!(changed.change.unwrap().interval, Some((0.001, 0.001)));
         assert_eq!(changed.p, None, "nothing was tested");
-        assert_eq!(one(counted(&[7.0, 7.0]), counted(&[7.0, 7.0])).finding, Finding::Same);
+        assert_eq!(one(counted(&[7.0, 7.0]), counted(&[7.0, 7.0])).finding, ComparisonFinding::Same);
         let once = one(counted(&[1000.0]), counted(&[1001.0]));
-        assert_eq!(once.finding, Finding::Inconclusive, "once is not known to repeat");
+        assert_eq!(once.finding, ComparisonFinding::Inconclusive, "once is not known to repeat");
         let varies = one(counted(&[1000.0, 1000.0]), counted(&[1001.0, 1002.0]));
-        assert_eq!(varies.finding, Finding::Inconclusive);
+        assert_eq!(varies.finding, ComparisonFinding::Inconclusive);
         let reason = "the 2 counted runs differ: a statement at 95 % needs 6 of them";
         assert_eq!(varies.reason.as_deref(), Some(reason));
         let kernel = one(series("faults", &[5.0; 3]), series("faults", &[6.0; 3]));
-        assert_eq!(kernel.finding, Finding::Inconclusive, "three equal values may be chance");
+        assert_eq!(kernel.finding, ComparisonFinding::Inconclusive, "three equal values may be chance");
         let kernel = one(series("faults", &[5.0; 6]), series("faults", &[6.0; 6]));
         assert_eq!(kernel.basis, Some(Basis::Deterministic));
     }
@@ -419,16 +431,22 @@ mod tests {
     fn zero_in_one_arm_gives_a_difference_and_no_ratio() {
         let exact = one(counted(&[0.0, 0.0]), counted(&[12.0, 12.0]));
         let change = exact.change.unwrap();
-        assert_eq!((change.is_relative, change.estimate, exact.finding), (false, 12.0, Finding::Changed));
+        assert_eq!(
+            (change.is_relative, change.estimate, exact.finding),
+            (false, 12.0, ComparisonFinding::Changed)
+        );
         let a = [0.0, 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 1.0];
         let tested = one(series("t", &a), series("t", &a.map(|value| value + 40.0)));
         let change = tested.change.unwrap();
-        assert_eq!((change.is_relative, change.estimate, tested.finding), (false, 40.0, Finding::Changed));
+        assert_eq!(
+            (change.is_relative, change.estimate, tested.finding),
+            (false, 40.0, ComparisonFinding::Changed)
+        );
         let mostly = series("t", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 9.0]);
         let rare = one(mostly.clone(), series("t", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 0.0]));
-        assert_eq!(rare.finding, Finding::Inconclusive, "zeros hide what is rare");
+        assert_eq!(rare.finding, ComparisonFinding::Inconclusive, "zeros hide what is rare");
         let zeros = one(counted(&[0.0, 0.0]), counted(&[0.0, 0.0]));
-        assert_eq!((zeros.finding, zeros.change.unwrap().estimate), (Finding::Same, 0.0));
+        assert_eq!((zeros.finding, zeros.change.unwrap().estimate), (ComparisonFinding::Same, 0.0));
     }
 
     #[test]
@@ -436,11 +454,11 @@ mod tests {
         let five = one(series("t", &noisy(1.0)[..5]), series("t", &noisy(2.0)[..5]));
         assert_eq!(
             (five.finding, five.p, five.change.unwrap().interval),
-            (Finding::Inconclusive, None, None)
+            (ComparisonFinding::Inconclusive, None, None)
         );
-        assert_eq!(five.reason.as_deref(), Some("5 pairs: a statement at 95 % needs more, 6 for the least"));
+        assert_eq!(five.reason.as_deref(), Some("5 pairs: an interval at 95 % needs at least 6"));
         let only = one(series("t", &[1.0]), series("t", &[2.0]));
-        assert_eq!(only.reason.as_deref(), Some("1 pair: a statement at 95 % needs more, 6 for the least"));
+        assert_eq!(only.reason.as_deref(), Some("1 pair: an interval at 95 % needs at least 6"));
     }
 
     #[test]
@@ -451,7 +469,7 @@ mod tests {
         let other = Series { scope: Some("system".to_owned()), ..counted(&[1.0, 1.0]) };
         let first = Series { scope: Some("tree".to_owned()), ..counted(&[1.0, 1.0]) };
         let mixed = one(first, other);
-        assert_eq!(mixed.finding, Finding::NotCompared);
+        assert_eq!(mixed.finding, ComparisonFinding::NotCompared);
         assert_eq!(mixed.reason.as_deref(), Some("A is of scope tree, B of scope system"));
         let hardware = Series { provenance: Some("hardware".to_owned()), ..counted(&[1.0, 1.0]) };
         let reason = one(hardware, counted(&[1.0, 1.0])).reason;
@@ -470,10 +488,10 @@ mod tests {
         b[0] = series("m0", &noisy(1.5)[..6]);
         let all = compare(&a, &[&b], PAIRED).remove(0);
         assert_eq!((all[0].p, all[0].q), (Some(1.0 / 32.0), Some(10.0 / 32.0)));
-        assert_eq!(all[0].finding, Finding::Inconclusive);
+        assert_eq!(all[0].finding, ComparisonFinding::Inconclusive);
         let reason = "a change is likely, but not certain among 10 tests: more pairs would tell";
         assert_eq!(all[0].reason.as_deref(), Some(reason));
-        assert_eq!(compare(&a[..1], &[&b[..1]], PAIRED)[0][0].finding, Finding::Changed);
+        assert_eq!(compare(&a[..1], &[&b[..1]], PAIRED)[0][0].finding, ComparisonFinding::Changed);
     }
 
     #[test]
@@ -481,7 +499,7 @@ mod tests {
         let apart = Question { design: Design::Apart, ..PAIRED };
         let (a, b) = (series("t", &noisy(1.0)), series("t", &noisy(1.1)[..15]));
         let found = compare(&[a], &[&[b]], apart).remove(0).remove(0);
-        assert_eq!((found.basis, found.finding), (Some(Basis::Apart(20, 15)), Finding::Changed));
+        assert_eq!((found.basis, found.finding), (Some(Basis::Apart(20, 15)), ComparisonFinding::Changed));
         assert_eq!(found.drift, None);
     }
 
@@ -489,6 +507,6 @@ mod tests {
     fn drift_of_both_is_told() {
         let rising: Vec<f64> = (0..20).map(|i| 1000.0 + f64::from(i)).collect();
         let found = one(series("t", &rising), series("t", &rising));
-        assert_eq!((found.drift, found.finding), (Some(1.0), Finding::Same));
+        assert_eq!((found.drift, found.finding), (Some(1.0), ComparisonFinding::Same));
     }
 }

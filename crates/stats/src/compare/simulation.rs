@@ -7,7 +7,7 @@
 use cyclometer_core::Random;
 
 use super::signed_rank::{SignedRank, paired};
-use super::{Design, Finding, Question, Series, THRESHOLD, compare_single};
+use super::{ComparisonFinding, Design, Question, Series, THRESHOLD, compare_single};
 
 const TRIALS: usize = 1_500;
 const NOISE: f64 = 0.005;
@@ -145,7 +145,7 @@ fn a_change_of_1_percent_lies_in_95_of_100_intervals_under_every_drift() {
     }
 }
 
-fn finding(a: &[f64], b: &[f64]) -> Finding {
+fn finding(a: &[f64], b: &[f64]) -> ComparisonFinding {
     let question = Question { design: Design::Paired, threshold: THRESHOLD };
     compare_single(&Series::of("t", a), &Series::of("t", b), question).finding
 }
@@ -156,9 +156,9 @@ fn equal_commands_have_hardly_ever_changed_and_3_percent_mostly() {
         let (mut alarms, mut found) = (0, 0);
         for seed in 0..300 {
             let (a, b) = trial(seed + 2_000_000, setting, 20, 0.0);
-            alarms += usize::from(finding(&a, &b) == Finding::Changed);
+            alarms += usize::from(finding(&a, &b) == ComparisonFinding::Changed);
             let (a, b) = trial(seed + 3_000_000, setting, 20, 0.03);
-            found += usize::from(finding(&a, &b) == Finding::Changed);
+            found += usize::from(finding(&a, &b) == ComparisonFinding::Changed);
         }
         assert!(alarms <= 3, "{setting:?}: {alarms} of 300");
         // Delays of 5 to 30 % in 8 % of the runs reduce the power of the test, but not its validity.

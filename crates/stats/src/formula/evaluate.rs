@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Formula, LITERALS, Operator, Step};
+use super::{Formula, FormulaStep, LITERALS, Operator};
 
 /// The inputs that a formula is evaluated with.
 pub trait Inputs {
@@ -25,29 +25,29 @@ pub trait Inputs {
     }
 }
 
-type Value = Result<f64, String>;
+type Evaluated = Result<f64, String>;
 
 /// A missing input stays on the stack as a reason until it is used: a branch that is not chosen may lack
 /// inputs.
-pub(super) fn evaluate(formula: &Formula, inputs: &dyn Inputs) -> Value {
-    let mut stack: Vec<Value> = Vec::new();
+pub(super) fn evaluate(formula: &Formula, inputs: &dyn Inputs) -> Evaluated {
+    let mut stack: Vec<Evaluated> = Vec::new();
     for step in &formula.steps {
         let value = match step {
-            Step::Number(number) => Ok(*number),
-            Step::Name(index) => inputs.value(&formula.names[*index]).and_then(finite),
-            Step::Literal(index) => literal(LITERALS[*index], inputs),
-            Step::IsCpu(id) => is_cpu(id, inputs),
-            Step::Has(index) => Ok(f64::from(inputs.value(&formula.names[*index]).is_ok())),
-            Step::Negate => pop(&mut stack).map(|value| -value),
-            Step::Binary(operator) => {
+            FormulaStep::Number(number) => Ok(*number),
+            FormulaStep::Name(index) => inputs.value(&formula.names[*index]).and_then(finite),
+            FormulaStep::Literal(index) => literal(LITERALS[*index], inputs),
+            FormulaStep::IsCpu(id) => is_cpu(id, inputs),
+            FormulaStep::Has(index) => Ok(f64::from(inputs.value(&formula.names[*index]).is_ok())),
+            FormulaStep::Negate => pop(&mut stack).map(|value| -value),
+            FormulaStep::Binary(operator) => {
                 let (left, right) = pair(&mut stack);
                 binary(*operator, left, right)
             }
-            Step::Divide(divisor) => {
+            FormulaStep::Divide(divisor) => {
                 let (left, right) = pair(&mut stack);
                 divide(left, right, || divisor_of(formula, divisor, inputs))
             }
-            Step::Choose => {
+            FormulaStep::Choose => {
                 let (condition, otherwise) = pair(&mut stack);
                 let chosen = pop(&mut stack);
                 condition.and_then(|condition| if condition != 0.0 { chosen } else { otherwise })
@@ -59,27 +59,27 @@ pub(super) fn evaluate(formula: &Formula, inputs: &dyn Inputs) -> Value {
 }
 
 /// The parser pushes as many values as the steps take.
-fn pop(stack: &mut Vec<Value>) -> Value {
+fn pop(stack: &mut Vec<Evaluated>) -> Evaluated {
     stack.pop().unwrap_or_else(|| Err("the formula is empty".to_owned()))
 }
 
 /// The two values on top of the stack, in the order in which they were pushed.
-fn pair(stack: &mut Vec<Value>) -> (Value, Value) {
+fn pair(stack: &mut Vec<Evaluated>) -> (Evaluated, Evaluated) {
     let last = pop(stack);
     (pop(stack), last)
 }
 
-fn literal(name: &str, inputs: &dyn Inputs) -> Value {
+fn literal(name: &str, inputs: &dyn Inputs) -> Evaluated {
     let value = inputs.literal(&name[1..]).filter(|value| value.is_finite());
     value.ok_or_else(|| format!("{name} is not known on this machine"))
 }
 
-fn is_cpu(id: &str, inputs: &dyn Inputs) -> Value {
+fn is_cpu(id: &str, inputs: &dyn Inputs) -> Evaluated {
     let is = inputs.is_cpu(id).map(f64::from);
     is.ok_or_else(|| format!("whether the CPU is {id} is not known"))
 }
 
-fn binary(operator: Operator, left: Value, right: Value) -> Value {
+fn binary(operator: Operator, left: Evaluated, right: Evaluated) -> Evaluated {
     let (left, right) = (left?, right?);
     if operator == Operator::Remainder && right == 0.0 {
         return Err("a remainder by 0".to_owned());
@@ -87,7 +87,7 @@ fn binary(operator: Operator, left: Value, right: Value) -> Value {
     finite(operator.apply(left, right))
 }
 
-fn divide(left: Value, right: Value, divisor: impl Fn() -> String) -> Value {
+fn divide(left: Evaluated, right: Evaluated, divisor: impl Fn() -> String) -> Evaluated {
     let (left, right) = (left?, right?);
     match right == 0.0 {
         true => Err(format!("{} was 0", divisor())),
@@ -95,7 +95,7 @@ fn divide(left: Value, right: Value, divisor: impl Fn() -> String) -> Value {
     }
 }
 
-fn finite(value: f64) -> Value {
+fn finite(value: f64) -> Evaluated {
     if value.is_finite() { Ok(value) } else { Err("the result is beyond all numbers".to_owned()) }
 }
 

@@ -64,7 +64,7 @@ impl Expression {
         let mut values: BTreeMap<&str, Result<f64, String>> = BTreeMap::new();
         let mut last = Err("there is no formula".to_owned());
         for (name, formula) in &self.formulas {
-            last = formula.evaluate(&Known { values: &values, inputs });
+            last = formula.evaluate(&KnownMetrics { values: &values, inputs });
             values.insert(name, last.clone());
         }
         last
@@ -72,12 +72,12 @@ impl Expression {
 }
 
 /// The metrics that are already evaluated; other names come from the inputs.
-struct Known<'a> {
+struct KnownMetrics<'a> {
     values: &'a BTreeMap<&'a str, Result<f64, String>>,
     inputs: &'a dyn Inputs,
 }
 
-impl Inputs for Known<'_> {
+impl Inputs for KnownMetrics<'_> {
     fn value(&self, name: &str) -> Result<f64, String> {
         self.values.get(name).cloned().unwrap_or_else(|| self.inputs.value(name))
     }

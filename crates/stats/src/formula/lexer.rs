@@ -7,13 +7,13 @@ use super::{FormulaError, MAX_LENGTH};
 /// A token with the bytes that it takes.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: Range<usize>,
 }
 
 /// Kinds of token.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Number(f64),
     /// A name with its backslashes resolved.
     Name(String),
@@ -39,7 +39,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, FormulaError> {
                 continue;
             }
             '+' | '-' | '*' | '/' | '%' | '<' | '>' | '&' | '|' | '^' | '(' | ')' | ',' => {
-                (Kind::Sign(first), 1)
+                (TokenKind::Sign(first), 1)
             }
             '0'..='9' | '.' => number(rest, at)?,
             '#' => literal(rest, at)?,
@@ -52,13 +52,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, FormulaError> {
 }
 
 /// A decimal number, or a hexadecimal one behind `0x`.
-fn number(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
+fn number(rest: &str, at: usize) -> Result<(TokenKind, usize), FormulaError> {
     if let Some(hex) = rest.strip_prefix("0x") {
         let length = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
         let number = u64::from_str_radix(&hex[..length], 16);
         let number =
             number.map_err(|_| FormulaError::at(at, format!("'{}' is no number", &rest[..2 + length])))?;
-        return Ok((Kind::Number(number as f64), 2 + length));
+        return Ok((TokenKind::Number(number as f64), 2 + length));
     }
     let mut length = digits(rest);
     if rest[length..].starts_with('.') {
@@ -74,7 +74,7 @@ fn number(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
         (_, Some(next)) if is_part_of_name(next) => {
             Err(FormulaError::at(at + length, format!("'{next}' behind a number")))
         }
-        (Some(number), _) => Ok((Kind::Number(number), length)),
+        (Some(number), _) => Ok((TokenKind::Number(number), length)),
     }
 }
 
@@ -82,12 +82,12 @@ fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-fn literal(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
+fn literal(rest: &str, at: usize) -> Result<(TokenKind, usize), FormulaError> {
     let word = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'_';
     let length = 1 + rest.bytes().skip(1).take_while(word).count();
     match length {
         1 => Err(FormulaError::at(at, "'#' without a literal")),
-        _ => Ok((Kind::Literal(rest[..length].to_owned()), length)),
+        _ => Ok((TokenKind::Literal(rest[..length].to_owned()), length)),
     }
 }
 
@@ -96,7 +96,7 @@ fn is_part_of_name(c: char) -> bool {
 }
 
 /// A name; between two `@` every printable character belongs to it.
-fn name(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
+fn name(rest: &str, at: usize) -> Result<(TokenKind, usize), FormulaError> {
     let (mut name, mut quoted, mut length) = (String::new(), false, 0);
     let mut characters = rest.chars();
     while let Some(c) = characters.next() {
@@ -124,7 +124,7 @@ fn name(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
         Some(first) if length == 0 => {
             Err(FormulaError::at(at, format!("'{}' in a formula", first.escape_default())))
         }
-        _ => Ok((Kind::Name(name), length)),
+        _ => Ok((TokenKind::Name(name), length)),
     }
 }
 
@@ -132,12 +132,12 @@ fn name(rest: &str, at: usize) -> Result<(Kind, usize), FormulaError> {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<Kind> {
+    fn kinds(text: &str) -> Vec<TokenKind> {
         tokens(text).unwrap().into_iter().map(|token| token.kind).collect()
     }
 
-    fn named(name: &str) -> Kind {
-        Kind::Name(name.to_owned())
+    fn named(name: &str) -> TokenKind {
+        TokenKind::Name(name.to_owned())
     }
 
     #[test]
@@ -156,9 +156,12 @@ mod tests {
 
     #[test]
     fn a_minus_divides_names_unless_it_is_escaped() {
-        assert_eq!(kinds("a-b"), [named("a"), Kind::Sign('-'), named("b")]);
-        assert_eq!(kinds("1e-3-2"), [Kind::Number(1e-3), Kind::Sign('-'), Kind::Number(2.0)]);
-        assert_eq!(kinds("#slots*.5"), [Kind::Literal("#slots".into()), Kind::Sign('*'), Kind::Number(0.5)]);
+        assert_eq!(kinds("a-b"), [named("a"), TokenKind::Sign('-'), named("b")]);
+        assert_eq!(kinds("1e-3-2"), [TokenKind::Number(1e-3), TokenKind::Sign('-'), TokenKind::Number(2.0)]);
+        assert_eq!(
+            kinds("#slots*.5"),
+            [TokenKind::Literal("#slots".into()), TokenKind::Sign('*'), TokenKind::Number(0.5)]
+        );
     }
 
     #[test]

@@ -62,13 +62,13 @@ pub const LITERALS: &[&str] = &[
 #[derive(Clone, PartialEq, Debug)]
 pub struct Formula {
     text: String,
-    steps: Vec<Step>,
+    steps: Vec<FormulaStep>,
     names: Vec<String>,
 }
 
 /// One step of a formula.
 #[derive(Clone, PartialEq, Debug)]
-enum Step {
+enum FormulaStep {
     /// Pushes a number.
     Number(f64),
     /// Pushes the value of a name: an index into the names.

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::lexer::{Kind, Token, tokens};
-use super::{Formula, FormulaError, LITERALS, MAX_DEPTH, Operator, Step};
+use super::lexer::{Token, TokenKind, tokens};
+use super::{Formula, FormulaError, FormulaStep, LITERALS, MAX_DEPTH, Operator};
 
-type Outcome<T> = Result<T, FormulaError>;
+type ParseResult<T> = Result<T, FormulaError>;
 
 /// Words that cannot be names.
 const KEYWORDS: &[&str] = &["if", "else", "min", "max", "d_ratio", "strcmp_cpuid_str", "has_event"];
@@ -22,7 +22,7 @@ const LEVELS: &[&[(char, Option<Operator>)]] = &[
 ];
 
 /// Reads a formula.
-pub(super) fn parse(text: &str) -> Outcome<Formula> {
+pub(super) fn parse(text: &str) -> ParseResult<Formula> {
     let tokens = tokens(text)?;
     let mut parser = Parser { text, tokens, at: 0, depth: 0, steps: Vec::new(), names: Vec::new() };
     parser.formula()?;
@@ -40,13 +40,13 @@ struct Parser<'t> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
-    steps: Vec<Step>,
+    steps: Vec<FormulaStep>,
     names: Vec<String>,
 }
 
 impl Parser<'_> {
     /// Parses `a [if c else b]`; returns its range in bytes.
-    fn formula(&mut self) -> Outcome<Range<usize>> {
+    fn formula(&mut self) -> ParseResult<Range<usize>> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let message = format!("a formula of more than {MAX_DEPTH} levels");
@@ -59,24 +59,24 @@ impl Parser<'_> {
                 return Err(FormulaError::at(self.place(), "an 'if' without 'else'"));
             }
             span.end = self.formula()?.end;
-            self.steps.push(Step::Choose);
+            self.steps.push(FormulaStep::Choose);
         }
         self.depth -= 1;
         Ok(span)
     }
 
-    fn level(&mut self, level: usize) -> Outcome<Range<usize>> {
+    fn level(&mut self, level: usize) -> ParseResult<Range<usize>> {
         let Some(signs) = LEVELS.get(level) else { return self.operand() };
         let mut span = self.level(level + 1)?;
         while let Some(operator) = self.takes_sign_of(signs) {
             let right = self.level(level + 1)?;
             span.end = right.end;
-            self.steps.push(operator.map_or(Step::Divide(right), Step::Binary));
+            self.steps.push(operator.map_or(FormulaStep::Divide(right), FormulaStep::Binary));
         }
         Ok(span)
     }
 
-    fn operand(&mut self) -> Outcome<Range<usize>> {
+    fn operand(&mut self) -> ParseResult<Range<usize>> {
         let start = self.place();
         let mut negations = 0;
         while self.takes_sign('-') {
@@ -84,47 +84,47 @@ impl Parser<'_> {
         }
         let span = self.primary()?;
         if negations % 2 == 1 {
-            self.steps.push(Step::Negate);
+            self.steps.push(FormulaStep::Negate);
         }
         Ok(start..span.end)
     }
 
-    fn primary(&mut self) -> Outcome<Range<usize>> {
+    fn primary(&mut self) -> ParseResult<Range<usize>> {
         let Some(Token { kind, span }) = self.tokens.get(self.at).cloned() else {
             return Err(FormulaError::at(self.text.len(), "a value is missing"));
         };
         self.at += 1;
         match kind {
-            Kind::Number(number) => self.steps.push(Step::Number(number)),
-            Kind::Literal(literal) => self.literal(&literal, &span)?,
-            Kind::Sign('(') => {
+            TokenKind::Number(number) => self.steps.push(FormulaStep::Number(number)),
+            TokenKind::Literal(literal) => self.literal(&literal, &span)?,
+            TokenKind::Sign('(') => {
                 self.formula()?;
                 return Ok(span.start..self.expect(')')?);
             }
-            Kind::Name(name) if KEYWORDS.contains(&name.as_str()) => {
+            TokenKind::Name(name) if KEYWORDS.contains(&name.as_str()) => {
                 return Ok(span.start..self.function(&name, &span)?);
             }
-            Kind::Name(name) => {
+            TokenKind::Name(name) => {
                 let index = self.index_of(name);
-                self.steps.push(Step::Name(index));
+                self.steps.push(FormulaStep::Name(index));
             }
-            Kind::Sign(sign) => {
+            TokenKind::Sign(sign) => {
                 return Err(FormulaError::at(span.start, format!("'{sign}' in place of a value")));
             }
         }
         Ok(span)
     }
 
-    fn literal(&mut self, literal: &str, span: &Range<usize>) -> Outcome<()> {
+    fn literal(&mut self, literal: &str, span: &Range<usize>) -> ParseResult<()> {
         let index = LITERALS.iter().position(|known| *known == literal);
         let index =
             index.ok_or_else(|| FormulaError::at(span.start, format!("'{literal}' is no literal")))?;
-        self.steps.push(Step::Literal(index));
+        self.steps.push(FormulaStep::Literal(index));
         Ok(())
     }
 
     /// Parses the arguments of a function; returns the end.
-    fn function(&mut self, name: &str, span: &Range<usize>) -> Outcome<usize> {
+    fn function(&mut self, name: &str, span: &Range<usize>) -> ParseResult<usize> {
         if matches!(name, "if" | "else") {
             return Err(FormulaError::at(span.start, format!("'{name}' in place of a value")));
         }
@@ -138,15 +138,15 @@ impl Parser<'_> {
         self.expect(',')?;
         let second = self.formula()?;
         self.steps.push(match name {
-            "min" => Step::Binary(Operator::Min),
-            "max" => Step::Binary(Operator::Max),
-            _ => Step::Divide(second),
+            "min" => FormulaStep::Binary(Operator::Min),
+            "max" => FormulaStep::Binary(Operator::Max),
+            _ => FormulaStep::Divide(second),
         });
         self.expect(')')
     }
 
     /// Reads everything up to the closing parenthesis verbatim.
-    fn cpu_id(&mut self) -> Outcome<usize> {
+    fn cpu_id(&mut self) -> ParseResult<usize> {
         let start = self.place();
         while self.at < self.tokens.len() && !self.is_sign(')') {
             self.at += 1;
@@ -155,17 +155,17 @@ impl Parser<'_> {
         if id.is_empty() {
             return Err(FormulaError::at(start, "an id of a CPU is missing"));
         }
-        self.steps.push(Step::IsCpu(id));
+        self.steps.push(FormulaStep::IsCpu(id));
         self.expect(')')
     }
 
-    fn has_event(&mut self) -> Outcome<usize> {
+    fn has_event(&mut self) -> ParseResult<usize> {
         let place = self.place();
         match self.tokens.get(self.at).map(|token| token.kind.clone()) {
-            Some(Kind::Name(name)) => {
+            Some(TokenKind::Name(name)) => {
                 self.at += 1;
                 let index = self.index_of(name);
-                self.steps.push(Step::Has(index));
+                self.steps.push(FormulaStep::Has(index));
                 self.expect(')')
             }
             _ => Err(FormulaError::at(place, "the name of an event is missing")),
@@ -185,7 +185,7 @@ impl Parser<'_> {
     }
 
     fn is_sign(&self, sign: char) -> bool {
-        self.tokens.get(self.at).is_some_and(|token| token.kind == Kind::Sign(sign))
+        self.tokens.get(self.at).is_some_and(|token| token.kind == TokenKind::Sign(sign))
     }
 
     fn takes_sign(&mut self, sign: char) -> bool {
@@ -204,13 +204,13 @@ impl Parser<'_> {
         let is = self
             .tokens
             .get(self.at)
-            .is_some_and(|token| matches!(&token.kind, Kind::Name(name) if name == word));
+            .is_some_and(|token| matches!(&token.kind, TokenKind::Name(name) if name == word));
         self.at += usize::from(is);
         is
     }
 
     /// Takes a required sign; returns its end.
-    fn expect(&mut self, sign: char) -> Outcome<usize> {
+    fn expect(&mut self, sign: char) -> ParseResult<usize> {
         let place = self.place();
         match self.takes_sign(sign) {
             true => Ok(place + 1),

@@ -1,6 +1,6 @@
 //! Least squares on the slices in which an event was seen.
 
-use super::{COLUMNS, Sample};
+use super::{COLUMNS, SliceSample};
 
 /// Least new part of a column, as a share of its root mean square in the slices seen and of its mean in all
 /// slices. A column below it is left out: it is nearly a combination of earlier columns, or hardly varies in
@@ -39,7 +39,7 @@ pub(super) struct Fit {
 
 impl Fit {
     /// Fits by the first `columns` columns.
-    pub(super) fn of(sample: &Sample, columns: usize) -> Fit {
+    pub(super) fn of(sample: &SliceSample, columns: usize) -> Fit {
         let mut products = [[0.0; COLUMNS]; COLUMNS];
         let mut sums = [0.0; COLUMNS];
         for (row, count) in sample.rows.iter().zip(&sample.counts) {
@@ -117,7 +117,7 @@ impl Fit {
     ///
     /// Each residual is that of a fit without its slice; otherwise an outlier hides by drawing the fit
     /// towards itself. At least three slices are required, some of them with a length.
-    pub(super) fn spread(&self, sample: &Sample) -> f64 {
+    pub(super) fn spread(&self, sample: &SliceSample) -> f64 {
         let slices: Vec<(f64, f64)> = sample
             .rows
             .iter()
@@ -134,7 +134,7 @@ impl Fit {
     }
 
     /// Degrees of freedom of [`spread`](Self::spread).
-    pub(super) fn freedom(&self, sample: &Sample) -> f64 {
+    pub(super) fn freedom(&self, sample: &SliceSample) -> f64 {
         let columns = (0..COLUMNS).filter(|&i| self.lower[i][i] > 0.0).count();
         (sample.counts.len() - columns) as f64 * EFFICIENCY
     }
@@ -150,8 +150,8 @@ impl Fit {
 mod tests {
     use super::*;
 
-    fn sample(rows: &[[f64; COLUMNS]], counts: &[f64]) -> Sample {
-        Sample { rows: rows.to_vec(), counts: counts.to_vec(), unseen: [0.0; COLUMNS] }
+    fn sample(rows: &[[f64; COLUMNS]], counts: &[f64]) -> SliceSample {
+        SliceSample { rows: rows.to_vec(), counts: counts.to_vec(), unseen: [0.0; COLUMNS] }
     }
 
     fn line(slices: usize) -> (Vec<[f64; COLUMNS]>, Vec<f64>) {

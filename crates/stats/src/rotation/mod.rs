@@ -55,7 +55,7 @@
 mod fit;
 #[cfg(test)]
 mod programs;
-mod quantile;
+pub(crate) mod quantile;
 
 use fit::Fit;
 
@@ -88,7 +88,7 @@ pub struct Rotation {
 
 /// The total of an event that was seen in some slices of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
+pub struct TotalEstimate {
     /// Count over all slices, ≥ `seen`. A whole number if every slice was seen.
     pub total: f64,
     /// Half the width of the interval that holds the true total with 95 % probability, in counts; 0 if every
@@ -163,16 +163,16 @@ impl Rotation {
     /// # Panics
     ///
     /// If `seen` has another number of slices than the rotation.
-    pub fn estimate(&self, seen: &[Option<u64>]) -> Option<Estimate> {
+    pub fn estimate(&self, seen: &[Option<u64>]) -> Option<TotalEstimate> {
         assert_eq!(seen.len(), self.rows.len(), "an entry for each slice");
-        let sample = Sample::of(&self.rows, seen);
+        let sample = SliceSample::of(&self.rows, seen);
         let slices = sample.counts.len();
         if slices == 0 {
             return None;
         }
         let (missing, half_width) = self.missing(&sample, seen.iter().all(Option::is_some));
         let sum: u128 = seen.iter().flatten().map(|count| u128::from(*count)).sum();
-        Some(Estimate {
+        Some(TotalEstimate {
             total: sum as f64 + missing,
             half_width,
             seen: u64::try_from(sum).unwrap_or(u64::MAX),
@@ -183,7 +183,7 @@ impl Rotation {
     }
 
     /// The predicted count of the slices not seen, ≥ 0, and half the width of its interval.
-    fn missing(&self, sample: &Sample, all_seen: bool) -> (f64, Result<f64, NoInterval>) {
+    fn missing(&self, sample: &SliceSample, all_seen: bool) -> (f64, Result<f64, NoInterval>) {
         if all_seen {
             return (0.0, Ok(0.0));
         }
@@ -192,7 +192,7 @@ impl Rotation {
         (missing, self.half_width(sample, &fit))
     }
 
-    fn half_width(&self, sample: &Sample, fit: &Fit) -> Result<f64, NoInterval> {
+    fn half_width(&self, sample: &SliceSample, fit: &Fit) -> Result<f64, NoInterval> {
         let slices = sample.counts.len();
         let share = self.share(sample);
         if slices < LEAST_SLICES {
@@ -207,21 +207,21 @@ impl Rotation {
     }
 
     /// Share of the run's time that was seen.
-    fn share(&self, sample: &Sample) -> f64 {
+    fn share(&self, sample: &SliceSample) -> f64 {
         sample.rows.iter().map(|row| row[0]).sum::<f64>() / self.length
     }
 }
 
 /// The slices seen of an event in which anything ran, and the sum of those not seen.
-struct Sample {
+struct SliceSample {
     rows: Vec<[f64; COLUMNS]>,
     counts: Vec<f64>,
     unseen: [f64; COLUMNS],
 }
 
-impl Sample {
-    fn of(all: &[[f64; COLUMNS]], seen: &[Option<u64>]) -> Sample {
-        let mut sample = Sample { rows: Vec::new(), counts: Vec::new(), unseen: [0.0; COLUMNS] };
+impl SliceSample {
+    fn of(all: &[[f64; COLUMNS]], seen: &[Option<u64>]) -> SliceSample {
+        let mut sample = SliceSample { rows: Vec::new(), counts: Vec::new(), unseen: [0.0; COLUMNS] };
         for (row, count) in all.iter().zip(seen) {
             match count {
                 Some(0) if row[0] == 0.0 => {}

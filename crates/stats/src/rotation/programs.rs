@@ -9,11 +9,11 @@ pub(super) const EVENTS: usize = 12;
 /// Cycles of a slice: 10 ms at 3 GHz.
 const CYCLES: f64 = 3e7;
 
-/// Slices of a period of [`Kind::Periodic`].
+/// Slices of a period of [`ProgramKind::Periodic`].
 const PERIOD: usize = 10;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ProgramKind {
     /// Stretches of 20 to 120 slices, each with another program.
     Blocks,
     /// Four phases; the phase changes after a slice with a probability of a tenth.
@@ -28,11 +28,17 @@ pub(super) enum Kind {
     Ramp,
 }
 
-pub(super) const KINDS: [Kind; 6] =
-    [Kind::Blocks, Kind::Markov, Kind::Spikes, Kind::Periodic, Kind::PeriodOfRotation, Kind::Ramp];
+pub(super) const KINDS: [ProgramKind; 6] = [
+    ProgramKind::Blocks,
+    ProgramKind::Markov,
+    ProgramKind::Spikes,
+    ProgramKind::Periodic,
+    ProgramKind::PeriodOfRotation,
+    ProgramKind::Ramp,
+];
 
 /// The counts of a run in each slice.
-pub(super) struct Run {
+pub(super) struct ProgramRun {
     pub lengths: Vec<f64>,
     pub cycles: Vec<f64>,
     pub instructions: Vec<f64>,
@@ -41,32 +47,32 @@ pub(super) struct Run {
 
 /// The rates of a program in one phase.
 #[derive(Clone)]
-struct Phase {
+struct ProgramPhase {
     instructions_per_cycle: f64,
     per_instruction: Vec<f64>,
 }
 
-impl Phase {
-    fn random(random: &mut Random) -> Phase {
-        Phase {
+impl ProgramPhase {
+    fn random(random: &mut Random) -> ProgramPhase {
+        ProgramPhase {
             instructions_per_cycle: 0.5 + 2.0 * uniform(random),
             per_instruction: (0..EVENTS).map(|_| 0.01 * (0.6 * normal(random)).exp()).collect(),
         }
     }
 
-    fn faster(&self, factor: f64) -> Phase {
+    fn faster(&self, factor: f64) -> ProgramPhase {
         let per_instruction = self.per_instruction.iter().map(|rate| rate * factor).collect();
-        Phase { per_instruction, ..self.clone() }
+        ProgramPhase { per_instruction, ..self.clone() }
     }
 }
 
 /// A run of a program that sleeps half of the time and runs for a random part of the other slices.
-pub(super) fn sleeper(random: &mut Random) -> Run {
+pub(super) fn sleeper(random: &mut Random) -> ProgramRun {
     let time = |random: &mut Random| if random.below(2) == 0 { 0.0 } else { uniform(random) };
     let lengths: Vec<f64> = (0..SLICES).map(|_| time(random)).collect();
     let mut count = |length: &f64| (1e6 * length * (0.3 * normal(random)).exp()) as u64;
     let events = (0..EVENTS).map(|_| lengths.iter().map(&mut count).collect()).collect();
-    Run { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
+    ProgramRun { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
 }
 
 /// Milliseconds of a run of a [`Hard`] program.
@@ -100,7 +106,7 @@ impl Hard {
 
     /// A run of it in slices of these lengths, in ms. The counts of every slice say nothing about the counts
     /// of the events.
-    pub(super) fn run(self, lengths_ms: &[usize], random: &mut Random) -> Run {
+    pub(super) fn run(self, lengths_ms: &[usize], random: &mut Random) -> ProgramRun {
         let mut events = Vec::new();
         for _ in 0..EVENTS {
             let factors = self.factors(random);
@@ -112,7 +118,7 @@ impl Hard {
             events.push(lengths_ms.iter().map(&mut count).collect());
         }
         let lengths = lengths_ms.iter().map(|length| *length as f64 / 1e3).collect();
-        Run { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
+        ProgramRun { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
     }
 }
 
@@ -132,9 +138,9 @@ pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usiz
 }
 
 /// A run of a program of this kind, measured in this many rotation groups.
-pub(super) fn run(kind: Kind, turns: usize, random: &mut Random) -> Run {
+pub(super) fn run(kind: ProgramKind, turns: usize, random: &mut Random) -> ProgramRun {
     let phases = phases(kind, turns, random);
-    let mut run = Run {
+    let mut run = ProgramRun {
         lengths: vec![0.01; SLICES],
         cycles: Vec::new(),
         instructions: Vec::new(),
@@ -152,23 +158,23 @@ pub(super) fn run(kind: Kind, turns: usize, random: &mut Random) -> Run {
     run
 }
 
-fn phases(kind: Kind, turns: usize, random: &mut Random) -> Vec<Phase> {
-    let some: Vec<Phase> = (0..SLICES / 20).map(|_| Phase::random(random)).collect();
+fn phases(kind: ProgramKind, turns: usize, random: &mut Random) -> Vec<ProgramPhase> {
+    let some: Vec<ProgramPhase> = (0..SLICES / 20).map(|_| ProgramPhase::random(random)).collect();
     let indices = (0..SLICES).scan((0, 0), |(current, left), slice| {
         (*current, *left) = match kind {
-            Kind::Blocks if *left == 0 => (*current + 1, 19 + random.below(101)),
-            Kind::Blocks => (*current, *left - 1),
-            Kind::Markov if random.below(10) == 0 => (random.below(4), 0),
-            Kind::Markov => (*current, 0),
-            Kind::Spikes => (usize::from(random.below(50) == 0), 0),
-            Kind::Periodic => (usize::from(slice % PERIOD < PERIOD / 2), 0),
-            Kind::PeriodOfRotation => (usize::from(slice % turns == 0), 0),
-            Kind::Ramp => (0, 0),
+            ProgramKind::Blocks if *left == 0 => (*current + 1, 19 + random.below(101)),
+            ProgramKind::Blocks => (*current, *left - 1),
+            ProgramKind::Markov if random.below(10) == 0 => (random.below(4), 0),
+            ProgramKind::Markov => (*current, 0),
+            ProgramKind::Spikes => (usize::from(random.below(50) == 0), 0),
+            ProgramKind::Periodic => (usize::from(slice % PERIOD < PERIOD / 2), 0),
+            ProgramKind::PeriodOfRotation => (usize::from(slice % turns == 0), 0),
+            ProgramKind::Ramp => (0, 0),
         };
         Some(*current)
     });
     let growth =
-        |slice: usize| if kind == Kind::Ramp { 1.0 + 2.0 * slice as f64 / SLICES as f64 } else { 1.0 };
+        |slice: usize| if kind == ProgramKind::Ramp { 1.0 + 2.0 * slice as f64 / SLICES as f64 } else { 1.0 };
     indices.enumerate().map(|(slice, index)| some[index % some.len()].faster(growth(slice))).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::statistics::NORMAL;
 ///
 /// M. Abramowitz, I. Stegun: "Handbook of Mathematical Functions", 26.7.5: the expansion about the normal
 /// distribution.
-pub(super) fn t_95(freedom: f64) -> f64 {
+pub(crate) fn t_95(freedom: f64) -> f64 {
     let z = NORMAL;
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;

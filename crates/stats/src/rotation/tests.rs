@@ -4,7 +4,7 @@ use cyclometer_core::Random;
 use proptest::prelude::*;
 
 use super::programs::{
-    EVENTS, Hard, KINDS, Kind, Run, round_robin, run, seen, shuffled, sleeper, slices as cut,
+    EVENTS, Hard, KINDS, ProgramKind, ProgramRun, round_robin, run, seen, shuffled, sleeper, slices as cut,
 };
 use super::*;
 
@@ -23,7 +23,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, estimate: &Estimate, truth: f64) {
+    fn add(&mut self, estimate: &TotalEstimate, truth: f64) {
         let error = (estimate.total - truth).abs();
         self.estimates += 1.0;
         self.inside += f64::from(u8::from(error <= estimate.half_width.unwrap()));
@@ -43,7 +43,7 @@ impl Tally {
 
 impl Tally {
     /// Adds the estimates of all events of a run.
-    fn add_run(&mut self, run: &Run, columns: &[&[f64]], turns: usize, order: &[usize]) {
+    fn add_run(&mut self, run: &ProgramRun, columns: &[&[f64]], turns: usize, order: &[usize]) {
         let rotation = Rotation::new(&run.lengths, columns);
         for (event, counts) in run.events.iter().enumerate() {
             let estimate = rotation.estimate(&seen(event, counts, turns, order)).unwrap();
@@ -54,7 +54,7 @@ impl Tally {
 
 /// The estimates of a kind of program with a number of rotation groups.
 struct Trial {
-    kind: Kind,
+    kind: ProgramKind,
     turns: usize,
     /// In a random order, by the counts of every slice.
     random: Tally,
@@ -63,7 +63,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn of(kind: Kind, turns: usize) -> Trial {
+    fn of(kind: ProgramKind, turns: usize) -> Trial {
         let mut trial = Trial { kind, turns, random: Tally::default(), fixed: Tally::default() };
         let mut random = Random::seeded(turns as u64);
         for _ in 0..REPEATS {
@@ -83,7 +83,7 @@ fn trials() -> &'static [Trial] {
     ALL.get_or_init(|| KINDS.into_iter().flat_map(|kind| TURNS.map(|turns| Trial::of(kind, turns))).collect())
 }
 
-fn check_errors(kinds: &[Kind], right: impl Fn(f64, f64) -> bool) {
+fn check_errors(kinds: &[ProgramKind], right: impl Fn(f64, f64) -> bool) {
     for trial in trials().iter().filter(|trial| kinds.contains(&trial.kind)) {
         let (random, fixed) = (trial.random.mean_error(), trial.fixed.mean_error());
         assert!(right(random, fixed), "{:?}, {} turns: {random:.2} %, {fixed:.2} %", trial.kind, trial.turns);
@@ -149,17 +149,17 @@ fn intervals_of_programs_with_few_heavy_moments_hold_as_seldom_as_documented() {
 
 #[test]
 fn a_period_that_is_that_of_the_rotation_does_not_mislead_a_random_order() {
-    check_errors(&[Kind::PeriodOfRotation], |random, fixed| random < 5.0 && random * 10.0 < fixed);
+    check_errors(&[ProgramKind::PeriodOfRotation], |random, fixed| random < 5.0 && random * 10.0 < fixed);
 }
 
 #[test]
 fn a_period_that_shares_a_factor_with_the_rotation_does_not_mislead_a_random_order() {
-    check_errors(&[Kind::Periodic], |random, fixed| random < 2.0 && random * 4.0 < fixed);
+    check_errors(&[ProgramKind::Periodic], |random, fixed| random < 2.0 && random * 4.0 < fixed);
 }
 
 #[test]
 fn programs_without_a_period_are_told_about_as_well_as_by_time_or_better() {
-    let kinds = [Kind::Blocks, Kind::Markov, Kind::Spikes, Kind::Ramp];
+    let kinds = [ProgramKind::Blocks, ProgramKind::Markov, ProgramKind::Spikes, ProgramKind::Ramp];
     check_errors(&kinds, |random, fixed| random < fixed * 1.2);
 }
 
@@ -313,7 +313,7 @@ fn slices() -> impl Strategy<Value = Vec<(f64, f64, Option<u64>)>> {
         .prop_filter("one slice is seen", |slices| slices.iter().any(|slice| slice.2.is_some()))
 }
 
-fn estimate(slices: &[(f64, f64, Option<u64>)], more: &[&[f64]]) -> Estimate {
+fn estimate(slices: &[(f64, f64, Option<u64>)], more: &[&[f64]]) -> TotalEstimate {
     let lengths: Vec<f64> = slices.iter().map(|slice| slice.0).collect();
     let cycles: Vec<f64> = slices.iter().map(|slice| slice.1).collect();
     let seen: Vec<_> = slices.iter().map(|slice| slice.2).collect();
@@ -325,7 +325,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-fn same(a: &Estimate, b: &Estimate) -> bool {
+fn same(a: &TotalEstimate, b: &TotalEstimate) -> bool {
     let half_widths = match (a.half_width, b.half_width) {
         (Ok(a), Ok(b)) => close(a, b),
         (a, b) => a == b,

@@ -2,7 +2,8 @@
 
 use cyclometer_core::{Count, Interval};
 
-use super::instance::{Instance, State, clamp, never_counted, not_counted, total};
+use super::instance::{Instance, InstanceState, clamp, never_counted, not_counted};
+use crate::times::total;
 
 /// Number of lost instances that a reason names before it counts the rest.
 const NAMED_INSTANCES: usize = 3;
@@ -24,7 +25,7 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
     if instances.is_empty() {
         return not_counted("the source gave no value for it");
     }
-    if instances.iter().all(|instance| matches!(instance.state, State::Idle)) {
+    if instances.iter().all(|instance| matches!(instance.state, InstanceState::Idle)) {
         // A sleeping process executes nothing, and zero is exact. A command that never ran was not counted.
         let command = instances.iter().all(|instance| instance.cpu.is_none() && instance.tid.is_none());
         return match span {
@@ -32,8 +33,10 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
             _ => Count::Exact(0),
         };
     }
-    let observed: Vec<&Instance> =
-        instances.iter().filter(|i| matches!(i.state, State::Whole | State::Shared)).collect();
+    let observed: Vec<&Instance> = instances
+        .iter()
+        .filter(|i| matches!(i.state, InstanceState::Whole | InstanceState::Shared))
+        .collect();
     let missing: Vec<&Instance> = instances.iter().filter(|i| i.missing().is_some()).collect();
     if observed.is_empty() {
         return nothing_observed(&missing);
@@ -42,7 +45,7 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
     if !missing.is_empty() {
         return Count::Partial { raw: estimate, part: without(&missing) };
     }
-    if observed.iter().any(|i| matches!(i.state, State::Shared)) {
+    if observed.iter().any(|i| matches!(i.state, InstanceState::Shared)) {
         return Count::Scaled {
             raw: clamp(observed.iter().map(|i| i.raw).sum()),
             estimate,
@@ -56,16 +59,16 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
 
 fn nothing_observed(missing: &[&Instance]) -> Count {
     let lost = missing.iter().find_map(|instance| match &instance.state {
-        State::Lost(reason) => Some(reason.clone()),
+        InstanceState::Lost(reason) => Some(reason.clone()),
         _ => None,
     });
     let summand = missing.iter().find_map(|instance| match &instance.state {
-        State::Unobserved(summand) => summand.as_deref(),
+        InstanceState::Unobserved(summand) => summand.as_deref(),
         _ => None,
     });
     match lost {
         Some(reason) => Count::Lost { reason },
-        None => not_counted(&format!("{}: others held all that it can use", never_counted(summand))),
+        None => not_counted(&format!("{}: all were in use by others", never_counted(summand))),
     }
 }
 
@@ -84,7 +87,7 @@ pub(super) fn without(missing: &[&Instance]) -> String {
 mod tests {
     use super::*;
     use crate::settle::testing::{ALL, SLOT, lost, on_cpu, settled, summand};
-    use crate::settle::{settle, settle_over};
+    use crate::settle::{SlotReading, settle};
     use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::{Cell, Reading};
     use cyclometer_core::{Scope, SlotId, Verdict};
@@ -103,7 +106,9 @@ mod tests {
         assert_eq!(settled(1, vec![thread]), Count::Exact(0));
         assert_eq!(settled(1, vec![cell(SLOT, 0, 0, 0)]).verdict(), Verdict::NotCounted);
         let reading = Reading { cells: vec![cell(SLOT, 0, 0, 0)] };
-        let interval = settle_over(&hardware("e", 1), &reading, SLOT, Scope::Tree, Span::Interval);
+        let line = hardware("e", 1);
+        let of = SlotReading { line: &line, reading: &reading, slot: SLOT, asked: Scope::Tree };
+        let interval = of.count(Span::Interval);
         assert_eq!(interval, Count::Exact(0));
     }
 

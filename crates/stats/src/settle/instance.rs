@@ -1,20 +1,19 @@
 //! The cells of an event by CPU and thread.
 
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::{Cell, PlaceCells};
+use cyclometer_core::exec::{Cell, Place, PlaceCells};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Part, Rung};
 
-/// Shortfall of running against enabled time that is not multiplexing, in ns: the kernel's time between the
-/// two clock readings.
-const SLACK_NS: u64 = 1_000;
+use crate::times::{Slack, total};
 
-/// The slack also grows with the time: one part in this many.
-const SLACK_DIVISOR: u64 = 10_000;
+/// Shortfall of running against enabled time that is not multiplexing: the kernel's time between the two
+/// clock readings.
+const SLACK: Slack = Slack { least_ns: 1_000, divisor: 10_000 };
 
 /// The meaning of the times of an event's cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
+enum Times {
     /// No meaning.
     Untold,
     /// Whether the target ran. The event needs no counter, so its count is complete.
@@ -32,7 +31,7 @@ impl Times {
     /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can;
     /// `perf_cgroup_switch` and `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at
     /// each switch, between which its events count.
-    pub(super) fn of(line: &PlanLine, candidate: &Candidate) -> Times {
+    fn of(line: &PlanLine, candidate: &Candidate) -> Times {
         let is_software = |part: &Part| match part {
             Part::Perf(event) => event.class == PerfClass::Software,
             _ => false,
@@ -54,12 +53,12 @@ pub(super) struct Instance {
     pub(super) estimate: u128,
     pub(super) enabled_ns: u64,
     pub(super) running_ns: u64,
-    pub(super) state: State,
+    pub(super) state: InstanceState,
 }
 
-/// Ordered from best to worst.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum State {
+/// Whether the value of an instance can be used.
+#[derive(PartialEq, Eq)]
+pub(super) enum InstanceState {
     /// Never enabled: the target did not run.
     Idle,
     /// On a counter for the whole time.
@@ -72,6 +71,24 @@ pub(super) enum State {
     Lost(String),
 }
 
+impl InstanceState {
+    /// The rank of the state, from best to worst: that of a sum is the worst of its summands'.
+    fn rank(&self) -> u8 {
+        match self {
+            InstanceState::Idle => 0,
+            InstanceState::Whole => 1,
+            InstanceState::Shared => 2,
+            InstanceState::Unobserved(_) => 3,
+            InstanceState::Lost(_) => 4,
+        }
+    }
+
+    /// The worse of two states; of equal ones the first, which names its summand.
+    fn worse(self, other: InstanceState) -> InstanceState {
+        if other.rank() > self.rank() { other } else { self }
+    }
+}
+
 impl Instance {
     /// Adds another summand of the same CPU and thread: the state is the worse of both, and the running time
     /// the smaller.
@@ -81,22 +98,22 @@ impl Instance {
             estimate: self.estimate.saturating_add(other.estimate),
             enabled_ns: self.enabled_ns.max(other.enabled_ns),
             running_ns: self.running_ns.min(other.running_ns),
-            state: self.state.max(other.state),
+            state: self.state.worse(other.state),
             ..self
         }
     }
 
     pub(super) fn missing(&self) -> Option<String> {
         match &self.state {
-            State::Lost(reason) => Some(reason.clone()),
-            State::Unobserved(summand) => Some(never_counted(summand.as_deref())),
+            InstanceState::Lost(reason) => Some(reason.clone()),
+            InstanceState::Unobserved(summand) => Some(never_counted(summand.as_deref())),
             _ => None,
         }
     }
 
     /// Whether it was enabled for longer than it was on a counter.
     pub(super) fn was_off_counters(&self) -> bool {
-        matches!(self.state, State::Shared | State::Unobserved(_))
+        matches!(self.state, InstanceState::Shared | InstanceState::Unobserved(_))
     }
 
     pub(super) fn name(&self) -> String {
@@ -113,81 +130,117 @@ pub(super) fn never_counted(summand: Option<&str>) -> String {
     format!("{}never reached a counter", summand.map(|name| format!("{name} ")).unwrap_or_default())
 }
 
-pub(super) fn instances(cells: &[&Cell], candidate: &Candidate, times: Times) -> Vec<Instance> {
-    let places = PlaceCells::group(cells.iter().copied()).into_iter();
-    places.map(|(place, cells)| sum(place.cpu, place.tid, &cells, candidate, times)).collect()
+/// An event whose cells are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judged<'a> {
+    candidate: &'a Candidate,
+    times: Times,
 }
 
-/// Combines the cells of one CPU and thread: the sum of its summands; an event that is no sum has one.
-fn sum(
-    cpu: Option<u32>,
-    tid: Option<u32>,
-    cells: &PlaceCells<'_>,
-    candidate: &Candidate,
-    times: Times,
-) -> Instance {
-    let summands = cells.pmus().map(<[_]>::len).max().unwrap_or(0);
-    let one = |number| summand(cpu, tid, &parts_of_summand(cells, number), candidate, times);
-    let whole = (1..summands).fold(one(0), |sum, number| sum.with(one(number)));
-    match lacking(cells, candidate) {
-        Some(name) => {
-            Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
-        }
-        None => whole,
+impl<'a> Judged<'a> {
+    pub(super) fn of(line: &PlanLine, candidate: &'a Candidate) -> Judged<'a> {
+        Judged { candidate, times: Times::of(line, candidate) }
+    }
+
+    /// The instances of the whole event.
+    pub(super) fn instances(self, cells: &[&Cell]) -> Vec<Instance> {
+        let places = PlaceCells::group(cells.iter().copied()).into_iter();
+        places.map(|(place, cells)| OnePlace { place, cells, event: self }.sum()).collect()
+    }
+
+    /// The instances of one part.
+    pub(super) fn instances_of_part(self, cells: &[&Cell], part: usize, pmu: &str) -> Vec<Instance> {
+        let places = PlaceCells::group(cells.iter().copied()).into_iter();
+        places.filter_map(|(place, cells)| OnePlace { place, cells, event: self }.part(part, pmu)).collect()
     }
 }
 
-/// For each PMU the cell of its summand of that number, with the value to add. A PMU with fewer summands adds
-/// nothing more, and its time is still time on a counter.
-fn parts_of_summand<'a>(cells: &PlaceCells<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
-    let part = |cells: &[&'a Cell]| match cells.get(number) {
-        Some(cell) => Some((*cell, cell.raw)),
-        None => cells.last().map(|cell| (*cell, 0)),
-    };
-    cells.pmus().filter_map(part).collect()
+/// The cells of an event on one CPU and thread.
+struct OnePlace<'a> {
+    place: Place,
+    cells: PlaceCells<'a>,
+    event: Judged<'a>,
 }
 
-/// A summand for which a PMU has no cell, although it has cells of others.
-fn lacking<'a>(cells: &PlaceCells<'_>, candidate: &'a Candidate) -> Option<&'a str> {
-    candidate.summands.get(cells.absent(&candidate.parts)?).map(String::as_str)
-}
+impl<'a> OnePlace<'a> {
+    /// The sum of the summands; an event that is no sum has one.
+    fn sum(&self) -> Instance {
+        let summands = self.summands();
+        let (first, others) = summands.split_first().map_or((&[][..], &[][..]), |(a, b)| (a.as_slice(), b));
+        let whole = others.iter().fold(self.summand(first), |sum, other| sum.with(self.summand(other)));
+        match self.absent() {
+            Some(name) => Instance {
+                state: InstanceState::Lost(format!("the source gave no value for {name}")),
+                ..whole
+            },
+            None => whole,
+        }
+    }
 
-fn summand(
-    cpu: Option<u32>,
-    tid: Option<u32>,
-    parts: &[(&Cell, u64)],
-    candidate: &Candidate,
-    times: Times,
-) -> Instance {
-    let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
-    let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
-    let running_ns = total(parts.iter().map(|(cell, _)| cell.time_running_ns));
-    let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
-    let lost = parts.iter().find_map(|(cell, _)| {
-        let reason = cell.lost.clone()?;
-        Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
-    });
-    let state = match lost {
-        Some(reason) => State::Lost(reason),
-        None if times == Times::Untold => State::Whole,
-        None if enabled_ns == 0 && raw == 0 => State::Idle,
-        None if times == Times::Presence => State::Whole,
-        None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
-        None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
-        None if is_whole(running_ns, enabled_ns) => State::Whole,
-        None => State::Shared,
-    };
-    let estimate = match state {
-        State::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
-        _ => raw,
-    };
-    Instance { cpu, tid, raw, estimate, enabled_ns, running_ns, state }
-}
+    /// One part alone; `None` where its PMU does not count on this CPU. The time on another core type is time
+    /// on a counter, as in the sum: so the parts add up to it.
+    fn part(&self, part: usize, pmu: &str) -> Option<Instance> {
+        let is_own = |cell: &Cell| cell.at.part == part && cell.at.pmu == pmu;
+        let mut cells =
+            self.summands().into_iter().find(|cells| cells.iter().any(|(cell, _)| is_own(cell)))?;
+        cells.iter_mut().filter(|(cell, _)| !is_own(cell)).for_each(|(_, raw)| *raw = 0);
+        cells.sort_by_key(|(cell, _)| !is_own(cell));
+        Some(self.summand(&cells))
+    }
 
-/// Whether an event was on a counter for all of the time that it was enabled.
-fn is_whole(running_ns: u64, enabled_ns: u64) -> bool {
-    let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
-    running_ns > 0 && running_ns.saturating_add(slack_ns) >= enabled_ns
+    /// The cells of each summand, with the values to add.
+    ///
+    /// The core PMUs of a hybrid count at different times, and their times add up. A PMU with fewer summands
+    /// adds nothing more, and its time is still time on a counter. The units of a device count at the same
+    /// time, so each is a summand of its own.
+    fn summands(&self) -> Vec<Vec<(&'a Cell, u64)>> {
+        if !self.event.candidate.parts.iter().all(|part| part.core().is_some()) {
+            return self.cells.pmus().flatten().map(|cell| vec![(*cell, cell.raw)]).collect();
+        }
+        let of_pmu = |number: usize, cells: &[&'a Cell]| match cells.get(number) {
+            Some(cell) => Some((*cell, cell.raw)),
+            None => cells.last().map(|cell| (*cell, 0)),
+        };
+        let numbers = 0..self.cells.pmus().map(<[_]>::len).max().unwrap_or(0);
+        numbers.map(|number| self.cells.pmus().filter_map(|cells| of_pmu(number, cells)).collect()).collect()
+    }
+
+    /// A summand for which a PMU has no cell, although it has cells of others.
+    fn absent(&self) -> Option<&str> {
+        let candidate = self.event.candidate;
+        candidate.summands.get(self.cells.absent(&candidate.parts)?).map(String::as_str)
+    }
+
+    fn summand(&self, parts: &[(&Cell, u64)]) -> Instance {
+        let Judged { candidate, times } = self.event;
+        let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
+        let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
+        let running_ns = total(parts.iter().map(|(cell, _)| cell.time_running_ns));
+        let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
+        let lost = parts.iter().find_map(|(cell, _)| {
+            let reason = cell.lost.clone()?;
+            Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
+        });
+        let state = match lost {
+            Some(reason) => InstanceState::Lost(reason),
+            None if times == Times::Untold => InstanceState::Whole,
+            None if enabled_ns == 0 && raw == 0 => InstanceState::Idle,
+            None if times == Times::Presence => InstanceState::Whole,
+            None if enabled_ns == 0 => {
+                InstanceState::Lost("the source gave a value without a time".to_owned())
+            }
+            None if running_ns == 0 => {
+                InstanceState::Unobserved(parts.first().and_then(|(cell, _)| name(cell)))
+            }
+            None if SLACK.is_whole(running_ns, enabled_ns) => InstanceState::Whole,
+            None => InstanceState::Shared,
+        };
+        let estimate = match state {
+            InstanceState::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
+            _ => raw,
+        };
+        Instance { cpu: self.place.cpu, tid: self.place.tid, raw, estimate, enabled_ns, running_ns, state }
+    }
 }
 
 pub(super) fn scaled(raw: u128, enabled_ns: u64, running_ns: u64) -> u64 {
@@ -198,10 +251,6 @@ pub(super) fn not_counted(reason: &str) -> Count {
     Count::NotCounted { reason: reason.to_owned() }
 }
 
-pub(super) fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
-    times_ns.fold(0, u64::saturating_add)
-}
-
 pub(super) fn clamp(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
@@ -210,7 +259,7 @@ pub(super) fn clamp(value: u128) -> u64 {
 mod tests {
     use crate::settle::settle;
     use crate::settle::testing::{ALL, SLOT, lost, on_cpu, on_part, settled, summand};
-    use crate::testing::{cell, os_line, software, sum};
+    use crate::testing::{cell, device, os_line, software, sum};
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::{Cell, Reading};
     use cyclometer_core::{Count, Scope, Verdict};
@@ -278,17 +327,40 @@ mod tests {
     }
 
     #[test]
+    fn units_of_a_device_count_at_the_same_time() {
+        let line = device("cas_count", 2);
+        let unit = |part, raw, running| summand(part, ["imc_0", "imc_1"][part], raw, running);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::System);
+        assert_eq!(of(vec![unit(0, 70, ALL), unit(1, 30, ALL)]), Count::Exact(100));
+        let half = of(vec![unit(0, 70, ALL / 2), unit(1, 30, ALL / 2)]);
+        assert_eq!((half.verdict(), half.value()), (Verdict::Scaled, Some(200)), "not as of a hybrid");
+        let one = of(vec![unit(0, 70, ALL), unit(1, 0, 0)]);
+        assert_eq!(one.verdict(), Verdict::NotCounted, "the other unit is missing");
+    }
+
+    #[test]
     fn without_a_summand_there_is_no_sum_and_the_reason_names_it() {
         let line = sum("loads", 3, 0);
         let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
         let core = |part, raw, running| summand(part, "cpu_core", raw, running);
         let whole = || vec![core(0, 70, ALL), core(1, 30, ALL)];
         let never = of([whole(), vec![core(2, 0, 0)]].concat());
-        let reason = "C never reached a counter: others held all that it can use".to_owned();
+        let reason = "C never reached a counter: all were in use by others".to_owned();
         assert_eq!(never, Count::NotCounted { reason });
         let gone = Cell { lost: Some("gone".to_owned()), ..core(2, 5, ALL) };
         assert_eq!(of([whole(), vec![gone]].concat()), Count::Lost { reason: "C: gone".to_owned() });
         let lacking = "the source gave no value for C".to_owned();
         assert_eq!(of(whole()), Count::Lost { reason: lacking });
+    }
+    #[test]
+    fn the_worst_summand_gives_the_reason_and_of_equal_ones_the_first() {
+        let line = sum("loads", 3, 0);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap();
+        let core = |part, raw, running| summand(part, "cpu_core", raw, running);
+        let gone = |part, why: &str| Cell { lost: Some(why.to_owned()), ..core(part, 5, ALL) };
+        assert_eq!(of(vec![core(0, 0, 0), gone(1, "z"), gone(2, "a")]), "B: z");
+        assert_eq!(of(vec![gone(0, "a"), core(1, 0, 0), gone(2, "z")]), "A: a");
+        let never = of(vec![core(0, 70, ALL / 2), core(1, 0, 0), core(2, 0, 0)]);
+        assert!(never.starts_with("B never reached a counter"), "{never}");
     }
 }

@@ -13,81 +13,75 @@ use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Count, Scope, SlotId};
 
 pub(crate) use combine::Span;
-pub(crate) use parts::parts_of;
+pub(crate) use parts::Whole;
 pub use parts::{PartCount, by_part};
 pub(crate) use rotated::Observed;
 
 use combine::combine;
-use instance::{Instance, Times, instances, not_counted};
+use instance::{Instance, Judged, not_counted};
 use rotated::combine_turns;
-use trust::{Narrow, blur, incredible_zero, widen};
+use trust::{Limits, incredible_zero};
 
 /// Combines the cells of one slot into a count.
 ///
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid, and their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its own
 /// enabled / running. Cells that also have the same PMU are summands of a sum. Each is scaled by its own
-/// times, and without one of them there is no sum. Software events of the kernel need no counter, so they are
-/// never scaled. A count is partial if instances were lost or never reached a counter, or if the source's
-/// scope is wider than `asked`. A zero of an event that cannot be zero is not a count. Some drivers claim
-/// that an event without a counter ran (RISC-V with more events than counters).
+/// times, and without one of them there is no sum. Software events of the kernel need no counter, so they
+/// are never scaled. A count is partial if instances were lost or never reached a counter, or if the
+/// source's scope is wider than `asked`, or if the candidate is uncertain. A zero of an event that cannot
+/// be zero is not a count. Some drivers claim that an event without a counter ran (RISC-V with more events
+/// than counters).
 ///
 /// # Source
 ///
 /// `perf_event_open(2)`, section "Reading results": `time_enabled` and `time_running`.
 pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Count {
-    settle_over(line, reading, slot, asked, Span::Whole)
+    SlotReading { line, reading, slot, asked }.count(Span::Whole)
 }
 
-/// As [`settle`], for a whole run or an interval of it.
-pub(crate) fn settle_over(
-    line: &PlanLine,
-    reading: &Reading,
-    slot: SlotId,
-    asked: Scope,
-    span: Span,
-) -> Count {
-    settle_by(line, reading, slot, asked, |instances| combine(instances, span))
+/// A reading of one event of a plan.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotReading<'a> {
+    pub(crate) line: &'a PlanLine,
+    pub(crate) reading: &'a Reading,
+    pub(crate) slot: SlotId,
+    /// The scope that the user asked for.
+    pub(crate) asked: Scope,
 }
 
-/// As [`settle`], for an event that shared counters in rotation.
-pub(crate) fn settle_turn(
-    line: &PlanLine,
-    reading: &Reading,
-    slot: SlotId,
-    asked: Scope,
-    span: Span,
-    observed: impl FnOnce() -> Observed,
-) -> Count {
-    settle_by(line, reading, slot, asked, |instances| combine_turns(instances, span, observed))
-}
-
-fn settle_by(
-    line: &PlanLine,
-    reading: &Reading,
-    slot: SlotId,
-    asked: Scope,
-    combine: impl FnOnce(&[Instance]) -> Count,
-) -> Count {
-    if let Outcome::NotCounted(count) = &line.outcome {
-        return count.clone();
+impl<'a> SlotReading<'a> {
+    /// As [`settle`], for a whole run or an interval of it.
+    pub(crate) fn count(self, span: Span) -> Count {
+        self.count_by(|instances| combine(instances, span))
     }
-    let Some(candidate) = line.candidate() else {
-        return not_counted("the plan names no way to count it");
-    };
-    let times = Times::of(line, candidate);
-    let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let instances = instances(&cells, candidate, times);
-    let count = blur(combine(&instances), &cells);
-    let is_zero = candidate.never_zero && count.value() == Some(0);
-    if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
-        return not_counted(reason);
+
+    /// As [`settle`], for an event that shared counters in rotation.
+    pub(crate) fn count_of_turn(self, span: Span, observed: impl FnOnce() -> Observed) -> Count {
+        self.count_by(|instances| combine_turns(instances, span, observed))
     }
-    let count = match &candidate.only {
-        Some(only) => Narrow { only, line, instances: &instances }.narrow(count, reading),
-        None => count,
-    };
-    widen(count, candidate.widest, asked)
+
+    fn count_by(self, combine: impl FnOnce(&[Instance]) -> Count) -> Count {
+        if let Outcome::NotCounted(count) = &self.line.outcome {
+            return count.clone();
+        }
+        let Some(candidate) = self.line.candidate() else {
+            return not_counted("the plan names no way to count it");
+        };
+        let cells = self.cells();
+        let instances = Judged::of(self.line, candidate).instances(&cells);
+        let count = combine(&instances);
+        let is_zero = candidate.never_zero && count.value() == Some(0);
+        let of_package = candidate.widest.is_some();
+        match is_zero.then(|| incredible_zero(&instances, of_package)).flatten() {
+            Some(reason) => not_counted(reason),
+            None => Limits { of: self, candidate }.apply(count, &cells, &instances),
+        }
+    }
+
+    fn cells(self) -> Vec<&'a Cell> {
+        self.reading.cells.iter().filter(|cell| cell.slot == self.slot).collect()
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@ use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Count, Scope, SlotId};
 
-use super::instance::{clamp, not_counted, total};
-use super::settle;
+use super::SlotReading;
+use super::combine::{Span, combine};
+use super::instance::{Judged, clamp, not_counted};
+use super::trust::Limits;
+use crate::times::total;
 
 /// The count of one core PMU of a hybrid machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,56 +29,84 @@ pub struct PartCount {
     pub time_enabled_ns: u64,
 }
 
-/// The share of each core PMU in a hybrid count, and of each summand in a sum; empty where an event has a
-/// single part.
+/// The state of the count of which these are the parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// Exact.
+    Exact,
+    /// Not exact, by the times of its cells.
+    Inexact,
+    /// Estimated from slices. The times of its cells are those of its own rotation group alone.
+    Rotated,
+}
+
+/// The share of each core PMU in a hybrid count, the value of each summand of a sum, and that of each unit of
+/// a device; empty where an event has a single part.
 ///
-/// A part is exact when the whole is: then it covers everything that ran on those cores.
+/// A part of a hybrid is exact when the whole is: then it covers everything that ran on those cores. Summands
+/// and units are scaled each by its own times, and add up to the whole.
 pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
-    let whole_is_exact = matches!(settle(line, reading, slot, asked), Count::Exact(_));
-    parts_of(line, reading, slot, whole_is_exact)
+    let of = SlotReading { line, reading, slot, asked };
+    let whole = match of.count(Span::Whole) {
+        Count::Exact(_) => Whole::Exact,
+        _ => Whole::Inexact,
+    };
+    of.parts(whole)
 }
 
-/// As [`by_part`], if it is known whether the whole is exact.
-pub(crate) fn parts_of(
-    line: &PlanLine,
-    reading: &Reading,
-    slot: SlotId,
-    whole_is_exact: bool,
-) -> Vec<PartCount> {
-    let Some(candidate) = line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
-        return Vec::new();
-    };
-    let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
-    for cell in reading.cells.iter().filter(|cell| cell.slot == slot) {
-        parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
+impl SlotReading<'_> {
+    /// As [`by_part`], where the state of the whole is known.
+    pub(crate) fn parts(self, whole: Whole) -> Vec<PartCount> {
+        let Some(candidate) = self.line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
+            return Vec::new();
+        };
+        let cells = self.cells();
+        let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
+        for cell in &cells {
+            parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
+        }
+        let is_sum =
+            !candidate.summands.is_empty() || candidate.parts.iter().any(|part| part.core().is_none());
+        let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
+            true => {
+                let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
+                Limits { of: self, candidate }.apply(combine(&instances, Span::Whole), own, &instances)
+            }
+            false => unscaled(pmu, own, whole),
+        };
+        let of_part = |(at, own): ((usize, &str), Vec<&Cell>)| PartCount {
+            part: at.0,
+            pmu: at.1.to_owned(),
+            summand: candidate.summands.get(at.0).cloned(),
+            count: count(at, &own),
+            time_running_ns: total(own.iter().map(|cell| cell.time_running_ns)),
+            time_enabled_ns: total(own.iter().map(|cell| cell.time_enabled_ns)),
+        };
+        parts.into_iter().map(of_part).collect()
     }
-    let of_part = |((part, pmu), cells): ((usize, &str), Vec<&Cell>)| PartCount {
-        summand: candidate.summands.get(part).cloned(),
-        ..part_count(part, pmu, &cells, whole_is_exact)
-    };
-    parts.into_iter().map(of_part).collect()
 }
 
-fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> PartCount {
+/// The count of a part that cannot be scaled, as it may have been wanted for less time than the whole.
+fn unscaled(pmu: &str, cells: &[&Cell], whole: Whole) -> Count {
     let raw = clamp(cells.iter().map(|cell| u128::from(cell.raw)).sum());
-    let time_running_ns = total(cells.iter().map(|cell| cell.time_running_ns));
-    let time_enabled_ns = total(cells.iter().map(|cell| cell.time_enabled_ns));
-    let lost = cells.iter().find_map(|cell| cell.lost.clone());
-    let count = match lost {
+    match cells.iter().find_map(|cell| cell.lost.clone()) {
         Some(reason) => Count::Lost { reason },
         // Exact even if the part never ran: then nothing ran on those cores.
-        None if whole_is_exact => Count::Exact(raw),
-        None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
+        None if whole == Whole::Exact => Count::Exact(raw),
+        None if cells.iter().all(|cell| cell.time_running_ns == 0) => {
+            not_counted("never ran on a counter of these cores")
+        }
         None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
-    };
-    PartCount { part, pmu: pmu.to_owned(), summand: None, count, time_running_ns, time_enabled_ns }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settle::settle;
     use crate::settle::testing::{ALL, SLOT, on_part, summand};
-    use crate::testing::{cell, hardware, sum};
+    use crate::testing::{cell, device, hardware, sum};
+    use cyclometer_core::Verdict;
 
     #[test]
     fn parts_of_a_hybrid_are_told_apart() {
@@ -116,5 +147,51 @@ mod tests {
                 ("cpu_atom", Some("C"), Some(30))
             ]
         );
+    }
+
+    fn parts_of_sum(line: &PlanLine, cells: Vec<Cell>) -> Vec<Count> {
+        let reading = Reading { cells };
+        let whole = settle(line, &reading, SLOT, Scope::Tree);
+        let counts: Vec<Count> =
+            by_part(line, &reading, SLOT, Scope::Tree).into_iter().map(|part| part.count).collect();
+        assert_eq!(whole.value(), counts.iter().map(Count::value).sum(), "{whole:?} {counts:?}");
+        counts
+    }
+
+    #[test]
+    fn the_parts_of_a_sum_add_up_and_only_those_that_were_scaled_say_so() {
+        let core = |part, raw, running| summand(part, "cpu_core", raw, running);
+        let counts = parts_of_sum(&sum("loads", 2, 0), vec![core(0, 70, ALL), core(1, 30, ALL / 2)]);
+        assert_eq!(counts[0], Count::Exact(70));
+        assert_eq!((counts[1].verdict(), counts[1].value()), (Verdict::Scaled, Some(60)));
+    }
+
+    #[test]
+    fn the_parts_of_a_sum_on_one_core_type_are_scaled_by_the_time_on_both() {
+        let part = |part, pmu, raw, tenths| summand(part, pmu, raw, ALL / 10 * tenths);
+        let cells = vec![part(0, "cpu_core", 70, 3), part(1, "cpu_core", 7, 5), part(2, "cpu_atom", 30, 2)];
+        let counts = parts_of_sum(&sum("loads", 2, 1), cells);
+        assert_eq!(counts.iter().map(Count::value).collect::<Vec<_>>(), [Some(140), Some(10), Some(60)]);
+    }
+
+    #[test]
+    fn the_units_of_a_device_are_told_apart_and_are_no_wider_than_the_whole() {
+        let mut line = device("energy", 2);
+        let unit = |part, raw, running| summand(part, ["imc_0", "imc_1"][part], raw, running);
+        let counts = parts_of_sum(&line, vec![unit(0, 7, ALL), unit(1, 3, ALL / 2)]);
+        assert_eq!((counts[0].verdict(), counts[1].value()), (Verdict::Exact, Some(6)));
+        line.event.candidates[0].widest = Some(Scope::Package);
+        let counts = parts_of_sum(&line, vec![unit(0, 7, ALL), unit(1, 3, ALL)]);
+        assert_eq!(counts[1], Count::Partial { raw: 3, part: "whole package".to_owned() });
+    }
+
+    #[test]
+    fn the_parts_of_a_rotated_sum_are_not_scaled() {
+        let cells = vec![summand(0, "cpu_core", 70, ALL), summand(1, "cpu_core", 30, ALL)];
+        let line = sum("loads", 2, 0);
+        let reading = Reading { cells };
+        let of = SlotReading { line: &line, reading: &reading, slot: SLOT, asked: Scope::Tree };
+        let parts = of.parts(Whole::Rotated);
+        assert!(parts.iter().all(|part| part.count.verdict() == Verdict::Partial), "{parts:?}");
     }
 }

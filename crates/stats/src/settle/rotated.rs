@@ -3,11 +3,11 @@
 use cyclometer_core::{Count, Interval};
 
 use super::combine::{Span, combine, without};
-use super::instance::{Instance, State, clamp, scaled};
+use super::instance::{Instance, InstanceState, clamp, scaled};
 use super::trust::told;
 
 /// The reason why an event that shared its counter in all of its slices has no interval.
-const SHARED: &str = "another user held the counter for a part of every slice";
+const SHARED: &str = "others used the counter for a part of every slice";
 
 /// The observations of an event that shared counters in rotation.
 pub(crate) enum Observed {
@@ -28,7 +28,7 @@ pub(super) fn combine_turns(
     span: Span,
     observed: impl FnOnce() -> Observed,
 ) -> Count {
-    let lost = |instance: &&Instance| matches!(instance.state, State::Lost(_));
+    let lost = |instance: &&Instance| matches!(instance.state, InstanceState::Lost(_));
     if instances.is_empty() || instances.iter().all(|instance| lost(&instance)) {
         return combine(instances, span);
     }

@@ -3,10 +3,11 @@
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Interval, Scope};
+use cyclometer_core::{Candidate, Count, Interval, Scope};
 
+use super::SlotReading;
 use super::combine::without;
-use super::instance::{Instance, State, clamp};
+use super::instance::{Instance, InstanceState, clamp};
 
 /// The reason of a count with its interval, for output without a field for intervals; empty for an exact
 /// count.
@@ -20,18 +21,36 @@ pub(super) fn told(count: &Count) -> String {
     }
 }
 
+/// The limits of an event's source on its counts.
+pub(super) struct Limits<'a> {
+    pub(super) of: SlotReading<'a>,
+    pub(super) candidate: &'a Candidate,
+}
+
+impl Limits<'_> {
+    /// A count of these cells and instances, within the limits.
+    pub(super) fn apply(&self, count: Count, cells: &[&Cell], instances: &[Instance]) -> Count {
+        let count = blur(count, self.candidate, cells);
+        let count = match &self.candidate.only {
+            Some(only) => Narrow { only, line: self.of.line, instances }.narrow(count, self.of.reading),
+            None => count,
+        };
+        widen(count, self.candidate.widest, self.of.asked)
+    }
+}
+
 /// An event that only some of several core types count.
-pub(super) struct Narrow<'a> {
-    pub(super) only: &'a str,
-    pub(super) line: &'a PlanLine,
-    pub(super) instances: &'a [Instance],
+struct Narrow<'a> {
+    only: &'a str,
+    line: &'a PlanLine,
+    instances: &'a [Instance],
 }
 
 impl Narrow<'_> {
     /// A task that ran only on these core types is counted exactly. Otherwise time without a counter is time
     /// on the other core type, or time in which another user held the counter. The two cannot be
     /// distinguished. So counts are not extrapolated to cores that lack the event.
-    pub(super) fn narrow(&self, count: Count, reading: &Reading) -> Count {
+    fn narrow(&self, count: Count, reading: &Reading) -> Count {
         let only = self.only;
         let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
         let is_named = self.line.event.name.starts_with(only);
@@ -48,7 +67,7 @@ impl Narrow<'_> {
             Count::Partial { .. } if off => self.unscaled(),
             Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
                 reason: format!(
-                    "never on a counter: it did not run on {only}, or others held all counters there"
+                    "never on a counter: it did not run on {only}, or all counters there were in use by others"
                 ),
             },
             Count::NotCounted { reason } => {
@@ -61,7 +80,7 @@ impl Narrow<'_> {
     /// The unscaled count of the instances that were not lost.
     fn unscaled(&self) -> Count {
         let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
-            self.instances.iter().partition(|instance| matches!(instance.state, State::Lost(_)));
+            self.instances.iter().partition(|instance| matches!(instance.state, InstanceState::Lost(_)));
         let without = if lost.is_empty() { String::new() } else { format!("; {}", without(&lost)) };
         let raw = clamp(kept.iter().map(|instance| instance.raw).sum());
         Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
@@ -87,11 +106,13 @@ pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Optio
     }
 }
 
-/// Makes a count partial if its source reports that it leaves out, adds or blurs events.
-pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
+/// Makes a count partial if its source reports that it leaves out, adds or blurs events, or may leave events
+/// out without a report.
+fn blur(count: Count, candidate: &Candidate, cells: &[&Cell]) -> Count {
     let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
     notes.sort_unstable();
     notes.dedup();
+    notes.extend(candidate.uncertain.as_deref());
     match count.value() {
         Some(raw) if !notes.is_empty() => {
             let inner = count.reason().map(|_| format!("; {}", told(&count))).unwrap_or_default();
@@ -101,7 +122,7 @@ pub(super) fn blur(count: Count, cells: &[&Cell]) -> Count {
     }
 }
 
-pub(super) fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
+fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
     match (widest, count.value()) {
         (Some(widest), Some(raw)) if widest > asked => {
             let inner = count.reason().map(|_| format!(", {}", told(&count))).unwrap_or_default();
@@ -115,8 +136,8 @@ pub(super) fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count 
 mod tests {
     use super::*;
     use crate::settle::settle;
-    use crate::settle::testing::{SLOT, lost, on_cpu, on_part, settled};
-    use crate::testing::{cell, hardware};
+    use crate::settle::testing::{ALL, SLOT, lost, on_cpu, on_part, settled, summand};
+    use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::At;
     use cyclometer_core::{SlotId, Verdict};
 
@@ -139,6 +160,23 @@ mod tests {
         assert_eq!(settled(on_cpu(0, 0, 50_000_000, 50_000_000)), Verdict::NotCounted);
         assert_eq!(settled(on_cpu(0, 0, 500_000, 500_000)), Verdict::Partial);
         assert_eq!(settled(on_cpu(0, 9, 50_000_000, 50_000_000)), Verdict::Partial);
+    }
+
+    #[test]
+    fn a_count_that_may_be_too_small_is_partial_and_keeps_the_other_reasons() {
+        let mut line = sum("s", 2, 0);
+        line.event.candidates[0].uncertain = Some("too few counters".to_owned());
+        let settled = |line: &PlanLine, cells| settle(line, &Reading { cells }, SLOT, Scope::Tree);
+        let cells = |running| vec![summand(0, "cpu_core", 40, ALL), summand(1, "cpu_core", 2, running)];
+        let partial = |raw, part: &str| Count::Partial { raw, part: part.to_owned() };
+        assert_eq!(settled(&line, cells(ALL)), partial(42, "too few counters"), "also of the whole time");
+        let scaled = settled(&line, cells(ALL / 2));
+        let reason = scaled.reason().unwrap();
+        assert_eq!((scaled.verdict(), scaled.value()), (Verdict::Partial, Some(44)));
+        assert!(reason.starts_with("too few counters; observed "), "{reason}");
+        assert_eq!(settled(&line, cells(0)).value(), None, "a sum without a summand stays no count");
+        line.event.candidates[0].uncertain = None;
+        assert_eq!(settled(&line, cells(ALL)), Count::Exact(42));
     }
 
     #[test]
@@ -208,12 +246,12 @@ mod tests {
         };
         let on = |part| Cell { slot: SlotId(1), ..on_part(part, 9, 9_000_000, 9_000_000) };
         let nobody_knows =
-            "never on a counter: it did not run on cpu_core, or others held all counters there";
+            "never on a counter: it did not run on cpu_core, or all counters there were in use by others";
         assert_eq!(reason(vec![]), nobody_knows);
         assert_eq!(reason(vec![on(1)]), nobody_knows);
         assert_eq!(
             reason(vec![on(0)]),
-            "never reached a counter: others held all that it can use; only cpu_core can count it"
+            "never reached a counter: all were in use by others; only cpu_core can count it"
         );
     }
 

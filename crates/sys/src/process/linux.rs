@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use libc::c_long;
 
+use crate::process_list::ProcessList;
+
 /// `ru_maxrss` is in kilobytes. Source: `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1024;
 
@@ -204,26 +206,35 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 ///
 /// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated
 /// processes.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `NSpid` (Linux 4.1) has the ids from the namespace of `/proc` to that of
-/// the process.
 pub fn check_process_list() -> io::Result<()> {
-    let refused = |text: &str| Err(io::Error::new(io::ErrorKind::Unsupported, text.to_owned()));
-    let foreign = "/proc belongs to another PID namespace, and its entries are unrelated processes";
-    match std::fs::read_to_string("/proc/self/status") {
-        Ok(status) if shows_own_namespace(&status) => Ok(()),
-        Ok(_) => refused(foreign),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Err(_) if std::path::Path::new("/proc/meminfo").exists() => refused(foreign),
-        Err(_) => refused("/proc is not mounted"),
+    let status = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => Some(status),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let list = ProcessList::of(status.as_deref(), || std::path::Path::new("/proc/meminfo").exists());
+    match list.obstacle() {
+        None => Ok(()),
+        Some(obstacle) => Err(io::Error::new(io::ErrorKind::Unsupported, obstacle)),
     }
 }
 
-fn shows_own_namespace(status: &str) -> bool {
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    ids.is_none_or(|ids| ids.split_ascii_whitespace().count() < 2)
+/// How often the kernel samples what a CPU does, in times a second, if it says so.
+///
+/// # Source
+///
+/// `clock_getres(2)`: the coarse clocks advance once a tick; Linux `kernel/time/posix-timers.c`,
+/// `posix_get_coarse_res`.
+pub fn kernel_ticks_per_second() -> Option<u64> {
+    let mut tick = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: writes one timespec.
+    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, tick.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and wrote the struct.
+    let tick = unsafe { tick.assume_init() };
+    let tick_ns = u64::try_from(tick.tv_nsec).ok().filter(|_| tick.tv_sec == 0)?;
+    1_000_000_000u64.checked_div(tick_ns).filter(|ticks| *ticks > 0)
 }
 
 #[cfg(test)]
@@ -232,10 +243,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn one_id_means_that_the_namespaces_are_the_same() {
-        assert!(shows_own_namespace("Name:\tx\nNSpid:\t7\n"));
-        assert!(shows_own_namespace("Name:\tx\n"), "Linux before 4.1");
-        assert!(!shows_own_namespace("Name:\tx\nNSpid:\t1234\t7\n"));
+    fn the_kernel_ticks_between_24_and_1200_times_a_second() {
+        // Linux kernel/Kconfig.hz, and 24 and 1200 of Alpha and MIPS.
+        let ticks = kernel_ticks_per_second();
+        assert!(ticks.is_some_and(|ticks| (24..=1200).contains(&ticks)), "{ticks:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use linux::address_limits;
 pub(crate) use linux::allow_any_tracer;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::time_left;
-pub use linux::{PidFd, adopt_orphans, check_process_list, poll_readable};
+pub use linux::{PidFd, adopt_orphans, check_process_list, kernel_ticks_per_second, poll_readable};
 #[cfg(target_os = "linux")]
 pub(crate) use origin::all_signals;
 #[cfg(any(test, target_os = "linux"))]

@@ -135,3 +135,8 @@ pub(super) fn fix_layout() -> bool {
 pub fn check_process_list() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no /proc"))
 }
+
+/// `None`, because this system does not say how often it samples what a CPU does.
+pub fn kernel_ticks_per_second() -> Option<u64> {
+    None
+}

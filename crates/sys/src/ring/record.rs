@@ -19,14 +19,20 @@ pub(crate) const HEADER: usize = 8;
 pub mod kind {
     /// The buffer had no room for some records.
     pub const LOST: u32 = 2;
+    /// A thread ended.
+    pub const EXIT: u32 = 4;
     /// The event is stopped until the next tick, because it interrupts too often.
     pub const THROTTLE: u32 = 5;
     /// The event continues.
     pub const UNTHROTTLE: u32 = 6;
+    /// A thread created another one, or a process.
+    pub const FORK: u32 = 7;
     /// A sample.
     pub const SAMPLE: u32 = 9;
     /// The hardware had no room for some samples.
     pub const LOST_SAMPLES: u32 = 13;
+    /// The thread got a CPU, or lost it.
+    pub const SWITCH: u32 = 14;
 }
 
 /// The code that a sample interrupted.
@@ -81,11 +87,33 @@ pub enum Record {
         /// The event.
         id: u64,
     },
-    /// Another record: programs that begin, fork, end, map files.
+    /// The thread created this one.
+    Forked(TaskRecord),
+    /// This thread ended.
+    Ended(TaskRecord),
+    /// The thread got a CPU.
+    SwitchedIn {
+        /// The CPU, where records have one.
+        cpu: Option<u32>,
+    },
+    /// The thread lost its CPU.
+    SwitchedOut,
+    /// Another record: programs that begin, map files.
     Other {
         /// The kind.
         kind: u32,
     },
+}
+
+/// The thread of a record about threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskRecord {
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// Time in ns of the event's clock.
+    pub time_ns: u64,
 }
 
 /// A sample; `None` for a field that was not requested.
@@ -205,8 +233,29 @@ impl Fields<'_> {
             kind::LOST_SAMPLES => Record::LostSamples { samples: self.word()? },
             kind::THROTTLE => Record::Throttled { time_ns: self.word()?, id: self.word()? },
             kind::UNTHROTTLE => Record::Unthrottled { time_ns: self.word()?, id: self.word()? },
+            kind::FORK => Record::Forked(self.task()?),
+            kind::EXIT => Record::Ended(self.task()?),
+            kind::SWITCH if misc & SWITCH_OUT != 0 => Record::SwitchedOut,
+            kind::SWITCH => Record::SwitchedIn { cpu: self.cpu_of_trailer(format) },
             kind => Record::Other { kind },
         })
+    }
+
+    /// Process, its parent, thread, its parent, time.
+    fn task(&mut self) -> Option<TaskRecord> {
+        let (pid, _parent) = (self.half()?, self.half()?);
+        let (tid, _parent) = (self.half()?, self.half()?);
+        Some(TaskRecord { pid, tid, time_ns: self.word()? })
+    }
+
+    /// The CPU among the identifying fields at the end of a record. Their order is that of the kernel's
+    /// `__perf_event__output_id_sample`.
+    fn cpu_of_trailer(&mut self, format: Format) -> Option<u32> {
+        use sample_type as has;
+        for before in [has::TID, has::TIME, has::ID, has::STREAM_ID] {
+            self.word_if(format.samples(before))?;
+        }
+        self.halves_if(format.samples(has::CPU))?.0
     }
 
     /// The order is that of the kernel's `perf_output_sample`.
@@ -270,6 +319,9 @@ impl Fields<'_> {
         Some(Value { value, id, lost })
     }
 }
+
+/// `PERF_RECORD_MISC_SWITCH_OUT`.
+const SWITCH_OUT: u16 = 1 << 13;
 
 /// `PERF_RECORD_MISC_EXACT_IP`.
 const EXACT_IP: u16 = 1 << 14;
@@ -369,9 +421,23 @@ mod tests {
         assert_eq!(parse(kind::LOST_SAMPLES, &[8]), Record::LostSamples { samples: 8 });
         assert_eq!(parse(kind::THROTTLE, &[1, 2, 3]), Record::Throttled { time_ns: 1, id: 2 });
         assert_eq!(parse(kind::UNTHROTTLE, &[1, 2, 3]), Record::Unthrottled { time_ns: 1, id: 2 });
-        for other in [1, 3, 4, 7, 10, 14, 99, u32::MAX] {
+        for other in [1, 3, 10, 99, u32::MAX] {
             assert_eq!(parse(other, &[1, 2]), Record::Other { kind: other });
         }
+    }
+
+    #[test]
+    fn threads_that_begin_end_and_switch_are_told() {
+        let words = [two(30, 20), two(31, 21), 9_000, two(30, 31), 9_001, 70];
+        let task = TaskRecord { pid: 30, tid: 31, time_ns: 9_000 };
+        let parse = |kind, misc, words: &[u64]| Record::parse(&bytes(kind, misc, words), all_fields());
+        assert_eq!(parse(kind::FORK, 0, &words), Ok(Record::Forked(task)));
+        assert_eq!(parse(kind::EXIT, 0, &words), Ok(Record::Ended(task)));
+        assert_eq!(parse(kind::FORK, 0, &words[..2]), Err(RingError::Body { kind: 7, size: 24 }));
+        let trailer = [two(30, 31), 9_000, 71, 72, two(5, 0), 70];
+        assert_eq!(parse(kind::SWITCH, 0, &trailer), Ok(Record::SwitchedIn { cpu: Some(5) }));
+        assert_eq!(parse(kind::SWITCH, 0, &[]), Ok(Record::SwitchedIn { cpu: None }));
+        assert_eq!(parse(kind::SWITCH, SWITCH_OUT, &trailer), Ok(Record::SwitchedOut));
     }
 
     #[test]

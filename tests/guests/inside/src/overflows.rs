@@ -70,7 +70,7 @@ pub(crate) fn cases(cases: &mut Cases, how: &Interrupts) {
     cases.case("an ordinary user gets no more memory for samples than the kernel's setting says", || {
         tried(Who::User, "memory-refused", "instructions")
     });
-    cases.case("an ordinary user samples nothing at paranoid 3, and is told what mends it", || {
+    cases.case("an ordinary user samples nothing at paranoid 3, and is told the fix", || {
         sysctl("kernel/perf_event_paranoid", "3")?;
         let answer = tried(Who::User, "refused", "instructions");
         sysctl("kernel/perf_event_paranoid", "2")?;
@@ -240,6 +240,7 @@ impl Drained {
             Taken::Lost { samples, .. } => self.lost += samples,
             Taken::Throttled { .. } => self.throttled += 1,
             Taken::Unthrottled { .. } => {}
+            other => panic!("threads are not followed: {other:?}"),
         })?)
     }
 }

@@ -344,7 +344,7 @@ fn turns(pmu: &Pmu) -> Result<()> {
         let near = (1.0 / pmu.off_by..pmu.off_by).contains(&ratio);
         ensure!(near, "{value} is not near {}\n{}", LONG.instructions, stat.finished.printed());
     }
-    ensure!(scaled >= 2, "{scaled} events took turns\n{}", stat.finished.printed());
+    ensure!(scaled >= 2, "{scaled} events shared counters in rotation\n{}", stat.finished.printed());
     Ok(())
 }
 

@@ -254,7 +254,7 @@ fn turns(events: &str) -> Result<()> {
     let near = numbers.iter().all(|number| (truth / 4.0..truth * 4.0).contains(number));
     ensure!(near && numbers.len() == values.len(), "{values:?} instead of {truth}");
     let scaled = values.iter().filter(|value| matches!(value.count, Count::Scaled { .. })).count();
-    ensure!(scaled >= 2, "{scaled} events took turns: {values:?}");
+    ensure!(scaled >= 2, "{scaled} events shared counters in rotation: {values:?}");
     Ok(())
 }
 

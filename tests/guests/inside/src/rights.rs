@@ -46,7 +46,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         ensure!(!finished.printed().contains(&LOOP.instructions.to_string()), "{}", finished.printed());
         finished.says(&["not permitted on CPU", "(EACCES)"])
     });
-    cases.case("an ordinary user counts no hardware at paranoid 3, and is told what mends it", || {
+    cases.case("an ordinary user counts no hardware at paranoid 3, and is told the fix", || {
         at("3", &["--", LOOP.path], 0)?.finished.says(&["perf_event_paranoid is 3", "to count"])?;
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["sudo sysctl kernel.perf_event_paranoid=2"])?;
         at("3", &["--backend", "perf", "-e", "instructions:u", "--strict", "--", LOOP.path], 124)?

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::{Error, ErrorKind, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::{Event, Reach};
-use cyclometer_sys::ring::{self, Format, Read, Record, Ring, Woken};
+use cyclometer_sys::ring::{self, Format, Read, Record, Ring, TaskRecord, Woken};
 
 pub use cyclometer_sys::ring::Mode;
 
@@ -24,12 +24,16 @@ pub struct Sampling {
     pub wake_after: u32,
     /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
+    /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
+    /// them ([`Taken::Forked`]), of its switches and of its end. Samples then have the counts of the group
+    /// and its times, and addresses are as exact as the kernel makes them for this event.
+    pub for_windows: bool,
 }
 
 impl Sampling {
     /// A sample after each period of so many events, with room for some thousand samples.
     pub fn every(period_events: NonZeroU64) -> Sampling {
-        Sampling { period_events, ring_pages: 64, wake_after: 0, with_addresses: false }
+        Sampling { period_events, ring_pages: 64, wake_after: 0, with_addresses: false, for_windows: false }
     }
 }
 
@@ -89,6 +93,27 @@ pub enum Taken {
         /// In ns of the monotonic clock.
         time_ns: u64,
     },
+    /// The thread created another one, or a process.
+    Forked(TaskRecord),
+    /// This thread has ended.
+    Ended {
+        /// Where.
+        at: At,
+        /// The thread.
+        task: TaskRecord,
+    },
+    /// The thread lost its CPU.
+    SwitchedOut {
+        /// Where.
+        at: At,
+    },
+    /// The thread got a CPU.
+    SwitchedIn {
+        /// Where.
+        at: At,
+        /// The CPU; `None` where the kernel does not report it.
+        cpu: Option<u32>,
+    },
 }
 
 /// One overflow.
@@ -114,6 +139,10 @@ pub struct OverflowSample {
     pub addr: Option<u64>,
     /// Counts of the group's events, the sampled one first; empty for an event in no group.
     pub values: Vec<(SlotId, u64)>,
+    /// How long the group was enabled, in ns; `None` without counts.
+    pub time_enabled_ns: Option<u64>,
+    /// How long the group was on counters, in ns; `None` without counts.
+    pub time_running_ns: Option<u64>,
 }
 
 /// Why a wait is over.
@@ -284,13 +313,18 @@ fn each_of(record: Record, at: &At, slots: &[SlotId], how: Sampling, each: &mut 
         }
         Record::Throttled { time_ns, .. } => each(Taken::Throttled { at: at(), time_ns }),
         Record::Unthrottled { time_ns, .. } => each(Taken::Unthrottled { at: at(), time_ns }),
+        Record::Forked(task) => each(Taken::Forked(task)),
+        Record::Ended(task) => each(Taken::Ended { at: at(), task }),
+        Record::SwitchedOut => each(Taken::SwitchedOut { at: at() }),
+        Record::SwitchedIn { cpu } => each(Taken::SwitchedIn { at: at(), cpu }),
         Record::Other { .. } => {}
     }
 }
 
 /// A sample has all fields that `open` requested; one without them is malformed, and is rejected earlier.
 fn taken(sample: ring::Sample, at: At, slots: &[SlotId], how: Sampling) -> OverflowSample {
-    let values = sample.read.map(|read| read.values).unwrap_or_default();
+    let read = sample.read.unwrap_or_default();
+    let values = read.values.into_iter().map(|value| value.value);
     OverflowSample {
         at,
         mode: sample.mode,
@@ -301,6 +335,8 @@ fn taken(sample: ring::Sample, at: At, slots: &[SlotId], how: Sampling) -> Overf
         time_ns: sample.time_ns.unwrap_or_default(),
         period_events: sample.period_events.unwrap_or(how.period_events.get()),
         addr: sample.addr.filter(|addr| *addr != 0),
-        values: slots.iter().copied().zip(values.into_iter().map(|value| value.value)).collect(),
+        values: slots.iter().copied().zip(values).collect(),
+        time_enabled_ns: read.time_enabled_ns,
+        time_running_ns: read.time_running_ns,
     }
 }

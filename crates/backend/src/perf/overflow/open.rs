@@ -26,7 +26,8 @@ pub(super) fn rings(
         let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
     }
-    let places = places(on)?;
+    let mut places = if how.for_windows { target::places(on)? } else { places(on)? };
+    places.iter_mut().for_each(|place| place.inherit &= !how.for_windows);
     let units = units(slot, members)?;
     let mut wanted = Vec::new();
     for (unit, leader) in units.iter().filter_map(|unit| Some((unit, unit.leader()?))) {
@@ -143,18 +144,27 @@ fn leading(
     how: Sampling,
 ) -> Result<(Event, Format), Refusal> {
     let mut answer = Err(io::Error::from_raw_os_error(errno::EINVAL));
-    for lost in [read_format::LOST, 0] {
+    for (precise, lost) in attempts(leader.event, how) {
         let format = format(unit, leader.event, how, lost);
-        answer = open_event(&sampled(unit, leader, place, how, format), place, None);
+        let mut attr = sampled(unit, leader, place, how, format);
+        attr.flags |= flags::precise_ip(precise);
+        answer = open_event(&attr, place, None);
         match answer {
             Ok(event) => return Ok((event, format)),
             Err(ref e) if e.raw_os_error() == Some(errno::EINVAL) => {}
+            Err(_) if precise > 0 => {}
             Err(_) => break,
         }
     }
     let why = answer.err().unwrap_or_else(|| io::Error::from_raw_os_error(errno::EINVAL));
     let attr = sampled(unit, leader, place, how, format(unit, leader.event, how, 0));
     Err(trouble::of_leader(unit, leader, place, &attr, &why))
+}
+
+/// The levels of `precise_ip` to try, each with and without a count of lost samples.
+fn attempts(event: &PerfEvent, how: Sampling) -> Vec<(u8, u64)> {
+    let precise: &[u8] = if how.for_windows && event.class == PerfClass::Core { &[3, 2, 1, 0] } else { &[0] };
+    precise.iter().flat_map(|precise| [(*precise, read_format::LOST), (*precise, 0)]).collect()
 }
 
 /// Takes times from the monotonic clock, which the whole group has to use.
@@ -169,6 +179,9 @@ fn sampled(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling, f
     let attr = attributes(unit, leader, place, true).sampling(how.period_events.get(), format);
     let mut attr = timed(attr);
     attr.wakeup_events = how.wake_after;
+    if how.for_windows {
+        attr.flags |= flags::TASK | flags::CONTEXT_SWITCH | flags::SAMPLE_ID_ALL;
+    }
     attr
 }
 
@@ -185,7 +198,7 @@ fn format(unit: &Unit<'_>, event: &PerfEvent, how: Sampling, lost: u64) -> Forma
         (true, tells::IDENTIFIER | tells::IP | tells::TID | tells::TIME | tells::CPU),
         (event.class != PerfClass::Software, tells::PERIOD),
         (how.with_addresses, tells::ADDR),
-        (of_group, tells::READ),
+        (of_group || how.for_windows, tells::READ),
     ];
     let times = read_format::TIME_ENABLED | read_format::TIME_RUNNING;
     let group = if of_group { read_format::GROUP } else { 0 };

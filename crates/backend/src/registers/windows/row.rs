@@ -168,7 +168,7 @@ impl fmt::Display for CounterLoss {
             }
             LossReason::Contradiction { register, found } => write!(
                 f,
-                "{register} of CPU {cpu} is {found:#x}, which our events do not explain: somebody else wrote it"
+                "{register} of CPU {cpu} is {found:#x}, which our events do not explain: other software wrote it"
             ),
             LossReason::Fault(fault) => write!(f, "CPU {cpu}: {fault}"),
             LossReason::Elsewhere => write!(f, "the thread ran on CPU {cpu}, which is not recorded"),

@@ -31,7 +31,7 @@ const MAGIC: [u8; 8] = *b"cyctabl1";
 
 /// The parts, in the order of the head's entries.
 #[derive(Clone, Copy)]
-enum Section {
+enum BlobPart {
     Text,
     Names,
     Hash,

@@ -7,7 +7,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
 use super::write::Key;
-use super::{CODE, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, Section, WHOLE, flag, hash};
+use super::{BlobPart, CODE, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, WHOLE, flag, hash};
 use crate::table::model::{Also, Generic};
 
 /// Tables as bytes.
@@ -51,25 +51,25 @@ impl<'a> Blob<'a> {
 
     /// Whether there is no CPU.
     pub fn is_empty(&self) -> bool {
-        self.count(Section::Cpus) == 0
+        self.count(BlobPart::Cpus) == 0
     }
 
-    fn at(&self, section: Section) -> usize {
+    fn at(&self, section: BlobPart) -> usize {
         u32_at(self.bytes, 8 + 8 * section as usize) as usize
     }
 
-    fn count(&self, section: Section) -> usize {
-        const { assert!(Section::Strings as usize == SECTIONS - 1) };
+    fn count(&self, section: BlobPart) -> usize {
+        const { assert!(BlobPart::Strings as usize == SECTIONS - 1) };
         u32_at(self.bytes, 12 + 8 * section as usize) as usize
     }
 
-    fn record(&self, section: Section, size: usize, index: usize) -> &'a [u8] {
+    fn record(&self, section: BlobPart, size: usize, index: usize) -> &'a [u8] {
         let at = self.at(section) + size * index;
         self.bytes.get(at..at + size).unwrap_or_default()
     }
 
     fn bytes_of(&self, place: &[u8]) -> &'a [u8] {
-        let at = self.at(Section::Text) + u32_at(place, 0) as usize;
+        let at = self.at(BlobPart::Text) + u32_at(place, 0) as usize;
         self.bytes.get(at..at + u32_at(place, 4) as usize).unwrap_or_default()
     }
 
@@ -78,17 +78,17 @@ impl<'a> Blob<'a> {
     }
 
     fn name(&self, id: u16) -> &'a str {
-        self.text(self.record(Section::Names, STRING, id.into()))
+        self.text(self.record(BlobPart::Names, STRING, id.into()))
     }
 
     /// The number of a name, in any case.
     fn name_id(&self, name: &str) -> Option<u16> {
         // The length is a power of two.
-        let last = self.count(Section::Hash).checked_sub(1)?;
+        let last = self.count(BlobPart::Hash).checked_sub(1)?;
         let mut slot = hash(name) as usize & last;
         loop {
-            let id = u16_at(self.record(Section::Hash, 2, slot), 0).checked_sub(1)?;
-            let known = self.bytes_of(self.record(Section::Names, STRING, id.into()));
+            let id = u16_at(self.record(BlobPart::Hash, 2, slot), 0).checked_sub(1)?;
+            let known = self.bytes_of(self.record(BlobPart::Names, STRING, id.into()));
             if known.eq_ignore_ascii_case(name.as_bytes()) {
                 return Some(id);
             }
@@ -98,29 +98,29 @@ impl<'a> Blob<'a> {
 
     /// Every CPU, by id.
     pub fn cpus(self) -> impl DoubleEndedIterator<Item = Cpu<'a>> + ExactSizeIterator {
-        (0..self.count(Section::Cpus)).map(move |i| self.cpu_at(i))
+        (0..self.count(BlobPart::Cpus)).map(move |i| self.cpu_at(i))
     }
 
     fn cpu_at(self, index: usize) -> Cpu<'a> {
-        Cpu { blob: self, record: self.record(Section::Cpus, CPU, index) }
+        Cpu { blob: self, record: self.record(BlobPart::Cpus, CPU, index) }
     }
 
     /// The CPU with an id, in any case.
     pub fn cpu(self, id: &str) -> Option<Cpu<'a>> {
         let id = id.to_ascii_lowercase();
-        let found = search(self.count(Section::Cpus), |i| self.cpu_at(i).id().cmp(&id));
+        let found = search(self.count(BlobPart::Cpus), |i| self.cpu_at(i).id().cmp(&id));
         found.map(|i| self.cpu_at(i))
     }
 
     /// Every name of every CPU, aliases included, by name.
     pub fn names(self) -> impl ExactSizeIterator<Item = &'a str> {
-        (0..self.count(Section::Names)).map(move |i| self.name(i as u16))
+        (0..self.count(BlobPart::Names)).map(move |i| self.name(i as u16))
     }
 }
 
 impl std::fmt::Debug for Blob<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Blob({} CPUs, {} bytes)", self.count(Section::Cpus), self.bytes.len())
+        write!(f, "Blob({} CPUs, {} bytes)", self.count(BlobPart::Cpus), self.bytes.len())
     }
 }
 
@@ -229,7 +229,7 @@ impl<'a> Cpu<'a> {
     pub fn generic(&self) -> impl Iterator<Item = Generic> + use<'a> {
         let (blob, first) = (self.blob, self.number(2));
         (first..first + self.number(3)).map(move |i| {
-            let record = blob.record(Section::Generic, GENERIC, i);
+            let record = blob.record(BlobPart::Generic, GENERIC, i);
             Generic {
                 name: blob.text(record).to_owned(),
                 config: u64_at(record, STRING),
@@ -239,8 +239,8 @@ impl<'a> Cpu<'a> {
     }
 
     fn row(&self, index: usize) -> Entry<'a> {
-        let row = self.blob.record(Section::Rows, ROW, self.number(0) + index);
-        let def = self.blob.record(Section::Defs, DEF, u16_at(row, 2).into());
+        let row = self.blob.record(BlobPart::Rows, ROW, self.number(0) + index);
+        let def = self.blob.record(BlobPart::Defs, DEF, u16_at(row, 2).into());
         Entry { blob: self.blob, cpu: self.record, name: u16_at(row, 0), own: u16_at(row, 4), def }
     }
 
@@ -262,7 +262,7 @@ impl<'a> Cpu<'a> {
     /// The event with a name or alias, in any case.
     pub fn event(&self, name: &str) -> Option<Entry<'a>> {
         let mut id = self.blob.name_id(name)?;
-        let rows_at = self.blob.at(Section::Rows) + ROW * self.number(0);
+        let rows_at = self.blob.at(BlobPart::Rows) + ROW * self.number(0);
         loop {
             let found = search(self.rows(), |i| u16_at(self.blob.bytes, rows_at + ROW * i).cmp(&id));
             if let Some(found) = found {
@@ -289,7 +289,7 @@ impl<'a> Cpu<'a> {
     }
 
     fn code(&self, index: usize) -> &'a [u8] {
-        self.blob.record(Section::Codes, CODE, self.number(4) + index)
+        self.blob.record(BlobPart::Codes, CODE, self.number(4) + index)
     }
 
     fn key(&self, index: usize) -> Key {
@@ -366,7 +366,7 @@ impl<'a> Entry<'a> {
 
     /// The counters that may count it; empty if the vendor names none.
     pub fn counters(&self) -> CounterMask {
-        let masks = self.blob.record(Section::Masks, 16, u16_at(self.def, 8).into());
+        let masks = self.blob.record(BlobPart::Masks, 16, u16_at(self.def, 8).into());
         CounterMask::from_bits(u64_at(masks, 0), u64_at(masks, 8))
     }
 
@@ -379,7 +379,7 @@ impl<'a> Entry<'a> {
     }
 
     fn list(&self) -> usize {
-        self.blob.at(Section::Lists) + 2 * usize::from(u16_at(self.def, 10))
+        self.blob.at(BlobPart::Lists) + 2 * usize::from(u16_at(self.def, 10))
     }
 
     /// The number of other codes.
@@ -390,7 +390,7 @@ impl<'a> Entry<'a> {
     /// The same event by another of its codes, from 1.
     fn other(self, i: usize) -> Entry<'a> {
         let def = u16_at(self.blob.bytes, self.list() + 2 * i);
-        Entry { def: self.blob.record(Section::Defs, DEF, def.into()), ..self }
+        Entry { def: self.blob.record(BlobPart::Defs, DEF, def.into()), ..self }
     }
 
     /// Whether the vendor deprecates it.
@@ -405,7 +405,7 @@ impl<'a> Entry<'a> {
 
     /// Names of its errata.
     pub fn errata(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let place = self.blob.record(Section::Strings, STRING, u16_at(self.def, 12).into());
+        let place = self.blob.record(BlobPart::Strings, STRING, u16_at(self.def, 12).into());
         self.blob.text(place).split(',').filter(|name| !name.is_empty())
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::{HEAD, MAGIC, SECTIONS, Section, WHOLE, flag, hash};
+use super::{BlobPart, HEAD, MAGIC, SECTIONS, WHOLE, flag, hash};
 use crate::table::model::{CpuTable, TableEvent};
 
 /// Too many items of a kind for the layout.
@@ -70,11 +70,11 @@ impl Writer {
         Ok(writer)
     }
 
-    fn part(&mut self, section: Section) -> &mut Vec<u8> {
+    fn part(&mut self, section: BlobPart) -> &mut Vec<u8> {
         &mut self.parts[section as usize]
     }
 
-    fn count(&mut self, section: Section) -> usize {
+    fn count(&mut self, section: BlobPart) -> usize {
         self.counts[section as usize] += 1;
         self.counts[section as usize] as usize - 1
     }
@@ -84,8 +84,8 @@ impl Writer {
         let at = match self.texts.get(text) {
             Some(at) => *at,
             None => {
-                let at = self.part(Section::Text).len() as u32;
-                self.part(Section::Text).extend_from_slice(text.as_bytes());
+                let at = self.part(BlobPart::Text).len() as u32;
+                self.part(BlobPart::Text).extend_from_slice(text.as_bytes());
                 self.texts.insert(text.to_owned(), at);
                 at
             }
@@ -107,9 +107,9 @@ impl Writer {
         let mut table = vec![0u16; slots];
         let mut last = String::new();
         for (folded, name) in all {
-            let id = number(self.count(Section::Names) + 1, "names")? - 1;
+            let id = number(self.count(BlobPart::Names) + 1, "names")? - 1;
             let place = self.text(name);
-            self.part(Section::Names).extend(place);
+            self.part(BlobPart::Names).extend(place);
             self.names.insert(name.clone(), id);
             // Spellings that differ by case are adjacent; the hash finds the first.
             if folded == last {
@@ -122,8 +122,8 @@ impl Writer {
             table[slot] = id + 1;
             last = folded;
         }
-        self.counts[Section::Hash as usize] = slots as u32;
-        self.parts[Section::Hash as usize] = table.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.counts[BlobPart::Hash as usize] = slots as u32;
+        self.parts[BlobPart::Hash as usize] = table.iter().flat_map(|id| id.to_le_bytes()).collect();
         Ok(())
     }
 
@@ -131,9 +131,9 @@ impl Writer {
         if let Some(known) = self.masks.get(&mask) {
             return Ok(*known);
         }
-        let id = number(self.count(Section::Masks), "counter masks")?;
-        self.part(Section::Masks).extend(mask.general_bits().to_le_bytes());
-        self.part(Section::Masks).extend(mask.fixed_bits().to_le_bytes());
+        let id = number(self.count(BlobPart::Masks), "counter masks")?;
+        self.part(BlobPart::Masks).extend(mask.general_bits().to_le_bytes());
+        self.part(BlobPart::Masks).extend(mask.fixed_bits().to_le_bytes());
         self.masks.insert(mask, id);
         Ok(id)
     }
@@ -143,10 +143,10 @@ impl Writer {
         if let Some(known) = self.lists.get(defs) {
             return Ok(*known);
         }
-        let at = number(self.part(Section::Lists).len() / 2, "other codes")?;
+        let at = number(self.part(BlobPart::Lists).len() / 2, "other codes")?;
         let count = number(defs.len(), "other codes")?;
-        self.part(Section::Lists).extend(count.to_le_bytes());
-        self.part(Section::Lists).extend(defs.iter().flat_map(|id| id.to_le_bytes()));
+        self.part(BlobPart::Lists).extend(count.to_le_bytes());
+        self.part(BlobPart::Lists).extend(defs.iter().flat_map(|id| id.to_le_bytes()));
         self.lists.insert(defs.to_vec(), at);
         Ok(at)
     }
@@ -155,9 +155,9 @@ impl Writer {
         if let Some(known) = self.strings.get(text) {
             return Ok(*known);
         }
-        let id = number(self.count(Section::Strings), "lists of errata")?;
+        let id = number(self.count(BlobPart::Strings), "lists of errata")?;
         let place = self.text(text);
-        self.part(Section::Strings).extend(place);
+        self.part(BlobPart::Strings).extend(place);
         self.strings.insert(text.to_owned(), id);
         Ok(id)
     }
@@ -203,24 +203,24 @@ impl Writer {
         if let Some(known) = self.defs.get(&bytes) {
             return Ok(*known);
         }
-        let id = number(self.count(Section::Defs), "definitions")?;
-        self.part(Section::Defs).extend(&bytes);
+        let id = number(self.count(BlobPart::Defs), "definitions")?;
+        self.part(BlobPart::Defs).extend(&bytes);
         self.defs.insert(bytes, id);
         Ok(id)
     }
 
     fn cpu(&mut self, table: &CpuTable) -> Result<(), TooMany> {
-        let rows_at = self.counts[Section::Rows as usize];
-        let codes_at = self.counts[Section::Codes as usize];
+        let rows_at = self.counts[BlobPart::Rows as usize];
+        let codes_at = self.counts[BlobPart::Codes as usize];
         let rows = self.rows(table)?;
-        let codes = self.counts[Section::Codes as usize] - codes_at;
-        let generic_at = self.counts[Section::Generic as usize];
+        let codes = self.counts[BlobPart::Codes as usize] - codes_at;
+        let generic_at = self.counts[BlobPart::Generic as usize];
         for generic in &table.generic {
             let name = self.text(&generic.name);
-            self.count(Section::Generic);
-            self.part(Section::Generic).extend(name);
-            self.part(Section::Generic).extend(generic.config.to_le_bytes());
-            self.part(Section::Generic).extend(generic.config1.to_le_bytes());
+            self.count(BlobPart::Generic);
+            self.part(BlobPart::Generic).extend(name);
+            self.part(BlobPart::Generic).extend(generic.config.to_le_bytes());
+            self.part(BlobPart::Generic).extend(generic.config1.to_le_bytes());
         }
         let header = &table.header;
         let family = Family::ALL.iter().position(|family| *family == header.family).unwrap_or(0);
@@ -250,8 +250,8 @@ impl Writer {
         let counts = [rows_at, rows, generic_at, table.generic.len() as u32, codes_at, codes];
         record.extend(counts.iter().flat_map(|n| n.to_le_bytes()));
         debug_assert_eq!(record.len(), super::CPU);
-        self.count(Section::Cpus);
-        self.part(Section::Cpus).extend(record);
+        self.count(BlobPart::Cpus);
+        self.part(BlobPart::Cpus).extend(record);
         Ok(())
     }
 
@@ -278,20 +278,20 @@ impl Writer {
         let position: HashMap<u16, u16> =
             rows.iter().enumerate().map(|(i, (name, _, _))| (*name, i as u16)).collect();
         for (name, def, own) in &rows {
-            self.count(Section::Rows);
-            self.part(Section::Rows).extend([name, def, own].iter().flat_map(|n| n.to_le_bytes()));
+            self.count(BlobPart::Rows);
+            self.part(BlobPart::Rows).extend([name, def, own].iter().flat_map(|n| n.to_le_bytes()));
         }
         number(rows.len(), "events of one CPU")?;
         for (_, name, which) in codes {
-            self.count(Section::Codes);
-            self.part(Section::Codes).extend([position[&name], which].iter().flat_map(|n| n.to_le_bytes()));
+            self.count(BlobPart::Codes);
+            self.part(BlobPart::Codes).extend([position[&name], which].iter().flat_map(|n| n.to_le_bytes()));
         }
         Ok(rows.len() as u32)
     }
 
     fn finish(mut self, cpus: usize) -> Vec<u8> {
-        debug_assert_eq!(self.counts[Section::Cpus as usize] as usize, cpus);
-        self.counts[Section::Text as usize] = self.part(Section::Text).len() as u32;
+        debug_assert_eq!(self.counts[BlobPart::Cpus as usize] as usize, cpus);
+        self.counts[BlobPart::Text as usize] = self.part(BlobPart::Text).len() as u32;
         let mut bytes = MAGIC.to_vec();
         let mut at = HEAD as u32;
         for (part, count) in self.parts.iter().zip(self.counts) {

@@ -9,6 +9,7 @@ use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
 use crate::args::Backend;
+use crate::export_args::{ExportArgs, RESULTS};
 
 /// Headings of the options.
 const COUNTING: &str = "What is counted";
@@ -16,7 +17,6 @@ const RUNS: &str = "How often and how";
 const COMMANDS: &str = "The commands";
 const HOOKS: &str = "Around the commands, unmeasured";
 const GATE: &str = "Baseline and gate";
-const RESULTS: &str = "Results";
 
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
@@ -29,7 +29,8 @@ pub struct CompareArgs {
     /// Events to count, as in `cycles,instructions:k`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
-    /// A table of events that goes before the catalogue's, as `stat` takes it. Can be repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. Can be
+    /// repeated.
     #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// Metrics to compute, by name or group; can be repeated.
@@ -38,49 +39,48 @@ pub struct CompareArgs {
     /// Where counts come from.
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
-    /// How often the software PMU counts each command, where it counts: 2 without this option, and 1 if the
-    /// first run loses its counts. These runs come on top of the pairs; with `all` every run is counted.
+    /// Number of runs of each command that the software PMU counts, if it counts any event: 2 by default, 1
+    /// if the first run loses its counts. These runs are added to the pairs; with `all` every run is counted.
     #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = crate::args::counted)]
     pub counted: Option<Counted>,
-    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as
-    /// the first one.
+    /// Neither use nor write the execution profiles and translations of the software PMU: each run starts
+    /// like the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
-    /// Under the software PMU tell the commands that they have this processor, the same on every machine.
+    /// Under the software PMU, report this processor to the commands, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = crate::args::cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
-    /// Changes smaller than this count as none.
+    /// The smallest change that is reported as `changed`; of exact counts any is.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,
-    /// Number of pairs: how often each command runs as it is.
+    /// Number of pairs, which is the number of native runs of each command.
     #[arg(help_heading = RUNS, short, long, visible_alias = "runs", visible_short_alias = 'r', value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MOST_PAIRS as i64))]
     pub pairs: Option<u32>,
-    /// How often to run each command at first, without counting; 1 where nobody says.
+    /// Number of runs of each command before that, without counting; 1 by default.
     #[arg(help_heading = RUNS, short, long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Begin no other pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as
-    /// fit.
+    /// Start no pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as fit.
     #[arg(help_heading = RUNS, short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Bind the commands to these CPUs, as in `2` or `0-3,8`.
     #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = crate::args::cpu_list)]
     pub cpus: Option<CpuSet>,
-    /// Leave the environment as it is; else a variable CYCLOMETER_PADDING of random length moves the stack,
-    /// in each pair to another place.
+    /// Leave the environment unchanged; otherwise a variable CYCLOMETER_PADDING of random length moves the
+    /// stack, in each pair to another address.
     #[arg(help_heading = RUNS, long)]
     pub no_padding: bool,
-    /// Decides the order within pairs and the padding, so that both can be repeated.
+    /// Seed of the order within pairs and of the padding, so that both can be repeated.
     #[arg(help_heading = RUNS, long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Have sh run the commands and hooks; its own cost is then a part of theirs.
+    /// Have sh run the commands and hooks; its own cost is then included.
     #[arg(help_heading = COMMANDS, short = 'S', long)]
     pub shell: bool,
-    /// For each of these values a command, in which the name in braces stands for it, as in
+    /// Compare a command for each of these values, which replace the name in braces, as in
     /// `-L jobs=1,2,4 'make -j{jobs}'`. Can be repeated.
     #[arg(help_heading = COMMANDS, short = 'L', long = "list", value_name = "NAME=VALUES")]
     pub lists: Vec<String>,
-    /// Compare what the commands write to standard output, byte by byte; fail if it differs.
+    /// Compare the standard output of all runs, byte by byte; fail if it differs.
     #[arg(help_heading = COMMANDS, long, conflicts_with = "output")]
     pub check_output: bool,
     /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a
@@ -93,74 +93,69 @@ pub struct CompareArgs {
     /// Go on when a run of a command fails; tables and exports count the failures.
     #[arg(help_heading = COMMANDS, short, long)]
     pub ignore_failure: bool,
-    /// Before the first execution of each command.
+    /// Run this before the first execution of each command.
     #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
     pub setup: Option<String>,
-    /// Before each execution.
+    /// Run this before each execution.
     #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
     pub prepare: Option<String>,
-    /// After each execution.
+    /// Run this after each execution.
     #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
     pub conclude: Option<String>,
-    /// When all is over, once for each command.
+    /// Run this at the end, once for each command.
     #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
     pub cleanup: Option<String>,
     /// Write the results to a file that a later --baseline reads.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub save_baseline: Option<PathBuf>,
-    /// Replace the file of --save-baseline also where it has counts that are missing now.
+    /// Replace the file of --save-baseline even if it has counts that the new results lack.
     #[arg(help_heading = GATE, long, requires = "save_baseline")]
     pub force: bool,
-    /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's
-    /// manner.
+    /// Compare the one command with these results: cyclometer's own, JSON of hyperfine or of `perf stat -j`,
+    /// or JSON with poop's names of metrics.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// Which of the commands of the baseline, by its text or its number from 1.
+    /// The command of the baseline to compare with, by its text or its number from 1.
     #[arg(help_heading = GATE, long, value_name = "COMMAND", requires = "baseline")]
     pub baseline_command: Option<String>,
     /// Fail if this holds, as in `instructions > +0.5%` or `branch_misses / branches > +2%`; can be repeated.
     #[arg(help_heading = GATE, long, value_name = "CONDITION", value_parser = gate, allow_hyphen_values = true)]
     pub fail_if: Vec<Gate>,
-    /// Fail also where the runs do not tell whether a condition holds.
+    /// Fail if a condition is inconclusive, too.
     #[arg(help_heading = GATE, long, requires = "fail_if")]
     pub fail_inconclusive: bool,
-    /// Decide conditions also where runs failed, of the baseline or with -i; without this they fail with 125.
+    /// Decide conditions even if runs failed, in the baseline or now with -i; without this option the exit
+    /// status is then 125.
     #[arg(help_heading = GATE, long, requires = "fail_if")]
     pub accept_failures: bool,
     /// Compare with the baseline of another machine.
     #[arg(help_heading = GATE, long, requires = "baseline")]
     pub any_machine: bool,
-    /// Write the results as JSON to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_json: Option<PathBuf>,
-    /// Write a row for each metric of each comparison as CSV to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_csv: Option<PathBuf>,
-    /// Write the comparisons as Markdown tables to a file; - is standard output.
-    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
-    pub export_markdown: Option<PathBuf>,
+    /// The files of the results.
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Draw every run and interval: F.svg or F.html.
     #[arg(help_heading = RESULTS, long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Print no tables, no progress and no hints: only exports, gates that fail, and errors.
     #[arg(help_heading = RESULTS, short, long)]
     pub quiet: bool,
-    /// The commands, each as one word with its arguments, quoted as for a shell; the first is what the others
-    /// are compared with.
+    /// The commands, each with its arguments as one quoted word; the others are compared with the first.
     #[arg(value_name = "COMMAND")]
     pub commands: Vec<String>,
-    /// Behind --: one command and its arguments, to be compared with a baseline or to become one.
+    /// After --: one command and its arguments, to compare with a baseline or to save as one.
     #[arg(last = true, value_name = "WORDS")]
     pub command: Vec<std::ffi::OsString>,
 }
 
 /// The notes of `compare --help` below the options.
 const NOTES: &str = "\
-Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric has changed \
-only if that is certain at 5 % over all metrics together, and by more than the threshold. Counts of the software PMU that \
-repeat are compared exactly, and need no more than two runs of each command. Each run reads the file that is our \
-standard input from the same place; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
-programs, grep and tar among them, do less work when they see that. --input and --output say otherwise.
+Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric is reported \
+as changed only if the change is significant, at a false discovery rate of 5 % over all metrics, and larger than the \
+threshold. Counts of the software PMU that \
+repeat are compared exactly, and need no more than two runs of each command. Each run reads the file that is cyclometer's \
+standard input from the same offset; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
+programs, grep and tar among them, do less work when they see that. --input and --output change this.
 
 Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ;, (, #, ~, *, ?, \
 [a-z], {a,b} or $NAME, $NAME in double quotes, and NAME=value before the program, are refused. -S has sh run them.

@@ -1,5 +1,6 @@
 //! Checks of gates before anything runs.
 
+use cyclometer::catalogue::nearest_names;
 use cyclometer::core::{Pass, Plan, PlanLine};
 use cyclometer::stats::compare::{Gate, Series};
 use cyclometer::{Error, Result, Stat};
@@ -24,12 +25,7 @@ pub fn check(gates: &[Gate], plan: &Plan, stat: &Stat, baseline: Option<&Baselin
     for gate in gates {
         for name in gate.names() {
             if !known.contains(&fold(name)) && !known.contains(&stem(name)) {
-                let why = format!("{} is not measured", clean(name));
-                return Err(wrong(
-                    gate,
-                    &why,
-                    "name an event with -e, or a metric with -M, to have it measured",
-                ));
+                return Err(not_measured(gate, name, plan, stat));
             }
             is_one(gate, name, plan)?;
             if baseline.is_some_and(|baseline| !baseline.series.iter().any(|series| is_called(series, name)))
@@ -41,6 +37,17 @@ pub fn check(gates: &[Gate], plan: &Plan, stat: &Stat, baseline: Option<&Baselin
         has_a_run(gate, plan)?;
     }
     Ok(())
+}
+
+fn not_measured(gate: &Gate, name: &str, plan: &Plan, stat: &Stat) -> Error {
+    let requests = stat.metric_requests();
+    let labels: Vec<String> = plan.lines.iter().map(PlanLine::label).collect();
+    let measured = labels.iter().map(String::as_str).chain(OF_EVERY_REPORT);
+    let measured = measured.chain(requests.iter().map(|request| request.name.as_str()));
+    let nearest = nearest_names(name, measured).join(", ");
+    let near = if nearest.is_empty() { nearest } else { format!("nearest of the measured: {nearest}; ") };
+    let hint = format!("{near}to measure others, name an event with -e, or a metric with -M");
+    wrong(gate, &format!("{} is not measured", clean(name)), &hint)
 }
 
 fn fold(name: &str) -> String {

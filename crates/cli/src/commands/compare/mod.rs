@@ -8,17 +8,16 @@ mod saving;
 mod syntax;
 mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cyclometer::compare::{Compare, Executions};
-use cyclometer::core::exec::Stream;
+use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
-use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
-use cyclometer::stats::summarise_with;
+use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
+use cyclometer::stats::{Failures, summarise_with};
 use cyclometer::{
-    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
-    machine,
+    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, Stat, asked_scope, machine,
 };
 
 pub use args::CompareArgs;
@@ -27,16 +26,15 @@ use outputs::Outputs;
 use saving::Saving;
 use words::Contestant;
 
-use super::streams::{self, Input};
+use super::streams::{self, CommandInput};
 use crate::args::Cli;
-use crate::export::{self, Export, NamedFiles, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
-use crate::render::compare::plot::Format as PlotFormat;
+use crate::render::compare::plot::PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
-use crate::render::failures::Failures;
 use crate::render::hanging;
 use crate::{exit, failure};
 
@@ -53,15 +51,16 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let contestants = words::contestants(args)?;
     check(args, contestants.len())?;
     // Exports are opened before any command runs, so that a typo in a path costs no run.
-    let exports = Exports::open(args)?;
+    let exports = CompareExports::open(args)?;
     let machine = machine();
     let mut baseline = match (&args.baseline, contestants.first()) {
         (Some(path), Some(only)) => Some(baseline::read(path, args, &only.name, &machine)?),
         _ => None,
     };
     let stat = measurement(args, &machine)?;
-    let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
-    let input = Input::of_several_runs(args.input.as_deref())?;
+    let mut judge =
+        RunJudge { outputs: args.check_output.then(Outputs::new).transpose()?, ..RunJudge::default() };
+    let input = CommandInput::of_several_runs(args.input.as_deref())?;
     let outputs = outputs_of(args, judge.outputs.as_ref());
     baseline.iter_mut().for_each(|baseline| baseline.compare_output(&outputs.0));
     let plan = measured(args, &stat, &contestants, &input, &outputs)?;
@@ -70,14 +69,15 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
     }
+    contestants.iter().try_for_each(Contestant::check_program)?;
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
-    let launcher = launcher.with_signals(watch()?);
+    let launcher = launcher.with_signals(super::watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
     input.warning().into_iter().for_each(output::tell);
-    let measured = Measured {
+    let measured = MeasuredContest {
         contestants: &contestants,
         machine: &machine,
         comparison: &comparison,
@@ -89,15 +89,11 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest, || drop(launcher))?;
     shown?;
-    failed_cleanup(&contest).iter().for_each(|text| output::tell(text));
+    for error in failed_cleanups(&contest) {
+        failure::report(error, cli.verbose);
+    }
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
-}
-
-fn watch() -> Result<SignalWatch> {
-    SignalWatch::install().map_err(|error| {
-        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
-    })
 }
 
 fn check(args: &CompareArgs, commands: usize) -> Result<()> {
@@ -115,33 +111,14 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
             "give another command, --baseline FILE to compare with, or --save-baseline FILE to make one";
         return Err(failure::usage("one command has nothing to be compared with", hint));
     }
-    let exports =
-        [&args.export_json, &args.export_csv, &args.export_markdown, &args.save_baseline, &args.plot];
-    let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
-    let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(failure::usage("only one result can go to standard output", "give the others a file"));
-    }
-    if to_stdout == 1 && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
-        let hint = "leave --output inherit out, or export to a file";
-        return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
-    }
-    check_files(args)
-}
-
-/// Refuses options that lead to one file, of which one would lose what the other needs.
-fn check_files(args: &CompareArgs) -> Result<()> {
-    let input = streams::input(args.input.as_deref());
-    let (output, _) = streams::outputs(args.output.as_deref(), Stream::Discard);
-    let files =
-        args.tables.iter().fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let results = files
-        .written("--export-json", args.export_json.as_deref())
-        .written("--export-csv", args.export_csv.as_deref())
-        .written("--export-markdown", args.export_markdown.as_deref())
-        .written("--save-baseline", args.save_baseline.as_deref())
-        .written("--plot", args.plot.as_deref());
-    results.streams(&input, &output).check()
+    let (input, output) = (
+        streams::input(args.input.as_deref()),
+        streams::outputs(args.output.as_deref(), OutputStream::Discard).0,
+    );
+    let [json, csv, markdown] = args.exports.named();
+    let (baseline, plot) =
+        (("--save-baseline", args.save_baseline.as_deref()), ("--plot", args.plot.as_deref()));
+    export::check(&[json, csv, markdown, baseline, plot], &args.tables, (&input, &output))
 }
 
 fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
@@ -163,10 +140,10 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
 }
 
 /// Where the commands' standard output and standard error lead.
-fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (Stream, Stream) {
+fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (OutputStream, OutputStream) {
     let (stdout, stderr) = match checked {
-        Some(outputs) => (Stream::File(outputs.file()), Stream::Discard),
-        None => streams::outputs(args.output.as_deref(), Stream::Discard),
+        Some(outputs) => (OutputStream::File(outputs.file()), OutputStream::Discard),
+        None => streams::outputs(args.output.as_deref(), OutputStream::Discard),
     };
     (streams::as_seen(stdout), stderr)
 }
@@ -176,8 +153,8 @@ fn measured(
     args: &CompareArgs,
     stat: &Stat,
     contestants: &[Contestant],
-    input: &Input,
-    (stdout, stderr): &(Stream, Stream),
+    input: &CommandInput,
+    (stdout, stderr): &(OutputStream, OutputStream),
 ) -> Result<Compare> {
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
@@ -235,13 +212,13 @@ fn progress(args: &CompareArgs, executions: Executions) -> Progress {
 
 /// Looks at runs while they are made.
 #[derive(Default)]
-struct Judge {
+struct RunJudge {
     progress: Option<Progress>,
     started: u32,
     outputs: Option<Outputs>,
 }
 
-impl Watcher for Judge {
+impl Watcher for RunJudge {
     fn run_started(&mut self, _: usize, _: u32, _: bool) {
         if let Some(progress) = &mut self.progress {
             progress.advance(self.started);
@@ -255,7 +232,7 @@ impl Watcher for Judge {
 }
 
 /// The measurement with its inputs.
-struct Measured<'a> {
+struct MeasuredContest<'a> {
     contestants: &'a [Contestant],
     machine: &'a Machine,
     comparison: &'a Comparison,
@@ -265,8 +242,12 @@ struct Measured<'a> {
 }
 
 /// The input of all tables and exports.
-fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
-    let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
+fn contest<'a>(
+    args: &CompareArgs,
+    measured: &MeasuredContest<'a>,
+    baseline: Option<Baseline>,
+) -> Contest<'a> {
+    let MeasuredContest { contestants, machine, comparison, stat, outputs, executions } = *measured;
     let requests = stat.metric_requests();
     let arms: Vec<ArmShown> = contestants
         .iter()
@@ -305,27 +286,19 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     }
     let others: Vec<&[Series]> = contest.arms[first..].iter().map(|arm| arm.series.as_slice()).collect();
     let a = contest.reference_series();
+    let failed_runs = if args.accept_failures { FailedRuns::Accept } else { FailedRuns::Refuse };
     let each = compare(a, &others, contest.question).into_iter().zip(&others).enumerate();
     each.map(|(i, (metrics, b))| {
-        let of_failures = failing(contest, first + i).filter(|_| !args.accept_failures);
-        let outcome = |gate: &Gate| match (gate.apply(a, b, contest.question), &of_failures) {
-            (outcome, Some(why)) => GateOutcome { ruling: Ruling::Impossible(why.clone()), ..outcome },
-            (outcome, None) => outcome,
-        };
+        let failures = [contest.reference_failures(), Failures::of(contest.report(first + i))];
+        let a = GateSide { series: a, failures: &failures[0] };
+        let b = GateSide { series: b, failures: &failures[1] };
+        let outcome = |gate: &Gate| gate.apply(a, b, contest.question, failed_runs);
         Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect() }
     })
     .collect()
 }
 
-/// The reason why no gate can be decided: failed runs did not do the work that is compared.
-fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
-    let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
-    let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
-    let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
-    (!both.is_empty()).then(|| format!("{}; --accept-failures has it decided all the same", both.join("; ")))
-}
-
-fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &CompareExports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
         for line in unsaid(contest) {
             output::tell(&line);
@@ -344,7 +317,9 @@ fn early_end(contest: &Contest<'_>) -> Option<String> {
     const HELP: &str =
         "run it by itself, or use --output inherit, to see what it says; -i goes on when a command fails";
     match contest.comparison.ended.as_ref()? {
-        Ended::Failed(reason) => Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(reason))),
+        Ended::Failed(reason) => {
+            Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(&failure::without_numbers(reason))))
+        }
         Ended::Stopped(reason) => Some(format!("cyclometer: error: {}\n", clean(reason))),
         _ => None,
     }
@@ -370,13 +345,11 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     lines
 }
 
-/// The message about hooks that failed after the runs.
-fn failed_cleanup(contest: &Contest<'_>) -> Option<String> {
-    const HELP: &str = "run the command of --cleanup by itself to see what it says";
-    let mut failed: Vec<String> = contest.comparison.warnings.iter().map(|warning| clean(warning)).collect();
-    // Every command has the same hook.
-    failed.dedup();
-    (!failed.is_empty()).then(|| format!("cyclometer: error: {}\nhelp: {HELP}\n", failed.join("; ")))
+/// The failures of hooks after the runs, each once: every command has the same hook.
+fn failed_cleanups<'a>(contest: &Contest<'a>) -> Vec<&'a Error> {
+    let mut failed: Vec<&Error> = contest.comparison.failed_cleanups.iter().collect();
+    failed.dedup_by_key(|error| error.to_string());
+    failed
 }
 
 /// The warning about a baseline that was saved with failed runs.
@@ -402,7 +375,7 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
         Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
         Some(Ended::Failed(_)) => return exit::FAILURE,
-        _ if !contest.comparison.warnings.is_empty() => return exit::FAILURE,
+        _ if !contest.comparison.failed_cleanups.is_empty() => return exit::FAILURE,
         _ => {}
     }
     let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);
@@ -414,39 +387,35 @@ fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     if contest.output_difference.is_some() || rulings().any(fails) {
         return exit::GATE;
     }
-    if rulings().any(|ruling| matches!(ruling, Ruling::Impossible(_))) {
+    if rulings().any(|ruling| ruling.obstacle().is_some()) {
         return exit::FAILURE;
     }
     exit::OK
 }
 
 /// Renders results as text.
-type Format = fn(&Contest<'_>) -> String;
+type ContestRenderer = fn(&Contest<'_>) -> String;
 
 /// The files that were asked for.
-struct Exports {
-    all: Vec<(Export, Format)>,
+struct CompareExports {
+    all: Vec<(Export, ContestRenderer)>,
     baseline: Option<Saving>,
 }
 
-impl Exports {
-    fn open(args: &CompareArgs) -> Result<Exports> {
+impl CompareExports {
+    fn open(args: &CompareArgs) -> Result<CompareExports> {
         let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
-        let wanted: [(Option<&Path>, Format); 4] = [
-            (args.export_json.as_deref(), json::render),
-            (args.export_csv.as_deref(), csv::render),
-            (args.export_markdown.as_deref(), markdown::render),
-            (plot.map(|(path, _)| path), plot.map_or(plot::svg, |(_, format)| format)),
-        ];
+        let formats: [ContestRenderer; 3] = [json::render, csv::render, markdown::render];
+        let plot = plot.map(|(path, format)| (("--plot", Some(path)), format));
         let mut all = Vec::new();
-        for (path, render) in wanted {
+        for ((option, path), render) in args.exports.named().into_iter().zip(formats).chain(plot) {
             if let Some(path) = path {
-                all.push((Export::open(path)?, render));
+                all.push((Export::open(option, path)?, render));
             }
         }
         let baseline =
             args.save_baseline.as_deref().map(|path| Saving::open(path, args.force)).transpose()?;
-        Ok(Exports { all, baseline })
+        Ok(CompareExports { all, baseline })
     }
 
     fn any_on_stdout(&self) -> bool {
@@ -463,7 +432,7 @@ impl Exports {
     }
 }
 
-fn plot_format(path: &Path) -> Result<Format> {
+fn plot_format(path: &Path) -> Result<ContestRenderer> {
     match PlotFormat::of(path) {
         Some(PlotFormat::Svg) => Ok(plot::svg),
         Some(PlotFormat::Html) => Ok(plot::html),

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use cyclometer::{Error, ErrorKind, Result};
+use cyclometer::{Error, Recovery, Result};
+
+use crate::failure;
 
 /// The outputs of runs, each written to one file and compared with the first.
 ///
@@ -75,7 +77,9 @@ impl Outputs {
                     at + 1
                 )
             }
-            Err(error) => format!("the output of command {} cannot be read: {error}", arm + 1),
+            Err(error) => {
+                format!("the output of command {} cannot be read: {}", arm + 1, failure::reason(&error))
+            }
         };
         self.difference = Some(difference.clone());
         Some(difference)
@@ -120,7 +124,8 @@ fn first_difference(a: &Path, b: &Path) -> io::Result<Option<u64>> {
 
 fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
     let path = crate::output::clean_os(path.as_os_str());
-    Error::new(ErrorKind::Io, format!("cannot {what} {path}: {error}")).with_source(error)
+    failure::of_system(&format!("{what} {path}"), error)
+        .with_recovery(Recovery::fix("name another folder in the variable TMPDIR"))
 }
 
 #[cfg(test)]

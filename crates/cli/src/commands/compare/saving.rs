@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cyclometer::interleaved::Ended;
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
@@ -10,7 +11,6 @@ use super::baseline::{FormerBaseline, MAX_BYTES};
 use crate::export::Export;
 use crate::output::{self, clean, clean_os};
 use crate::render::compare::{Contest, json};
-use crate::render::failures::Failures;
 
 /// The file of a baseline that is to be saved.
 pub struct Saving {
@@ -26,7 +26,7 @@ impl Saving {
     ///
     /// As [`Export::open`].
     pub fn open(path: &Path, force: bool) -> Result<Saving> {
-        Ok(Saving { file: clean_os(path.as_os_str()), export: Export::open(path)?, force })
+        Ok(Saving { file: clean_os(path.as_os_str()), export: Export::open("--save-baseline", path)?, force })
     }
 
     pub fn is_stdout(&self) -> bool {

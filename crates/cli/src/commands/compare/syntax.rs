@@ -38,7 +38,7 @@ pub fn first(text: &str) -> Option<Syntax> {
 struct Scanner<'a> {
     chars: Peekable<Chars<'a>>,
     /// The word that is being read, as long as no part of it is quoted.
-    word: Option<Word>,
+    word: Option<ShellWord>,
     /// Whether a word has been read that is no assignment.
     has_program: bool,
     /// Whether a line ended behind the last word.
@@ -46,7 +46,7 @@ struct Scanner<'a> {
 }
 
 #[derive(Default)]
-struct Word {
+struct ShellWord {
     text: String,
     is_quoted: bool,
 }

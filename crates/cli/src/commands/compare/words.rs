@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
-use cyclometer::core::exec::{CommandSpec, Stream};
+use cyclometer::core::exec::{CommandSpec, InputStream, OutputStream};
 use cyclometer::interleaved::Hooks;
-use cyclometer::{Error, Result};
+use cyclometer::{Error, Result, check_program};
 
 use super::args::CompareArgs;
 use super::syntax::{self, Syntax};
@@ -24,6 +24,18 @@ pub struct Contestant {
     pub command: CommandSpec,
     /// The commands that run before and after it.
     pub hooks: Hooks,
+}
+
+impl Contestant {
+    /// Checks that the first program of the command and its hooks exists; it may make the others.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::CommandNotFound`.
+    pub fn check_program(&self) -> Result<()> {
+        let first = self.hooks.setup.as_ref().or(self.hooks.prepare.as_ref()).unwrap_or(&self.command);
+        check_program(&first.program)
+    }
 }
 
 /// The commands that were asked for, in order.
@@ -107,13 +119,13 @@ impl List {
 }
 
 /// Placeholders, each with its value.
-type Values = Vec<(String, String)>;
+type ParameterValues = Vec<(String, String)>;
 
 /// Every combination of values; the last list changes fastest.
-fn products(lists: &[&List]) -> Vec<Values> {
-    let mut all: Vec<Values> = vec![Vec::new()];
+fn products(lists: &[&List]) -> Vec<ParameterValues> {
+    let mut all: Vec<ParameterValues> = vec![Vec::new()];
     for list in lists {
-        let with = |values: &Values, value: &String| {
+        let with = |values: &ParameterValues, value: &String| {
             let mut values = values.clone();
             values.push((list.placeholder(), value.clone()));
             values
@@ -205,7 +217,7 @@ fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
     let hook = |name: &'static str, text: &Option<String>| -> Result<Option<CommandSpec>> {
         let Some(text) = text else { return Ok(None) };
         let command = parsed(Role::Hook(name), text, values, args.shell)?;
-        Ok(Some(CommandSpec { stdin: Stream::Null, stdout: Stream::Null, ..command }))
+        Ok(Some(CommandSpec { stdin: InputStream::Null, stdout: OutputStream::Null, ..command }))
     };
     Ok(Hooks {
         setup: hook("setup", &args.setup)?,

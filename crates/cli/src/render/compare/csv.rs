@@ -1,21 +1,21 @@
 //! CSV: a row for each metric of each comparison. RFC 4180.
 
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Compared;
 
 use super::Contest;
 use crate::output::clean;
 use crate::render::csv::row as csv_row;
-use crate::render::failures::Failures;
 
 const HEADER: &str = "a,b,metric,unit,a_n,a_median,b_n,b_median,basis,is_relative,change,low,high,p,q,finding,reason,a_failed,b_failed\r\n";
 
 /// The rows; a missing value is empty.
 pub fn render(contest: &Contest<'_>) -> String {
     let mut out = HEADER.to_owned();
-    let a = Side { name: &contest.reference_name(), failures: contest.reference_failures() };
+    let a = CsvSide { name: &contest.reference_name(), failures: contest.reference_failures() };
     for versus in &contest.versus {
         let failures = Failures::of(contest.report(versus.arm));
-        let b = Side { name: &contest.arms[versus.arm].name, failures };
+        let b = CsvSide { name: &contest.arms[versus.arm].name, failures };
         for one in &versus.metrics {
             out += &row(&a, &b, one);
         }
@@ -24,12 +24,12 @@ pub fn render(contest: &Contest<'_>) -> String {
 }
 
 /// One of two that are compared.
-struct Side<'a> {
+struct CsvSide<'a> {
     name: &'a str,
     failures: Failures,
 }
 
-fn row(a: &Side<'_>, b: &Side<'_>, one: &Compared) -> String {
+fn row(a: &CsvSide<'_>, b: &CsvSide<'_>, one: &Compared) -> String {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let interval = one.change.and_then(|change| change.interval);
     let cells = [

@@ -1,12 +1,15 @@
 //! The table of differences: at most 80 columns; a change has a sign, a word and a colour.
 
+use cyclometer::Error;
 use cyclometer::core::Unit;
 use cyclometer::interleaved::Ended;
-use cyclometer::stats::compare::{Basis, Change, Compared, DRIFT_TOLD, Design, Finding, GateOutcome, Ruling};
+use cyclometer::stats::Failures;
+use cyclometer::stats::compare::{
+    Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
+};
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
-use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::target::shortened;
@@ -120,7 +123,7 @@ pub fn unit_of(symbol: &str) -> Unit {
 }
 
 /// A change with its sign.
-pub fn change_text(change: Change, unit: &Unit) -> String {
+pub fn change_text(change: MetricChange, unit: &Unit) -> String {
     match change.is_relative {
         true => share(change.estimate),
         false => signed(change.estimate, unit),
@@ -181,9 +184,9 @@ pub fn interval(one: &Compared, unit: &Unit) -> String {
 fn finding(one: &Compared) -> String {
     let is_up = one.change.is_some_and(|change| change.estimate > 0.0);
     match one.finding {
-        Finding::Changed if is_up => "▲ changed".to_owned(),
-        Finding::Changed => "▼ changed".to_owned(),
-        Finding::Same => "= same".to_owned(),
+        ComparisonFinding::Changed if is_up => "▲ changed".to_owned(),
+        ComparisonFinding::Changed => "▼ changed".to_owned(),
+        ComparisonFinding::Same => "= same".to_owned(),
         other => other.word().replace('_', " "),
     }
 }
@@ -198,10 +201,10 @@ fn style(one: &Compared) -> Style {
     let name = one.name.split(':').next().unwrap_or_default();
     let is_up = one.change.is_some_and(|change| change.estimate > 0.0);
     match one.finding {
-        Finding::Changed if NEITHER.contains(&name) => Style::Caution,
-        Finding::Changed if is_up == MORE_IS_BETTER.contains(&name) => Style::Good,
-        Finding::Changed => Style::Bad,
-        Finding::Same => Style::Dim,
+        ComparisonFinding::Changed if NEITHER.contains(&name) => Style::Caution,
+        ComparisonFinding::Changed if is_up == MORE_IS_BETTER.contains(&name) => Style::Good,
+        ComparisonFinding::Changed => Style::Bad,
+        ComparisonFinding::Same => Style::Dim,
         _ => Style::Plain,
     }
 }
@@ -252,9 +255,18 @@ fn indented(text: &str) -> String {
     wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
+/// The reason why a gate is not decided, with what to do about it.
+pub fn obstacle(ruling: &Ruling) -> Option<String> {
+    let remedy = match ruling {
+        Ruling::RunsFailed(_) => "; --accept-failures has it decided all the same",
+        _ => "",
+    };
+    ruling.obstacle().map(|reason| format!("{reason}{remedy}"))
+}
+
 /// The evidence for the ruling of a gate.
 pub fn gate_reason(gate: &GateOutcome) -> String {
-    if let Ruling::Impossible(reason) = &gate.ruling {
+    if let Some(reason) = obstacle(&gate.ruling) {
         return format!(": {reason}");
     }
     let unit = unit_of(&gate.compared.unit);
@@ -262,13 +274,14 @@ pub fn gate_reason(gate: &GateOutcome) -> String {
     match (gate.compared.basis, gate.compared.change.and_then(|change| change.interval)) {
         (Some(Basis::Deterministic), _) => format!(", the change is {change}, exactly"),
         (_, Some(_)) => format!(", the change is {change} ({})", interval(&gate.compared, &unit)),
-        (_, None) => format!(", the change is {change}, but too few runs to be sure"),
+        (_, None) => format!(", the change is {change}, but there are too few runs for an interval"),
     }
 }
 
 fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut lines = Vec::new();
     lines.extend(contest.versus.first().and_then(|versus| rule(contest, versus)));
+    lines.extend(columns_text(contest));
     if contest
         .versus
         .iter()
@@ -276,13 +289,13 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
         .any(|one| one.basis == Some(Basis::Deterministic))
     {
         lines.push(
-            "exactly: every run of A gave one value and every run of B one: any difference is a change"
+            "exactly: all runs of A have one value, all runs of B have one: any difference is a change"
                 .to_owned(),
         );
     }
     if let Reference::Baseline { notes, failures, .. } = &contest.reference {
         lines.push(
-            "a baseline was measured at another time: intervals know nothing of what changed between then and now"
+            "the baseline was measured at another time: intervals exclude changes of the machine since then"
                 .to_owned(),
         );
         lines.extend(failures.text().map(|text| format!("the baseline: {text}")));
@@ -290,7 +303,7 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     }
     lines.extend(drifts(contest));
     lines.extend(different_exits(contest));
-    lines.extend(contest.comparison.warnings.iter().cloned());
+    lines.extend(contest.comparison.failed_cleanups.iter().map(Error::to_string));
     // A difference that ended the comparison is in the line about its end.
     lines.extend(contest.output_difference.iter().filter(|_| contest.comparison.ended.is_none()).cloned());
     if contest.output_checked && contest.output_difference.is_none() {
@@ -319,10 +332,23 @@ fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
     let threshold = (1e8 * contest.question.threshold).round() / 1e6;
     let tests = match tested {
         0 => return None,
-        1 => "changed: certain at 5 %".to_owned(),
-        n => format!("changed: certain at 5 % over all {n} tests together"),
+        1 => "error rate 5 %".to_owned(),
+        n => format!("false discovery rate 5 % over {n} tests"),
     };
-    Some(format!("{design}{tests}, and by more than {threshold} %; same: by less"))
+    Some(format!("{design}changed: significant ({tests}), and by more than {threshold} %; same: by less"))
+}
+
+/// The meaning of the columns, where a change is not the difference of the medians beside it.
+fn columns_text(contest: &Contest<'_>) -> Option<String> {
+    let metrics = || contest.versus.iter().flat_map(|versus| &versus.metrics);
+    let of_pairs = metrics().any(|one| matches!(one.basis, Some(Basis::Pairs(_))));
+    let of_runs = metrics().any(|one| matches!(one.basis, Some(Basis::Apart(..))));
+    let change = match (of_pairs, of_runs) {
+        (true, _) => "Hodges-Lehmann median of differences within pairs",
+        (false, true) => "Hodges-Lehmann median of differences between runs",
+        (false, false) => return None,
+    };
+    Some(format!("change: {change}; A, B: medians"))
 }
 
 /// `wall_time: q 0.012, p 0.003`
@@ -374,7 +400,7 @@ fn different_exits(contest: &Contest<'_>) -> Option<String> {
 /// Why it ended early.
 pub fn ended(ended: &Ended) -> String {
     match ended {
-        Ended::Budget => "ended when the time was over: all pairs until then are whole".to_owned(),
+        Ended::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
         Ended::Interrupted(signal) => format!("ended early: signal {signal} came"),
         Ended::Failed(reason) | Ended::Stopped(reason) => format!("ended early: {reason}"),
         _ => "ended early".to_owned(),
@@ -383,6 +409,9 @@ pub fn ended(ended: &Ended) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer::interleaved::Comparison;
+    use cyclometer::stats::RunFailure;
+
     use super::*;
     use crate::render::compare::testing::{against_baseline, contest, shown};
     use crate::render::testing::golden;
@@ -404,7 +433,12 @@ mod tests {
     #[test]
     fn runs_that_failed_stand_beside_the_commands_and_those_of_a_baseline_below() {
         shown(|machine, comparison| {
-            let mut comparison = comparison.clone();
+            let mut comparison = Comparison {
+                reports: comparison.reports.clone(),
+                rounds: comparison.rounds.clone(),
+                ended: None,
+                failed_cleanups: Vec::new(),
+            };
             for run in &mut comparison.reports[0].runs {
                 run.exit = Some(cyclometer::ExitStatus::Code(2));
             }
@@ -413,7 +447,7 @@ mod tests {
             assert!(text.contains("B gzip -7 -kc file\n"), "{text}");
             let mut contest = against_baseline(machine, &comparison);
             if let Reference::Baseline { failures, .. } = &mut contest.reference {
-                *failures = Failures::among([None, Some("exit status 1".to_owned())]);
+                *failures = Failures::among([None, Some(RunFailure::Status(1))]);
             }
             let text = super::super::render(&contest, false, Paint::NONE);
             assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");

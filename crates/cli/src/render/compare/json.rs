@@ -1,7 +1,8 @@
 //! JSON by `schemas/compare-1.json`.
 
+use cyclometer::Error;
 use cyclometer::interleaved::Ended;
-use cyclometer::stats::compare::{Basis, Change, Compared, Design, GateOutcome, Ruling};
+use cyclometer::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange};
 use serde_json::{Value, json};
 
 use super::{Contest, Reference, Versus};
@@ -38,7 +39,7 @@ pub fn render(contest: &Contest<'_>) -> String {
         "comparisons": contest.versus.iter().map(versus).collect::<Vec<_>>(),
         "output": output(contest),
         "ended": contest.comparison.ended.as_ref().map(ended),
-        "warnings": contest.comparison.warnings,
+        "warnings": contest.comparison.failed_cleanups.iter().map(Error::to_string).collect::<Vec<_>>(),
     });
     pretty(&value)
 }
@@ -99,7 +100,7 @@ fn n(basis: Option<Basis>) -> Value {
     }
 }
 
-fn change(change: Change) -> Value {
+fn change(change: MetricChange) -> Value {
     json!({
         "is_relative": change.is_relative,
         "estimate": optional(Some(change.estimate)),
@@ -109,14 +110,10 @@ fn change(change: Change) -> Value {
 }
 
 fn gate(gate: &GateOutcome) -> Value {
-    let reason = match &gate.ruling {
-        Ruling::Impossible(reason) => Some(reason),
-        _ => None,
-    };
     json!({
         "condition": gate.gate,
         "ruling": gate.ruling.word(),
-        "reason": reason,
+        "reason": super::delta::obstacle(&gate.ruling),
         "metric": compared(&gate.compared),
     })
 }

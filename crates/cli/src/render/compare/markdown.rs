@@ -1,10 +1,10 @@
 //! Markdown: a table for each comparison.
 
 use cyclometer::interleaved::Ended;
+use cyclometer::stats::Failures;
 
 use super::Contest;
 use super::delta::{self, change_text, gate_reason, unit_of};
-use crate::render::failures::Failures;
 use crate::render::markdown::{code, escaped};
 use crate::render::units;
 

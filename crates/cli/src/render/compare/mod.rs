@@ -12,12 +12,11 @@ pub mod testing;
 use cyclometer::compare::Executions;
 use cyclometer::core::{Machine, Report};
 use cyclometer::interleaved::Comparison;
-use cyclometer::stats::Summary;
 use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
+use cyclometer::stats::{Failures, Summary};
 
 use crate::output::clean;
 use crate::render::Results;
-use crate::render::failures::Failures;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
 use crate::render::target::shortened;

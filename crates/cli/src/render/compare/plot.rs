@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use cyclometer::core::Unit;
-use cyclometer::stats::compare::{Basis, Compared, Finding};
+use cyclometer::stats::compare::{Basis, Compared, ComparisonFinding};
 
 use super::delta::{change_text, interval, level, unit_of};
 use super::{Contest, Versus};
@@ -13,19 +13,19 @@ use crate::output::clean;
 
 /// File formats of pictures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum PlotFormat {
     /// A picture.
     Svg,
     /// A page with the picture in it.
     Html,
 }
 
-impl Format {
+impl PlotFormat {
     /// By the end of the file's name.
-    pub fn of(path: &Path) -> Option<Format> {
+    pub fn of(path: &Path) -> Option<PlotFormat> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "svg" => Some(Format::Svg),
-            "html" | "htm" => Some(Format::Html),
+            "svg" => Some(PlotFormat::Svg),
+            "html" | "htm" => Some(PlotFormat::Html),
             _ => None,
         }
     }
@@ -210,8 +210,8 @@ fn change(contest: &Contest<'_>, one: &Compared, unit: &Unit, y: f64) -> String 
         middle + 22.0
     );
     let colour = match (one.finding, change.estimate > 0.0) {
-        (Finding::Changed, true) => B,
-        (Finding::Changed, false) => A,
+        (ComparisonFinding::Changed, true) => B,
+        (ComparisonFinding::Changed, false) => A,
         _ => "#666",
     };
     if change.interval.is_some() && one.basis != Some(Basis::Deterministic) {
@@ -294,10 +294,10 @@ mod tests {
 
     #[test]
     fn the_format_is_that_of_the_name() {
-        let of = |name: &str| Format::of(Path::new(name));
+        let of = |name: &str| PlotFormat::of(Path::new(name));
         assert_eq!(
             [of("a.svg"), of("b.HTML"), of("c.png"), of("svg")],
-            [Some(Format::Svg), Some(Format::Html), None, None]
+            [Some(PlotFormat::Svg), Some(PlotFormat::Html), None, None]
         );
     }
 }

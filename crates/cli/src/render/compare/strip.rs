@@ -1,4 +1,4 @@
-//! How the runs of both sides lie, in a few characters: a small histogram for each metric and side.
+//! The distribution of the runs of both sides: a small histogram for each metric and side.
 
 use super::{Contest, Versus};
 use crate::output::clean;

@@ -4,11 +4,10 @@ use cyclometer::compare::Executions;
 use cyclometer::core::report::LaunchKind;
 use cyclometer::core::{Machine, Report};
 use cyclometer::interleaved::{Comparison, Round};
-use cyclometer::stats::compare::{Design, Gate, Question, Series, compare};
-use cyclometer::stats::summarise;
+use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Series, compare};
+use cyclometer::stats::{Failures, summarise};
 
 use super::{ArmShown, Contest, Reference, Versus};
-use crate::render::failures::Failures;
 use crate::render::testing::{compared_report, vm_with_soft};
 
 /// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345
@@ -18,7 +17,7 @@ pub fn shown(test: impl Fn(&Machine, &Comparison)) {
     let order = |i: usize| if i.is_multiple_of(3) { vec![1, 0] } else { vec![0, 1] };
     let padding = |i: usize| if i < 2 { 0 } else { (i * 331 % 4096) as u16 };
     let rounds = (0..14).map(|i| Round { order: order(i), padding: padding(i) }).collect();
-    test(&vm_with_soft(), &Comparison { reports, rounds, ended: None, warnings: Vec::new() });
+    test(&vm_with_soft(), &Comparison { reports, rounds, ended: None, failed_cleanups: Vec::new() });
 }
 
 fn arm(report: &Report) -> ArmShown {
@@ -76,7 +75,9 @@ fn judged<'a>(
     };
     let (a, b) = (contest.reference_series(), contest.arms[first].series.as_slice());
     let metrics = compare(a, &[b], question).remove(0);
-    let gates = gates().iter().map(|gate| gate.apply(a, b, question)).collect();
+    let failures = Failures::default();
+    let of = |series| GateSide { series, failures: &failures };
+    let gates = gates().iter().map(|gate| gate.apply(of(a), of(b), question, FailedRuns::Refuse)).collect();
     contest.versus = vec![Versus { arm: first, metrics, gates }];
     contest
 }

@@ -1,12 +1,13 @@
-//! Results of other programs: hyperfine 1 and 2, and files in poop's manner.
+//! Results of other programs: hyperfine 1 and 2, and JSON with poop's names of metrics.
 
+use cyclometer::core::exec::ExitStatus;
 use cyclometer::stats::compare::{RunOf, Series};
+use cyclometer::stats::{Failures, RunFailure};
 use serde_json::{Map, Value};
 
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, perf, text};
-use crate::render::failures::Failures;
-
-type Read<T> = std::result::Result<T, Problem>;
+use super::{
+    BaselineProblem, BaselineRead, Contents, RecordedCommand, SAVE_ANEW, not_below_zero, perf, text,
+};
 
 /// Metrics of other programs: their name, our name, the unit, and the factor to our unit.
 ///
@@ -57,12 +58,11 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
 ///
 /// hyperfine 1.20 `src/util/exit_code.rs`, `src/benchmark/benchmark_result.rs`.
 fn failures<'a>(codes: impl Iterator<Item = Option<&'a Value>>) -> Failures {
-    let way = |code: Option<&Value>| match code? {
-        Value::Null => Some("an unknown status".to_owned()),
-        code if code.as_i64() == Some(0) => None,
-        code => Some(format!("exit status {code}")),
+    let failure = |code: Option<&Value>| match code?.as_i64().map(i32::try_from) {
+        Some(Ok(code)) => RunFailure::of(ExitStatus::Code(code)),
+        _ => Some(RunFailure::Unknown),
     };
-    Failures::among(codes.map(way))
+    Failures::among(codes.map(failure))
 }
 
 /// hyperfine 2: every measurement of every run.
@@ -70,7 +70,7 @@ fn failures<'a>(codes: impl Iterator<Item = Option<&'a Value>>) -> Failures {
 /// # Source
 ///
 /// hyperfine 2.0 `src/export/json.rs`. Its counters are of user mode, on Linux.
-pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
+pub(super) fn hyperfine_2(whole: &Value) -> BaselineRead<Contents> {
     let platform = whole.pointer("/metadata/platform/os").and_then(Value::as_str);
     let is_mac = platform.is_some_and(|os| os.eq_ignore_ascii_case("macos"));
     let mut commands = Vec::new();
@@ -90,9 +90,9 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
             .iter()
             .filter(|(name, _)| !is_mac || name.starts_with("time") || name.starts_with("memory"));
         let series = series.map(|(name, column)| Ok(translated(name, numbers(column, name)?)));
-        commands.push(Recorded {
+        commands.push(RecordedCommand {
             command: text(result, "command")?,
-            series: series.filter_map(Read::transpose).collect::<Read<_>>()?,
+            series: series.filter_map(BaselineRead::transpose).collect::<BaselineRead<_>>()?,
             failures: failures(runs.iter().map(|run| run.get("exit_code"))),
             stdout: None,
         });
@@ -101,8 +101,8 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Formats whose files do not name their format: hyperfine 1, poop's manner, one object of perf.
-pub(super) fn without_version(whole: &Value) -> Read<Contents> {
+/// Formats whose files do not name their format: hyperfine 1, JSON with poop's names, one object of perf.
+pub(super) fn without_version(whole: &Value) -> BaselineRead<Contents> {
     if whole.get("counter-value").is_some() {
         return perf::read(&[vec![whole.clone()]]);
     }
@@ -120,8 +120,8 @@ pub(super) fn without_version(whole: &Value) -> Read<Contents> {
     }
 }
 
-fn unknown() -> Problem {
-    Problem::new(
+fn unknown() -> BaselineProblem {
+    BaselineProblem::new(
         "it is in no format that is known here",
         "give a file of --save-baseline, `stat --export-json`, hyperfine --export-json or `perf stat -j`",
     )
@@ -132,7 +132,7 @@ fn unknown() -> Problem {
 /// # Source
 ///
 /// hyperfine 1.20 `src/benchmark/benchmark_result.rs`.
-fn hyperfine_1(results: &[Value]) -> Read<Contents> {
+fn hyperfine_1(results: &[Value]) -> BaselineRead<Contents> {
     let mut commands = Vec::new();
     for result in results {
         let wall = numbers(result.get("times").unwrap_or(&Value::Null), "times")?;
@@ -145,7 +145,7 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
             series.extend(translated("memory_peak_resident", numbers(peaks, "memory_usage_byte")?));
         }
         let codes = result.get("exit_codes").and_then(Value::as_array).into_iter().flatten();
-        commands.push(Recorded {
+        commands.push(RecordedCommand {
             command: text(result, "command")?,
             series,
             failures: failures(codes.map(Some)),
@@ -156,11 +156,11 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its
+/// JSON with poop's names: for each command its measurements by those names, each with its samples or its
 /// mean.
 ///
 /// poop itself exports nothing; this is the format that users add to it.
-fn poop(results: &[Value]) -> Read<Contents> {
+fn poop(results: &[Value]) -> BaselineRead<Contents> {
     let mut commands = Vec::new();
     for result in results {
         let mut series = Vec::new();
@@ -173,22 +173,26 @@ fn poop(results: &[Value]) -> Read<Contents> {
             };
             series.extend(translated(name, values));
         }
-        commands.push(Recorded { command: text(result, "command")?, series, ..Recorded::default() });
+        commands.push(RecordedCommand {
+            command: text(result, "command")?,
+            series,
+            ..RecordedCommand::default()
+        });
     }
-    let notes = vec!["the baseline is of poop's manner".to_owned()];
+    let notes = vec!["the baseline has poop's names of metrics".to_owned()];
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-fn results(whole: &Value) -> Read<&Vec<Value>> {
+fn results(whole: &Value) -> BaselineRead<&Vec<Value>> {
     array(whole, "results")
 }
 
-fn array<'a>(value: &'a Value, key: &str) -> Read<&'a Vec<Value>> {
+fn array<'a>(value: &'a Value, key: &str) -> BaselineRead<&'a Vec<Value>> {
     let found = value.get(key).and_then(Value::as_array);
-    found.ok_or_else(|| Problem::new(format!("there is no list '{key}'"), SAVE_ANEW))
+    found.ok_or_else(|| BaselineProblem::new(format!("there is no list '{key}'"), SAVE_ANEW))
 }
 
-fn numbers(list: &Value, name: &str) -> Read<Vec<Option<f64>>> {
+fn numbers(list: &Value, name: &str) -> BaselineRead<Vec<Option<f64>>> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     (1..).zip(list).map(|(run, value)| not_below_zero(value, &format!("{name} in run {run}"))).collect()
 }

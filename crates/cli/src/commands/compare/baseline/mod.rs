@@ -10,14 +10,15 @@ use std::io::Read;
 use std::path::Path;
 
 use cyclometer::core::CpuBaseline;
+use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
-use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, Stream};
+use cyclometer::{Error, ErrorKind, Machine, OutputStream, Recovery, Result};
 use serde_json::Value;
 
 use super::args::CompareArgs;
+use crate::failure::{FileUse, of_file};
 use crate::output::{clean, clean_os};
 use crate::render::compare::json::FINGERPRINT;
-use crate::render::failures::Failures;
 use crate::render::machine;
 
 /// Longest file that is read, in bytes.
@@ -45,7 +46,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// Notes that its output led where ours does not: programs can do other work then.
-    pub fn compare_output(&mut self, ours: &Stream) {
+    pub fn compare_output(&mut self, ours: &OutputStream) {
         let Some(theirs) = self.stdout.as_deref().filter(|theirs| *theirs != ours.word()) else { return };
         self.notes.push(format!(
             "standard output is '{}' here and was '{}' for the baseline: a program may do other work for it",
@@ -83,7 +84,7 @@ impl Baseline {
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Contents {
     /// Every command.
-    commands: Vec<Recorded>,
+    commands: Vec<RecordedCommand>,
     /// The machine, as far as the file describes it.
     machine: Option<Value>,
     /// As [`Baseline::processors`].
@@ -93,7 +94,7 @@ struct Contents {
 
 /// A command as it is recorded in a file.
 #[derive(Clone, PartialEq, Debug, Default)]
-struct Recorded {
+struct RecordedCommand {
     command: String,
     /// Its metrics over runs.
     series: Vec<Series>,
@@ -117,7 +118,7 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     let mut notes = contents.notes;
     notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
     let chosen = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
-    let Recorded { command, series, failures, stdout } = chosen;
+    let RecordedCommand { command, series, failures, stdout } = chosen;
     Ok(Baseline { file, command, series, failures, stdout, processors: contents.processors, notes })
 }
 
@@ -143,9 +144,10 @@ impl FormerBaseline {
 
 fn text_of(path: &Path, file: &str) -> Result<String> {
     let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read the baseline {file}: {error}"))
-            .with_source(error)
-            .with_recovery(Recovery::fix("make one with --save-baseline FILE"))
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let error = of_file("--baseline", FileUse::Read, path, error);
+        let remedy = Recovery::fix("check the path, or make a baseline with --save-baseline FILE");
+        if is_missing { error.with_recovery(remedy) } else { error }
     };
     let mut text = String::new();
     let source = File::open(path).map_err(failed)?;
@@ -157,16 +159,19 @@ fn text_of(path: &Path, file: &str) -> Result<String> {
     Ok(text)
 }
 
+/// The result of reading a baseline.
+type BaselineRead<T> = std::result::Result<T, BaselineProblem>;
+
 /// The reason why a file cannot be used, with a remedy.
 #[derive(Clone, PartialEq, Debug)]
-struct Problem {
+struct BaselineProblem {
     text: String,
     help: String,
 }
 
-impl Problem {
-    fn new(text: impl Into<String>, help: &str) -> Problem {
-        Problem { text: text.into(), help: help.to_owned() }
+impl BaselineProblem {
+    fn new(text: impl Into<String>, help: &str) -> BaselineProblem {
+        BaselineProblem { text: text.into(), help: help.to_owned() }
     }
 
     fn about(self, file: &str) -> Error {
@@ -178,7 +183,7 @@ impl Problem {
 /// The remedy for a file that cannot be parsed.
 const SAVE_ANEW: &str = "save it anew with --save-baseline FILE";
 
-fn parse(text: &str) -> std::result::Result<Contents, Problem> {
+fn parse(text: &str) -> BaselineRead<Contents> {
     let whole = match serde_json::from_str::<Value>(text) {
         Ok(whole) => whole,
         // perf writes an object in each line, below comments.
@@ -192,42 +197,43 @@ fn parse(text: &str) -> std::result::Result<Contents, Problem> {
         Some(2) if whole.get("results").is_some() => foreign::hyperfine_2(&whole),
         Some(version) => {
             let text = format!("its schema_version {version} belongs to no format that is known here");
-            Err(Problem::new(text, SAVE_ANEW))
+            Err(BaselineProblem::new(text, SAVE_ANEW))
         }
         None => foreign::without_version(&whole),
     }
 }
 
-fn not_json(text: &str, error: &serde_json::Error) -> Problem {
+fn not_json(text: &str, error: &serde_json::Error) -> BaselineProblem {
     let has_nan = ["NaN", "Infinity"].iter().find(|word| text.contains(**word));
     match has_nan {
-        Some(word) => Problem::new(
+        Some(word) => BaselineProblem::new(
             format!("line {}: {word} is no number, and no JSON", error.line()),
             "a value that was not measured is null; have the file written anew",
         ),
-        None => Problem::new(format!("it is no JSON: {error}"), SAVE_ANEW),
+        None => BaselineProblem::new(format!("it is no JSON: {error}"), SAVE_ANEW),
     }
 }
 
 /// A text that an object of the file must have.
-fn text(value: &Value, key: &str) -> std::result::Result<String, Problem> {
+fn text(value: &Value, key: &str) -> BaselineRead<String> {
     let found = value.get(key).and_then(Value::as_str).map(str::to_owned);
-    found.ok_or_else(|| Problem::new(format!("there is no text '{key}'"), SAVE_ANEW))
+    found.ok_or_else(|| BaselineProblem::new(format!("there is no text '{key}'"), SAVE_ANEW))
 }
 
 /// A number that a file says was measured: a time or a count, of which none is below zero.
 fn not_below_zero(value: &Value, what: &str) -> Parsed {
     let found = number(value, what)?;
     match found.filter(|number| *number < 0.0) {
-        Some(below) => {
-            Err(Problem::new(format!("{what} is {below}, and nothing measured is below zero"), SAVE_ANEW))
-        }
+        Some(below) => Err(BaselineProblem::new(
+            format!("{what} is {below}, and nothing measured is below zero"),
+            SAVE_ANEW,
+        )),
         None => Ok(found),
     }
 }
 
 /// A value in a file; `None` if nothing was measured.
-type Parsed = std::result::Result<Option<f64>, Problem>;
+type Parsed = BaselineRead<Option<f64>>;
 
 /// A number of a file; an error names any other value.
 fn number(value: &Value, what: &str) -> Parsed {
@@ -236,7 +242,10 @@ fn number(value: &Value, what: &str) -> Parsed {
         Value::Number(number) => Ok(number.as_f64().filter(|number| number.is_finite())),
         other => {
             let text = format!("{what} is {other}, which is no number");
-            Err(Problem::new(text, "a value that was not measured is null; have the file written anew"))
+            Err(BaselineProblem::new(
+                text,
+                "a value that was not measured is null; have the file written anew",
+            ))
         }
     }
 }
@@ -279,7 +288,12 @@ fn shown(value: &Value) -> String {
 }
 
 /// The command that is meant: by name or number, the same as ours, or the only one.
-fn choose(mut commands: Vec<Recorded>, named: Option<&str>, wanted: &str, file: &str) -> Result<Recorded> {
+fn choose(
+    mut commands: Vec<RecordedCommand>,
+    named: Option<&str>,
+    wanted: &str,
+    file: &str,
+) -> Result<RecordedCommand> {
     let place = |name: &str| commands.iter().position(|recorded| recorded.command == name);
     let number = |name: &str| {
         name.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < commands.len())
@@ -301,7 +315,7 @@ fn choose(mut commands: Vec<Recorded>, named: Option<&str>, wanted: &str, file: 
         }
         (None, _) => format!("which of its commands is meant? {}", names.join(", ")),
     };
-    Err(Problem::new(problem, "name one with --baseline-command, by its text or its number from 1")
+    Err(BaselineProblem::new(problem, "name one with --baseline-command, by its text or its number from 1")
         .about(file))
 }
 
@@ -311,8 +325,8 @@ mod tests {
     use crate::render::testing::vm_with_soft;
     use serde_json::json;
 
-    fn recorded(command: &str) -> Recorded {
-        Recorded { command: command.to_owned(), ..Recorded::default() }
+    fn recorded(command: &str) -> RecordedCommand {
+        RecordedCommand { command: command.to_owned(), ..RecordedCommand::default() }
     }
 
     fn problem(text: &str) -> String {
@@ -338,7 +352,7 @@ mod tests {
 
     #[test]
     fn output_that_led_to_another_place_is_told() {
-        let notes = |theirs: Option<&str>, ours: Stream| {
+        let notes = |theirs: Option<&str>, ours: OutputStream| {
             let mut baseline = Baseline {
                 file: "f".to_owned(),
                 command: "a".to_owned(),
@@ -351,9 +365,9 @@ mod tests {
             baseline.compare_output(&ours);
             baseline.notes
         };
-        assert_eq!(notes(Some("discard"), Stream::Discard), [""; 0]);
-        assert_eq!(notes(None, Stream::Discard), [""; 0], "unknown is no difference");
-        let told = notes(Some("null"), Stream::Discard).remove(0);
+        assert_eq!(notes(Some("discard"), OutputStream::Discard), [""; 0]);
+        assert_eq!(notes(None, OutputStream::Discard), [""; 0], "unknown is no difference");
+        let told = notes(Some("null"), OutputStream::Discard).remove(0);
         assert!(told.starts_with("standard output is 'discard' here and was 'null'"), "{told}");
     }
 

@@ -2,20 +2,20 @@
 
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::stats::compare::{RunOf, Series};
+use cyclometer::stats::{Failures, RunFailure};
 use serde_json::Value;
 
-use super::{Contents, Parsed, Problem, Recorded, SAVE_ANEW, not_below_zero, number};
+use super::{
+    BaselineProblem, BaselineRead, Contents, Parsed, RecordedCommand, SAVE_ANEW, not_below_zero, number,
+};
 use crate::output::shown_command;
-use crate::render::failures::{self, Failures};
 use crate::render::{compare, json};
 
-type Read<T> = std::result::Result<T, Problem>;
-
 /// Reads a file that has `commands`.
-pub(super) fn read(whole: &Value, version: Option<&Value>) -> Read<Contents> {
+pub(super) fn read(whole: &Value, version: Option<&Value>) -> BaselineRead<Contents> {
     check_version(whole, version)?;
     let listed = list(whole, "commands", "the file")?;
-    let commands = listed.iter().map(command).collect::<Read<_>>()?;
+    let commands = listed.iter().map(command).collect::<BaselineRead<_>>()?;
     let machine = whole.get("machine").filter(|machine| machine.is_object()).cloned();
     Ok(Contents {
         commands,
@@ -43,28 +43,28 @@ fn early_end(whole: &Value) -> Option<String> {
     Some(format!("the measurement of the baseline {text}"))
 }
 
-fn check_version(whole: &Value, version: Option<&Value>) -> Read<()> {
+fn check_version(whole: &Value, version: Option<&Value>) -> BaselineRead<()> {
     let known = match whole.get("kind").and_then(Value::as_str) {
         Some(compare::json::KIND) => compare::json::SCHEMA_VERSION,
         _ => json::SCHEMA_VERSION,
     };
     let Some(version) = version.and_then(Value::as_u64) else {
-        return Err(Problem::new("it has no schema_version", SAVE_ANEW));
+        return Err(BaselineProblem::new("it has no schema_version", SAVE_ANEW));
     };
     match version.cmp(&u64::from(known)) {
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Less => {
             let text = format!("its schema is of an older version, {version}; version {known} is read");
-            Err(Problem::new(text, SAVE_ANEW))
+            Err(BaselineProblem::new(text, SAVE_ANEW))
         }
         std::cmp::Ordering::Greater => {
             let text = format!("its schema is of a newer version, {version}; version {known} is read");
-            Err(Problem::new(text, "update cyclometer, or save it anew with this version"))
+            Err(BaselineProblem::new(text, "update cyclometer, or save it anew with this version"))
         }
     }
 }
 
-fn command(value: &Value) -> Read<Recorded> {
+fn command(value: &Value) -> BaselineRead<RecordedCommand> {
     let words = list(value, "command", "a command")?;
     let words: Vec<std::ffi::OsString> = words.iter().filter_map(Value::as_str).map(Into::into).collect();
     let name = value.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -83,24 +83,30 @@ fn command(value: &Value) -> Read<Recorded> {
         series.push(of_metric(metric, &dropped, number)?);
     }
     let stdout = value.pointer("/streams/stdout").and_then(Value::as_str).map(str::to_owned);
-    Ok(Recorded { command: name, series, failures: Failures::among(kept.into_iter().map(way)), stdout })
+    Ok(RecordedCommand {
+        command: name,
+        series,
+        failures: Failures::among(kept.into_iter().map(failure)),
+        stdout,
+    })
 }
 
-/// How a run failed, if it did.
-fn way(run: &Value) -> Option<String> {
+/// The failure of a run.
+fn failure(run: &Value) -> Option<RunFailure> {
     let number =
         |key: &str| run.get(key).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
     let signal = number("signal").map(ExitStatus::Signal);
-    signal.or(number("exit").map(ExitStatus::Code)).and_then(failures::way)
+    signal.or(number("exit").map(ExitStatus::Code)).and_then(RunFailure::of)
 }
 
-fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed) -> Read<Series> {
+fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed) -> BaselineRead<Series> {
     let text = |key: &str| metric.get(key).and_then(Value::as_str).map(str::to_owned);
-    let name = text("name").ok_or_else(|| Problem::new("a metric has no name", SAVE_ANEW))?;
+    let name = text("name").ok_or_else(|| BaselineProblem::new("a metric has no name", SAVE_ANEW))?;
     let mut values = Vec::new();
     for value in list(metric, "values", &name)? {
         let run = value.get("run").and_then(Value::as_u64);
-        let run = run.ok_or_else(|| Problem::new(format!("a value of {name} has no run"), SAVE_ANEW))?;
+        let run =
+            run.ok_or_else(|| BaselineProblem::new(format!("a value of {name} has no run"), SAVE_ANEW))?;
         if dropped.contains(&run) {
             continue;
         }
@@ -130,16 +136,16 @@ fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed)
     })
 }
 
-fn list<'a>(value: &'a Value, key: &str, of: &str) -> Read<&'a Vec<Value>> {
+fn list<'a>(value: &'a Value, key: &str, of: &str) -> BaselineRead<&'a Vec<Value>> {
     let found = value.get(key).and_then(Value::as_array);
-    found.ok_or_else(|| Problem::new(format!("{of} has no list '{key}'"), SAVE_ANEW))
+    found.ok_or_else(|| BaselineProblem::new(format!("{of} has no list '{key}'"), SAVE_ANEW))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::render::compare::testing::{contest, shown};
-    use cyclometer::stats::compare::{Design, Finding, Question, compare};
+    use cyclometer::stats::compare::{ComparisonFinding, Design, Question, compare};
 
     #[test]
     fn what_compare_wrote_is_read_again_with_every_value() {
@@ -148,14 +154,14 @@ mod tests {
             let text = compare::json::render(&contest);
             let contents = super::super::parse(&text).unwrap();
             assert_eq!(contents.commands.len(), 2);
-            for (Recorded { command, series, failures, stdout }, arm) in
+            for (RecordedCommand { command, series, failures, stdout }, arm) in
                 contents.commands.iter().zip(&contest.arms)
             {
                 assert_eq!(command, &arm.name);
                 assert_eq!((failures.count(), stdout.as_deref()), (0, Some("inherit")));
                 let question = Question { design: Design::Apart, threshold: 0.005 };
                 for one in compare(&arm.series, &[series], question).remove(0) {
-                    assert!(one.finding != Finding::Changed, "{one:?}");
+                    assert!(one.finding != ComparisonFinding::Changed, "{one:?}");
                     assert_eq!(one.a, one.b, "{}", one.name);
                 }
                 for (read, written) in series.iter().zip(&arm.series) {

@@ -1,14 +1,12 @@
 //! Results of `perf stat -j`: an object for each event, and with some options for each interval or part of
 //! the machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, text};
-
-type Read<T> = std::result::Result<T, Problem>;
+use super::{BaselineProblem, BaselineRead, Contents, RecordedCommand, SAVE_ANEW, not_below_zero, text};
 
 /// The remedy for a file that does not count a whole command.
 const MEASURE_THE_COMMAND: &str = "measure the command as a whole: perf stat -j -o FILE -- COMMAND";
@@ -33,15 +31,21 @@ const PARTS: [(&str, &str); 9] = [
 ];
 
 /// Reads an object in each line; `None` if the lines have another format.
-pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
+pub(super) fn lines(text: &str) -> Option<BaselineRead<Contents>> {
     const VALUE: &str = "\"counter-value\"";
     if text.contains("Performance counter stats for") {
         let text = "it is perf's table for people";
-        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+        return Some(Err(BaselineProblem::new(
+            text,
+            "have perf write JSON: perf stat -j -o FILE -- COMMAND",
+        )));
     }
     if let Some(line) = text.lines().find(|line| is_of_csv(line)) {
         let text = format!("it is perf's CSV: '{line}'");
-        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+        return Some(Err(BaselineProblem::new(
+            text,
+            "have perf write JSON: perf stat -j -o FILE -- COMMAND",
+        )));
     }
     let mut runs = RunsRead::default();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -96,7 +100,7 @@ impl RunsRead {
         self.open.push(object);
     }
 
-    fn read(&self) -> Read<Contents> {
+    fn read(&self) -> BaselineRead<Contents> {
         read(&self.whole)
     }
 }
@@ -118,16 +122,19 @@ fn json_of(line: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&known)
 }
 
-fn not_readable(number: usize, line: &str) -> Problem {
+fn not_readable(number: usize, line: &str) -> BaselineProblem {
     match foreign_number(line) {
         Some(found) => of_another_locale(&format!("line {number}"), &found),
-        None => Problem::new(format!("line {number} of perf's is no JSON"), MEASURE_THE_COMMAND),
+        None => BaselineProblem::new(format!("line {number} of perf's is no JSON"), MEASURE_THE_COMMAND),
     }
 }
 
-fn of_another_locale(place: &str, number: &str) -> Problem {
+fn of_another_locale(place: &str, number: &str) -> BaselineProblem {
     let text = format!("{place} has the number {number}: perf wrote it in another locale");
-    Problem::new(text, "have perf write it anew with LC_ALL=C: LC_ALL=C perf stat -j -o FILE -- COMMAND")
+    BaselineProblem::new(
+        text,
+        "have perf write it anew with LC_ALL=C: LC_ALL=C perf stat -j -o FILE -- COMMAND",
+    )
 }
 
 /// A number with a decimal sign that is no point, if there is one: `100,00`.
@@ -147,7 +154,7 @@ fn foreign_number(text: &str) -> Option<String> {
 ///
 /// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and the functions after it: values are
 /// texts, with several runs the mean.
-pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
+pub(super) fn read(runs: &[Vec<Value>]) -> BaselineRead<Contents> {
     let mut notes = vec![match runs.len() {
         0 | 1 => "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
             .to_owned(),
@@ -157,9 +164,9 @@ pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
     let mut are_added_up = false;
     for objects in runs {
         let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
-        let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
+        let rows = rows.map(PerfRow::read).collect::<BaselineRead<Vec<PerfRow>>>()?;
         // With --summary the sums follow the intervals.
-        let (intervals, sums): (Vec<Row>, Vec<Row>) =
+        let (intervals, sums): (Vec<PerfRow>, Vec<PerfRow>) =
             rows.into_iter().partition(|row| row.interval.is_some());
         are_added_up |= sums.is_empty();
         whole.push(if sums.is_empty() { added_up(intervals) } else { sums });
@@ -171,7 +178,8 @@ pub(super) fn read(runs: &[Vec<Value>]) -> Read<Contents> {
     notes.extend(repeated(&series).filter(|_| runs.len() == 1).map(|name| {
         format!("perf has {name} more than once: as an event that was named twice, not as runs of --append")
     }));
-    let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
+    let commands =
+        vec![RecordedCommand { command: "perf stat".to_owned(), series, ..RecordedCommand::default() }];
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
@@ -181,79 +189,101 @@ fn repeated(series: &[Series]) -> Option<&str> {
     names().enumerate().find(|(i, name)| names().take(*i).any(|before| before == *name)).map(|(_, name)| name)
 }
 
-/// The rows of each run as series over the runs. An event that was named twice in a run stays two.
-fn over_runs(runs: Vec<Vec<Row>>) -> Vec<Series> {
-    let count = runs.len();
-    let mut all: Vec<(usize, Series)> = Vec::new();
-    for (run, rows) in runs.into_iter().enumerate() {
-        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-        for mut of_run in rows.into_iter().map(Row::series) {
-            let seen_in_run = seen.entry(of_run.name.clone()).or_default();
-            let number = std::mem::replace(seen_in_run, *seen_in_run + 1);
-            let value = of_run.present().first().copied();
-            let known = all.iter().position(|(own, series)| *own == number && series.name == of_run.name);
-            let place = known.unwrap_or_else(|| {
-                of_run.values = (0..).take(count).map(|run| RunOf { run, value: None }).collect();
-                all.push((number, of_run.clone()));
-                all.len() - 1
-            });
-            let series = &mut all[place].1;
-            series.values[run].value = value;
-            series.reason = series.reason.take().or(of_run.reason);
-        }
-    }
-    all.into_iter().map(|(_, series)| with_gaps(series)).collect()
+/// An event over runs.
+struct EventOverRuns {
+    /// Which of those of one name in a run it is.
+    number: usize,
+    series: Series,
+    /// Why a run has no value.
+    gap: Option<String>,
+    /// The remark on a value: that it is scaled.
+    remark: Option<String>,
 }
 
-/// The series with a remark where runs lack it.
-fn with_gaps(mut series: Series) -> Series {
-    let (counted, runs) = (series.present().len(), series.values.len());
-    if counted > 0 && counted < runs {
-        series.reason = Some(format!("perf counted it in {counted} of {runs} runs"));
+impl EventOverRuns {
+    fn put(&mut self, run: usize, value: Option<f64>, reason: Option<String>) {
+        self.series.values[run].value = value;
+        let place = if value.is_some() { &mut self.remark } else { &mut self.gap };
+        *place = place.take().or(reason);
     }
-    series
+
+    fn series(self) -> Series {
+        let (counted, runs) = (self.series.present().len(), self.series.values.len());
+        let gap = match counted {
+            0 => self.gap,
+            _ => (counted < runs).then(|| format!("perf counted it in {counted} of {runs} runs")),
+        };
+        let reasons: Vec<String> = gap.into_iter().chain(self.remark).collect();
+        Series { reason: (!reasons.is_empty()).then(|| reasons.join("; ")), ..self.series }
+    }
+}
+
+/// The rows of each run as series over the runs. An event that was named twice in a run stays two.
+fn over_runs(runs: Vec<Vec<PerfRow>>) -> Vec<Series> {
+    let count = runs.len();
+    let mut all: Vec<EventOverRuns> = Vec::new();
+    for (run, rows) in runs.into_iter().enumerate() {
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for of_run in rows.into_iter().map(PerfRow::series) {
+            let seen_in_run = seen.entry(of_run.name.clone()).or_default();
+            let number = std::mem::replace(seen_in_run, *seen_in_run + 1);
+            let (value, reason) = (of_run.present().first().copied(), of_run.reason.clone());
+            let known = all.iter().position(|own| own.number == number && own.series.name == of_run.name);
+            let place = known.unwrap_or_else(|| {
+                let values = (0..).take(count).map(|run| RunOf { run, value: None }).collect();
+                let series = Series { values, ..of_run };
+                all.push(EventOverRuns { number, series, gap: None, remark: None });
+                all.len() - 1
+            });
+            all[place].put(run, value, reason);
+        }
+    }
+    all.into_iter().map(EventOverRuns::series).collect()
 }
 
 /// A row of perf's.
 #[derive(Clone, PartialEq, Debug)]
-struct Row {
+struct PerfRow {
     /// The end of the interval that it is of, as it is written.
     interval: Option<String>,
     event: String,
     unit: String,
     value: Option<f64>,
-    /// The share of the time that it was on a counter, in percent.
-    share: f64,
-    /// How long that was, in ns.
-    runtime: f64,
+    /// The share of the time that it was on a counter, in percent; `None` if perf does not say.
+    share: Option<f64>,
+    /// How long that was, in ns; `None` if perf does not say.
+    running_ns: Option<f64>,
     /// Why there is no value, or not all of it.
     reason: Option<String>,
 }
 
-impl Row {
-    fn read(object: &Value) -> Read<Row> {
+impl PerfRow {
+    fn read(object: &Value) -> BaselineRead<PerfRow> {
         if let Some((part, option)) = PARTS.iter().find(|(part, _)| object.get(part).is_some()) {
             let text = format!("it has a row for each {part}, as perf writes them with {option}");
-            return Err(Problem::new(text, MEASURE_THE_COMMAND));
+            return Err(BaselineProblem::new(text, MEASURE_THE_COMMAND));
         }
         let number = |key: &str| object.get(key).and_then(Value::as_f64);
         let value = object.get("counter-value").unwrap_or(&Value::Null);
         let event = text(object, "event")?;
         let read = value_of(value, &event)?;
-        Ok(Row {
+        Ok(PerfRow {
             interval: object.get("interval").map(Value::to_string),
             event,
             unit: object.get("unit").and_then(Value::as_str).unwrap_or_default().to_owned(),
             value: read,
-            share: number("pcnt-running").unwrap_or(100.0),
-            runtime: number("event-runtime").unwrap_or(0.0),
+            share: number("pcnt-running"),
+            running_ns: number("event-runtime"),
             reason: read.is_none().then(|| format!("perf says {value}")),
         })
     }
 
     fn series(self) -> Series {
-        let Row { event, unit, value, share, reason, .. } = self;
-        let scaled = || (share < 99.995).then(|| format!("scaled: observed {share:.0} % of the time"));
+        let PerfRow { event, unit, value, share, reason, .. } = self;
+        let scaled = || match share {
+            None => Some("perf does not say for which share of the time it was counted".to_owned()),
+            Some(share) => (share < 99.995).then(|| format!("scaled: observed {share:.0} % of the time")),
+        };
         let (name, unit, scale) = match (event.as_str(), unit.as_str()) {
             ("duration_time", _) => ("wall_time", "ns", 1.0),
             ("user_time", _) => ("user_time", "ns", 1.0),
@@ -273,17 +303,32 @@ impl Row {
         }
     }
 
-    /// This and the same event in the next interval.
-    fn with(&mut self, next: Row) {
-        let both = self.runtime + next.runtime;
-        if both > 0.0 {
-            self.share = (self.share * self.runtime + next.share * next.runtime) / both;
-        }
-        self.runtime = both;
-        self.value = match (self.value, next.value) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
+    /// The time for which it was to be counted, in ns.
+    fn enabled_ns(&self) -> Option<f64> {
+        Some(self.running_ns? * 100.0 / self.share.filter(|share| *share > 0.0)?)
+    }
+
+    /// The rows of one event in a run of so many intervals as a row of the whole. Without the value of an
+    /// interval the whole has none.
+    fn added_up(rows: &[PerfRow], intervals: usize) -> Option<PerfRow> {
+        let first = rows.first()?.clone();
+        let counted = rows.iter().filter(|row| row.value.is_some()).count();
+        let running_ns: Option<f64> = rows.iter().map(|row| row.running_ns).sum();
+        let enabled_ns: Option<f64> = rows.iter().map(PerfRow::enabled_ns).sum();
+        let share = || Some(100.0 * running_ns? / enabled_ns.filter(|enabled| *enabled > 0.0)?);
+        let is_whole = counted == intervals;
+        let gaps = || format!("perf did not count it in {} of {intervals} intervals", intervals - counted);
+        Some(PerfRow {
+            value: rows.iter().map(|row| row.value).sum::<Option<f64>>().filter(|_| is_whole),
+            share: share(),
+            running_ns,
+            reason: match counted {
+                // Each interval has the same reason.
+                0 => first.reason,
+                _ => (!is_whole).then(gaps),
+            },
+            ..first
+        })
     }
 }
 
@@ -295,7 +340,7 @@ fn without_modes(event: &str) -> &str {
     }
 }
 
-fn value_of(value: &Value, event: &str) -> Read<Option<f64>> {
+fn value_of(value: &Value, event: &str) -> BaselineRead<Option<f64>> {
     let Value::String(text) = value else { return not_below_zero(value, event) };
     // `<not counted>`, `<not supported>`.
     if text.starts_with('<') {
@@ -304,51 +349,27 @@ fn value_of(value: &Value, event: &str) -> Read<Option<f64>> {
     match text.trim().parse::<f64>().ok().filter(|number| number.is_finite()) {
         Some(number) => Ok(Some(number)),
         None if foreign_number(text).is_some() => Err(of_another_locale(event, text)),
-        None => Err(Problem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW)),
+        None => Err(BaselineProblem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW)),
     }
 }
 
 /// Rows of intervals as rows of the whole, in the order in which events come first.
-fn added_up(rows: Vec<Row>) -> Vec<Row> {
-    let mut sums: Vec<Sum> = Vec::new();
+fn added_up(rows: Vec<PerfRow>) -> Vec<PerfRow> {
+    let mut whole: Vec<(usize, Vec<PerfRow>)> = Vec::new();
     let mut seen: BTreeMap<(Option<String>, String), usize> = BTreeMap::new();
+    // A file that was cut off lacks events in its last interval.
+    let intervals = rows.iter().map(|row| &row.interval).collect::<BTreeSet<_>>().len();
     for row in rows {
         // An event that was named twice has two rows in each interval, which are not to be added to each
         // other.
         let seen_in_interval = seen.entry((row.interval.clone(), row.event.clone())).or_default();
         let number = std::mem::replace(seen_in_interval, *seen_in_interval + 1);
-        let is_missing = usize::from(row.value.is_none());
-        match sums.iter_mut().find(|sum| sum.row.event == row.event && sum.number == number) {
-            Some(sum) => {
-                sum.intervals += 1;
-                sum.missing += is_missing;
-                sum.row.with(row);
-            }
-            None => sums.push(Sum { number, intervals: 1, missing: is_missing, row }),
+        match whole.iter_mut().find(|(own, rows)| *own == number && rows[0].event == row.event) {
+            Some((_, rows)) => rows.push(row),
+            None => whole.push((number, vec![row])),
         }
     }
-    sums.into_iter().map(Sum::row).collect()
-}
-
-/// An event over intervals.
-struct Sum {
-    /// Which of those of one name it is.
-    number: usize,
-    intervals: usize,
-    /// In how many it was not counted.
-    missing: usize,
-    row: Row,
-}
-
-impl Sum {
-    fn row(self) -> Row {
-        let Sum { intervals, missing, mut row, .. } = self;
-        if row.value.is_some() {
-            let gaps = format!("perf did not count it in {missing} of {intervals} intervals");
-            row.reason = (missing > 0).then_some(gaps);
-        }
-        row
-    }
+    whole.iter().filter_map(|(_, rows)| PerfRow::added_up(rows, intervals)).collect()
 }
 
 /// Events that the kernel counts itself, by perf's names.
@@ -387,6 +408,8 @@ fn provenance(name: &str) -> Option<&'static str> {
 mod tests {
     use super::super::parse;
     use super::*;
+    use cyclometer::stats::Failures;
+    use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling};
 
     fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
         let all = &contents.commands[0].series;
@@ -437,8 +460,9 @@ mod tests {
         let contents = parse(&text).unwrap();
         let all = &contents.commands[0].series;
         let values: Vec<Vec<f64>> = all.iter().map(Series::present).collect();
-        assert_eq!(values, [vec![30.0], vec![32.0], vec![5.0]]);
-        assert_eq!(all[0].reason.as_deref(), Some("scaled: observed 75 % of the time"));
+        assert_eq!(values, [vec![30.0], vec![32.0], vec![]]);
+        // 1000 ns of 1000, then 1000 of 2000.
+        assert_eq!(all[0].reason.as_deref(), Some("scaled: observed 67 % of the time"));
         assert_eq!(all[2].reason.as_deref(), Some("perf did not count it in 1 of 2 intervals"));
         assert!(contents.notes.contains(&"the intervals of perf were added up".to_owned()));
         let with_summary = text + &row("", "77", "cycles:u", "100.00");
@@ -461,6 +485,9 @@ mod tests {
         assert_eq!(all[1].values[2], RunOf { run: 2, value: Some(30.0) });
         assert_eq!(all[1].reason.as_deref(), Some("perf counted it in 2 of 3 runs"));
         assert_eq!(contents.notes, ["the baseline is perf's: 3 runs that --append put into one file"]);
+        let scaled = text.replacen("100.00", "40.00", 3);
+        let reason = parse(&scaled).unwrap().commands[0].series[1].reason.clone();
+        assert_eq!(reason.unwrap(), "perf counted it in 2 of 3 runs; scaled: observed 40 % of the time");
     }
 
     #[test]
@@ -492,6 +519,66 @@ mod tests {
         let contents = parse(&text).unwrap();
         assert_eq!(series(&contents, "cycles:u").present(), [0.0; 0]);
         assert_eq!(series(&contents, "cycles:u").reason.as_deref(), Some("perf says \"<not supported>\""));
+    }
+
+    /// The only series of intervals with values, running times in ms and shares.
+    fn over_intervals(intervals: &[(&str, u32, &str)]) -> Series {
+        let rows = (1..).zip(intervals).map(|(end, (value, ms, share))| {
+            let row = row(&format!("\"interval\" : {end}.0, "), value, "cycles:u", share);
+            row.replace("\"event-runtime\" : 1000", &format!("\"event-runtime\" : {}", ms * 1_000_000))
+        });
+        parse(&rows.collect::<String>()).unwrap().commands.remove(0).series.remove(0)
+    }
+
+    #[test]
+    fn the_share_of_intervals_is_all_running_time_in_all_enabled_time() {
+        for (intervals, share) in [
+            (vec![("100", 100, "100.00"), ("100", 10, "10.00")], Some("55")),
+            (vec![("100", 10, "10.00"), ("7", 30, "30.00"), ("1", 0, "50.00")], Some("20")),
+            (vec![("100", 10, "100.00"), ("100", 90, "100.00")], None),
+        ] {
+            let expected = share.map(|share| format!("scaled: observed {share} % of the time"));
+            assert_eq!(over_intervals(&intervals).reason, expected, "{intervals:?}");
+        }
+        let silent = row("", "12", "cycles:u", "1").replace("pcnt-running", "other");
+        let contents = parse(&silent).unwrap();
+        let told = series(&contents, "cycles:u").reason.as_deref();
+        assert_eq!(told, Some("perf does not say for which share of the time it was counted"));
+    }
+
+    #[test]
+    fn a_gate_decides_neither_over_a_gap_nor_hides_that_a_value_is_scaled() {
+        let ours = Series { provenance: Some("hardware".to_owned()), ..Series::of("cycles:u", &[900.0; 9]) };
+        let gate = Gate::parse("cycles > +1%").unwrap();
+        let question = Question { design: Design::Apart, threshold: 0.005 };
+        let outcome = |intervals: &[_]| {
+            let failures = Failures::default();
+            let of = |series| GateSide { series, failures: &failures };
+            let (a, b) = ([over_intervals(intervals)], std::slice::from_ref(&ours));
+            gate.apply(of(&a), of(b), question, FailedRuns::Refuse)
+        };
+        let (whole, scaled) = (("100", 100, "100.00"), ("100", 10, "10.00"));
+        let missing = ("<not counted>", 0, "0.00");
+        for intervals in [[whole, missing, scaled], [missing, whole, whole], [whole, whole, missing]] {
+            let reason = "A has no value: perf did not count it in 1 of 3 intervals";
+            assert_eq!(outcome(&intervals).ruling, Ruling::Impossible(reason.to_owned()));
+        }
+        let outcome = outcome(&[whole, scaled]);
+        assert_eq!(outcome.ruling, Ruling::Inconclusive);
+        let reason = outcome.compared.reason.unwrap();
+        assert!(reason.ends_with("; A: scaled: observed 55 % of the time"), "{reason}");
+    }
+
+    #[test]
+    fn an_event_that_lacks_the_row_of_an_interval_has_no_sum() {
+        let at = |end: &str, event: &str| row(&format!("\"interval\" : {end}, "), "5", event, "100.00");
+        let whole = ["0.1", "0.2", "0.3"].map(|end| at(end, "cycles:u") + &at(end, "page-faults")).concat();
+        let cut_off = whole.trim_end().rsplit_once('\n').unwrap().0;
+        let contents = parse(cut_off).unwrap();
+        assert_eq!(series(&contents, "cycles:u").present(), [15.0]);
+        let faults = series(&contents, "page-faults");
+        assert_eq!(faults.present(), [0.0; 0]);
+        assert_eq!(faults.reason.as_deref(), Some("perf did not count it in 1 of 3 intervals"));
     }
 
     #[test]

@@ -1,0 +1,182 @@
+//! Windows of perf with a leader that every kernel has: the CPU clock. Without permission to open events the
+//! tests say so, and test nothing.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{perf_part, skip, slot};
+use cyclometer_backend::{Launcher, PerfSource};
+use cyclometer_core::event::PerfClass;
+use cyclometer_core::exec::{CommandSpec, OutputStream, Reading, RefusalKind, Waited};
+use cyclometer_core::window::{
+    RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, Windowing, WindowingState,
+};
+use cyclometer_core::{Launch, Refusal, Slot, SlotId, Source, Target};
+
+/// `PERF_COUNT_SW_TASK_CLOCK` and `PERF_COUNT_SW_PAGE_FAULTS`.
+const TASK_CLOCK: u64 = 1;
+const PAGE_FAULTS: u64 = 2;
+/// `O_NONBLOCK` of Linux, so that a pipe without a reader is an error.
+const O_NONBLOCK: i32 = 0o4000;
+const TICK_NS: u64 = 2_000_000;
+
+fn slots() -> Vec<Slot> {
+    let software = |config| perf_part("software", 1, config, PerfClass::Software);
+    vec![slot(0, "page-faults", software(PAGE_FAULTS)), slot(1, "task-clock", software(TASK_CLOCK))]
+}
+
+fn spec(slot: usize, period: u64) -> WindowSpec {
+    let period = NonZeroU64::new(period).unwrap();
+    WindowSpec::new(WindowBoundary::Events { slot: SlotId(slot), period })
+}
+
+/// Reports in the log that nothing could be tested without permission.
+fn permitted<T>(opened: Result<T, Refusal>) -> Option<T> {
+    match opened {
+        Ok(open) => Some(open),
+        Err(Refusal { kind: RefusalKind::NoPermission, text, .. }) => {
+            skip(&text);
+            None
+        }
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+}
+
+struct RecordedRun {
+    rows: Vec<WindowRow>,
+    totals: Vec<u64>,
+    lost: u64,
+}
+
+fn take(windows: &mut dyn Windowing, run: &mut RecordedRun, until: Instant) -> WindowingState {
+    let mut batch = RowBatch::default();
+    let state = windows.next(until, &mut batch).unwrap();
+    run.rows.extend(batch.rows);
+    run.lost += batch.lost;
+    state
+}
+
+fn recorded(program: &str, args: &[&str]) -> Option<RecordedRun> {
+    recorded_while(program, args, |_| {})
+}
+
+/// Runs a command with windows, and counters that threads and children inherit beside. The last argument is
+/// called after the command began, with a function that takes rows.
+fn recorded_while(
+    program: &str,
+    args: &[&str],
+    meanwhile: impl FnOnce(&mut dyn FnMut()),
+) -> Option<RecordedRun> {
+    let launcher = Launcher::start().unwrap();
+    let command = CommandSpec {
+        args: args.iter().map(Into::into).collect(),
+        stdout: OutputStream::Null,
+        ..CommandSpec::new(program)
+    };
+    let mut child = launcher.prepare(&command).unwrap();
+    let (source, target) = (PerfSource::new(), Target::Child(child.pid()));
+    let mut counting = permitted(source.open(&slots(), &target))?;
+    let mut windows = permitted(source.windows(&slots(), &target, &spec(1, TICK_NS)))?;
+    counting.start().unwrap();
+    windows.start().unwrap();
+    child.release().unwrap();
+    let mut run = RecordedRun { rows: Vec::new(), totals: Vec::new(), lost: 0 };
+    meanwhile(&mut || {
+        take(windows.as_mut(), &mut run, Instant::now());
+    });
+    while !matches!(child.wait(Some(Instant::now() + Duration::from_millis(5))).unwrap(), Waited::Exited(_)) {
+        take(windows.as_mut(), &mut run, Instant::now());
+    }
+    windows.stop().unwrap();
+    assert_eq!(take(windows.as_mut(), &mut run, Instant::now()), WindowingState::Ended);
+    let mut reading = Reading::default();
+    counting.read(&mut reading).unwrap();
+    let total =
+        |slot| reading.cells.iter().filter(|cell| cell.slot == SlotId(slot)).map(|cell| cell.raw).sum();
+    run.totals = vec![total(0), total(1)];
+    Some(run)
+}
+
+fn sum(rows: &[WindowRow], column: usize) -> u64 {
+    rows.iter().filter_map(|row| row.counts[column].value()).sum()
+}
+
+const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+#[test]
+fn the_rows_of_a_command_add_up_to_its_totals() {
+    let Some(run) = recorded("sh", &["-c", BUSY]) else { return };
+    assert_eq!((sum(&run.rows, 0), sum(&run.rows, 1)), (run.totals[0], run.totals[1]), "{:?}", run.rows);
+    let (last, whole) = run.rows.split_last().unwrap();
+    assert_eq!((last.cause, run.lost), (WindowCause::End, 0));
+    assert!(whole.iter().all(|row| row.cause == WindowCause::Boundary(0)));
+    assert!(whole.iter().all(|row| row.counts[1].value().unwrap() > 0), "{whole:?}");
+    assert!(run.rows.is_sorted_by_key(|row| row.time_ns), "{:?}", run.rows);
+    assert!(whole.iter().all(|row| row.address.is_some() && row.cpu.is_some()));
+}
+
+#[test]
+fn children_have_windows_of_their_own_and_no_event_is_in_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipes = ["a", "b"].map(|name| folder.path().join(name));
+    let made = Command::new("mkfifo").args(&pipes).status().unwrap();
+    assert!(made.success());
+    let child = |pipe: &Path| format!("(read x < {}; {BUSY}) &", pipe.display());
+    let both = format!("{} {} wait; true", child(&pipes[0]), child(&pipes[1]));
+    // The children go on when their groups are open.
+    let go_on = |take_rows: &mut dyn FnMut()| {
+        let opened = pipes.each_ref().map(|pipe| {
+            loop {
+                take_rows();
+                match OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe) {
+                    Ok(writer) => break writer,
+                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        });
+        take_rows();
+        opened.iter().for_each(|mut writer| writer.write_all(b"\n").unwrap());
+    };
+    let Some(run) = recorded_while("sh", &["-c", &both], go_on) else { return };
+    let threads: BTreeSet<u32> = run.rows.iter().filter_map(|row| Some(row.thread?.tid)).collect();
+    assert_eq!(threads.len(), 3, "{threads:?}");
+    for column in 0..2 {
+        let (rows, total) = (sum(&run.rows, column), run.totals[column]);
+        assert!(rows <= total, "column {column}: {rows} of {total}");
+    }
+    let of_children = run.rows.iter().filter(|row| row.cause == WindowCause::Boundary(0)).count();
+    assert!(of_children > 0);
+    let last = |tid: &u32| {
+        let own = run.rows.iter().filter(|row| row.thread.is_some_and(|thread| thread.tid == *tid));
+        own.map(|row| row.cause).next_back()
+    };
+    assert!(threads.iter().all(|tid| last(tid) == Some(WindowCause::End)));
+}
+
+#[test]
+fn a_command_shorter_than_a_window_is_one_row() {
+    let Some(run) = recorded("true", &[]) else { return };
+    assert_eq!(run.rows.iter().filter(|row| row.cause == WindowCause::End).count(), 1, "{:?}", run.rows);
+    assert_eq!(sum(&run.rows, 0), run.totals[0]);
+}
+
+#[test]
+fn a_process_that_does_not_exist_and_boundaries_that_perf_lacks_are_refused() {
+    let open = |target: &Target, spec: &WindowSpec| PerfSource::new().windows(&slots(), target, spec).err();
+    let gone = Target::Process { pid: u32::MAX >> 2, inherit: true };
+    assert_eq!(open(&gone, &spec(1, TICK_NS)).map(|refusal| refusal.kind), Some(RefusalKind::NoSuchTarget));
+    let by_time = WindowSpec::new(WindowBoundary::Interval(Duration::from_secs(1)));
+    let refusal = open(&Target::ThisThread, &by_time).unwrap();
+    assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
+    let refusal = open(&Target::ThisThread, &spec(7, TICK_NS)).unwrap();
+    assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(7)), RefusalKind::Invalid));
+}

@@ -1,0 +1,367 @@
+//! RecordRun: a row of counts for each window of a run, as `cyclometer record` does.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use cyclometer_backend::Launcher;
+use cyclometer_core::exec::Reading;
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::report::Run;
+use cyclometer_core::window::{RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec};
+use cyclometer_core::{
+    Count, Error, ErrorKind, Plan, Provenance, Recovery, Report, Result, Rung, Scope, SlotId, Unit,
+};
+use cyclometer_session::{Moment, Observer};
+use cyclometer_stats::{latest, settle, settle_interval};
+
+use crate::Stat;
+
+/// Describes a recording; nothing is opened before [`RecordRun::run`].
+#[derive(Clone, Debug)]
+pub struct RecordRun {
+    stat: Stat,
+    end: RowEnd,
+}
+
+/// Where rows end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum RowEnd {
+    /// After so many events; the first event is the leader.
+    Events(Vec<Leader>),
+    /// After this time.
+    Interval(Duration),
+}
+
+/// An event at which windows end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Leader {
+    /// Its name, as it is in the list of events.
+    pub event: String,
+    /// Events from one boundary to the next.
+    pub period: NonZeroU64,
+}
+
+/// A column of a recording.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RecordedColumn {
+    /// The name with the modes that are counted, as `instructions:u`.
+    pub name: String,
+    /// The unit of scaled values.
+    pub unit: Unit,
+    /// The factor from a count to the unit.
+    pub scale: f64,
+    /// The source of the counts.
+    pub source: Rung,
+    /// How the source obtains them.
+    pub provenance: Provenance,
+    /// Remarks for readers of the values.
+    pub notes: Vec<String>,
+}
+
+/// The recipient of a recording's rows.
+pub trait RecordingSink {
+    /// The columns of all rows, before the first of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink: nothing more is recorded, and the command goes on.
+    fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, plan: &Plan) -> Result<()>;
+
+    /// Rows, and how many were lost since the rows before.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordingSink::begin`].
+    fn rows(&mut self, rows: &[WindowRow], lost: u64) -> Result<()>;
+}
+
+/// The result of a recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The run, with the totals.
+    pub report: Report,
+    /// The columns.
+    pub columns: Vec<RecordedColumn>,
+    /// The count of each column over the whole run.
+    pub totals: Vec<Count>,
+    /// Number of rows, without those that were lost.
+    pub rows: u64,
+    /// Rows that were lost.
+    pub lost_rows: u64,
+    /// Events that have no column, each with the reason.
+    pub without_column: Vec<(String, String)>,
+    /// The error of the sink that ended the recording early.
+    pub sink_error: Option<Error>,
+}
+
+impl RecordRun {
+    /// A recording with a row for every `period` events of the leader. The measurement has one run and no
+    /// warm-ups, and its list of events has the leader's.
+    pub fn every(stat: Stat, leader: Leader) -> RecordRun {
+        RecordRun { stat, end: RowEnd::Events(vec![leader]) }
+    }
+
+    /// A recording with a row for each length of time.
+    pub fn interval(stat: Stat, interval: Duration) -> RecordRun {
+        RecordRun { stat, end: RowEnd::Interval(interval) }
+    }
+
+    /// Ends windows also at this event; an interval is not combined with events.
+    pub fn also(mut self, leader: Leader) -> RecordRun {
+        if let RowEnd::Events(leaders) = &mut self.end {
+            leaders.push(leader);
+        }
+        self
+    }
+
+    /// Records.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Stat::run`]; `ErrorKind::UnknownEvent` for a leader that is not in the list of events, and
+    /// `ErrorKind::EventUnsupported` for one that is not counted here, or whose source has no windows.
+    pub fn run(&self, launcher: &Launcher, sink: &mut dyn RecordingSink) -> Result<Recorded> {
+        let stat = self.stat.clone().runs(1).warmups(0);
+        let (stat, spec) = match &self.end {
+            RowEnd::Interval(interval) => {
+                let spec = WindowSpec::new(WindowBoundary::Interval(*interval));
+                (stat.interval(*interval), spec)
+            }
+            RowEnd::Events(leaders) => {
+                let plan = stat.plan()?;
+                let boundaries =
+                    leaders.iter().map(|leader| boundary(leader, &plan)).collect::<Result<_>>()?;
+                let spec = WindowSpec { boundaries, most_rows: WindowSpec::MOST_ROWS };
+                (stat.windows(spec.clone()), spec)
+            }
+        };
+        let mut recorder = Recorder::new(sink, spec);
+        let report = stat.run(launcher, &mut recorder)?;
+        Ok(recorder.finish(report))
+    }
+}
+
+fn boundary(leader: &Leader, plan: &Plan) -> Result<WindowBoundary> {
+    let index = plan.lines.iter().position(|line| is_named(line, &leader.event)).ok_or_else(|| {
+        let text = format!("the event {} is not in the list of events", leader.event);
+        let fix = format!("add it: -e {},...", leader.event);
+        Error::new(ErrorKind::UnknownEvent, text).with_recovery(Recovery::fix(fix))
+    })?;
+    if let Outcome::NotCounted(count) = &plan.lines[index].outcome {
+        let reason = count.reason().unwrap_or_default();
+        let text = format!("windows cannot end at {}: {reason}", leader.event);
+        let fix = "record a row for each length of time: --interval 10";
+        return Err(Error::new(ErrorKind::EventUnsupported, text).with_recovery(Recovery::fix(fix)));
+    }
+    Ok(WindowBoundary::Events { slot: SlotId(index), period: leader.period })
+}
+
+fn is_named(line: &PlanLine, name: &str) -> bool {
+    line.event.name == name || line.label() == name
+}
+
+/// Passes rows on, and adds them up.
+struct Recorder<'a> {
+    sink: &'a mut dyn RecordingSink,
+    spec: WindowSpec,
+    columns: Option<Columns>,
+    rows: u64,
+    lost_rows: u64,
+    /// The last reading of an interval.
+    before: Reading,
+    sink_error: Option<Error>,
+}
+
+/// The columns of a recording.
+struct Columns {
+    slots: Vec<SlotId>,
+    columns: Vec<RecordedColumn>,
+    without_column: Vec<(String, String)>,
+    /// The sum of each column over all rows; `None` if a row has no value.
+    sums: Vec<Option<u64>>,
+}
+
+impl Columns {
+    /// The events of the pass: for intervals all, for windows those of the leader's source.
+    fn of(spec: &WindowSpec, plan: &Plan) -> Columns {
+        let slots = plan.passes.first().map(|pass| pass.slots.as_slice()).unwrap_or_default();
+        let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
+            WindowBoundary::Events { slot, .. } => slots.iter().find(|held| held.id == *slot),
+            WindowBoundary::Interval(_) => None,
+        });
+        let source = leader.map(|leader| leader.rung);
+        let has_column = |slot: &cyclometer_core::Slot| match source {
+            Some(source) => slot.rung == source && slot.twin_of.is_none(),
+            None => true,
+        };
+        let own: Vec<SlotId> = slots.iter().filter(|slot| has_column(slot)).map(|slot| slot.id).collect();
+        let lines = plan.lines.iter().enumerate().filter(|(index, _)| !own.contains(&SlotId(*index)));
+        let without_column = lines.map(|(index, line)| (line.label(), reason(line, index, plan, source)));
+        let without_column = without_column.collect();
+        let columns: Vec<RecordedColumn> =
+            own.iter().filter_map(|slot| column(plan.lines.get(slot.0)?)).collect();
+        let sums = vec![Some(0); own.len()];
+        Columns { slots: own, columns, without_column, sums }
+    }
+
+    fn add(&mut self, row: &WindowRow) {
+        for (sum, count) in self.sums.iter_mut().zip(&row.counts) {
+            *sum = sum.and_then(|sum| sum.checked_add(count.value()?));
+        }
+    }
+}
+
+/// Why an event has no column.
+fn reason(line: &PlanLine, index: usize, plan: &Plan, source: Option<Rung>) -> String {
+    let in_pass = plan.passes.iter().flat_map(|pass| &pass.slots).find(|slot| slot.id == SlotId(index));
+    match (&line.outcome, in_pass, source) {
+        (Outcome::NotCounted(count), ..) => count.reason().unwrap_or_default(),
+        (_, Some(slot), _) if slot.twin_of.is_some() => "another column has the same event".to_owned(),
+        (_, Some(slot), Some(source)) => {
+            format!("{} counts it, and the windows are those of {source}", slot.rung)
+        }
+        _ => "it is counted in another run".to_owned(),
+    }
+}
+
+fn column(line: &PlanLine) -> Option<RecordedColumn> {
+    let candidate = line.candidate()?;
+    Some(RecordedColumn {
+        name: line.label(),
+        unit: line.event.unit.clone(),
+        scale: candidate.scale,
+        source: candidate.rung,
+        provenance: candidate.provenance,
+        notes: line.event.notes.clone(),
+    })
+}
+
+impl<'a> Recorder<'a> {
+    fn new(sink: &'a mut dyn RecordingSink, spec: WindowSpec) -> Recorder<'a> {
+        let before = Reading::default();
+        Recorder { sink, spec, columns: None, rows: 0, lost_rows: 0, before, sink_error: None }
+    }
+
+    /// Passes rows on, unless the sink has failed.
+    fn pass_on(&mut self, rows: &[WindowRow], lost: u64, plan: &Plan) {
+        let columns = match &mut self.columns {
+            Some(columns) => columns,
+            missing => {
+                let columns = missing.insert(Columns::of(&self.spec, plan));
+                let begun = self.sink.begin(&columns.columns, &self.spec, plan);
+                self.sink_error = begun.err();
+                columns
+            }
+        };
+        rows.iter().for_each(|row| columns.add(row));
+        self.lost_rows += lost;
+        if self.sink_error.is_some() || (rows.is_empty() && lost == 0) {
+            return;
+        }
+        match self.sink.rows(rows, lost) {
+            Ok(()) => self.rows += rows.len() as u64,
+            Err(error) => self.sink_error = Some(error),
+        }
+    }
+
+    /// The row between two readings.
+    fn interval_row(&mut self, moment: &Moment<'_>, plan: &Plan, cause: WindowCause) {
+        let slots = Columns::of(&self.spec, plan).slots;
+        let before = &self.before;
+        let count = |slot: &SlotId| {
+            let line = &plan.lines[slot.0];
+            settle_interval(line, moment.reading, before, *slot, Scope::Tree)
+        };
+        let row = WindowRow {
+            thread: None,
+            cpu: None,
+            time_ns: Some(moment.elapsed_ns),
+            address: None,
+            cause,
+            counts: slots.iter().map(count).collect(),
+            enabled_ns: None,
+            running_ns: None,
+            flags: WindowFlags::default(),
+        };
+        self.before = latest(moment.reading, &self.before);
+        self.pass_on(&[row], 0, plan);
+    }
+
+    fn is_by_time(&self) -> bool {
+        matches!(self.spec.boundaries[..], [WindowBoundary::Interval(_)])
+    }
+
+    /// A row with the events that no window has, if there are any.
+    fn unassigned(&mut self, run: &Run, plan: &Plan) {
+        let Some(columns) = &self.columns else { return };
+        let left = |(slot, sum): (&SlotId, &Option<u64>)| {
+            let total = settle(&plan.lines[slot.0], &run.reading, *slot, Scope::Tree);
+            unassigned(&total, *sum)
+        };
+        let counts: Vec<Count> = columns.slots.iter().zip(&columns.sums).map(left).collect();
+        if counts.iter().all(|count| *count == Count::Exact(0)) {
+            return;
+        }
+        let row = WindowRow {
+            thread: None,
+            cpu: None,
+            time_ns: Some(run.wall_ns),
+            address: None,
+            cause: WindowCause::Unassigned,
+            counts,
+            enabled_ns: None,
+            running_ns: None,
+            flags: WindowFlags::default(),
+        };
+        self.pass_on(&[row], 0, plan);
+    }
+
+    fn finish(self, report: Report) -> Recorded {
+        let Recorder { columns, rows, lost_rows, sink_error, spec, .. } = self;
+        let Columns { slots, columns, without_column, .. } =
+            columns.unwrap_or_else(|| Columns::of(&spec, &report.plan));
+        let total = |slot: &SlotId| match report.runs.first() {
+            Some(run) => settle(&report.plan.lines[slot.0], &run.reading, *slot, Scope::Tree),
+            None => Count::NotCounted { reason: "the run did not end".to_owned() },
+        };
+        let totals = slots.iter().map(total).collect();
+        Recorded { totals, columns, rows, lost_rows, without_column, sink_error, report }
+    }
+}
+
+/// The part of a total that the rows do not have.
+fn unassigned(total: &Count, rows: Option<u64>) -> Count {
+    match (total.value(), rows) {
+        (Some(total), Some(rows)) => match total.checked_sub(rows) {
+            Some(left) => Count::Exact(left),
+            None => Count::Lost { reason: format!("the rows have {rows} events, and the run {total}") },
+        },
+        (None, _) => total.clone(),
+        (_, None) => Count::Lost { reason: "a row has no count".to_owned() },
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
+        if self.is_by_time() {
+            self.interval_row(moment, plan, WindowCause::Boundary(0));
+        }
+    }
+
+    fn windows(&mut self, batch: &RowBatch, plan: &Plan) {
+        self.pass_on(&batch.rows, batch.lost, plan);
+    }
+
+    fn run_finished(&mut self, run: &Run, plan: &Plan) {
+        if self.is_by_time() {
+            let moment = Moment {
+                elapsed_ns: run.wall_ns,
+                pass: run.pass,
+                reading: &run.reading,
+                slices: &run.slices,
+            };
+            self.interval_row(&moment, plan, WindowCause::End);
+        }
+        self.unassigned(run, plan);
+    }
+}

@@ -1,0 +1,114 @@
+//! Windows that are recorded beside the counters: opened with them, taken out while the command runs.
+
+use std::time::{Duration, Instant};
+
+use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
+use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, Target};
+
+use crate::RunningSession;
+
+/// How often rows are taken out while the command runs. A source keeps at least
+/// [`WindowSpec::MOST_ROWS`] rows, so that some million rows per second are possible.
+pub(crate) const DRAIN_EVERY: Duration = Duration::from_millis(10);
+
+/// The longest wait for the last rows after the end.
+const LAST_ROWS: Duration = Duration::from_secs(10);
+
+/// Open windows.
+pub(crate) struct OpenWindows {
+    windowing: Box<dyn Windowing>,
+    batch: RowBatch,
+}
+
+impl OpenWindows {
+    pub(crate) fn start(&mut self) -> Result<()> {
+        self.windowing.start()
+    }
+
+    /// The rows that there are; waits for them until a point in time.
+    fn next(&mut self, until: Instant) -> Result<(&RowBatch, WindowingState)> {
+        self.batch.rows.clear();
+        self.batch.lost = 0;
+        let state = self.windowing.next(until, &mut self.batch)?;
+        Ok((&self.batch, state))
+    }
+}
+
+impl RunningSession<'_, '_> {
+    /// Opens the windows of a pass, if any are to be recorded; only its measured runs have them.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::EventUnsupported` where the source of the leader has no windows, or the leader is not in
+    /// the pass.
+    pub(crate) fn open_windows(&self, pass: &Pass, target: &Target) -> Result<Option<OpenWindows>> {
+        let Some(spec) = &self.settings.windows else { return Ok(None) };
+        let rung = source_of(spec, pass)?;
+        let slots: Vec<Slot> = pass.of(rung).into_iter().filter(|slot| slot.twin_of.is_none()).collect();
+        let windowing =
+            self.source(rung)?.windows(&slots, target, spec).map_err(|refusal| refused(&refusal))?;
+        Ok(Some(OpenWindows { windowing, batch: RowBatch::default() }))
+    }
+
+    /// Reports the rows that there are.
+    pub(crate) fn drain_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
+        let (batch, _) = windows.next(Instant::now())?;
+        if !batch.rows.is_empty() || batch.lost > 0 {
+            self.observer.windows(batch, &self.report.plan);
+        }
+        Ok(())
+    }
+
+    /// Ends the windows, and reports their last rows.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::StateLost` if a source does not give its last rows.
+    pub(crate) fn last_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
+        windows.windowing.stop()?;
+        let limit = Instant::now() + LAST_ROWS;
+        loop {
+            let (batch, state) = windows.next(limit)?;
+            self.observer.windows(batch, &self.report.plan);
+            match state {
+                WindowingState::Ended => return Ok(()),
+                WindowingState::Open if Instant::now() < limit => {}
+                WindowingState::Open => {
+                    let text =
+                        format!("the source did not give its last rows within {} s", LAST_ROWS.as_secs());
+                    return Err(Error::new(ErrorKind::StateLost, text));
+                }
+            }
+        }
+    }
+}
+
+/// The source of the leaders. All of them are of one source, as a row has the counts of one.
+fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
+    let mut found = None;
+    for boundary in &spec.boundaries {
+        let WindowBoundary::Events { slot, .. } = boundary else { continue };
+        let Some(leader) = pass.slots.iter().find(|held| held.id == *slot) else {
+            let text = "an event at which windows end is not counted in this run";
+            return Err(Error::new(ErrorKind::EventUnsupported, text));
+        };
+        match found {
+            Some(rung) if rung != leader.rung => {
+                let text = format!(
+                    "windows end at events of one source, and {} is counted by {}, another one by {rung}",
+                    leader.name, leader.rung
+                );
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
+            _ => found = Some(leader.rung),
+        }
+    }
+    found.or_else(|| pass.rungs().first().copied()).ok_or_else(|| {
+        Error::new(ErrorKind::EventUnsupported, "no event is counted in this run, so there are no windows")
+    })
+}
+
+fn refused(refusal: &Refusal) -> Error {
+    Error::new(ErrorKind::EventUnsupported, refusal.text.clone())
+        .with_recovery(Recovery::fix("record a row for each length of time: --interval 10"))
+}
