@@ -22,6 +22,7 @@ pub(crate) fn full() -> Result<()> {
     tests(Peers::Required)?;
     in_hostile_surroundings()?;
     on_fake_devices()?;
+    with_all_formats()?;
     bindings::python()?;
     corpus::small()?;
     targets::check()?;
@@ -61,6 +62,15 @@ fn on_fake_devices() -> Result<()> {
     cargo(&[&["clippy"], &packages[..], &feature, &lints].concat())?;
     let names: Vec<&str> = ON_FAKE_DEVICES.iter().flat_map(|name| ["--test", *name]).collect();
     cargo(&[&["test"], &packages[..], &feature, names.as_slice()].concat())
+}
+
+/// Lints and tests conversions with all their formats, and lints the tool without those that are optional.
+fn with_all_formats() -> Result<()> {
+    let tool = ["--package", "cyclometer-cli", "--locked"];
+    let lints = ["--all-targets", "--", "-D", "warnings"];
+    cargo(&[&["clippy"], &tool[..], &["--no-default-features"], &lints].concat())?;
+    cargo(&[&["clippy"], &tool[..], &["--features", "parquet"], &lints].concat())?;
+    cargo(&[&["test"], &tool[..], &["--features", "parquet", "--test", "convert"]].concat())
 }
 
 /// Surroundings of a service or of a job under `nohup`: ignored signals, no home, files that are the owner's

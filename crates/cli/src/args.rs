@@ -53,6 +53,8 @@ pub enum Command {
     Registers(RegistersArgs),
     /// Show which events can count at once on any CPU, and on which counters.
     Plan(PlanArgs),
+    /// Convert a recording: to CSV, JSON lines, folded stacks, a Firefox profile or Parquet.
+    Convert(ConvertArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -483,6 +485,43 @@ pub struct PlanArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The notes at the end of `convert --help` and of its manual page.
+const CONVERT_NOTES: &str = "\
+A missing number is empty or null, and never 0. A recording that ends early is converted as far as it goes, with a \
+warning. A damaged one is converted up to the damage, and the exit status is 125.";
+
+/// Arguments of `convert`.
+#[derive(Args, Debug)]
+#[command(after_help = CONVERT_NOTES)]
+pub struct ConvertArgs {
+    /// The recording; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The format to convert to.
+    #[arg(long, value_name = "FORMAT")]
+    pub to: ConvertFormat,
+    /// The file to write; - is standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+}
+
+/// Formats that recordings are converted to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ConvertFormat {
+    /// A row for each window, with four columns for each event: value, state (count), half width of the
+    /// interval, reason.
+    Csv,
+    /// A JSON object for each window, on a line of its own.
+    Jsonl,
+    /// Stacks for flame graphs (inferno, speedscope), weighted by the event that windows were cut by.
+    Folded,
+    /// A profile for https://profiler.firefox.com, with a sample and the counters of each window.
+    Firefox,
+    /// The columns of csv as an Apache Parquet file; only in programs that are built with the feature
+    /// parquet.
+    Parquet,
 }
 
 /// One counter, or a range of them.

@@ -61,6 +61,7 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::Decode(args) => commands::decode::run(args, cli),
         Command::Registers(args) => commands::registers::run(args, cli),
         Command::Plan(args) => commands::plan::run(args, cli),
+        Command::Convert(args) => commands::convert::run(args, cli.verbose),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }

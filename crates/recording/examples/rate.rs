@@ -1,4 +1,5 @@
 //! Rows a second that are written and read: `cargo run --release -p cyclometer-recording --example rate`.
+//! A path behind it is a file to write the recording to.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example prints, and may fail")]
 
@@ -20,8 +21,8 @@ fn header() -> RecordingHeader {
         name: format!("event-{number}"),
         unit: Unit::Count,
         scale: 1.0,
-        source: Rung::Soft,
-        provenance: Provenance::Counted,
+        source: Some(Rung::Soft),
+        provenance: Some(Provenance::Counted),
         modes: Some(Modes::USER),
     };
     RecordingHeader {
@@ -67,6 +68,9 @@ fn main() {
     let rows = Recording::open(&bytes[..]).unwrap().map(Result::unwrap).count();
     assert_eq!(rows as u64, ROWS);
     report("read", start, bytes.len());
+    if let Some(path) = std::env::args_os().nth(1) {
+        std::fs::write(path, bytes).unwrap();
+    }
 }
 
 fn report(what: &str, start: Instant, bytes: usize) {

@@ -93,6 +93,8 @@ impl From<RecordingError> for Error {
             RecordingError::Version { .. } => Error::new(ErrorKind::InvalidInput, message).with_recovery(
                 Recovery::fix("use the version of cyclometer that recorded it, or a newer one"),
             ),
+            RecordingError::Foreign => Error::new(ErrorKind::InvalidInput, message)
+                .with_recovery(Recovery::fix("name a file that `cyclometer record` has written")),
             _ => Error::new(ErrorKind::InvalidInput, message),
         }
     }

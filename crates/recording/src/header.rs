@@ -3,7 +3,10 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use cyclometer_core::{Modes, Provenance, Rung, Unit};
+use cyclometer_core::ladder::RungState;
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::window::WindowBoundary;
+use cyclometer_core::{Ladder, Machine, Modes, Provenance, Rung, SlotId, Unit};
 use serde_json::{Value, json};
 
 use crate::json::{FieldProblem, JsonFields, parse};
@@ -58,10 +61,10 @@ pub struct RecordedEvent {
     pub unit: Unit,
     /// The value of a count of 1, in `unit`.
     pub scale: f64,
-    /// The source.
-    pub source: Rung,
-    /// The origin of the counts.
-    pub provenance: Provenance,
+    /// The source; `None` if no source counts it, and each row says why.
+    pub source: Option<Rung>,
+    /// The origin of the counts; `None` if there are none.
+    pub provenance: Option<Provenance>,
     /// The modes that it counts; `None` where modes do not apply.
     pub modes: Option<Modes>,
 }
@@ -174,6 +177,17 @@ impl RecordingHeader {
 }
 
 impl RecordedMachine {
+    /// The fields of a machine that are recorded.
+    pub fn of(machine: &Machine) -> RecordedMachine {
+        RecordedMachine {
+            os: machine.os.to_string(),
+            architecture: machine.architecture.to_string(),
+            kernel_release: machine.kernel_release.clone(),
+            cpu: machine.cpu.name.clone(),
+            hypervisor: machine.hypervisor.clone(),
+        }
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "os": self.os,
@@ -197,14 +211,27 @@ impl RecordedMachine {
 }
 
 impl RecordedEvent {
+    /// The event of a line of a plan.
+    pub fn of(line: &PlanLine) -> RecordedEvent {
+        let candidate = line.candidate();
+        RecordedEvent {
+            name: line.label(),
+            unit: line.event.unit.clone(),
+            scale: candidate.map_or(1.0, |candidate| candidate.scale),
+            source: candidate.map(|candidate| candidate.rung),
+            provenance: candidate.map(|candidate| candidate.provenance),
+            modes: line.effective_modes(),
+        }
+    }
+
     /// The scale is a text: parsers of JSON round numbers differently.
     fn to_json(&self) -> Value {
         json!({
             "name": self.name,
             "unit": unit_word(&self.unit),
             "scale": self.scale.to_string(),
-            "source": self.source.word(),
-            "provenance": self.provenance.word(),
+            "source": self.source.map(Rung::word),
+            "provenance": self.provenance.map(Provenance::word),
             "modes": self.modes.map(|modes| modes.to_string()),
         })
     }
@@ -216,8 +243,8 @@ impl RecordedEvent {
             name: fields.text("name")?,
             unit: unit(fields.text("unit")?),
             scale: scale.parse().map_err(|_| "'scale' of an event is no number".to_owned())?,
-            source: fields.word("source", &SOURCES, Rung::word)?,
-            provenance: fields.word("provenance", &PROVENANCES, Provenance::word)?,
+            source: fields.word_or_none("source", &SOURCES, Rung::word)?,
+            provenance: fields.word_or_none("provenance", &PROVENANCES, Provenance::word)?,
             modes: fields.text_or_none("modes")?.map(|letters| modes(&letters)).transpose()?,
         })
     }
@@ -256,6 +283,18 @@ fn modes(letters: &str) -> Result<Modes, FieldProblem> {
 }
 
 impl RecordedBoundary {
+    /// A boundary as a source knows it; `slots` are those of the columns, in their order. `None`: the leader
+    /// has no column.
+    pub fn of(boundary: &WindowBoundary, slots: &[SlotId]) -> Option<RecordedBoundary> {
+        Some(match boundary {
+            WindowBoundary::Events { slot, period } => {
+                let event = slots.iter().position(|column| column == slot)?;
+                RecordedBoundary::Events { event, period: *period }
+            }
+            WindowBoundary::Interval(time) => RecordedBoundary::Interval(*time),
+        })
+    }
+
     fn to_json(self) -> Value {
         match self {
             RecordedBoundary::Events { event, period } => json!({ "event": event, "period": period.get() }),
@@ -280,6 +319,16 @@ impl RecordedBoundary {
 }
 
 impl RecordedSource {
+    /// The sources of a machine in the order in which they are tried.
+    pub fn all_of(ladder: &Ladder) -> Vec<RecordedSource> {
+        let recorded = |state: &RungState| RecordedSource {
+            source: state.rung,
+            state: state.works.word().to_owned(),
+            reasons: state.causes.iter().map(|cause| cause.text.clone()).collect(),
+        };
+        ladder.rungs.iter().map(recorded).collect()
+    }
+
     fn to_json(&self) -> Value {
         json!({ "source": self.source.word(), "state": self.state, "reasons": self.reasons })
     }

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 /// A contradiction to the format, with the name of the field.
 pub(crate) type FieldProblem = String;
 
+const KNOWN_WORD: &str = "word that this version knows";
+
 /// A JSON object that is being read, and its name for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonFields<'a> {
@@ -12,9 +14,32 @@ pub(crate) struct JsonFields<'a> {
     map: &'a Map<String, Value>,
 }
 
+/// The most values of a JSON payload: each takes two bytes in a file, and some tens in memory. A command has
+/// fewer arguments by far.
+const MOST_JSON_VALUES: usize = 1 << 18;
+
 /// Parses a payload, which is one JSON object.
 pub(crate) fn parse(payload: &[u8]) -> Result<Value, FieldProblem> {
+    check(payload)?;
     serde_json::from_slice(payload).map_err(|error| format!("it is not valid JSON ({error})"))
+}
+
+/// Refuses a payload with too many values, before memory is allocated for them.
+pub(crate) fn check(payload: &[u8]) -> Result<(), FieldProblem> {
+    let (mut values, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in payload {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    match values > MOST_JSON_VALUES {
+        true => Err(format!("it has {values} JSON values; {MOST_JSON_VALUES} are possible")),
+        false => Ok(()),
+    }
 }
 
 impl<'a> JsonFields<'a> {
@@ -73,9 +98,17 @@ impl<'a> JsonFields<'a> {
         all: &[T],
         word: impl Fn(T) -> &'static str,
     ) -> Result<T, FieldProblem> {
-        let text = self.text(field)?;
-        let found = all.iter().copied().find(|one| word(*one) == text);
-        found.ok_or_else(|| self.wrong(field, "word that this version knows"))
+        self.word_or_none(field, all, word)?.ok_or_else(|| self.wrong(field, KNOWN_WORD))
+    }
+
+    pub(crate) fn word_or_none<T: Copy>(
+        &self,
+        field: &str,
+        all: &[T],
+        word: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, FieldProblem> {
+        let find = |value: &Value| all.iter().copied().find(|one| Some(word(*one)) == value.as_str());
+        self.optional(field, KNOWN_WORD, find)
     }
 
     /// The elements of an array; none if it is missing.

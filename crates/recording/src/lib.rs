@@ -14,6 +14,41 @@
 //! The checksum of a frame is computed over the frames before it too: a frame that was removed, repeated or
 //! moved is found as one that was changed.
 //!
+//! ```
+//! use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
+//! use cyclometer_core::Count;
+//! use cyclometer_recording::{Recording, RecordingEnd, RecordingFooter, RecordingHeader, RecordingWriter};
+//!
+//! # fn main() -> cyclometer_recording::RecordingResult<()> {
+//! # let events = vec![cyclometer_recording::RecordedEvent {
+//! #     name: "instructions:u".to_owned(), unit: cyclometer_core::Unit::Count, scale: 1.0,
+//! #     source: None, provenance: None, modes: None,
+//! # }];
+//! # let period = std::num::NonZeroU64::new(1000).expect("it is not 0");
+//! # let boundaries = vec![cyclometer_recording::RecordedBoundary::Events { event: 0, period }];
+//! # let header = RecordingHeader {
+//! #     tool: "cyclometer".to_owned(), machine: Default::default(), command: vec!["true".to_owned()],
+//! #     target: None, start_unix_ns: None, events, boundaries, sources: vec![], notes: vec![],
+//! # };
+//! # let row = WindowRow {
+//! #     thread: Some(WindowThread { pid: 1, tid: 1 }), cpu: None, time_ns: None, address: None,
+//! #     cause: WindowCause::Boundary(0), counts: vec![Count::Exact(1000)], enabled_ns: None,
+//! #     running_ns: None, flags: WindowFlags::default(),
+//! # };
+//! let mut writer = RecordingWriter::new(Vec::new(), &header)?;
+//! writer.rows(&[row])?;
+//! let totals = vec![Count::Exact(1000)];
+//! let file = writer.finish(&RecordingFooter { totals, ..RecordingFooter::default() })?;
+//!
+//! let mut recording = Recording::open(&file[..])?;
+//! for row in recording.by_ref() {
+//!     println!("{:?}", row?.counts);
+//! }
+//! assert!(matches!(recording.end(), Some(RecordingEnd::Complete(_))));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! `docs/reference/recording-format.md` describes every byte. This crate opens no file and reads no clock.
 #![forbid(unsafe_code)]
 

@@ -3,17 +3,18 @@
 use std::io::Write;
 
 use cyclometer_core::window::{WindowRow, WindowThread};
-use serde_json::json;
 
 use crate::bytes::cut;
 use crate::frame::{FrameWriter, MOST_PAYLOAD, tag};
+use crate::json;
 use crate::rows::RowEncoder;
 use crate::{MOST_TEXT, RecordingError, RecordingFooter, RecordingHeader, RecordingResult};
 
 /// Length at which a frame of rows is ended, in bytes.
 const FULL_FRAME: usize = 64 << 10;
 
-/// Writes a recording, frame by frame, each by one call of the writer below.
+/// Writes a recording, frame by frame, each by one call of the writer below. A file without a buffer of its
+/// own has every frame when the process is killed.
 ///
 /// An error of the writer below is final: a part of a frame may have been written. Rows that were written
 /// before remain readable.
@@ -78,7 +79,7 @@ impl<W: Write> RecordingWriter<W> {
     ///
     /// [`RecordingError::Io`].
     pub fn thread_name(&mut self, thread: WindowThread, name: &str) -> RecordingResult<()> {
-        let value = json!({ "pid": thread.pid, "tid": thread.tid, "name": cut(name, MOST_TEXT) });
+        let value = serde_json::json!({ "pid": thread.pid, "tid": thread.tid, "name": cut(name, MOST_TEXT) });
         Ok(self.frames.put(tag::NAME, value.to_string().as_bytes())?)
     }
 
@@ -99,8 +100,9 @@ impl<W: Write> RecordingWriter<W> {
     }
 }
 
-/// A payload that one frame holds.
+/// A payload that one frame holds, and that a reader accepts.
 fn fitting(payload: Vec<u8>, name: &str) -> RecordingResult<Vec<u8>> {
+    json::check(&payload).map_err(|problem| RecordingError::unwritable(format!("{name}: {problem}")))?;
     match payload.len() {
         length if length > MOST_PAYLOAD => {
             let problem = format!("{name} has {length} bytes; {MOST_PAYLOAD} are possible");

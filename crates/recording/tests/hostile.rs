@@ -143,6 +143,41 @@ fn a_frame_that_claims_more_than_the_format_allows_is_not_read() {
     assert_eq!(read(&claim).unwrap().1.unwrap(), RecordingEnd::Incomplete { offset: bytes.len() as u64 });
 }
 
+#[test]
+fn no_claim_of_a_file_takes_memory() {
+    let bytes = small();
+    let head = &bytes[..frames(&bytes)[1]];
+    let claims = |tag: &[u8; 4], length: u32| [head, &tag[..], &length.to_le_bytes(), &[0; 100]].concat();
+    // A text of 1 KiB in each of 2048 counts of a row, and again in the next ones by its number.
+    let event = r#"{"name":"e","unit":"count","scale":"1"}"#;
+    let wide = format!("{{\"tool\":\"t\",\"events\":[{}{event}]}}", format!("{event},").repeat(2047));
+    let mut rows = vec![0, 0, 5, 0, 0x80, 8];
+    rows.extend([b'x'; 1024]);
+    rows.extend([5, 1].repeat(2047));
+    for _ in 0..1000 {
+        rows.extend([0, 0]);
+        rows.extend([5, 1].repeat(2048));
+    }
+    // A payload is read to its checksum; beyond that only the values that it spells are made.
+    for (bytes, most) in [
+        (claims(b"ROWS", 4 << 20), 100 << 10),
+        (claims(b"name", 4 << 20), 100 << 10),
+        (claims(b"FOOT", u32::MAX), 100 << 10),
+        (framed(&[(*b"HEAD", &wide.into_bytes()), (*b"ROWS", &rows)]), 16 << 20),
+        (framed(&[(*b"HEAD", "[".repeat(1 << 20).as_bytes())]), 8 << 20),
+        (framed(&[(*b"HEAD", "[],".repeat(1 << 20).as_bytes())]), 8 << 20),
+        (framed(&[(*b"HEAD", format!("{{\"notes\":[{}0]}}", "[],".repeat(1 << 20)).as_bytes())]), 8 << 20),
+        (framed(&[(*b"HEAD", format!("{{\"notes\":[{}0]}}", "[],".repeat(1 << 16)).as_bytes())]), 64 << 20),
+    ] {
+        let used = allocation_counter::measure(|| {
+            if let Ok(recording) = Recording::open(&bytes[..]) {
+                recording.for_each(drop);
+            }
+        });
+        assert!(used.bytes_max < most, "{} bytes for {}", used.bytes_max, bytes.len());
+    }
+}
+
 /// Reads a frame of rows with a right checksum; whatever is read is no larger than its bytes explain.
 fn check_rows(payload: &[u8]) {
     let bytes = framed(&[(*b"HEAD", &header_with("", "")), (*b"ROWS", payload)]);

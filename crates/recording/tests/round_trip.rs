@@ -6,10 +6,12 @@ mod support;
 
 use std::io::{self, Write};
 
-use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_core::{Count, Interval};
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::window::{WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowThread};
+use cyclometer_core::{Candidate, Count, Event, Interval, Modes, Provenance, Rung, SlotId, Unit};
 use cyclometer_recording::{
-    MOST_COLUMNS, MOST_TEXT, RecordedBoundary, Recording, RecordingEnd, RecordingError, RecordingWriter,
+    MOST_COLUMNS, MOST_TEXT, RecordedBoundary, RecordedEvent, Recording, RecordingEnd, RecordingError,
+    RecordingHeader, RecordingWriter,
 };
 use proptest::prelude::*;
 use support::{event, footer, framed, header, odd_rows, read, row, written};
@@ -36,6 +38,33 @@ fn a_recording_without_events_rows_or_clock_is_one() {
     let bytes = written(&header, &[], &Default::default());
     assert_eq!(Recording::open(&bytes[..]).unwrap().header(), &header);
     assert_eq!(read(&bytes).unwrap().1.unwrap(), RecordingEnd::Complete(Default::default()));
+}
+
+#[test]
+fn events_boundaries_and_sources_are_recorded_as_a_plan_and_a_machine_have_them() {
+    let candidate = Candidate {
+        provenance: Provenance::Modelled,
+        scale: 0.5,
+        ..Candidate::soft("loads", Modes::USER_KERNEL)
+    };
+    let event = Event::new("loads", Unit::Bytes, vec![candidate]);
+    let counted = Outcome::Counted { candidate: 0, filter: Some(Modes::USER), exclude_guest: false };
+    let line = PlanLine { event, outcome: counted, skipped: Vec::new() };
+    let recorded = RecordedEvent::of(&line);
+    assert_eq!((recorded.name.as_str(), recorded.modes), ("loads:u", Some(Modes::USER)));
+    assert_eq!((recorded.scale, recorded.source), (0.5, Some(Rung::Soft)));
+    let reason = Count::NotSupported { reason: "no PMU".to_owned() };
+    let line = PlanLine { outcome: Outcome::NotCounted(reason), ..line };
+    assert_eq!((RecordedEvent::of(&line).source, RecordedEvent::of(&line).provenance), (None, None));
+    let events = vec![recorded, RecordedEvent::of(&line), support::event("e")];
+    let header = RecordingHeader { events, ..header() };
+    assert_eq!(Recording::open(&written(&header, &[], &footer())[..]).unwrap().header(), &header);
+    let slots = [SlotId(4), SlotId(2)];
+    let period = std::num::NonZeroU64::new(9).unwrap();
+    let boundary =
+        |slot| RecordedBoundary::of(&WindowBoundary::Events { slot: SlotId(slot), period }, &slots);
+    assert_eq!(boundary(2), Some(RecordedBoundary::Events { event: 1, period }));
+    assert_eq!(boundary(3), None);
 }
 
 #[test]
@@ -88,7 +117,7 @@ fn rows_and_footers_that_contradict_the_header_are_refused_and_earlier_rows_stay
 
 #[test]
 fn headers_that_contradict_themselves_are_refused() {
-    let refused = |change: fn(&mut cyclometer_recording::RecordingHeader)| {
+    let refused = |change: fn(&mut RecordingHeader)| {
         let mut header = header();
         change(&mut header);
         RecordingWriter::new(Vec::new(), &header).map(|_| ()).unwrap_err().to_string()
@@ -97,10 +126,18 @@ fn headers_that_contradict_themselves_are_refused() {
     assert!(refused(|header| header.events.truncate(0)).contains("a boundary is of event 0"));
     assert!(refused(|header| header.events[1].scale = 0.0).contains("the scale of loads:u"));
     assert!(refused(|header| header.command = vec!["x".repeat(5 << 20)]).contains("the header has"));
-    let long = |header: &mut cyclometer_recording::RecordingHeader| {
+    assert!(refused(|header| header.command = vec![String::new(); 300_000]).contains("JSON values"));
+    let long = |header: &mut RecordingHeader| {
         header.boundaries = vec![RecordedBoundary::Interval(std::time::Duration::MAX)];
     };
     assert!(refused(long).contains("584 years"));
+}
+
+#[test]
+fn brackets_and_commas_within_texts_are_no_values() {
+    let text = vec!["[{,\"\\\\".repeat(100_000), "\"\\".repeat(10)];
+    let header = RecordingHeader { command: text, ..header() };
+    assert_eq!(Recording::open(&written(&header, &[], &footer())[..]).unwrap().header(), &header);
 }
 
 /// A disk with room for so many bytes.

@@ -7,7 +7,7 @@ mod distinct;
 mod replacement;
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use cyclometer::core::{Error, ErrorKind, Recovery, Result};
 use cyclometer::{InputStream, OutputStream, inherited_output, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
-use crate::output::{self, Channel, clean_os};
+use crate::output::clean_os;
 
 pub use distinct::NamedFiles;
 
@@ -24,6 +24,40 @@ const MOST_LINKS: usize = 40;
 
 /// Descriptor number of standard output.
 const STDOUT: i32 = 1;
+
+/// Why contents could not be made or written.
+#[derive(Debug)]
+pub enum StreamError {
+    /// The destination did not take them.
+    Write(io::Error),
+    /// They could not be made.
+    Contents(Error),
+}
+
+/// Result of a function that writes contents piece by piece.
+pub type Streamed<T> = std::result::Result<T, StreamError>;
+
+impl From<io::Error> for StreamError {
+    fn from(error: io::Error) -> StreamError {
+        StreamError::Write(error)
+    }
+}
+
+impl From<Error> for StreamError {
+    fn from(error: Error) -> StreamError {
+        StreamError::Contents(error)
+    }
+}
+
+impl StreamError {
+    /// The error as it is shown; `describe` names the destination.
+    fn named(self, describe: impl FnOnce(io::Error) -> Error) -> Error {
+        match self {
+            StreamError::Write(error) => describe(error),
+            StreamError::Contents(error) => error,
+        }
+    }
+}
 
 /// An option, and the file that it names for results.
 pub type NamedResult<'a> = (&'static str, Option<&'a Path>);
@@ -118,20 +152,34 @@ impl Export {
     ///
     /// `ErrorKind::Io`, naming the file; a regular file is then as it was.
     pub fn write(self, text: &str) -> Result<()> {
+        self.stream(|out| Ok(out.write_all(text.as_bytes())?)).map(|_| ())
+    }
+
+    /// The same with contents that are written piece by piece. `None`: the reader of a stream has gone away,
+    /// which is not an error.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io`, naming the file, and the error of contents that could not be made; a regular file is
+    /// then as it was.
+    pub fn stream<T>(self, fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>) -> Result<Option<T>> {
         let Export { option, path, destination } = self;
         let cannot_write = |error| of_file(option, FileUse::Written, &path, error);
         match destination {
-            Destination::Stdout => output::put(Channel::Out, text).map_err(|error| cannot_print(&error)),
-            Destination::Stream(stream) => stream_to(stream, text).map_err(cannot_write),
+            Destination::Stdout => {
+                stream_to(io::stdout(), fill).map_err(|error| error.named(|error| cannot_print(&error)))
+            }
+            Destination::Stream(stream) => stream_to(stream, fill).map_err(|error| error.named(cannot_write)),
             Destination::Pipe => {
                 let pipe = with_invoker_rights(|| OpenOptions::new().write(true).open(&path));
-                let written = pipe.and_then(|pipe| pipe).and_then(|pipe| stream_to(pipe, text));
-                written.map_err(cannot_write)
+                let pipe = pipe.and_then(|pipe| pipe).map_err(cannot_write)?;
+                stream_to(pipe, fill).map_err(|error| error.named(cannot_write))
             }
             Destination::File(file) => {
-                let replaced = with_invoker_rights(|| replacement::replace(&file, text.as_bytes()));
-                let replaced = replaced.and_then(|replaced| replaced);
-                replaced.map_err(|error| with_state(&path, &file, cannot_write(error)))
+                let replaced = with_invoker_rights(|| replacement::replace(&file, fill));
+                let replaced = replaced.map_err(StreamError::from).and_then(|replaced| replaced);
+                let failed = |error| with_state(&path, &file, cannot_write(error));
+                replaced.map(Some).map_err(|error| error.named(failed))
             }
         }
     }
@@ -252,10 +300,16 @@ fn identity(file: &Metadata) -> (u64, u64) {
 }
 
 /// Writes to a stream; a reader that has gone away is not an error.
-fn stream_to(mut stream: File, text: &str) -> io::Result<()> {
-    match stream.write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+fn stream_to<T>(
+    stream: impl Write + Send,
+    fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>,
+) -> Streamed<Option<T>> {
+    let mut stream = BufWriter::new(stream);
+    let filled = fill(&mut stream);
+    let written = filled.and_then(|done| Ok(stream.flush().map(|()| done)?));
+    match written {
+        Err(StreamError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        written => written.map(Some),
     }
 }
 

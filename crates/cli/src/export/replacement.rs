@@ -8,11 +8,13 @@
 //! - its folder takes no new file, or it is a mount point of its own, as a file in a container can be.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use cyclometer::FileSizeSignalIgnored;
+
+use super::Streamed;
 
 /// How many names are tried for the new file.
 const MOST_NAMES: u32 = 100;
@@ -25,20 +27,27 @@ const PRIVATE: u32 = 0o600;
 /// # Errors
 ///
 /// The operating system's; the file is then as it was.
-pub(super) fn replace(target: &Path, text: &[u8]) -> io::Result<()> {
+///
+/// A file that has to be written over gets its contents from memory, so that it is written at once.
+pub(super) fn replace<T>(
+    target: &Path,
+    fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>,
+) -> Streamed<T> {
     // A limit of the size of files is an error as others are.
     let _ignored = FileSizeSignalIgnored::new()?;
-    let Some(former) = former(target)? else {
-        let mut new = Temporary::beside(target, None)?;
-        new.fill(text)?;
-        return new.rename_to(target);
+    let former = former(target)?;
+    let Some(mut new) = Temporary::replacing(target, former.as_ref())? else {
+        let mut text = Vec::new();
+        let done = fill(&mut text)?;
+        write_over(target, &text)?;
+        return Ok(done);
     };
-    if former.nlink() > 1 {
-        return write_over(target, text);
+    let done = new.fill(fill)?;
+    match new.rename_to(target) {
+        Err(_) if former.is_some() => write_over(target, &fs::read(&new.path)?)?,
+        renamed => renamed?,
     }
-    let Ok(mut new) = Temporary::beside(target, Some(&former)) else { return write_over(target, text) };
-    new.fill(text)?;
-    new.rename_to(target).or_else(|_| write_over(target, text))
+    Ok(done)
 }
 
 /// The file that is there.
@@ -59,6 +68,15 @@ struct Temporary {
 }
 
 impl Temporary {
+    /// Makes one that can take the place of `former`; `None` if that has to be written over.
+    fn replacing(target: &Path, former: Option<&Metadata>) -> io::Result<Option<Temporary>> {
+        match former {
+            None => Temporary::beside(target, None).map(Some),
+            Some(former) if former.nlink() > 1 => Ok(None),
+            Some(former) => Ok(Temporary::beside(target, Some(former)).ok()),
+        }
+    }
+
     /// Makes one in the folder of `target`, with the owner and permissions of `former`.
     fn beside(target: &Path, former: Option<&Metadata>) -> io::Result<Temporary> {
         let mut options = OpenOptions::new();
@@ -92,12 +110,15 @@ impl Temporary {
         self.file.set_permissions(former.permissions())
     }
 
-    fn fill(&mut self, text: &[u8]) -> io::Result<()> {
-        self.file.write_all(text)?;
-        self.file.sync_all()
+    fn fill<T>(&mut self, fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>) -> Streamed<T> {
+        let mut file = BufWriter::new(&self.file);
+        let done = fill(&mut file)?;
+        file.flush()?;
+        self.file.sync_all()?;
+        Ok(done)
     }
 
-    fn rename_to(mut self, target: &Path) -> io::Result<()> {
+    fn rename_to(&mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.is_renamed = true;
         Ok(())
@@ -134,6 +155,10 @@ fn write_over(target: &Path, text: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    fn replace(target: &Path, text: &[u8]) -> Streamed<()> {
+        super::replace(target, |out| Ok(out.write_all(text)?))
+    }
 
     fn names(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
@@ -200,10 +225,29 @@ mod tests {
         let (path, target) = (folder.path().join("file"), folder.path().join("target"));
         fs::write(&target, "kept").unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        for write in [replace, write_over] {
+        let over = |target: &Path, text: &[u8]| Ok(write_over(target, text)?);
+        for write in [replace, over] {
             assert!(write(&path, b"new").is_err());
             assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         }
         assert!(replace(folder.path(), b"new").is_err());
+    }
+
+    #[test]
+    fn contents_that_could_not_be_made_leave_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("file"), folder.path().join("other"));
+        let half = |out: &mut (dyn Write + Send)| -> Streamed<()> {
+            out.write_all(b"half")?;
+            Err(io::Error::other("no more").into())
+        };
+        assert!(super::replace(&path, half).is_err());
+        assert_eq!(names(folder.path()), 0, "a new file is left");
+        fs::write(&path, "old").unwrap();
+        assert!(super::replace(&path, half).is_err());
+        fs::hard_link(&path, &other).unwrap();
+        assert!(super::replace(&path, half).is_err());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "old");
+        assert_eq!(names(folder.path()), 2);
     }
 }

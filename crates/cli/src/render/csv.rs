@@ -114,7 +114,8 @@ pub fn row(fields: &[String]) -> String {
     fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
 }
 
-fn quoted(field: &str) -> String {
+/// A field, quoted if it has to be.
+pub fn quoted(field: &str) -> String {
     match field.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field.to_owned(),

@@ -19,8 +19,8 @@ pub fn event(name: &str) -> RecordedEvent {
         name: name.to_owned(),
         unit: Unit::Count,
         scale: 1.0,
-        source: Rung::Soft,
-        provenance: Provenance::Counted,
+        source: Some(Rung::Soft),
+        provenance: Some(Provenance::Counted),
         modes: Some(Modes::USER),
     }
 }
@@ -30,8 +30,8 @@ pub fn header() -> RecordingHeader {
     let energy = RecordedEvent {
         unit: Unit::Joules,
         scale: 2.0_f64.powi(-32),
-        source: Rung::Perf,
-        provenance: Provenance::Kernel,
+        source: Some(Rung::Perf),
+        provenance: Some(Provenance::Kernel),
         modes: None,
         ..event("energy-pkg")
     };
