@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Rung};
 
 use crate::commands::compare::CompareArgs;
+use crate::commands::record::RecordArgs;
 use crate::exit;
 use crate::export_args::{ExportArgs, RESULTS};
 use crate::render::WIDTH;
@@ -36,6 +37,8 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Run several commands in pairs, in random order, and test every metric for a change; a gate for CI.
     Compare(Box<CompareArgs>),
+    /// Record a row of counts for every N events of a command, or for each length of time.
+    Record(Box<RecordArgs>),
     /// Show which sources of counts work here, and for the others the reason and the fix.
     Doctor(DoctorArgs),
     /// Count loops of known length with every event, and show which events count correctly.

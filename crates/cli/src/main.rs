@@ -24,7 +24,9 @@ fn main() -> ExitCode {
     }
     // The helper that starts commands is forked first and must be small: memory that a command inherits from
     // it counts as the command's peak memory.
-    let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
+    let launcher = std::env::args_os()
+        .any(|word| word == "stat" || word == "compare" || word == "record")
+        .then(Launcher::start);
     cyclometer::with_stack(STACK, || run(launcher))
 }
 
@@ -52,6 +54,10 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::Compare(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::compare::run(args, cli, launcher)
+        }
+        Command::Record(args) => {
+            let launcher = launcher.unwrap_or_else(Launcher::start)?;
+            commands::record::run(args, launcher)
         }
         Command::Doctor(args) => commands::doctor::run(args, cli),
         Command::Selftest(args) => commands::selftest::run(args, cli),
