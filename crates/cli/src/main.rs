@@ -7,6 +7,7 @@ mod exit;
 mod export;
 mod export_args;
 mod failure;
+mod measurement_args;
 mod output;
 mod progress;
 mod render;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use cyclometer::Launcher;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 
 fn main() -> ExitCode {
     if let Some(ran) = commands::selftest::kernel(std::env::args_os().skip(1)) {
@@ -24,7 +25,9 @@ fn main() -> ExitCode {
     }
     // The helper that starts commands is forked first and must be small: memory that a command inherits from
     // it counts as the command's peak memory.
-    let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
+    let launcher = std::env::args_os()
+        .any(|word| word == "stat" || word == "compare" || word == "record")
+        .then(Launcher::start);
     cyclometer::with_stack(STACK, || run(launcher))
 }
 
@@ -45,24 +48,28 @@ fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {
 
 fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclometer::Result<u8> {
     match &cli.command {
-        Command::Stat(args) => {
+        CliCommand::Stat(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::stat::run(args, cli, launcher)
         }
-        Command::Compare(args) => {
+        CliCommand::Compare(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::compare::run(args, cli, launcher)
         }
-        Command::Doctor(args) => commands::doctor::run(args, cli),
-        Command::Selftest(args) => commands::selftest::run(args, cli),
-        Command::Cpus(args) => commands::cpus::run(args, cli),
-        Command::List(args) => commands::list::run(args, cli),
-        Command::Encode(args) => commands::encode::run(args, cli),
-        Command::Decode(args) => commands::decode::run(args, cli),
-        Command::Registers(args) => commands::registers::run(args, cli),
-        Command::Plan(args) => commands::plan::run(args, cli),
-        Command::Convert(args) => commands::convert::run(args, cli.verbose),
-        Command::Completions { shell } => commands::completions::run(*shell),
-        Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
+        CliCommand::Record(args) => {
+            let launcher = launcher.unwrap_or_else(Launcher::start)?;
+            commands::record::run(args, launcher)
+        }
+        CliCommand::Doctor(args) => commands::doctor::run(args, cli),
+        CliCommand::Selftest(args) => commands::selftest::run(args, cli),
+        CliCommand::Cpus(args) => commands::cpus::run(args, cli),
+        CliCommand::List(args) => commands::list::run(args, cli),
+        CliCommand::Encode(args) => commands::encode::run(args, cli),
+        CliCommand::Decode(args) => commands::decode::run(args, cli),
+        CliCommand::Registers(args) => commands::registers::run(args, cli),
+        CliCommand::Plan(args) => commands::plan::run(args, cli),
+        CliCommand::Convert(args) => commands::convert::run(args, cli.verbose),
+        CliCommand::Completions { shell } => commands::completions::run(*shell),
+        CliCommand::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }
 }

@@ -56,8 +56,10 @@ fn portable_events_of_a_cpu_are_listed_with_the_vendors_events() {
         ("neoverse-n1", "memory_instructions", json!(["LD_SPEC", "ST_SPEC"])),
     ] {
         let found = valid(&list, &["list", "--cpu", cpu, name, "--json"]);
-        assert_eq!(found.len(), 1, "{cpu}: {found:?}");
-        assert_eq!((&found[0]["name"], &found[0]["summands"]), (&json!(name), &summands));
+        // The pattern also finds events whose description names this one.
+        let named: Vec<_> = found.iter().filter(|event| event["name"] == name).collect();
+        assert_eq!(named.len(), 1, "{cpu}: {found:?}");
+        assert_eq!(named[0]["summands"], summands);
         let text = stdout(&run(&["list", "--cpu", cpu, name]));
         let sum: Vec<&str> = summands.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         assert!(text.contains(&sum.join(" + ")), "{text}");

@@ -4,12 +4,14 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use cyclometer_backend::Launcher;
+use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::report::Run;
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec};
 use cyclometer_core::{
-    Count, Error, ErrorKind, Plan, Provenance, Recovery, Report, Result, Rung, Scope, SlotId, Unit,
+    Count, Error, ErrorKind, Modes, Part, Plan, Provenance, Recovery, Report, Result, Rung, Scope, Slot,
+    SlotId, Unit,
 };
 use cyclometer_session::{Moment, Observer};
 use cyclometer_stats::{latest, settle, settle_interval};
@@ -54,6 +56,8 @@ pub struct RecordedColumn {
     pub source: Rung,
     /// How the source obtains them.
     pub provenance: Provenance,
+    /// The modes that are counted; `None` where modes do not apply.
+    pub modes: Option<Modes>,
     /// Remarks for readers of the values.
     pub notes: Vec<String>,
 }
@@ -84,12 +88,16 @@ pub struct Recorded {
     pub columns: Vec<RecordedColumn>,
     /// The count of each column over the whole run.
     pub totals: Vec<Count>,
+    /// The part of each total that no row has, except the row [`WindowCause::Unassigned`].
+    pub unassigned: Vec<Count>,
     /// Number of rows, without those that were lost.
     pub rows: u64,
     /// Rows that were lost.
     pub lost_rows: u64,
     /// Events that have no column, each with the reason.
     pub without_column: Vec<(String, String)>,
+    /// Notes of the source on what windows contain.
+    pub notes: Vec<String>,
     /// The error of the sink that ended the recording early.
     pub sink_error: Option<Error>,
 }
@@ -169,6 +177,9 @@ struct Recorder<'a> {
     lost_rows: u64,
     /// The last reading of an interval.
     before: Reading,
+    notes: Vec<String>,
+    /// The part of each total that no row has; empty until the run ends.
+    unassigned: Vec<Count>,
     sink_error: Option<Error>,
 }
 
@@ -190,7 +201,9 @@ impl Columns {
             WindowBoundary::Interval(_) => None,
         });
         let source = leader.map(|leader| leader.rung);
-        let has_column = |slot: &cyclometer_core::Slot| match source {
+        let is_peak = |slot: &Slot| slot.parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)));
+        let has_column = |slot: &Slot| match source {
+            _ if is_peak(slot) => false,
             Some(source) => slot.rung == source && slot.twin_of.is_none(),
             None => true,
         };
@@ -220,6 +233,7 @@ fn reason(line: &PlanLine, index: usize, plan: &Plan, source: Option<Rung>) -> S
         (_, Some(slot), Some(source)) => {
             format!("{} counts it, and the windows are those of {source}", slot.rung)
         }
+        (_, Some(_), None) => "a peak is no sum of rows".to_owned(),
         _ => "it is counted in another run".to_owned(),
     }
 }
@@ -232,6 +246,7 @@ fn column(line: &PlanLine) -> Option<RecordedColumn> {
         scale: candidate.scale,
         source: candidate.rung,
         provenance: candidate.provenance,
+        modes: line.effective_modes(),
         notes: line.event.notes.clone(),
     })
 }
@@ -239,7 +254,17 @@ fn column(line: &PlanLine) -> Option<RecordedColumn> {
 impl<'a> Recorder<'a> {
     fn new(sink: &'a mut dyn RecordingSink, spec: WindowSpec) -> Recorder<'a> {
         let before = Reading::default();
-        Recorder { sink, spec, columns: None, rows: 0, lost_rows: 0, before, sink_error: None }
+        Recorder {
+            sink,
+            spec,
+            columns: None,
+            rows: 0,
+            lost_rows: 0,
+            before,
+            notes: Vec::new(),
+            unassigned: Vec::new(),
+            sink_error: None,
+        }
     }
 
     /// Passes rows on, unless the sink has failed.
@@ -296,9 +321,10 @@ impl<'a> Recorder<'a> {
         let Some(columns) = &self.columns else { return };
         let left = |(slot, sum): (&SlotId, &Option<u64>)| {
             let total = settle(&plan.lines[slot.0], &run.reading, *slot, Scope::Tree);
-            unassigned(&total, *sum)
+            unassigned(&plan.lines[slot.0], &total, *sum)
         };
         let counts: Vec<Count> = columns.slots.iter().zip(&columns.sums).map(left).collect();
+        self.unassigned.clone_from(&counts);
         if counts.iter().all(|count| *count == Count::Exact(0)) {
             return;
         }
@@ -317,7 +343,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn finish(self, report: Report) -> Recorded {
-        let Recorder { columns, rows, lost_rows, sink_error, spec, .. } = self;
+        let Recorder { columns, rows, lost_rows, notes, unassigned, sink_error, spec, .. } = self;
         let Columns { slots, columns, without_column, .. } =
             columns.unwrap_or_else(|| Columns::of(&spec, &report.plan));
         let total = |slot: &SlotId| match report.runs.first() {
@@ -325,15 +351,18 @@ impl<'a> Recorder<'a> {
             None => Count::NotCounted { reason: "the run did not end".to_owned() },
         };
         let totals = slots.iter().map(total).collect();
-        Recorded { totals, columns, rows, lost_rows, without_column, sink_error, report }
+        Recorded { totals, unassigned, columns, rows, lost_rows, without_column, notes, sink_error, report }
     }
 }
 
-/// The part of a total that the rows do not have.
-fn unassigned(total: &Count, rows: Option<u64>) -> Count {
+/// The part of a total that the rows do not have. The accounts of a command contain its launch, which the
+/// total does not: the rows may have a little more.
+fn unassigned(line: &PlanLine, total: &Count, rows: Option<u64>) -> Count {
+    let is_account = line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os);
     match (total.value(), rows) {
         (Some(total), Some(rows)) => match total.checked_sub(rows) {
             Some(left) => Count::Exact(left),
+            None if is_account => Count::Exact(0),
             None => Count::Lost { reason: format!("the rows have {rows} events, and the run {total}") },
         },
         (None, _) => total.clone(),
@@ -350,6 +379,10 @@ impl Observer for Recorder<'_> {
 
     fn windows(&mut self, batch: &RowBatch, plan: &Plan) {
         self.pass_on(&batch.rows, batch.lost, plan);
+    }
+
+    fn window_notes(&mut self, notes: Vec<String>) {
+        self.notes = notes;
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {

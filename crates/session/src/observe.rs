@@ -27,6 +27,11 @@ pub trait Observer {
         let _ = (batch, plan);
     }
 
+    /// Notes of the source on what the windows contain, after their last row.
+    fn window_notes(&mut self, notes: Vec<String>) {
+        let _ = notes;
+    }
+
     /// A measured execution ended.
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
         let _ = (run, plan);

@@ -71,7 +71,10 @@ impl RunningSession<'_, '_> {
             let (batch, state) = windows.next(limit)?;
             self.observer.windows(batch, &self.report.plan);
             match state {
-                WindowingState::Ended => return Ok(()),
+                WindowingState::Ended => {
+                    self.observer.window_notes(windows.windowing.notes());
+                    return Ok(());
+                }
                 WindowingState::Open if Instant::now() < limit => {}
                 WindowingState::Open => {
                     let text =

@@ -10,6 +10,7 @@ pub mod encode;
 pub mod list;
 pub mod man;
 pub mod plan;
+pub mod record;
 pub mod registers;
 pub mod selftest;
 pub mod stat;

@@ -19,6 +19,7 @@ pub mod placement;
 pub mod placement_json;
 pub mod portable;
 pub mod proof;
+pub mod recorded;
 pub mod recording;
 pub mod regions;
 pub mod registers;

@@ -221,8 +221,9 @@ impl Tracer {
 }
 
 impl OpenWindow {
-    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program point
-    /// that are subtracted from the budget already. Where the boundary is among them, it is stepped there.
+    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
+    /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
+    /// there.
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
         let budget = left.wrapping_sub(charged.into());
         context.cache.borrow().store(context.slot, BUDGET, budget);

@@ -1,0 +1,155 @@
+//! `record`: a row of counts for every N events of a command, or for each length of time.
+
+mod args;
+mod boundaries;
+mod file;
+
+use std::time::Duration;
+
+use cyclometer::{
+    CommandSpec, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded, Result,
+    Simulated, Stat, check_program, machine, simulated,
+};
+
+pub use args::RecordArgs;
+use boundaries::RowEnds;
+use file::RecordingFile;
+
+use super::streams::{self, CommandInput};
+use crate::output::{self, Channel};
+use crate::{exit, export, failure, render};
+
+/// The workload of a simulated machine unless one is named.
+const USUAL_WORKLOAD: &str = "loop";
+
+/// Records, and says what was recorded; gives the exit code.
+///
+/// # Errors
+///
+/// Usage that makes no sense, a file that cannot be written, and errors that prevent the whole recording.
+pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
+    check(args)?;
+    let simulated = simulated_machine(args)?;
+    let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
+    args.command.first().map_or(Ok(()), |program| check_program(program))?;
+    let ends = RowEnds::choose(args, &machine)?;
+    let stat = measurement(args, &machine, simulated, &ends)?;
+    let mut file = RecordingFile::create(args, &machine)?;
+    let launcher = launcher.with_signals(super::watch()?);
+    let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
+    let written = file.finish(&recorded);
+    if !args.quiet {
+        let text = render::recorded::text(&recorded, &args.file, &ends.to_string(), args.is_attached());
+        output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
+    }
+    written?;
+    match recorded.sink_error {
+        Some(error) => Err(error),
+        None => Ok(exit_code(args, &recorded)),
+    }
+}
+
+fn check(args: &RecordArgs) -> Result<()> {
+    if args.machine.is_some() {
+        return Ok(());
+    }
+    if args.command.is_empty() && !args.is_attached() {
+        let hint = "name a command behind --, or use -p, -t, -a or -C";
+        return Err(failure::usage("there is nothing to record", hint));
+    }
+    let (output, _) = outputs(args);
+    if export::is_stdout(&args.file) && !args.command.is_empty() && output == OutputStream::Inherit {
+        return Err(failure::usage(
+            "the command's output and the recording would mix on standard output",
+            "add --output null, or use -o FILE",
+        ));
+    }
+    Ok(())
+}
+
+/// The simulated machine that was asked for.
+fn simulated_machine(args: &RecordArgs) -> Result<Option<Simulated>> {
+    let Some(name) = &args.machine else { return Ok(None) };
+    if !name.starts_with(simulated::PREFIX) {
+        let message = format!("'{}' is no machine to record on", output::clean(name));
+        return Err(failure::usage(message, "name a simulated one, as in --machine sim:apple-m1"));
+    }
+    if !args.command.is_empty() || args.is_attached() {
+        let hint = "leave the command and the target out, and give --workload NAME";
+        return Err(failure::usage("a simulated machine executes no command", hint));
+    }
+    let found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    found.workload(args.workload.as_deref().unwrap_or(USUAL_WORKLOAD))?;
+    Ok(Some(found))
+}
+
+fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
+    streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
+}
+
+fn measurement(
+    args: &RecordArgs,
+    machine: &Machine,
+    simulated: Option<Simulated>,
+    ends: &RowEnds,
+) -> Result<Stat> {
+    let workload = args.workload.as_deref().unwrap_or(USUAL_WORKLOAD);
+    let stat = match simulated {
+        Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload)),
+        None => Stat::new(machine.clone()),
+    };
+    let tables = args
+        .tables
+        .iter()
+        .try_fold(EventTables::embedded(), |tables, file| tables.with_file(file, machine))?;
+    let stat = aimed(stat.tables(tables), args)?;
+    let mut stat = stat.events(&ends.events)?;
+    if let Some((program, rest)) = args.command.split_first() {
+        let (stdout, stderr) = outputs(args);
+        let input = CommandInput::of_one_run(args.input.as_deref());
+        stat = stat.command(CommandSpec {
+            args: rest.to_vec(),
+            stdin: input.stream,
+            stdout: streams::as_seen(stdout),
+            stderr,
+            ..CommandSpec::new(program.clone())
+        });
+    }
+    let stat = stat.random_layout(args.random_layout).hints(!args.no_hints).backend(args.backend.rung());
+    // A simulated machine does the same every time.
+    let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
+    Ok(seed.into_iter().fold(stat, Stat::seed))
+}
+
+fn aimed(stat: Stat, args: &RecordArgs) -> Result<Stat> {
+    Ok(match args {
+        RecordArgs { pid: Some(pid), .. } => stat.process(*pid),
+        RecordArgs { tid: Some(tid), .. } => stat.thread(*tid),
+        RecordArgs { all_cpus: true, .. } => stat.system(),
+        RecordArgs { cpu: Some(cpus), .. } => stat.cpus(cpus.clone())?,
+        _ => stat,
+    })
+}
+
+fn recording(stat: Stat, ends: &RowEnds) -> RecordRun {
+    match ends.leaders.split_first() {
+        None => RecordRun::interval(stat, ends.interval.unwrap_or(Duration::from_millis(10))),
+        Some((first, others)) => {
+            let first = RecordRun::every(stat, first.clone());
+            others.iter().cloned().fold(first, |run, leader: Leader| run.also(leader))
+        }
+    }
+}
+
+fn exit_code(args: &RecordArgs, recorded: &Recorded) -> u8 {
+    let report = &recorded.report;
+    let ended = report.runs.first().and_then(|run| run.exit);
+    if let Some(signal) = report.interrupted {
+        return exit::of_interrupted(signal, ended.filter(|_| !args.command.is_empty()));
+    }
+    match ended {
+        Some(status) if !status.success() => exit::of_status(status),
+        _ if report.failure.is_some() => exit::FAILURE,
+        _ => exit::OK,
+    }
+}
