@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use cyclometer::CpuSet;
