@@ -101,9 +101,17 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let charged = context.cache.borrow().translation.charged_at(pc);
-        let unsure = context.is_unsure(pc);
-        if window.steps.is_some_and(|steps| charged > steps.behind || unsure) {
-            return self.resume_checked(tid);
+        match window.steps {
+            Some(steps) if charged > steps.behind || context.is_unsure(pc) => {
+                return self.resume_checked(tid);
+            }
+            Some(_) => {}
+            // Before the block: its first instructions belong to the window.
+            None if context.left(charged) > 0 => {
+                window.set_budget(context, context.left(charged), charged);
+                return self.resume_checked(tid);
+            }
+            None => {}
         }
         let position = TranslatedPc::new(pc, registers);
         let Some(period) = recording.request.period else { return self.resume_checked(tid) };
@@ -265,6 +273,11 @@ impl TranslationContext {
         let read = self.read_out(position, recording.events());
         let totals = read.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(lost)?;
         Ok(WindowCounts::of(&totals, &recording.request))
+    }
+
+    /// The instructions up to the boundary, from a program point where so many are subtracted already.
+    fn left(&self, charged: u16) -> u64 {
+        self.cache.borrow().load(self.slot, BUDGET).wrapping_add(charged.into())
     }
 
     /// The address of the program's next instruction, where it is known without the registers.
