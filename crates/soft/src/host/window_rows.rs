@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{ErrorKind, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use crate::block::Block;
@@ -23,16 +23,24 @@ pub(crate) struct WindowRecording {
     rows: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
-    /// The rest of a line of which a part was sent.
-    partial: Vec<u8>,
+    /// The rest of what was to be sent.
+    unsent: Vec<u8>,
+    /// The time before which nothing is sent, so that many rows are sent at once.
+    next_send: Instant,
 }
+
+/// The interval at which rows are sent.
+const SEND_EVERY: Duration = Duration::from_millis(2);
+
+/// Bytes that are sent at once, about.
+const SENT_AT_ONCE: usize = 1 << 16;
 
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
         let interval_end = request.interval.map(|interval| began + interval);
-        let (over, rows, partial) = (HashSet::new(), VecDeque::new(), Vec::new());
-        WindowRecording { request, began, interval_end, over, rows, lost: 0, partial }
+        let (over, rows, unsent) = (HashSet::new(), VecDeque::new(), Vec::new());
+        WindowRecording { request, began, interval_end, over, rows, lost: 0, unsent, next_send: began }
     }
 
     /// Whether an interval has ended; the next one begins.
@@ -103,8 +111,8 @@ impl WindowRecording {
         window.ahead = Some((at, readout));
     }
 
-    /// Ends the window that was to end further on, if the thread has executed so many instructions. It did not
-    /// where a signal came before: the window goes on then.
+    /// Ends the window that was to end further on, if the thread has executed so many instructions. If a
+    /// signal came before, the window goes on.
     pub(super) fn settle_ahead(&mut self, window: &mut OpenWindow, instructions: u64) {
         if let Some((at, readout)) = window.ahead.take()
             && instructions.wrapping_sub(readout.instructions).cast_signed() >= 0
@@ -122,27 +130,47 @@ impl WindowRecording {
         }
     }
 
-    /// Whether there is anything to send.
-    pub(super) fn is_pending(&self) -> bool {
-        !self.partial.is_empty() || !self.rows.is_empty() || self.lost > 0
+    /// The longest time to wait until rows are to be sent, or an interval has ended.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
+        let is_pending = !self.unsent.is_empty() || !self.rows.is_empty() || self.lost > 0;
+        if is_pending { Some(SEND_EVERY) } else { self.request.interval }
+    }
+
+    /// Sends rows now and then, as far as the socket takes them.
+    pub(super) fn send_sometimes(&mut self, socket: &mut impl Write) {
+        let now = Instant::now();
+        if now >= self.next_send {
+            self.next_send = now + SEND_EVERY;
+            self.send(socket);
+        }
     }
 
     /// Sends rows until the socket takes no more. An error other than that is ignored: the next read finds
     /// that the tool is gone.
     pub(super) fn send(&mut self, socket: &mut impl Write) {
         loop {
-            if self.partial.is_empty() {
-                let lost = std::mem::take(&mut self.lost);
-                let lost = (lost > 0).then(|| WindowLine::Lost(lost).text());
-                let Some(line) = lost.or_else(|| self.rows.pop_front()) else { return };
-                self.partial = line.into_bytes();
+            if self.unsent.is_empty() {
+                self.fill();
             }
-            match socket.write(&self.partial) {
-                Ok(sent) => drop(self.partial.drain(..sent)),
+            match socket.write(&self.unsent) {
+                Ok(0) => return,
+                Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => return self.partial.clear(),
+                Err(_) => return self.unsent.clear(),
             }
+        }
+    }
+
+    /// Takes the next rows to be sent.
+    fn fill(&mut self) {
+        if self.lost > 0 {
+            self.unsent.extend(WindowLine::Lost(std::mem::take(&mut self.lost)).text().into_bytes());
+        }
+        while self.unsent.len() < SENT_AT_ONCE
+            && let Some(row) = self.rows.pop_front()
+        {
+            self.unsent.extend(row.into_bytes());
         }
     }
 }

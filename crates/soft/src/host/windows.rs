@@ -49,9 +49,6 @@ const TRAP: u64 = 0x100;
 /// Linux `include/uapi/asm-generic/siginfo.h`, `TRAP_TRACE`.
 const TRAP_TRACE: i32 = 2;
 
-/// The interval at which rows are sent that the tool has not taken.
-const SEND_EVERY: Duration = Duration::from_millis(1);
-
 impl Tracer {
     /// Records windows from the start of the command, if it has not executed anything yet. Returns the
     /// answer.
@@ -67,8 +64,7 @@ impl Tracer {
 
     /// The longest time to wait, for an interval or for rows that were not sent.
     pub(super) fn window_wait(&self) -> Option<Duration> {
-        let recording = self.recording.as_ref()?;
-        if recording.is_pending() { Some(SEND_EVERY) } else { recording.request.interval }
+        self.recording.as_ref()?.longest_wait()
     }
 
     /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
@@ -239,8 +235,9 @@ impl Tracer {
 }
 
 impl OpenWindow {
-    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program point
-    /// that are subtracted from the budget already. Where the boundary is among them, it is stepped there.
+    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
+    /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
+    /// there.
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
         let budget = left.wrapping_sub(charged.into());
         context.cache.borrow().store(context.slot, BUDGET, budget);

@@ -471,8 +471,8 @@ impl Translation {
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
-    /// The number of instructions that were subtracted from the budget, and are executed behind an instruction
-    /// pointer in translated code.
+    /// The number of instructions that were subtracted from the budget, and are executed behind an
+    /// instruction pointer in translated code.
     pub(crate) fn charged_at(&self, pc: u64) -> u16 {
         let region = self.regions.iter().find(|region| region.contains(pc));
         let entry = region.and_then(|region| region.pc_entry(pc, self.stored_pages.as_deref()));
