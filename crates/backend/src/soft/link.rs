@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cyclometer_core::exec::{ExitStatus, KillCause};
 use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
+use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
@@ -96,6 +97,39 @@ impl Link {
         let report = self.report(SHORT_PATIENCE)?;
         self.asked = false;
         Ok(report)
+    }
+
+    /// Requests windows of a command that was not released yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Silence::Garbled`] where the tracer refuses.
+    pub(super) fn record_windows(&mut self, request: &WindowRequest) -> Result<(), Silence> {
+        // A failed write is noticed by the answer.
+        let _ = self.tracer.socket().write_all(request.line().as_bytes());
+        if self.first_line()? == window_protocol::ACCEPTED { Ok(()) } else { Err(Silence::Garbled) }
+    }
+
+    /// Lines about windows that have arrived.
+    pub(super) fn take_windows(&mut self) -> Vec<WindowLine> {
+        self.inbox.windows()
+    }
+
+    /// Waits for lines about windows, or for the last report, which it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Silence`].
+    pub(super) fn hear_windows(&mut self, patience: Duration) -> Result<Option<TracerReport>, Silence> {
+        while self.last.is_none() {
+            // The answer to an earlier request is not needed any more.
+            match self.inbox.report() {
+                None => return self.hear(patience.max(NO_PATIENCE)).map(|()| None),
+                Some(Ok(report)) => self.last = Some(report).filter(|report| report.last),
+                Some(Err(_)) => return Err(Silence::Garbled),
+            }
+        }
+        Ok(self.last.take())
     }
 
     /// Tells the tracer that the command has ended.

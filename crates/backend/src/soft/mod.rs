@@ -16,12 +16,14 @@ mod launch;
 mod link;
 mod own;
 mod read;
+mod windows;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{Counting, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
 use cyclometer_soft::ExecutionEvent;
 
@@ -31,6 +33,7 @@ use launch::SoftwareLauncher;
 pub use launch::baseline_lacks;
 use link::Link;
 use read::SoftwareCounting;
+use windows::SoftwareWindowing;
 
 /// Commands that are being translated, by process id.
 type Links = Rc<RefCell<HashMap<u32, Weak<RefCell<Link>>>>>;
@@ -81,18 +84,39 @@ impl Source for SoftwareSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        let link = self.link(on)?;
+        Ok(Box::new(SoftwareCounting::new(lines(slots)?, link)))
+    }
+
+    fn windows(
+        &self,
+        slots: &[Slot],
+        on: &Target,
+        spec: &WindowSpec,
+    ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        let link = self.link(on)?;
+        Ok(Box::new(SoftwareWindowing::open(&lines(slots)?, spec, link)?))
+    }
+}
+
+impl SoftwareSource {
+    /// The tracer of a command that its launcher has made.
+    fn link(&self, on: &Target) -> std::result::Result<Rc<RefCell<Link>>, Refusal> {
         let Target::Child(pid) = on else {
             let text = "the software PMU counts commands that it starts, nothing else".to_owned();
             return Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text });
         };
-        let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
         let link = self.links.borrow().get(pid).and_then(Weak::upgrade);
-        let link = link.ok_or_else(|| {
+        link.ok_or_else(|| {
             let text = format!("the software PMU did not start process {pid}");
             Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
-        })?;
-        Ok(Box::new(SoftwareCounting::new(lines, link)))
+        })
     }
+}
+
+/// The events that slots request.
+fn lines(slots: &[Slot]) -> std::result::Result<Vec<(SlotId, ExecutionEvent)>, Refusal> {
+    slots.iter().map(line).collect()
 }
 
 /// The number by which a translated program requests an event, from its name; `None` for an unknown event.

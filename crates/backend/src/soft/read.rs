@@ -12,7 +12,7 @@ use cyclometer_soft::host::protocol::ProcessCounts;
 use super::link::Link;
 
 /// A number, or why it is missing.
-type Sum = std::result::Result<u64, String>;
+pub(super) type Sum = std::result::Result<u64, String>;
 
 /// The counts of one command and all its descendants.
 pub(super) struct SoftwareCounting {
@@ -110,7 +110,7 @@ fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
 }
 
 /// The sum over all processes; no sum when one has no count.
-fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> Sum {
+pub(super) fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> Sum {
     let mut sum = 0_u64;
     let mut losers = Vec::new();
     for process in report {
@@ -136,7 +136,7 @@ fn named(process: &ProcessCounts) -> String {
 }
 
 /// The note on processes that continue after the last report.
-fn still_ran(processes: usize) -> Option<String> {
+pub(super) fn still_ran(processes: usize) -> Option<String> {
     match processes {
         0 => None,
         1 => Some("without what a process did that still ran when the command had ended".to_owned()),

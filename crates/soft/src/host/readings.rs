@@ -54,15 +54,15 @@ impl Tracer {
         }
     }
 
-    /// Sends the rows of windows, as far as the tool takes them.
+    /// Sends the rows of windows now and then, as far as the tool takes them.
     pub(super) fn send_rows(&mut self, socket: &mut UnixStream) {
-        self.recording.iter_mut().for_each(|recording| recording.send(socket));
+        self.recording.iter_mut().for_each(|recording| recording.send_sometimes(socket));
     }
 
     /// Sends a report behind all rows.
     fn send_report(&mut self, socket: &mut UnixStream, text: &str) {
         let _ = socket.set_nonblocking(false);
-        self.send_rows(socket);
+        self.recording.iter_mut().for_each(|recording| recording.send(socket));
         let _ = socket.write_all(text.as_bytes());
         let _ = socket.set_nonblocking(true);
     }

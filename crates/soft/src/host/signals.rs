@@ -72,6 +72,7 @@ impl Tracer {
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
             TaskMode::Translated(_) if to_boundary => {
                 task.throttle.progressed();
+                self.restore_trap_handler(tid)?;
                 self.step_to_boundary(tid, registers)
             }
             TaskMode::Translated(_) if stepped => {

@@ -113,7 +113,7 @@ impl Tracer {
             return;
         };
         task.carry(&context);
-        task.leave_window(&context, self.recording.as_ref());
+        task.leave_window(&context, self.recording.as_mut());
         let index = task.process;
         self.answered.remove(&tid);
         let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());

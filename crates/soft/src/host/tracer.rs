@@ -499,7 +499,10 @@ impl Tracer {
             }
             StopReason::SystemCall => self.system_call(tid, registers),
             StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
-            StopReason::Budget => self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers),
+            StopReason::Budget => {
+                self.follow_cpu(tid);
+                self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers)
+            }
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {

@@ -5,9 +5,10 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{ErrorKind, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use crate::block::Block;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Windows that are recorded.
@@ -22,16 +23,24 @@ pub(crate) struct WindowRecording {
     rows: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
-    /// The rest of a line of which a part was sent.
-    partial: Vec<u8>,
+    /// The rest of what was to be sent.
+    unsent: Vec<u8>,
+    /// The time before which nothing is sent, so that many rows are sent at once.
+    next_send: Instant,
 }
+
+/// The interval at which rows are sent.
+const SEND_EVERY: Duration = Duration::from_millis(2);
+
+/// Bytes that are sent at once, about.
+const SENT_AT_ONCE: usize = 1 << 16;
 
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
         let interval_end = request.interval.map(|interval| began + interval);
-        let (over, rows, partial) = (HashSet::new(), VecDeque::new(), Vec::new());
-        WindowRecording { request, began, interval_end, over, rows, lost: 0, partial }
+        let (over, rows, unsent) = (HashSet::new(), VecDeque::new(), Vec::new());
+        WindowRecording { request, began, interval_end, over, rows, lost: 0, unsent, next_send: began }
     }
 
     /// Whether an interval has ended; the next one begins.
@@ -50,14 +59,13 @@ impl WindowRecording {
         self.request.events.iter().copied().chain([ExecutionEvent::Instructions]).collect()
     }
 
+    /// The time, in ns since the request.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Adds the row of a window that has ended, unless there is no room.
-    fn push(
-        &mut self,
-        window: &mut OpenWindow,
-        end: TracedWindowEnd,
-        address: Option<u64>,
-        counts: &WindowCounts,
-    ) {
+    fn push(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, counts: WindowCounts) {
         if self.rows.len() >= self.request.most_rows {
             self.lost += 1;
             window.lost_before += 1;
@@ -66,28 +74,50 @@ impl WindowRecording {
         let row = TracedWindow {
             pid: window.pid,
             tid: window.tid,
-            end,
-            address,
-            time_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            end: at.end,
+            address: at.address,
+            time_ns: at.time_ns,
             lost_before: std::mem::take(&mut window.lost_before),
-            counts: counts.counts.clone(),
+            counts: counts.counts,
         };
         self.rows.push_back(WindowLine::Row(row).text());
     }
 
-    /// Ends a window and starts the next one at the same program point; `now` is the readout there. A window
+    /// Ends a window and starts the next one at the same program point; `readout` is the one there. A window
     /// without any execution goes on.
     pub(super) fn end_window(
         &mut self,
         window: &mut OpenWindow,
         end: TracedWindowEnd,
         address: Option<u64>,
-        now: WindowCounts,
+        readout: WindowCounts,
     ) {
-        let counts = window.counts(&now);
+        let at = WindowBoundaryPoint { end, address, time_ns: self.now_ns() };
+        self.end_at(window, at, readout);
+    }
+
+    fn end_at(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, readout: WindowCounts) {
+        let counts = window.counts(&readout);
         if !counts.is_empty() {
-            self.push(window, end, address, &counts);
-            (window.before, window.start) = (WindowCounts::none(&self.request), Some(now));
+            self.push(window, at, counts);
+            (window.before, window.start) = (WindowCounts::none(&self.request), Some(readout));
+        }
+    }
+
+    /// Ends a window some instructions further on, if the thread gets there; `readout` is the one there.
+    pub(super) fn end_ahead(&self, window: &mut OpenWindow, address: u64, readout: WindowCounts) {
+        let (end, address) = (TracedWindowEnd::Period, Some(address));
+        let at = WindowBoundaryPoint { end, address, time_ns: self.now_ns() };
+        window.ahead = Some((at, readout));
+    }
+
+    /// Ends the window that was to end further on, if the thread has executed so many instructions. If a
+    /// signal came before, the window goes on.
+    pub(super) fn settle_ahead(&mut self, window: &mut OpenWindow, instructions: u64) {
+        if let Some((at, readout)) = window.ahead.take()
+            && instructions.wrapping_sub(readout.instructions).cast_signed() >= 0
+        {
+            self.end_at(window, at, readout);
         }
     }
 
@@ -95,31 +125,52 @@ impl WindowRecording {
     pub(super) fn end_last(&mut self, mut window: OpenWindow, end: TracedWindowEnd) {
         let counts = window.before.clone();
         if !counts.is_empty() {
-            self.push(&mut window, end, None, &counts);
+            let at = WindowBoundaryPoint { end, address: None, time_ns: self.now_ns() };
+            self.push(&mut window, at, counts);
         }
     }
 
-    /// Whether there is anything to send.
-    pub(super) fn is_pending(&self) -> bool {
-        !self.partial.is_empty() || !self.rows.is_empty() || self.lost > 0
+    /// The longest time to wait until rows are to be sent, or an interval has ended.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
+        let is_pending = !self.unsent.is_empty() || !self.rows.is_empty() || self.lost > 0;
+        if is_pending { Some(SEND_EVERY) } else { self.request.interval }
+    }
+
+    /// Sends rows now and then, as far as the socket takes them.
+    pub(super) fn send_sometimes(&mut self, socket: &mut impl Write) {
+        let now = Instant::now();
+        if now >= self.next_send {
+            self.next_send = now + SEND_EVERY;
+            self.send(socket);
+        }
     }
 
     /// Sends rows until the socket takes no more. An error other than that is ignored: the next read finds
     /// that the tool is gone.
     pub(super) fn send(&mut self, socket: &mut impl Write) {
         loop {
-            if self.partial.is_empty() {
-                let lost = std::mem::take(&mut self.lost);
-                let lost = (lost > 0).then(|| WindowLine::Lost(lost).text());
-                let Some(line) = lost.or_else(|| self.rows.pop_front()) else { return };
-                self.partial = line.into_bytes();
+            if self.unsent.is_empty() {
+                self.fill();
             }
-            match socket.write(&self.partial) {
-                Ok(sent) => drop(self.partial.drain(..sent)),
+            match socket.write(&self.unsent) {
+                Ok(0) => return,
+                Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => return self.partial.clear(),
+                Err(_) => return self.unsent.clear(),
             }
+        }
+    }
+
+    /// Takes the next rows to be sent.
+    fn fill(&mut self) {
+        if self.lost > 0 {
+            self.unsent.extend(WindowLine::Lost(std::mem::take(&mut self.lost)).text().into_bytes());
+        }
+        while self.unsent.len() < SENT_AT_ONCE
+            && let Some(row) = self.rows.pop_front()
+        {
+            self.unsent.extend(row.into_bytes());
         }
     }
 }
@@ -136,6 +187,16 @@ pub(crate) struct OpenWindow {
     lost_before: u64,
     /// The thread is stepped to a boundary in the middle of a block.
     pub(super) steps: Option<WindowSteps>,
+    /// The boundary and the readout where the thread will be in some instructions.
+    ahead: Option<(WindowBoundaryPoint, WindowCounts)>,
+}
+
+/// The end of a window.
+#[derive(Clone, Copy, Debug)]
+struct WindowBoundaryPoint {
+    end: TracedWindowEnd,
+    address: Option<u64>,
+    time_ns: u64,
 }
 
 /// The remaining way to a boundary.
@@ -147,7 +208,8 @@ pub(super) struct WindowSteps {
 
 impl OpenWindow {
     pub(super) fn new(pid: u32, tid: u32, request: &WindowRequest) -> OpenWindow {
-        OpenWindow { pid, tid, before: WindowCounts::none(request), start: None, lost_before: 0, steps: None }
+        let before = WindowCounts::none(request);
+        OpenWindow { pid, tid, before, start: None, lost_before: 0, steps: None, ahead: None }
     }
 
     /// Whether the thread is in a translation.
@@ -212,6 +274,16 @@ impl WindowCounts {
 
     pub(super) fn instructions(&self) -> u64 {
         self.instructions
+    }
+
+    /// The readout behind the first instructions of a block, from the one before it.
+    pub(super) fn behind(&self, block: &Block, request: &WindowRequest) -> WindowCounts {
+        let counts = self.counts.iter().zip(&request.events);
+        let counted = |event| u64::from(block.events.of(event));
+        WindowCounts {
+            instructions: self.instructions.wrapping_add(counted(ExecutionEvent::Instructions)),
+            counts: counts.map(|(count, event)| Some((*count)?.wrapping_add(counted(*event)))).collect(),
+        }
     }
 
     /// Whether nothing was executed. A system call that is to be made again is taken back, and counts -1

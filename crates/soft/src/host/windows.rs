@@ -8,12 +8,14 @@
 //! # Solution
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
-//! The first instructions of that block are executed step by step. All counts are then read out of the
-//! counters ([`super::readout`]), and the budget is set again.
+//! All counts are then read out of the counters ([`super::readout`]). The boundary is some instructions
+//! further on. Their counts are added if they are the same each time; the row is valid when the thread has
+//! executed them, which the next readout tells. A signal in between lets the window go on. Instructions with
+//! counts that are made at run time are executed step by step.
 //!
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
-//!                                   ──> negative: stop ──> steps to the boundary ──> row, new budget
+//!                                   ──> negative: stop ──> row, new budget
 //! the thread leaves translated code ──> its budget does not matter
 //! it enters translated code again   ──> budget = boundary − instructions so far
 //! ```
@@ -33,7 +35,8 @@ use super::readings::SleepingThread;
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
 use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
 use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
-use crate::translate::{BUDGET, NextAddress};
+use crate::block::{Block, BlockDecoder};
+use crate::translate::{BUDGET, FlowState, NextAddress};
 use crate::{EventSet, ExecutionEvent};
 
 /// The trap flag.
@@ -45,9 +48,6 @@ const TRAP: u64 = 0x100;
 ///
 /// Linux `include/uapi/asm-generic/siginfo.h`, `TRAP_TRACE`.
 const TRAP_TRACE: i32 = 2;
-
-/// The interval at which rows are sent that the tool has not taken.
-const SEND_EVERY: Duration = Duration::from_millis(1);
 
 impl Tracer {
     /// Records windows from the start of the command, if it has not executed anything yet. Returns the
@@ -64,27 +64,28 @@ impl Tracer {
 
     /// The longest time to wait, for an interval or for rows that were not sent.
     pub(super) fn window_wait(&self) -> Option<Duration> {
-        let recording = self.recording.as_ref()?;
-        if recording.is_pending() { Some(SEND_EVERY) } else { recording.request.interval }
+        self.recording.as_ref()?.longest_wait()
     }
 
     /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
     /// the rest of its window.
     pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
-        let Some(recording) = &self.recording else { return Ok(()) };
-        let (request, events) = (&recording.request, recording.events());
+        let Some(recording) = &mut self.recording else { return Ok(()) };
+        let events = recording.events();
         let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
         let pid = self.processes[task.process].pid;
-        let window = task.window.get_or_insert_with(|| Box::new(OpenWindow::new(pid, tid, request)));
+        let new = || Box::new(OpenWindow::new(pid, tid, &recording.request));
+        let window = task.window.get_or_insert_with(new);
         let unknown = |reason| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
         if !window.is_in_translation() {
             let totals = context.read_out_left(events).map_err(unknown)?;
-            window.enter(WindowCounts::of(&totals, request));
+            window.enter(WindowCounts::of(&totals, &recording.request));
         }
         window.steps = None;
-        let Some(period) = request.period else { return Ok(()) };
+        let Some(period) = recording.request.period else { return Ok(()) };
         let totals = context.read_out_left([ExecutionEvent::Instructions].into_iter().collect());
         let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
+        recording.settle_ahead(window, now);
         let left = period.get().wrapping_sub(window.instructions(now));
         context.cache.borrow().store(context.slot, BUDGET, left);
         Ok(())
@@ -101,14 +102,26 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let charged = context.cache.borrow().translation.charged_at(pc);
-        let unsure = context.is_unsure(pc);
-        if window.steps.is_some_and(|steps| charged > steps.behind || unsure) {
-            return self.resume_checked(tid);
+        match window.steps {
+            Some(steps) if charged > steps.behind || context.is_unsure(pc) => {
+                return self.resume_checked(tid);
+            }
+            Some(_) => {}
+            None => {}
         }
         let position = TranslatedPc::new(pc, registers);
         let Some(period) = recording.request.period else { return self.resume_checked(tid) };
         let now = context.window_counts(position, recording)?;
+        recording.settle_ahead(window, now.instructions());
         let mut left = period.get().saturating_sub(window.instructions(now.instructions()));
+        if let Some(first) = context.static_part(pc, left, charged)
+            && period.get().saturating_add(left) >= charged.into()
+        {
+            recording.end_ahead(window, first.end(), now.behind(&first, &recording.request));
+            let budget = period.get().wrapping_add(left).wrapping_sub(charged.into());
+            context.cache.borrow().store(context.slot, BUDGET, budget);
+            return self.resume_checked(tid);
+        }
         if left == 0 {
             recording.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
             left = period.get();
@@ -198,6 +211,7 @@ impl Tracer {
             return Ok(());
         }
         let now = context.window_counts(TranslatedPc::new(pc, &registers), recording)?;
+        recording.settle_ahead(window, now.instructions());
         recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
         if let Some(period) = recording.request.period {
             let left = period.get().saturating_sub(window.instructions(now.instructions()));
@@ -241,10 +255,16 @@ impl TracedTask {
     }
 
     /// Adds the counts of a translation that it leaves to its window.
-    pub(super) fn leave_window(&mut self, context: &TranslationContext, recording: Option<&WindowRecording>) {
+    pub(super) fn leave_window(
+        &mut self,
+        context: &TranslationContext,
+        recording: Option<&mut WindowRecording>,
+    ) {
         let (Some(window), Some(recording)) = (&mut self.window, recording) else { return };
         if let Ok(totals) = context.read_out_left(recording.events()) {
-            window.leave(&WindowCounts::of(&totals, &recording.request));
+            let now = WindowCounts::of(&totals, &recording.request);
+            recording.settle_ahead(window, now.instructions());
+            window.leave(&now);
         }
     }
 }
@@ -266,6 +286,16 @@ impl TranslationContext {
         let read = self.read_out(position, recording.events());
         let totals = read.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(lost)?;
         Ok(WindowCounts::of(&totals, &recording.request))
+    }
+
+    /// The first instructions of the block at a stop, if they are known to count the same each time. `None`
+    /// for none, and behind the start of the block.
+    fn static_part(&self, pc: u64, instructions: u64, charged: u16) -> Option<Block> {
+        let instructions = u16::try_from(instructions).ok().filter(|first| (1..charged).contains(first))?;
+        let cache = self.cache.borrow();
+        let FlowState::In { block, done: 0, .. } = cache.translation.point_at(pc)?.flow else { return None };
+        let first = cache.translation.decode(&mut BlockDecoder::new(), block, instructions);
+        first.addends.is_empty().then_some(first)
     }
 
     /// The address of the program's next instruction, where it is known without the registers.

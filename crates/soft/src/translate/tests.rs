@@ -76,7 +76,7 @@ fn a_block_is_subtracted_from_the_budget_before_its_first_instruction() {
         out.fill(field, behind);
         assert_eq!(at.bits.has(PcBits::RCX), !flags_dead);
     };
-    emits(|out| stops(true, out), &["sub qword [gs:18h],12Ch", "js 0000000030000013h"]);
+    emits(|out| stops(true, out), &["sub qword [gs:18h],12Ch", "js near 0000000030000013h"]);
     let kept = [
         "mov [gs:8],rcx",
         "mov rcx,[gs:18h]",

@@ -1,0 +1,231 @@
+//! Windows of a translated command, thread by thread.
+//!
+//! The tracer sends a row at the end of each window, and all totals at the end. The difference between the
+//! totals and the sums of all rows is the last row, [`WindowCause::Unassigned`]: rows that were lost, and
+//! executions that no window has.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::window::{
+    RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
+    WindowingState,
+};
+use cyclometer_core::{Count, Refusal, Result, SlotId};
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::protocol::TracerReport;
+use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+
+use super::link::{Link, Silence};
+use super::read::{still_ran, sum};
+
+/// The shortest interval of windows: each end stops all threads.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The number of rows with which a batch is given out, although there are more.
+const FULL_BATCH: usize = 4096;
+
+/// Windows of one command and all its descendants.
+pub(super) struct SoftwareWindowing {
+    events: Vec<ExecutionEvent>,
+    /// The positions of the boundaries in the specification.
+    period: Option<usize>,
+    interval: Option<usize>,
+    link: Rc<RefCell<Link>>,
+    /// The sums of all rows, in the order of the events; `None` where a count of a row is unknown.
+    sums: Vec<Option<u64>>,
+    notes: Vec<String>,
+    ended: bool,
+}
+
+/// The boundaries of a specification, as the tracer knows them.
+struct TracedBoundaries {
+    request: WindowRequest,
+    period: Option<usize>,
+    interval: Option<usize>,
+}
+
+impl SoftwareWindowing {
+    /// Requests windows of a command that was not released yet.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`] of boundaries or events, or where the command has been released.
+    pub(super) fn open(
+        lines: &[(SlotId, ExecutionEvent)],
+        spec: &WindowSpec,
+        link: Rc<RefCell<Link>>,
+    ) -> std::result::Result<SoftwareWindowing, Refusal> {
+        let TracedBoundaries { request, period, interval } = boundaries(lines, spec)?;
+        let answer = link.borrow_mut().record_windows(&request);
+        answer.map_err(|silence| {
+            let reason = match silence {
+                Silence::Garbled => "the command was released before its windows were requested".to_owned(),
+                other => other.to_string(),
+            };
+            refuse(None, RefusalKind::Other, format!("the software PMU records no windows: {reason}"))
+        })?;
+        let sums = vec![Some(0); lines.len()];
+        let (notes, ended) = (Vec::new(), false);
+        Ok(SoftwareWindowing { events: request.events, period, interval, link, sums, notes, ended })
+    }
+
+    fn add(&mut self, line: WindowLine, batch: &mut RowBatch) {
+        match line {
+            WindowLine::Lost(rows) => batch.lost += rows,
+            WindowLine::Row(window) => {
+                for (sum, count) in self.sums.iter_mut().zip(&window.counts) {
+                    *sum = sum.zip(*count).and_then(|(sum, count)| sum.checked_add(count));
+                }
+                batch.rows.push(self.row(window));
+            }
+        }
+    }
+
+    fn take_lines(&mut self, batch: &mut RowBatch) {
+        let lines = self.link.borrow_mut().take_windows();
+        lines.into_iter().for_each(|line| self.add(line, batch));
+    }
+
+    fn row(&self, window: TracedWindow) -> WindowRow {
+        let TracedWindow { pid, tid, end, address, time_ns, lost_before, counts } = window;
+        let boundary = |position: Option<usize>| WindowCause::Boundary(position.unwrap_or_default());
+        WindowRow {
+            thread: Some(WindowThread { pid, tid }),
+            cpu: None,
+            time_ns: Some(time_ns),
+            address,
+            cause: match end {
+                TracedWindowEnd::Period => boundary(self.period),
+                TracedWindowEnd::Interval => boundary(self.interval),
+                TracedWindowEnd::Exec => WindowCause::Exec,
+                TracedWindowEnd::End => WindowCause::End,
+            },
+            counts: counts.into_iter().map(count).collect(),
+            enabled_ns: None,
+            running_ns: None,
+            flags: WindowFlags { lost_before, ..WindowFlags::default() },
+        }
+    }
+
+    /// The row of everything that is in no other row, if there is anything.
+    fn unassigned(&self, report: &std::result::Result<TracerReport, String>) -> Option<WindowRow> {
+        let rest = |(event, assigned): (&ExecutionEvent, &Option<u64>)| {
+            let total =
+                report.as_ref().map_err(Clone::clone).and_then(|report| sum(&report.processes, *event));
+            match (total, assigned) {
+                (Ok(total), Some(assigned)) if total >= *assigned => Count::Exact(total - assigned),
+                (Ok(_), Some(_)) => Count::Lost { reason: "the rows have more than the totals".to_owned() },
+                (Ok(_), None) => count(None),
+                (Err(reason), _) => Count::Lost { reason },
+            }
+        };
+        let counts: Vec<Count> = self.events.iter().zip(&self.sums).map(rest).collect();
+        counts.iter().any(|count| *count != Count::Exact(0)).then(|| WindowRow {
+            thread: None,
+            cpu: None,
+            time_ns: None,
+            address: None,
+            cause: WindowCause::Unassigned,
+            counts,
+            enabled_ns: None,
+            running_ns: None,
+            flags: WindowFlags::default(),
+        })
+    }
+
+    fn end(&mut self, report: &std::result::Result<TracerReport, String>, batch: &mut RowBatch) {
+        self.ended = true;
+        batch.rows.extend(self.unassigned(report));
+        let running = report.as_ref().map_or(0, |report| report.running);
+        self.notes.extend(still_ran(running).map(|text| format!("the rows are {text}")));
+    }
+}
+
+impl Windowing for SoftwareWindowing {
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.link.borrow_mut().finish();
+        Ok(())
+    }
+
+    fn next(&mut self, until: Instant, batch: &mut RowBatch) -> Result<WindowingState> {
+        while !self.ended {
+            if batch.rows.len() >= FULL_BATCH {
+                return Ok(WindowingState::Open);
+            }
+            let taken = !batch.rows.is_empty() || batch.lost > 0;
+            let patience =
+                if taken { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+            let heard = self.link.borrow_mut().hear_windows(patience);
+            self.take_lines(batch);
+            match heard {
+                Ok(None) => {}
+                Ok(Some(report)) => self.end(&Ok(report), batch),
+                Err(Silence::Quiet(_)) => return Ok(WindowingState::Open),
+                Err(silence) => self.end(&Err(silence.to_string()), batch),
+            }
+        }
+        Ok(WindowingState::Ended)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+fn count(count: Option<u64>) -> Count {
+    let reason = || "a part of it, made at run time, was not counted".to_owned();
+    count.map_or_else(|| Count::Lost { reason: reason() }, Count::Exact)
+}
+
+fn refuse(slot: Option<SlotId>, kind: RefusalKind, text: String) -> Refusal {
+    Refusal { slot, kind, text }
+}
+
+/// The request for boundaries and events.
+fn boundaries(
+    lines: &[(SlotId, ExecutionEvent)],
+    spec: &WindowSpec,
+) -> std::result::Result<TracedBoundaries, Refusal> {
+    let invalid = |text: &str| refuse(None, RefusalKind::Invalid, text.to_owned());
+    if let Some((slot, event)) = lines.iter().find(|(_, event)| *event == ExecutionEvent::DistinctCodeBytes) {
+        let text = format!("windows have no {event}: it is the size of a set, not a sum");
+        return Err(refuse(Some(*slot), RefusalKind::NotSupported, text));
+    }
+    let events = lines.iter().map(|(_, event)| *event).collect();
+    let request = WindowRequest { period: None, interval: None, most_rows: spec.most_rows, events };
+    let mut traced = TracedBoundaries { request, period: None, interval: None };
+    for (position, boundary) in spec.boundaries.iter().enumerate() {
+        match *boundary {
+            WindowBoundary::Events { slot, period } => {
+                let event = lines.iter().find(|(known, _)| *known == slot).map(|(_, event)| event);
+                if event != Some(&ExecutionEvent::Instructions) {
+                    let name = event.map_or("an unknown event", |event| event.name());
+                    let text =
+                        format!("windows of the software PMU end after instructions or a time, not {name}");
+                    return Err(refuse(Some(slot), RefusalKind::NotSupported, text));
+                }
+                if traced.period.replace(position).is_some() {
+                    return Err(invalid("windows of the software PMU have one number of instructions"));
+                }
+                traced.request.period = Some(period);
+            }
+            WindowBoundary::Interval(interval) if interval < SHORTEST_INTERVAL => {
+                return Err(invalid("windows of the software PMU last 1 ms at least"));
+            }
+            WindowBoundary::Interval(interval) => {
+                if traced.interval.replace(position).is_some() {
+                    return Err(invalid("windows of the software PMU have one interval"));
+                }
+                traced.request.interval = Some(interval);
+            }
+        }
+    }
+    Ok(traced)
+}
