@@ -242,7 +242,7 @@ fn a_low_limit_on_private_memory_harms_no_command() {
     let free = counted("true").unwrap();
     assert_eq!(counted("ulimit -S -d 4000"), Ok(free), "a soft limit is raised");
     let folder = tempfile::tempdir().unwrap();
-    for kib in [1000, 4000, 8000, 20_000] {
+    for kib in [2000, 4000, 8000, 20_000] {
         let command = format!("ulimit -d {kib}; \"$TOOL\" stat -e calls -- echo done");
         for out in [Some(script(&command)), in_namespace(&command, folder.path())].into_iter().flatten() {
             assert_eq!((out.status.code(), stdout(&out).as_str()), (Some(0), "done\n"), "{kib}: {out:?}");

@@ -279,6 +279,8 @@ impl<'a> Recorder<'a> {
             }
         };
         rows.iter().for_each(|row| columns.add(row));
+        let of_source = rows.iter().find(|row| row.cause == WindowCause::Unassigned);
+        of_source.into_iter().for_each(|row| self.unassigned.clone_from(&row.counts));
         self.lost_rows += lost;
         if self.sink_error.is_some() || (rows.is_empty() && lost == 0) {
             return;
@@ -319,6 +321,10 @@ impl<'a> Recorder<'a> {
     /// A row with the events that no window has, if there are any.
     fn unassigned(&mut self, run: &Run, plan: &Plan) {
         let Some(columns) = &self.columns else { return };
+        // A source that knows what its windows lack has a row for it.
+        if !self.unassigned.is_empty() {
+            return;
+        }
         let left = |(slot, sum): (&SlotId, &Option<u64>)| {
             let total = settle(&plan.lines[slot.0], &run.reading, *slot, Scope::Tree);
             unassigned(&plan.lines[slot.0], &total, *sum)

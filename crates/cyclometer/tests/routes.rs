@@ -78,7 +78,7 @@ fn what_runs_already_is_not_translated() {
 
 #[test]
 fn a_short_interval_and_a_named_event_exclude_each_other() {
-    let stat = stat(Some("calls"), 1).interval(Duration::from_millis(99));
+    let stat = stat(Some("calls"), 1).interval(Duration::from_millis(9));
     let error = stat.plan().err().unwrap_or_else(|| panic!("it was planned"));
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }

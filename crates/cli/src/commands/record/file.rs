@@ -83,12 +83,13 @@ impl RecordingFile {
             elapsed_ns: run.map(|run| run.wall_ns),
             notes: notes(recorded),
         };
-        if let FileState::Opened(out) = std::mem::replace(&mut self.state, FileState::Closed) {
-            let header = self.header(&recorded.columns, &[]);
-            self.state = FileState::Begun(RecordingWriter::new(out, &header).map_err(|e| self.error(e))?);
-        }
-        let FileState::Begun(writer) = std::mem::replace(&mut self.state, FileState::Closed) else {
-            return Ok(());
+        let writer = match std::mem::replace(&mut self.state, FileState::Closed) {
+            FileState::Opened(out) => {
+                let header = self.header(&recorded.columns, &[]);
+                RecordingWriter::new(out, &header).map_err(|error| self.error(error))?
+            }
+            FileState::Begun(writer) => writer,
+            FileState::Closed => return Ok(()),
         };
         let mut out = writer.finish(&footer).map_err(|error| self.error(error))?;
         out.flush().map_err(|error| of_file(OPTION, FileUse::Written, &self.path, error))
