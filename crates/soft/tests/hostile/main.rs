@@ -569,7 +569,7 @@ fn check_left_where(test: &str, command: &str, words: &str) {
     check_counted(&alike(&job));
     let mut shell = Command::new("sh");
     shell.args(["-c", command, "sh"]).arg(std::env::current_exe().unwrap()).args(["--exact", test]);
-    let output = shell.env(AGAIN, "1").output().unwrap();
+    let output = shell.env(AGAIN, "1").env("CYCLOMETER_TEST_KEEP_SIGNALS", "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
