@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cyclometer::core::Count;
 use cyclometer::core::window::{WindowCause, WindowRow};
 use cyclometer::recording::{Recording, RecordingEnd};
-use support::{cyclometer, run, skip, software_pmu_works, stderr, stdout};
+use support::{cyclometer, skip, software_pmu_works, stderr, stdout};
 
 /// A recording that was read to its end.
 struct ReadRecording {
@@ -68,7 +68,9 @@ fn rows_of_the_software_pmu_have_exactly_the_period_and_add_up_to_the_totals_of_
     assert!(boundaries.len() > 3, "{:?}", recording.rows);
     assert!(boundaries.iter().all(|row| row.counts[0] == Count::Exact(500_000)), "{boundaries:?}");
     assert_eq!(recording.rows.last().map(|row| row.cause), Some(WindowCause::End));
-    let counted = run(&[&["stat", "--json", "--output", "null"], &events[..], &command].concat());
+    // In the same folder, as the shell looks at its name.
+    let stat = [&["stat", "--json", "--output", "null"], &events[..], &command].concat();
+    let counted = cyclometer().args(&stat).current_dir(folder.path()).output().unwrap();
     let report: serde_json::Value = serde_json::from_str(&stdout(&counted)).unwrap();
     for (column, name) in recording.columns.iter().enumerate() {
         assert_eq!(recording.totals()[column], Count::Exact(recording.sum(column)), "{name}");
