@@ -2,7 +2,7 @@
 
 mod group;
 
-use cyclometer_arch::{Fault, PmuReg, RegisterProgram, Step, carry_out, restore};
+use cyclometer_arch::{Fault, PmuReg, Register, RegisterProgram, Step, arm, carry_out, restore};
 use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::{CounterId, Error, ErrorKind, Result};
 
@@ -57,6 +57,9 @@ impl Driver {
         let mut steps: Vec<Step> = programs.flat_map(|program| restore(program, &self.saved)).collect();
         for group in &self.groups {
             steps.extend(group.left_behind(&self.saved, bus, self.cpu)?);
+        }
+        if self.groups.iter().any(Group::has_given_away) {
+            steps.retain(|step| !enables_all(step));
         }
         Ok(steps)
     }
@@ -192,6 +195,15 @@ fn longest_pause_ns(program: &RegisterProgram) -> Option<u64> {
     let counters = program.reads.iter().filter(|read| read.share.is_none());
     let narrowest = counters.map(|read| read.width_bits).min()?;
     Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
+}
+
+/// Whether a step writes the bit that enables all counters of a CPU at once, those of other users too.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0.E.
+fn enables_all(step: &Step) -> bool {
+    matches!(step, Step::Write(bits) if bits.register.register() == Register::Arm(arm::Register::Control))
 }
 
 /// Checks that the registers have the values that these steps wrote, as far as the program holds them.
