@@ -51,6 +51,18 @@ impl Driver {
         Ok(driver)
     }
 
+    pub(super) const fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    pub(super) fn pmu(&self) -> &str {
+        &self.pmu
+    }
+
+    pub(super) const fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
     /// The steps that restore the registers, except those that another user has taken.
     fn restoring(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<Step>, Fault> {
         let programs = self.groups.iter().filter_map(Group::program);
@@ -124,7 +136,7 @@ impl Driver {
     }
 
     /// Gives up counters that another user has taken, in all rotation groups.
-    fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
+    pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
         if taken.is_empty() {
             return Ok(());
         }
