@@ -376,3 +376,21 @@ fn a_share_whose_slots_were_taken_is_no_number() {
         assert!(cell.lost.is_some(), "{cell:?}");
     }
 }
+
+#[test]
+fn the_counter_of_another_user_goes_on_after_ours_are_restored() {
+    for model in Model::ALL {
+        let counter = (model.chip.counters.general_bits().trailing_zeros()) as u8;
+        let steal = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 1_000_000 };
+        let bench = Bench::with(model, &[]);
+        let mut counting = bench.open(&every_counter(model));
+        bench.bus.borrow_mut().machine_mut().inject(steal).unwrap();
+        counting.start().unwrap();
+        bench.run("loop", 5);
+        counting.stop().unwrap();
+        drop(counting);
+        let restored = bench.controls();
+        bench.pass(5);
+        assert_ne!(bench.controls(), restored, "{}: no counter counts", model.id);
+    }
+}

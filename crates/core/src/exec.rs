@@ -458,6 +458,13 @@ pub trait Counting {
         Ok(())
     }
 
+    /// Records windows with these counters themselves, which are stopped; their values stay the totals.
+    /// `None` where windows need counters of their own: [`Source::windows`].
+    fn windows(&mut self, spec: &WindowSpec) -> Option<std::result::Result<Box<dyn Windowing>, Refusal>> {
+        let _ = spec;
+        None
+    }
+
     /// Records how the process ended, before the counters are stopped and read for the last time.
     fn exited(&mut self, exit: &Exit) {
         let _ = exit;

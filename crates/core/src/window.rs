@@ -50,7 +50,8 @@ pub enum WindowBoundary {
         /// The number of events.
         period: NonZeroU64,
     },
-    /// After so much wall-clock time.
+    /// After so much wall-clock time. Such rows are made of readings of all sources, not by
+    /// [`Source::windows`](crate::Source::windows).
     Interval(Duration),
 }
 
@@ -90,7 +91,8 @@ pub struct WindowRow {
 /// Why a window ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowCause {
-    /// It reached this boundary of [`WindowSpec::boundaries`].
+    /// It reached this boundary of [`WindowSpec::boundaries`]; the first of them if it reached several at
+    /// once.
     Boundary(usize),
     /// The thread executed another program.
     Exec,

@@ -176,7 +176,10 @@ impl RunningSession<'_, '_> {
                 Err(refusal) => return Ok(Err(SourceRefusal { rung, refusal })),
             }
         }
-        let windows = self.open_windows(&pass, target)?;
+        let windows = self.open_windows(&pass, target, |slot| {
+            let source = sources.iter_mut().find(|source| source.holds(slot))?;
+            Some(source.counting.as_mut())
+        })?;
         Ok(Ok(OpenedPass { sources, refused: Vec::new(), rotation, windows }))
     }
 

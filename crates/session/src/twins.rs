@@ -1,7 +1,8 @@
 //! Events that are there twice: one counter gives the values of both.
 
 use cyclometer_core::exec::{Cell, Counting, Exit, Reading};
-use cyclometer_core::{Result, Slot, SlotId};
+use cyclometer_core::window::{WindowSpec, Windowing};
+use cyclometer_core::{Refusal, Result, Slot, SlotId};
 
 /// Counters with the values of their twins beside their own.
 pub(crate) struct WithTwins {
@@ -38,6 +39,10 @@ impl Counting for WithTwins {
 
     fn select(&mut self, turn: u32) -> Result<()> {
         self.counting.select(turn)
+    }
+
+    fn windows(&mut self, spec: &WindowSpec) -> Option<std::result::Result<Box<dyn Windowing>, Refusal>> {
+        self.counting.windows(spec)
     }
 
     fn exited(&mut self, exit: &Exit) {

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use cyclometer_core::exec::{Counting, RefusalKind};
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
-use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, Target};
+use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, SlotId, Target};
 
 use crate::RunningSession;
 
@@ -35,18 +36,28 @@ impl OpenWindows {
 }
 
 impl RunningSession<'_, '_> {
-    /// Opens the windows of a pass, if any are to be recorded; only its measured runs have them.
+    /// Opens the windows of a pass, if any are to be recorded; only its measured runs have them. The open
+    /// counters of a slot record them themselves where they can.
     ///
     /// # Errors
     ///
     /// `ErrorKind::EventUnsupported` where the source of the leader has no windows, or the leader is not in
     /// the pass.
-    pub(crate) fn open_windows(&self, pass: &Pass, target: &Target) -> Result<Option<OpenWindows>> {
+    pub(crate) fn open_windows<'a>(
+        &self,
+        pass: &Pass,
+        target: &Target,
+        counting_of: impl FnOnce(SlotId) -> Option<&'a mut (dyn Counting + 'static)>,
+    ) -> Result<Option<OpenWindows>> {
         let Some(spec) = &self.settings.windows else { return Ok(None) };
         let rung = source_of(spec, pass)?;
         let slots: Vec<Slot> = pass.of(rung).into_iter().filter(|slot| slot.twin_of.is_none()).collect();
-        let windowing =
-            self.source(rung)?.windows(&slots, target, spec).map_err(|refusal| refused(&refusal))?;
+        let counting = slots.first().and_then(|slot| counting_of(slot.id));
+        let windowing = match counting.and_then(|counting| counting.windows(spec)) {
+            Some(windowing) => windowing,
+            None => self.source(rung)?.windows(&slots, target, spec),
+        };
+        let windowing = windowing.map_err(|refusal| refused(&refusal))?;
         Ok(Some(OpenWindows { windowing, batch: RowBatch::default() }))
     }
 
@@ -112,6 +123,28 @@ fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
 }
 
 fn refused(refusal: &Refusal) -> Error {
+    if refusal.kind == RefusalKind::Invalid {
+        return Error::new(ErrorKind::InvalidInput, refusal.text.clone()).with_recovery(Recovery::fix(
+            "choose another period or other events, or record by time: --interval 10",
+        ));
+    }
     Error::new(ErrorKind::EventUnsupported, refusal.text.clone())
         .with_recovery(Recovery::fix("record a row for each length of time: --interval 10"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_without_windows_is_an_error_with_the_remedy() {
+        for (kind, expected) in [
+            (RefusalKind::TargetNotSupported, ErrorKind::EventUnsupported),
+            (RefusalKind::Invalid, ErrorKind::InvalidInput),
+        ] {
+            let error = refused(&Refusal { slot: None, kind, text: "the reason".to_owned() });
+            assert_eq!((error.kind(), error.to_string().as_str()), (expected, "the reason"));
+            assert!(error.recovery().to_string().contains("--interval 10"), "{:?}", error.recovery());
+        }
+    }
 }

@@ -24,6 +24,13 @@ use crate::workload::{Workload, WorkloadStream, kernel};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId(usize);
 
+impl ThreadId {
+    /// Its index among the threads of the machine, in the order in which they were started.
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// Time of the kernel that comes again and again on every CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tick {

@@ -2,7 +2,7 @@
 
 mod group;
 
-use cyclometer_arch::{Fault, PmuReg, RegisterProgram, Step, carry_out, restore};
+use cyclometer_arch::{Fault, PmuReg, Register, RegisterProgram, Step, arm, carry_out, restore};
 use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::{CounterId, Error, ErrorKind, Result};
 
@@ -51,12 +51,27 @@ impl Driver {
         Ok(driver)
     }
 
+    pub(super) const fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    pub(super) fn pmu(&self) -> &str {
+        &self.pmu
+    }
+
+    pub(super) const fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
     /// The steps that restore the registers, except those that another user has taken.
     fn restoring(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<Step>, Fault> {
         let programs = self.groups.iter().filter_map(Group::program);
         let mut steps: Vec<Step> = programs.flat_map(|program| restore(program, &self.saved)).collect();
         for group in &self.groups {
             steps.extend(group.left_behind(&self.saved, bus, self.cpu)?);
+        }
+        if self.groups.iter().any(Group::has_given_away) {
+            steps.retain(|step| !enables_all(step));
         }
         Ok(steps)
     }
@@ -121,7 +136,7 @@ impl Driver {
     }
 
     /// Gives up counters that another user has taken, in all rotation groups.
-    fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
+    pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
         if taken.is_empty() {
             return Ok(());
         }
@@ -192,6 +207,15 @@ fn longest_pause_ns(program: &RegisterProgram) -> Option<u64> {
     let counters = program.reads.iter().filter(|read| read.share.is_none());
     let narrowest = counters.map(|read| read.width_bits).min()?;
     Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
+}
+
+/// Whether a step writes the bit that enables all counters of a CPU at once, those of other users too.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0.E.
+fn enables_all(step: &Step) -> bool {
+    matches!(step, Step::Write(bits) if bits.register.register() == Register::Arm(arm::Register::Control))
 }
 
 /// Checks that the registers have the values that these steps wrote, as far as the program holds them.

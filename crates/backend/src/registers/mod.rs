@@ -19,9 +19,14 @@ mod probe;
 mod program;
 mod short;
 mod source;
+mod windowing;
 mod windows;
 
+use std::cell::RefCell;
+use std::rc::Weak;
+
 use cyclometer_arch::{Chip, Coded, Registers, Step};
+use cyclometer_core::window::WindowThread;
 use cyclometer_core::{CpuSet, Error, Result};
 
 pub use chips::Chips;
@@ -83,12 +88,50 @@ pub trait Bus: Registers {
         None
     }
 
+    /// Delivers interrupts of the PMU and switches of threads to a handler, as long as the handler exists.
+    ///
+    /// # Errors
+    ///
+    /// The reason why they do not reach this process, in words.
+    fn deliver(&mut self, handler: Weak<RefCell<dyn InterruptHandler>>) -> std::result::Result<(), String> {
+        let _ = handler;
+        Err("the kernel does not pass interrupts of counters on to user space".to_owned())
+    }
+
+    /// The thread that has a CPU now; `None` where there is none, or where switches are not delivered.
+    fn thread_on(&mut self, cpu: u32) -> Option<WindowThread> {
+        let _ = cpu;
+        None
+    }
+
     /// Why the registers of a CPU are in use, according to a journal: another process of ours, or one that
     /// died.
     fn claimed(&mut self, cpu: u32) -> Option<Error> {
         let _ = cpu;
         None
     }
+}
+
+/// The recipient of interrupts and switches. No event is counted for a thread before it returns.
+pub trait InterruptHandler {
+    /// The PMU of a CPU interrupts.
+    fn on_interrupt(&mut self, bus: &mut dyn Bus, cpu: u32);
+
+    /// A CPU switches threads. The registers are those of the old one.
+    fn on_switch(&mut self, bus: &mut dyn Bus, switch: ThreadSwitch);
+}
+
+/// A switch of a CPU from one thread to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadSwitch {
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that had it; `None`: the CPU was idle.
+    pub from: Option<WindowThread>,
+    /// The thread that gets it; `None`: the CPU becomes idle.
+    pub to: Option<WindowThread>,
+    /// Whether the old thread has ended.
+    pub has_ended: bool,
 }
 
 /// Why a PMU that accepts writes counts nothing, and the remedy.

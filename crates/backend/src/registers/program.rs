@@ -9,7 +9,7 @@ use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{Modes, Refusal, Slot, SlotId};
 
-use super::{Bus, CorePmu};
+use super::{Bus, CorePmu, OverflowSource, WindowSetup};
 
 /// The parts of the programs on one core PMU.
 #[derive(Clone, Debug)]
@@ -79,6 +79,31 @@ impl Recipe {
         }
         groups.sort_by_key(|group| group.turn);
         groups
+    }
+
+    /// Its events; `None` where they rotate, as then not all of them count at the same time.
+    pub(super) fn at_once(&self) -> Option<Vec<(Place, Placed)>> {
+        self.members.iter().map(|(place, turn, placed)| turn.is_none().then_some((*place, *placed))).collect()
+    }
+
+    /// The setup of windows that end at some of its events; sources are indices of [`Recipe::at_once`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowSetup::new`].
+    pub(super) fn window_setup(
+        &self,
+        placed: &[Placed],
+        ends: &[OverflowSource],
+    ) -> cyclometer_core::Result<WindowSetup> {
+        WindowSetup::new(&self.chip, placed, ends, self.options)
+    }
+
+    /// The recipe of its events with other periods, in the same order.
+    pub(super) fn with_periods(&self, placed: &[Placed]) -> Recipe {
+        let members = self.members.iter().zip(placed);
+        let members = members.map(|((place, turn, _), placed)| (*place, *turn, *placed)).collect();
+        Recipe { members, ..self.clone() }
     }
 
     /// The program of some of its events.

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::{Clock, Reading, RefusalKind};
+use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
 };
 
 use super::driver::Driver;
 use super::program::{Recipe, options};
+use super::windowing::{RegisterWindowing, RegisterWindows, SharedWindows};
 use super::{Bound, Bus, CorePmu, in_use, probe};
 
 /// Counts by programming the registers of CPUs directly.
@@ -54,6 +56,19 @@ impl<B: Bus + 'static> RegisterSource<B> {
                 ),
             }),
         }
+    }
+
+    fn counting(&self, slots: &[Slot], on: &Target) -> std::result::Result<RegisterCounting<B>, Refusal> {
+        let place = self.place(slots, on)?;
+        let drivers = self.drivers(slots, &place.cpus)?;
+        Ok(RegisterCounting {
+            bus: Rc::clone(&self.bus),
+            slots: slots.to_vec(),
+            drivers,
+            windows: None,
+            place,
+            selected: 0,
+        })
     }
 
     /// The CPUs of the core types that count the most of these events.
@@ -172,9 +187,16 @@ impl<B: Bus + 'static> Source for RegisterSource<B> {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let place = self.place(slots, on)?;
-        let drivers = self.drivers(slots, &place.cpus)?;
-        Ok(Box::new(RegisterCounting { bus: Rc::clone(&self.bus), drivers, place, selected: 0 }))
+        Ok(Box::new(self.counting(slots, on)?))
+    }
+
+    fn windows(
+        &self,
+        slots: &[Slot],
+        on: &Target,
+        spec: &WindowSpec,
+    ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        self.counting(slots, on)?.record(spec)
     }
 
     fn clock(&self) -> Option<&dyn Clock> {
@@ -195,13 +217,28 @@ impl<B: Bus + 'static> Clock for RegisterSource<B> {
 /// Counters that are programmed. Dropping this restores the previous values.
 struct RegisterCounting<B: Bus> {
     bus: Rc<RefCell<B>>,
+    slots: Vec<Slot>,
+    /// Empty where windows have the counters.
     drivers: Vec<Driver>,
+    windows: Option<Rc<SharedWindows<B>>>,
     place: Place,
     selected: u32,
 }
 
 /// How often to check whether a command is still bound to its CPU.
 const LOOK: Duration = Duration::from_millis(20);
+
+impl<B: Bus + 'static> RegisterCounting<B> {
+    /// Records windows with the counters.
+    fn record(&mut self, spec: &WindowSpec) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        let (slots, child) = (&self.slots, self.place.child);
+        let bus = Rc::clone(&self.bus);
+        let windows = RegisterWindows::open(&mut self.drivers, slots, child, spec, &mut *bus.borrow_mut())?;
+        let shared = Rc::new(SharedWindows::new(bus, windows)?);
+        self.windows = Some(Rc::clone(&shared));
+        Ok(Box::new(RegisterWindowing(shared)))
+    }
+}
 
 impl<B: Bus> RegisterCounting<B> {
     fn each(&mut self, mut what: impl FnMut(&mut Driver, &mut dyn Bus) -> Result<()>) -> Result<()> {
@@ -230,13 +267,20 @@ impl<B: Bus> RegisterCounting<B> {
     }
 }
 
-impl<B: Bus> Counting for RegisterCounting<B> {
+impl<B: Bus + 'static> Counting for RegisterCounting<B> {
     fn start(&mut self) -> Result<()> {
         self.each(Driver::start)
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.each(Driver::stop)
+        match &self.windows {
+            Some(windows) => windows.with(RegisterWindows::stop),
+            None => self.each(Driver::stop),
+        }
+    }
+
+    fn windows(&mut self, spec: &WindowSpec) -> Option<std::result::Result<Box<dyn Windowing>, Refusal>> {
+        Some(self.record(spec))
     }
 
     fn select(&mut self, turn: u32) -> Result<()> {
@@ -248,6 +292,10 @@ impl<B: Bus> Counting for RegisterCounting<B> {
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
+        if let Some(windows) = &self.windows {
+            let company = self.place.company.as_deref();
+            return windows.with(|windows, bus| windows.read(company, bus, out));
+        }
         self.update()?;
         self.put(None, out);
         Ok(())
@@ -260,6 +308,7 @@ impl<B: Bus> Counting for RegisterCounting<B> {
         Ok(())
     }
 
+    /// Narrow counters of windows interrupt before they wrap.
     fn longest_pause(&self) -> Option<Duration> {
         let narrowest = self.drivers.iter().filter_map(Driver::longest_pause_ns).min();
         let looks = self.place.child.map(|_| LOOK);

@@ -1,12 +1,18 @@
 //! The registers of a simulated machine.
 
+use std::cell::RefCell;
+use std::rc::Weak;
 use std::time::{Duration, Instant};
 
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
+use cyclometer_core::window::WindowThread;
 use cyclometer_core::{CpuSet, Error, ErrorKind, Result};
-use cyclometer_sim::{Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Happening, Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
 
-use crate::registers::{Bound, Bus};
+use crate::registers::{Bound, Bus, InterruptHandler, ThreadSwitch};
+
+/// The id of the process that all threads of a simulated machine belong to.
+pub(super) const PROCESS: u32 = 1;
 
 /// The CPU on which threads run: the first.
 const HOME: u32 = 0;
@@ -20,6 +26,8 @@ const EXERCISE_NS: u64 = 100_000_000;
 /// The registers of a simulated machine.
 pub struct SimBus {
     machine: SimMachine,
+    /// The recipients of interrupts and switches.
+    handlers: Vec<Weak<RefCell<dyn InterruptHandler>>>,
     /// The time of this process that corresponds to the start of the simulation.
     start: Instant,
 }
@@ -27,7 +35,7 @@ pub struct SimBus {
 impl SimBus {
     /// The registers of this machine.
     pub fn new(machine: SimMachine) -> SimBus {
-        SimBus { machine, start: Instant::now() }
+        SimBus { machine, handlers: Vec::new(), start: Instant::now() }
     }
 
     /// The machine.
@@ -35,7 +43,7 @@ impl SimBus {
         &self.machine
     }
 
-    /// The machine, to advance its time.
+    /// The machine. Time that passes on it directly is not seen by handlers: [`SimBus::advance`].
     pub fn machine_mut(&mut self) -> &mut SimMachine {
         &mut self.machine
     }
@@ -48,6 +56,24 @@ impl SimBus {
     /// A time of this process, in ns of the simulation.
     pub(super) fn at_ns(&self, moment: Instant) -> u64 {
         u64::try_from(moment.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Simulates until an event of the machine, of which the handlers hear, at most until a time in ns of the
+    /// simulation. Whether the event was that the time was reached.
+    pub fn advance(&mut self, until_ns: u64) -> bool {
+        let happening = self.machine.next(until_ns);
+        for handler in self.handlers.clone().iter().filter_map(Weak::upgrade) {
+            match happening {
+                Happening::Interrupt { cpu, .. } => handler.borrow_mut().on_interrupt(self, cpu),
+                Happening::Switch { cpu, from, to } => {
+                    let has_ended = from.is_some_and(|from| self.machine.is_done(from));
+                    let (from, to) = (from.map(named), to.map(named));
+                    handler.borrow_mut().on_switch(self, ThreadSwitch { cpu, from, to, has_ended });
+                }
+                _ => {}
+            }
+        }
+        happening == Happening::Reached
     }
 
     /// Starts a thread on the CPU where children run.
@@ -78,7 +104,7 @@ impl Bus for SimBus {
     fn pass(&mut self, ns: u64) {
         let until = self.machine.now_ns().saturating_add(ns);
         while self.machine.now_ns() < until {
-            self.machine.next(until);
+            self.advance(until);
         }
     }
 
@@ -96,7 +122,7 @@ impl Bus for SimBus {
         let thread = self.machine.spawn(workload, &[cpu])?;
         let until = self.machine.now_ns().saturating_add(EXERCISE_NS);
         while !self.machine.is_done(thread) && self.machine.now_ns() < until {
-            self.machine.next(until);
+            self.advance(until);
         }
         match self.machine.is_done(thread) {
             true => Ok(()),
@@ -107,4 +133,23 @@ impl Bus for SimBus {
     fn bind(&mut self, _child: u32, _among: &CpuSet) -> Result<Bound> {
         Ok(Bound { cpu: HOME, company: None })
     }
+
+    fn deliver(&mut self, handler: Weak<RefCell<dyn InterruptHandler>>) -> std::result::Result<(), String> {
+        self.handlers.retain(|known| known.strong_count() > 0);
+        self.handlers.push(handler);
+        Ok(())
+    }
+
+    /// Switches that have happened and were not delivered are delivered first.
+    fn thread_on(&mut self, cpu: u32) -> Option<WindowThread> {
+        let now = self.machine.now_ns();
+        while !self.advance(now) {}
+        self.machine.thread_on(cpu).map(named)
+    }
+}
+
+/// A thread of the machine by its ids.
+fn named(thread: ThreadId) -> WindowThread {
+    let tid = u32::try_from(thread.index()).unwrap_or(u32::MAX).saturating_add(1);
+    WindowThread { pid: PROCESS, tid }
 }

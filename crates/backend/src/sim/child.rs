@@ -10,13 +10,10 @@ use cyclometer_core::{Child, Result};
 use cyclometer_sim::{ThreadId, Workload};
 use cyclometer_sys::signals::Watch;
 
-use super::SimBus;
+use super::bus::{PROCESS, SimBus};
 
 /// How long to simulate before looking for signals, in ns of the simulation.
 const LOOK_EVERY_NS: u64 = 10_000_000;
-
-/// Placeholder for a process id: there is no process.
-const NOBODY: u32 = 1;
 
 /// A thread of a simulated machine.
 pub(super) struct SimChild {
@@ -46,15 +43,14 @@ impl SimChild {
     /// Simulates until an event of the machine, at most until `until_ns`.
     fn go_on(&self, until_ns: u64) {
         let mut bus = self.bus.borrow_mut();
-        let machine = bus.machine_mut();
-        let until = until_ns.min(machine.now_ns().saturating_add(LOOK_EVERY_NS));
-        machine.next(until);
+        let until = until_ns.min(bus.machine().now_ns().saturating_add(LOOK_EVERY_NS));
+        bus.advance(until);
     }
 }
 
 impl Child for SimChild {
     fn pid(&self) -> u32 {
-        NOBODY
+        PROCESS
     }
 
     fn release(&mut self) -> Result<()> {

@@ -227,6 +227,11 @@ impl Group {
         }
     }
 
+    /// Whether another user has taken one of its counters.
+    pub(super) fn has_given_away(&self) -> bool {
+        self.members.iter().any(|member| member.taken)
+    }
+
     /// The steps that restore registers of taken counters that no other user has written. Overwriting the
     /// register that enables counters leaves our event selects in place.
     pub(super) fn left_behind(

@@ -77,6 +77,11 @@ impl<T: Copy> CpuWindows<T> {
         self.thread.as_ref().map(ThreadWindow::thread)
     }
 
+    /// The window that is open here.
+    pub(super) fn window(&self) -> Option<&ThreadWindow<T>> {
+        self.thread.as_ref()
+    }
+
     /// The slots that are not counted here any more, and why.
     pub fn lost(&self) -> impl Iterator<Item = (usize, &CounterLoss)> {
         self.slots.iter().enumerate().filter_map(|(slot, state)| Some((slot, state.lost.as_ref()?)))

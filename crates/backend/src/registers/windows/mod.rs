@@ -65,6 +65,11 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         self.cpus.get(&cpu)
     }
 
+    /// The windows that are open, on CPUs and of threads that have none.
+    pub fn open(&self) -> impl Iterator<Item = &ThreadWindow<T>> {
+        self.cpus.values().filter_map(CpuWindows::window).chain(self.parked.values())
+    }
+
     fn is_followed(&self, thread: T) -> bool {
         self.followed.as_ref().is_none_or(|followed| followed.contains(&thread))
     }

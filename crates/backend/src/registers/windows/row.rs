@@ -69,6 +69,15 @@ impl WindowCount {
             *sum = sum.saturating_add(events);
         }
     }
+
+    /// Adds the count of another window; a lost one leaves no number.
+    pub(in crate::registers) fn join(&mut self, other: &WindowCount) {
+        match other {
+            WindowCount::Exact(events) => self.add(*events),
+            WindowCount::Lost(_) if self.exact().is_some() => *self = other.clone(),
+            WindowCount::Lost(_) => {}
+        }
+    }
 }
 
 impl From<&WindowCount> for Count {

@@ -164,6 +164,11 @@ impl WindowSetup {
         &self.sources
     }
 
+    /// The events with the periods after which their counters interrupt, for boundaries or against wraps.
+    pub(in crate::registers) fn placed(&self) -> &[Placed] {
+        &self.placed
+    }
+
     /// How many slots there are.
     pub fn slots(&self) -> usize {
         self.placed.len()

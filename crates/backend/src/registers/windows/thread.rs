@@ -39,6 +39,11 @@ impl<T: Copy> ThreadWindow<T> {
         self.thread
     }
 
+    /// Its counts when registers were last read, slot by slot.
+    pub fn counts(&self) -> &[WindowCount] {
+        &self.open
+    }
+
     /// Events of a slot up to its next boundary: the stored remainder, or a whole period.
     pub(super) fn left_of(&self, setup: &WindowSetup, slot: usize) -> u64 {
         self.left[slot].unwrap_or_else(|| setup.period(slot).map_or(0, Period::events))
