@@ -7,6 +7,7 @@ mod exit;
 mod export;
 mod export_args;
 mod failure;
+mod lanes;
 mod output;
 mod progress;
 mod render;
@@ -61,6 +62,8 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::Decode(args) => commands::decode::run(args, cli),
         Command::Registers(args) => commands::registers::run(args, cli),
         Command::Plan(args) => commands::plan::run(args, cli),
+        Command::Plot(args) => commands::plot::run(args, cli),
+        Command::Phases(args) => commands::phases::run(args, cli),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }
