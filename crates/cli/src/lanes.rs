@@ -235,6 +235,12 @@ impl RecordingLane {
         Some(self.values[event][window]).filter(|value| value.is_finite())
     }
 
+    /// The sum of the values of an event; `None` if no window has one.
+    pub fn total(&self, event: usize) -> Option<f64> {
+        let present = self.values[event].iter().copied().filter(|value| value.is_finite());
+        present.reduce(|sum, value| sum + value)
+    }
+
     /// The ends of the windows on an axis, after the beginning of the first; they never decrease.
     ///
     /// A window without a count of instructions is as wide as the mean of the others, so that it shows.

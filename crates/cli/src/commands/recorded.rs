@@ -1,5 +1,6 @@
 //! Recordings as commands read them: a file or standard input, and what is said about an early end.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -56,10 +57,11 @@ pub fn keep_thread(recording: &mut RecordingLanes, tid: u32) -> Result<()> {
         return Ok(());
     }
     let threads = recording.lanes.iter().filter_map(|lane| match lane.owner {
-        LaneOwner::Thread(thread) => Some(thread.tid.to_string()),
+        LaneOwner::Thread(thread) => Some(thread.tid),
         _ => None,
     });
-    let mut names: Vec<String> = threads.take(MOST_NAMED + 1).collect();
+    let threads: BTreeSet<u32> = threads.collect();
+    let mut names: Vec<String> = threads.iter().take(MOST_NAMED + 1).map(u32::to_string).collect();
     let hint = match names.len() {
         0 => "leave --thread out: the windows are of no single thread".to_owned(),
         n => {

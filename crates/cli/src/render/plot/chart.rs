@@ -120,6 +120,12 @@ impl LaneChart {
         self.edges.len().saturating_sub(1)
     }
 
+    /// Whether any window is in a part of the axis.
+    pub fn meets(&self, part: (f64, f64)) -> bool {
+        let (first, last) = super::envelope::range_of(&self.edges);
+        part.0 < last.max(first + f64::MIN_POSITIVE) && part.1 >= first
+    }
+
     /// The phase of a window.
     pub fn phase_of(&self, window: usize) -> Option<usize> {
         let segments = &self.phases.segments;
@@ -213,7 +219,9 @@ pub fn rated_events(header: &RecordingHeader) -> Vec<RatedEvent> {
 
 /// Instructions, if windows end after so many events and instructions are counted; else time, if known.
 pub fn usual_axis(recording: &RecordingLanes) -> LaneAxis {
-    let instructions = instructions(&rated_events(&recording.header)).map(LaneAxis::Instructions);
+    let has_values = |event: &usize| recording.lanes.iter().any(|lane| lane.total(*event).is_some());
+    let instructions = instructions(&rated_events(&recording.header)).filter(has_values);
+    let instructions = instructions.map(LaneAxis::Instructions);
     let by_events = recording.header.leader().and(instructions);
     let time = recording.has_times().then_some(LaneAxis::Time);
     by_events.or(time).or(instructions).unwrap_or(LaneAxis::Windows)
@@ -246,7 +254,6 @@ fn lane_chart(
         let of_window: Vec<bool> = lane.windows.iter().map(|window| window.has(mark)).collect();
         (mark, of_window)
     });
-    let counted = instructions(events);
     let shown = lane.edges(axis);
     LaneChart {
         owner: lane.owner,
@@ -257,8 +264,7 @@ fn lane_chart(
         panels,
         marks: marks.filter(|(_, of_window)| of_window.contains(&true)).collect(),
         lost_rows: lane.lost_rows,
-        instructions: counted
-            .map(|event| (0..windows).filter_map(|window| lane.value(event, window)).sum::<f64>()),
+        instructions: instructions(events).and_then(|event| lane.total(event)),
     }
 }
 

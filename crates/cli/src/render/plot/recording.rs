@@ -81,8 +81,21 @@ fn remarks(chart: &RecordingChart) -> Vec<String> {
     chart.remarks.iter().cloned().chain(others).collect()
 }
 
+fn has_phases(lane: &LaneChart) -> bool {
+    lane.phases.phases.len() > 1
+}
+
+/// Heights of the head and of the strip of phases.
+fn head_height(lane: &LaneChart) -> f64 {
+    if has_phases(lane) { LANE_HEAD } else { LANE_HEAD - LINE }
+}
+
+fn strip_height(lane: &LaneChart) -> f64 {
+    if has_phases(lane) { STRIP } else { 0.0 }
+}
+
 fn panels_height(lane: &LaneChart) -> f64 {
-    STRIP + (PANEL + PANEL_GAP) * lane.panels.len() as f64 + 4.0
+    strip_height(lane) + (PANEL + PANEL_GAP) * lane.panels.len() as f64 + 4.0
 }
 
 fn body_height(lane: &LaneChart) -> f64 {
@@ -90,12 +103,12 @@ fn body_height(lane: &LaneChart) -> f64 {
 }
 
 fn lane_height(lane: &LaneChart) -> f64 {
-    LANE_HEAD + body_height(lane) + AXIS
+    head_height(lane) + body_height(lane) + AXIS
 }
 
 /// The vertical range of a panel, below the top of its lane's body.
-fn panel_range(panel: usize) -> (f64, f64) {
-    let top = STRIP + PANEL_GAP + (PANEL + PANEL_GAP) * panel as f64;
+fn panel_range(lane: &LaneChart, panel: usize) -> (f64, f64) {
+    let top = strip_height(lane) + PANEL_GAP + (PANEL + PANEL_GAP) * panel as f64;
     (top, top + PANEL)
 }
 
@@ -110,7 +123,7 @@ fn vertical((low, high): (f64, f64), (top, bottom): (f64, f64)) -> PlotScale {
 }
 
 fn lane_group(chart: &RecordingChart, lane: &LaneChart, index: usize, y: f64, fine: Option<usize>) -> String {
-    let top = y + LANE_HEAD;
+    let top = y + head_height(lane);
     let height = body_height(lane);
     let mut out = format!("<g class=\"lane\" data-lane=\"{index}\">\n");
     let _ = writeln!(
@@ -124,7 +137,7 @@ fn lane_group(chart: &RecordingChart, lane: &LaneChart, index: usize, y: f64, fi
     );
     out += &legend(lane, y + 10.0);
     for (i, panel) in lane.panels.iter().enumerate() {
-        out += &panel_labels(panel, top + panel_range(i).0);
+        out += &panel_labels(panel, top + panel_range(lane, i).0);
     }
     for (i, (mark, of_window)) in lane.marks.iter().enumerate() {
         let number = of_window.iter().filter(|is_marked| **is_marked).count();
@@ -141,7 +154,7 @@ fn lane_group(chart: &RecordingChart, lane: &LaneChart, index: usize, y: f64, fi
     );
     out += &bands(lane, height);
     for (i, panel) in lane.panels.iter().enumerate() {
-        out += &curves(lane, panel, panel_range(i), fine);
+        out += &curves(lane, panel, panel_range(lane, i), fine);
     }
     for (i, (_, of_window)) in lane.marks.iter().enumerate() {
         let at = panels_height(lane) + MARK * i as f64;
@@ -155,10 +168,10 @@ fn lane_group(chart: &RecordingChart, lane: &LaneChart, index: usize, y: f64, fi
 
 /// Swatches with the letter and the share of each phase.
 fn legend(lane: &LaneChart, y: f64) -> String {
-    let phases = &lane.phases.phases;
-    if phases.len() < 2 {
+    if !has_phases(lane) {
         return String::new();
     }
+    let phases = &lane.phases.phases;
     let shown = phases.len().min(MOST_LEGEND);
     let step = PLOT.1 / MOST_LEGEND as f64;
     let mut out = String::new();
@@ -215,7 +228,7 @@ fn panel_labels(panel: &ChartPanel, y: f64) -> String {
 
 /// The phases behind the panels: a strip in full colour, and a band below it.
 fn bands(lane: &LaneChart, height: f64) -> String {
-    if lane.phases.phases.len() < 2 {
+    if !has_phases(lane) {
         return String::new();
     }
     let scale = across(lane);
@@ -236,7 +249,7 @@ fn bands(lane: &LaneChart, height: f64) -> String {
 
 /// The letters of the phases in the strip, where there is room.
 fn letters(lane: &LaneChart, y: f64) -> String {
-    if lane.phases.phases.len() < 2 {
+    if !has_phases(lane) {
         return String::new();
     }
     let scale = across(lane);
@@ -348,5 +361,5 @@ fn axis(chart: &RecordingChart, lane: &LaneChart, y: f64) -> String {
         let label = trimmed(&units::short(tick, &chart.axis_unit()));
         out += &text_of("dim", x, y + 17.0, "middle", &label);
     }
-    out + "</g>\n" + &text_of("dim", LEFT, y + 17.0, "start", &format!("over {}", chart.axis_words()))
+    out + "</g>\n" + &text_of("dim", LEFT, y + 17.0, "start", chart.axis_words())
 }

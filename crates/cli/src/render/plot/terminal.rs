@@ -19,6 +19,9 @@ const STEPS: usize = 8;
 /// The least width, in columns.
 const LEAST_WIDTH: usize = 40;
 
+/// A window without a value; there is a block for zero.
+const MISSING: char = '·';
+
 /// Blocks from an eighth to the full height.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -92,7 +95,7 @@ fn panel_text(lane: &LaneChart, panel: &ChartPanel, room: usize) -> String {
             top if top == ROWS - 1 => panel.text(range.1),
             _ => String::new(),
         };
-        let blocks: String = buckets.iter().map(|bucket| block(bucket, line, scale)).collect();
+        let blocks: String = buckets.iter().map(|bucket| block(lane, bucket, line, scale)).collect();
         out += &row(&trimmed(&label), &blocks);
     }
     out
@@ -104,8 +107,11 @@ fn heading(panel: &ChartPanel) -> String {
 
 /// The character of a column in one line: a block up to the mean, and shade in the lines above it up to the
 /// greatest value.
-fn block(bucket: &PlotBucket, line: usize, scale: PlotScale) -> char {
-    let Some(values) = bucket.values else { return if line == 0 { '·' } else { ' ' } };
+fn block(lane: &LaneChart, bucket: &PlotBucket, line: usize, scale: PlotScale) -> char {
+    let Some(values) = bucket.values else {
+        let is_missing = line == 0 && lane.meets(bucket.range);
+        return if is_missing { MISSING } else { ' ' };
+    };
     let steps = |value: f64| (scale.place(value).round().max(1.0) as usize).saturating_sub(line * STEPS);
     match (steps(values.mean).min(STEPS), steps(values.high)) {
         (0, 0) => ' ',
@@ -119,7 +125,7 @@ fn phase_row(lane: &LaneChart, room: usize) -> String {
     let (first, last) = lane.range;
     let letter = |column: usize| {
         let middle = first + (last - first) * (column as f64 + 0.5) / room as f64;
-        if middle < lane.edges[0] || middle > lane.edges[lane.windows()] {
+        if !lane.meets((middle, middle)) {
             return ' ';
         }
         let window = lane.edges.partition_point(|edge| *edge <= middle).saturating_sub(1);
