@@ -59,6 +59,11 @@ pub enum CliCommand {
     Plan(PlanArgs),
     /// Convert a recording: to CSV, JSON lines, folded stacks, a Firefox profile or Parquet.
     Convert(ConvertArgs),
+    /// Draw a recording: rates over instructions or time, with phases and marks; on the terminal, or as SVG or
+    /// HTML.
+    Plot(PlotArgs),
+    /// Show the phases of a recording: parts in which the program does the same work, with the rates of each.
+    Phases(PhasesArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -470,6 +475,52 @@ pub enum ConvertFormat {
     /// The columns of csv as an Apache Parquet file; only in programs that are built with the feature
     /// parquet.
     Parquet,
+}
+
+/// The notes at the end of `plot --help` and of its manual page.
+const PLOT_NOTES: &str = "\
+Without -o the picture is drawn on the terminal, or 80 columns wide in a pipe. The page (.html) needs no network: drag, \
+turn the wheel or press + and - to zoom, 0 or a double click to see everything. A missing value is a gap, and never 0.";
+
+/// Arguments of `plot`.
+#[derive(Args, Debug)]
+#[command(after_help = PLOT_NOTES)]
+pub struct PlotArgs {
+    /// The recording; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The picture to write: F.svg or F.html.
+    #[arg(short, long, value_name = "F")]
+    pub output: Option<PathBuf>,
+    /// The horizontal axis; by default instructions if windows end after so many events, and else time.
+    #[arg(long, value_name = "AXIS")]
+    pub over: Option<PlotAxis>,
+    /// Draw this thread alone; by default the busiest four.
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+}
+
+/// Horizontal axes of pictures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PlotAxis {
+    /// Instructions, for each thread from its first window on.
+    Instructions,
+    /// Time since the recording began, the same for all threads.
+    Time,
+}
+
+/// Arguments of `phases`.
+#[derive(Args, Debug)]
+pub struct PhasesArgs {
+    /// The recording; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Show this thread alone; by default the busiest four, and all of them in JSON.
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// One counter, or a range of them.

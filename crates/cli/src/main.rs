@@ -7,6 +7,7 @@ mod exit;
 mod export;
 mod export_args;
 mod failure;
+mod lanes;
 mod measurement_args;
 mod output;
 mod progress;
@@ -68,6 +69,8 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         CliCommand::Decode(args) => commands::decode::run(args, cli),
         CliCommand::Registers(args) => commands::registers::run(args, cli),
         CliCommand::Plan(args) => commands::plan::run(args, cli),
+        CliCommand::Plot(args) => commands::plot::run(args, cli),
+        CliCommand::Phases(args) => commands::phases::run(args, cli),
         CliCommand::Convert(args) => commands::convert::run(args, cli.verbose),
         CliCommand::Completions { shell } => commands::completions::run(*shell),
         CliCommand::Man { subcommand } => commands::man::run(subcommand.as_deref()),

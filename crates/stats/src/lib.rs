@@ -4,8 +4,8 @@
 //! subtracts one reading from another. [`summarise`] turns a whole report into a [`Summary`]: statistics over
 //! runs, hybrid parts and derived metrics. [`compare`] finds the differences between two summaries. A
 //! [`Rotation`] estimates the totals of events that shared counters in rotation. [`phases`] divides a
-//! recording into the parts in which a program does the same work. All functions are pure; none reads a
-//! clock.
+//! recording into the parts in which a program does the same work, by its [`window_rates`]. All functions are
+//! pure; none reads a clock.
 #![forbid(unsafe_code)]
 
 pub mod compare;
@@ -24,6 +24,7 @@ mod summary;
 mod testing;
 mod times;
 mod turns;
+pub mod window_rates;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};

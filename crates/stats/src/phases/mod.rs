@@ -42,6 +42,16 @@ pub struct WindowRates {
     pub weights: Vec<f64>,
     /// The rates, each with one value for each window; `None` where the window lacks a count.
     pub columns: Vec<Vec<Option<f64>>>,
+    /// The divisor of each rate in each window, so that the mean over windows is the ratio of their sums; the
+    /// weights where a rate has none here.
+    pub divisors: Vec<Vec<f64>>,
+}
+
+impl WindowRates {
+    /// The weights for means of a column.
+    fn weights_of(&self, column: usize) -> &[f64] {
+        self.divisors.get(column).unwrap_or(&self.weights)
+    }
 }
 
 /// The phases of a thread.
@@ -73,7 +83,7 @@ pub struct PhaseSummary {
     pub segments: usize,
     /// Its share in the weights of all windows, 0 to 1.
     pub share: f64,
-    /// The mean of each rate over its windows, by weight, with the 95 % interval; `None` where no window of
+    /// The mean of each rate over its windows, by divisor, with the 95 % interval; `None` where no window of
     /// the phase has a value.
     pub rates: Vec<Option<PhaseRate>>,
 }
@@ -81,7 +91,7 @@ pub struct PhaseSummary {
 /// A rate of a phase.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PhaseRate {
-    /// The mean by weight, in the unit of the column.
+    /// The mean, in the unit of the column.
     pub mean: f64,
     /// The 95 % confidence interval of the mean; `None` for fewer than [`LEAST_FOR_INTERVAL`] windows.
     pub interval: Option<(f64, f64)>,
@@ -104,10 +114,11 @@ const MOST_MISSING: f64 = 0.1;
 ///
 /// # Panics
 ///
-/// If a column does not have as many values as there are weights.
+/// If a column, or a list of divisors, does not have as many values as there are weights.
 pub fn phases(rates: &WindowRates) -> Phases {
     let windows = rates.weights.len();
     assert!(rates.columns.iter().all(|column| column.len() == windows), "a rate for each window");
+    assert!(rates.divisors.iter().all(|column| column.len() == windows), "a divisor for each window");
     if windows == 0 {
         return Phases::default();
     }
@@ -161,6 +172,7 @@ fn joined(segments: Vec<PhaseSegment>) -> Vec<PhaseSegment> {
 fn summaries(rates: &WindowRates, segments: &[PhaseSegment]) -> Vec<PhaseSummary> {
     let phases = segments.iter().map(|segment| segment.phase + 1).max().unwrap_or(0);
     let all: f64 = rates.weights.iter().sum();
+    let columns = rates.columns.iter().enumerate();
     let summary = |phase: usize| {
         let own: Vec<&PhaseSegment> = segments.iter().filter(|segment| segment.phase == phase).collect();
         let windows = || own.iter().flat_map(|segment| segment.windows.clone());
@@ -169,7 +181,7 @@ fn summaries(rates: &WindowRates, segments: &[PhaseSegment]) -> Vec<PhaseSummary
             windows: windows().count(),
             segments: own.len(),
             share: if all > 0.0 { weight / all } else { 0.0 },
-            rates: rates.columns.iter().map(|column| rate(column, &rates.weights, windows())).collect(),
+            rates: columns.clone().map(|(i, column)| rate(column, rates.weights_of(i), windows())).collect(),
         }
     };
     (0..phases).map(summary).collect()

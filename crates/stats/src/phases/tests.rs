@@ -19,6 +19,7 @@ fn program(stretches: &[Stretch], noise: f64, random: &mut Random) -> WindowRate
     WindowRates {
         weights: vec![1.0; rows.len()],
         columns: (0..3).map(|column| rows.iter().map(|row| row[column]).collect()).collect(),
+        divisors: Vec::new(),
     }
 }
 
@@ -145,6 +146,15 @@ fn a_share_is_that_of_the_weights() {
     rates.weights[..50].fill(3.0);
     let phases = phases(&rates);
     assert_eq!(phases.phases.iter().map(|phase| phase.share).collect::<Vec<_>>(), [0.75, 0.25]);
+}
+
+#[test]
+fn the_mean_of_a_rate_is_the_ratio_of_the_sums() {
+    // Instructions per cycle of 2 and 0.5 with as many instructions: 2,000 of them in 2,500 cycles.
+    let columns = vec![vec![Some(2.0), Some(0.5)]];
+    let rates = WindowRates { weights: vec![1000.0; 2], columns, divisors: vec![vec![500.0, 2000.0]] };
+    let mean = phases(&rates).phases[0].rates[0].map(|rate| rate.mean);
+    assert_eq!(mean, Some(0.8));
 }
 
 #[test]

@@ -16,9 +16,7 @@ use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
 use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
 use cyclometer::stats::{Failures, summarise_with};
-use cyclometer::{
-    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, Stat, asked_scope, machine,
-};
+use cyclometer::{Error, EventTables, Launcher, Machine, Result, Stat, asked_scope, machine};
 
 pub use args::CompareArgs;
 use baseline::Baseline;
@@ -31,11 +29,11 @@ use crate::args::Cli;
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
-use crate::render::compare::plot::PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
 use crate::render::hanging;
+use crate::render::plot::PlotFormat;
 use crate::{exit, failure};
 
 /// Pairs where only a time was given: as many as fit, up to this number.
@@ -433,16 +431,8 @@ impl CompareExports {
 }
 
 fn plot_format(path: &Path) -> Result<ContestRenderer> {
-    match PlotFormat::of(path) {
-        Some(PlotFormat::Svg) => Ok(plot::svg),
-        Some(PlotFormat::Html) => Ok(plot::html),
-        None => {
-            let message = format!(
-                "--plot {}: the name ends neither in .svg nor in .html",
-                output::clean_os(path.as_os_str())
-            );
-            Err(Error::new(ErrorKind::InvalidInput, message)
-                .with_recovery(Recovery::fix("name the file F.svg or F.html")))
-        }
-    }
+    Ok(match PlotFormat::named("--plot", path)? {
+        PlotFormat::Svg => plot::svg,
+        PlotFormat::Html => plot::html,
+    })
 }

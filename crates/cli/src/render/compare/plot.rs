@@ -2,7 +2,6 @@
 //! load.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use cyclometer::core::Unit;
 use cyclometer::stats::compare::{Basis, Compared, ComparisonFinding};
@@ -10,26 +9,9 @@ use cyclometer::stats::compare::{Basis, Compared, ComparisonFinding};
 use super::delta::{change_text, interval, level, unit_of};
 use super::{Contest, Versus};
 use crate::output::clean;
-
-/// File formats of pictures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlotFormat {
-    /// A picture.
-    Svg,
-    /// A page with the picture in it.
-    Html,
-}
-
-impl PlotFormat {
-    /// By the end of the file's name.
-    pub fn of(path: &Path) -> Option<PlotFormat> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "svg" => Some(PlotFormat::Svg),
-            "html" | "htm" => Some(PlotFormat::Html),
-            _ => None,
-        }
-    }
-}
+use crate::render::plot::markup::{FONTS, cut, escaped, swatch, text};
+use crate::render::plot::page::page;
+use crate::render::plot::scale::PlotScale;
 
 /// Width of the picture, in its own units.
 const WIDTH: f64 = 960.0;
@@ -41,6 +23,9 @@ const HEAD: f64 = 78.0;
 const RUNS: (f64, f64) = (170.0, 600.0);
 /// Where the panel of the change begins and ends.
 const CHANGE: (f64, f64) = (640.0, 820.0);
+
+/// Most characters of a name; longer ones would leave the picture.
+const MOST_NAME: usize = 121;
 
 /// Colours that colour-blind people can distinguish (Okabe and Ito).
 const A: &str = "#0072b2";
@@ -56,7 +41,7 @@ pub fn svg(contest: &Contest<'_>) -> String {
     let height = heights.sum::<f64>().max(HEAD) + 30.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+         font-family=\"{FONTS}\" font-size=\"12\" fill=\"{INK}\">\n\
          <title>cyclometer compare</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     if contest.versus.is_empty() {
@@ -77,33 +62,23 @@ pub fn svg(contest: &Contest<'_>) -> String {
 /// A page with the picture.
 pub fn html(contest: &Contest<'_>) -> String {
     let names: Vec<&str> = contest.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let title = escaped(&names.join(" · "));
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <style>body{{margin:1em auto;max-width:{WIDTH}px}}svg{{width:100%;height:auto}}</style></head>\n<body>\n{}</body></html>\n",
-        svg(contest)
-    )
+    let style =
+        format!("<style>body{{margin:1em auto;max-width:{WIDTH}px}}svg{{width:100%;height:auto}}</style>");
+    page(&names.join(" · "), &style, &svg(contest))
 }
 
 fn head(contest: &Contest<'_>, versus: &Versus, y: f64) -> String {
     let (a, b) = (contest.reference_name(), &contest.arms[versus.arm].name);
-    let mut out = swatch(16.0, y + 14.0, A) + &text(34.0, y + 24.0, "start", &format!("A  {}", short(&a)));
-    out += &(swatch(16.0, y + 34.0, B) + &text(34.0, y + 44.0, "start", &format!("B  {}", short(b))));
+    let mut out =
+        swatch(16.0, y + 14.0, A) + &text(34.0, y + 24.0, "start", &format!("A  {}", cut(&a, MOST_NAME)));
+    out +=
+        &(swatch(16.0, y + 34.0, B) + &text(34.0, y + 44.0, "start", &format!("B  {}", cut(b, MOST_NAME))));
     let note = |x: f64, words: &str| {
         format!("<text x=\"{x}\" y=\"{}\" fill=\"#666\">{}</text>\n", y + 68.0, escaped(words))
     };
     out += &note(RUNS.0, "every run, in order; the line is the median");
     out += &note(CHANGE.0, "change, 95 % interval; grey: within the threshold");
     out
-}
-
-/// Names that would leave the picture are cut.
-fn short(name: &str) -> String {
-    const MOST: usize = 120;
-    match name.chars().count() {
-        n if n > MOST => name.chars().take(MOST).chain(['…']).collect(),
-        _ => name.to_owned(),
-    }
 }
 
 fn panel(contest: &Contest<'_>, versus: &Versus, one: &Compared, y: f64) -> String {
@@ -128,20 +103,6 @@ fn panel(contest: &Contest<'_>, versus: &Versus, one: &Compared, y: f64) -> Stri
     out + "</g>\n"
 }
 
-/// From a range of values to a range of the picture; a range without width is its middle.
-struct Axis {
-    from: (f64, f64),
-    to: (f64, f64),
-}
-
-impl Axis {
-    fn place(&self, value: f64) -> f64 {
-        let width = self.from.1 - self.from.0;
-        let share = if width > 0.0 { (value - self.from.0) / width } else { 0.5 };
-        self.to.0 + share * (self.to.1 - self.to.0)
-    }
-}
-
 /// A dot for every run, A left of B.
 fn runs(a: &[f64], b: &[f64], one: &Compared, unit: &Unit, y: f64) -> String {
     let all = || a.iter().chain(b).copied();
@@ -149,14 +110,14 @@ fn runs(a: &[f64], b: &[f64], one: &Compared, unit: &Unit, y: f64) -> String {
     if low > high {
         return String::new();
     }
-    let vertical = Axis { from: (low, high), to: (y + PANEL - 16.0, y + 16.0) };
+    let vertical = PlotScale { from: (low, high), to: (y + PANEL - 16.0, y + 16.0) };
     let middle = f64::midpoint(RUNS.0 + 70.0, RUNS.1);
     let mut out = String::new();
     for (values, colour, median, from, to) in
         [(a, A, one.a.median, RUNS.0 + 70.0, middle - 6.0), (b, B, one.b.median, middle + 6.0, RUNS.1)]
     {
         let last = values.len().saturating_sub(1) as f64;
-        let across = Axis { from: (0.0, last), to: (from + 4.0, to - 4.0) };
+        let across = PlotScale { from: (0.0, last), to: (from + 4.0, to - 4.0) };
         for (i, value) in values.iter().enumerate() {
             let (x, y) = (across.place(i as f64), vertical.place(*value));
             let _ = writeln!(
@@ -191,7 +152,7 @@ fn change(contest: &Contest<'_>, one: &Compared, unit: &Unit, y: f64) -> String 
     let threshold = if change.is_relative { contest.question.threshold } else { 0.0 };
     let reach = [low.abs(), high.abs(), change.estimate.abs(), 2.0 * threshold];
     let reach = reach.into_iter().fold(0.0, f64::max);
-    let across = Axis { from: (-reach, reach), to: CHANGE };
+    let across = PlotScale { from: (-reach, reach), to: CHANGE };
     let mut out = String::new();
     if threshold > 0.0 {
         let (from, to) = (across.place(-threshold), across.place(threshold));
@@ -239,27 +200,6 @@ fn change(contest: &Contest<'_>, one: &Compared, unit: &Unit, y: f64) -> String 
     out + &text(CHANGE.1 + 16.0, middle + 16.0, "start", &word)
 }
 
-fn swatch(x: f64, y: f64, colour: &str) -> String {
-    format!("<rect x=\"{x}\" y=\"{y}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{colour}\"/>\n")
-}
-
-fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>\n", escaped(&clean(words)))
-}
-
-/// Text that cannot be taken for markup.
-fn escaped(text: &str) -> String {
-    let replaced = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        '\'' => "&#39;".to_owned(),
-        other => other.to_string(),
-    };
-    clean(text).chars().map(replaced).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,14 +230,5 @@ mod tests {
                 assert!(picture.contains("&lt;script&gt;alert(&#39;1&#39;)"));
             }
         });
-    }
-
-    #[test]
-    fn the_format_is_that_of_the_name() {
-        let of = |name: &str| PlotFormat::of(Path::new(name));
-        assert_eq!(
-            [of("a.svg"), of("b.HTML"), of("c.png"), of("svg")],
-            [Some(PlotFormat::Svg), Some(PlotFormat::Html), None, None]
-        );
     }
 }

@@ -1,0 +1,225 @@
+//! Rates of the windows of a recording: which ones its events allow, and their values.
+//!
+//! | events of the recording | rate |
+//! |---|---|
+//! | cycles and instructions of the same modes | instructions per cycle |
+//! | instructions, and another event | the event per 1,000 instructions |
+//! | others, where the length of a window is known | per second |
+//! | others, if nothing else is left | the count of each window |
+//!
+//! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
+
+use cyclometer_core::event::Unit;
+use cyclometer_core::{Modes, Rung};
+
+/// An event of a recording, as far as rates depend on it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RatedEvent {
+    /// The name as it is printed.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The source; `None` for an event that no source counts.
+    pub source: Option<Rung>,
+    /// The modes that it counts; `None` where modes do not apply.
+    pub modes: Option<Modes>,
+}
+
+/// A rate of windows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WindowRate {
+    /// Index of the event that is divided.
+    pub event: usize,
+    /// The divisor.
+    pub per: RateDivisor,
+}
+
+/// The divisor of a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RateDivisor {
+    /// Cycles: the event of this index.
+    Cycle(usize),
+    /// 1,000 instructions: the event of this index.
+    ThousandInstructions(usize),
+    /// One second.
+    Second,
+    /// One window.
+    Window,
+}
+
+/// The names of instructions without modes, those of the kernel first, then those of vendors.
+const INSTRUCTIONS: [&str; 7] = [
+    "instructions",
+    "inst_retired.any",
+    "inst_retired.any_p",
+    "ex_ret_instr",
+    "inst_retired",
+    "inst_all",
+    "fixed_instructions",
+];
+
+/// The names of cycles without modes.
+const CYCLES: [&str; 8] = [
+    "cycles",
+    "cpu_cycles",
+    "cpu-cycles",
+    "cpu_clk_unhalted.thread",
+    "cpu_clk_unhalted.thread_p",
+    "ls_not_halted_cyc",
+    "core_active_cycle",
+    "fixed_cycles",
+];
+
+/// A name without its PMU and modes, in small letters.
+fn base(name: &str) -> String {
+    let name = name.split('/').nth(1).unwrap_or(name);
+    name.split(':').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Index of the first event of one of these names, of the given modes if there is one.
+fn find(events: &[RatedEvent], names: &[&str], modes: Option<Modes>) -> Option<usize> {
+    let is_named = |event: &RatedEvent| names.contains(&base(&event.name).as_str());
+    let of_modes = events.iter().position(|event| is_named(event) && event.modes == modes);
+    of_modes.or_else(|| events.iter().position(is_named))
+}
+
+/// Index of the first event that counts instructions.
+pub fn instructions(events: &[RatedEvent]) -> Option<usize> {
+    find(events, &INSTRUCTIONS, Some(Modes::USER))
+}
+
+/// The rates that the events allow, in the order of the events. `is_timed` says whether the lengths of
+/// windows in time are known.
+///
+/// Counts of the software PMU are not divided by times: a translated program is slower than it is natively.
+pub fn window_rates(events: &[RatedEvent], is_timed: bool) -> Vec<WindowRate> {
+    let rate = |event: usize| rate_of(events, event, is_timed);
+    let rates: Vec<WindowRate> = (0..events.len()).filter_map(rate).collect();
+    if !rates.is_empty() {
+        return rates;
+    }
+    (0..events.len()).map(|event| WindowRate { event, per: RateDivisor::Window }).collect()
+}
+
+fn rate_of(events: &[RatedEvent], event: usize, is_timed: bool) -> Option<WindowRate> {
+    let rated = &events[event];
+    let is_any = |names: &[&str]| names.contains(&base(&rated.name).as_str());
+    let by_time = is_timed && rated.source != Some(Rung::Soft);
+    let second = by_time.then_some(RateDivisor::Second);
+    let same_modes = |other: &usize| events[*other].modes == rated.modes;
+    let per = if is_any(&INSTRUCTIONS) {
+        let cycles = find(events, &CYCLES, rated.modes).filter(same_modes);
+        cycles.map(RateDivisor::Cycle).or(second)
+    } else if is_any(&CYCLES) {
+        let instructions = find(events, &INSTRUCTIONS, rated.modes).filter(same_modes);
+        second.filter(|_| instructions.is_none())
+    } else if rated.unit == Unit::Count {
+        let instructions = find(events, &INSTRUCTIONS, rated.modes);
+        instructions.map(RateDivisor::ThousandInstructions).or(second)
+    } else if matches!(rated.unit, Unit::Nanoseconds | Unit::Bytes | Unit::Joules) {
+        second
+    } else {
+        Some(RateDivisor::Window)
+    };
+    per.map(|per| WindowRate { event, per })
+}
+
+impl WindowRate {
+    /// Numerator and denominator of a window's rate; `None` if a count or the length is missing.
+    ///
+    /// `values` are those of the events, in their units, and `length_ns` is the length of the window.
+    pub fn parts(&self, values: impl Fn(usize) -> Option<f64>, length_ns: Option<f64>) -> Option<(f64, f64)> {
+        let divisor = match self.per {
+            RateDivisor::Cycle(cycles) => values(cycles)?,
+            RateDivisor::ThousandInstructions(instructions) => values(instructions)? / 1000.0,
+            RateDivisor::Second => length_ns? / 1e9,
+            RateDivisor::Window => 1.0,
+        };
+        Some((values(self.event)?, divisor))
+    }
+
+    /// The rate of windows whose parts have these sums; `None` if nothing happened that it is divided by.
+    pub fn value(&self, (sum, divisor): (f64, f64)) -> Option<f64> {
+        (divisor > 0.0).then(|| sum / divisor)
+    }
+
+    /// The unit of a value, if the unit of the event is this: of times per second CPUs, of energy watts.
+    pub fn unit(&self, of_event: &Unit) -> Unit {
+        match (self.per, of_event) {
+            (RateDivisor::Window, unit) => unit.clone(),
+            (RateDivisor::Cycle(_) | RateDivisor::ThousandInstructions(_), _) => Unit::Ratio,
+            (RateDivisor::Second, Unit::Nanoseconds) => Unit::Other("CPUs".to_owned()),
+            (RateDivisor::Second, Unit::Joules) => Unit::Other("W".to_owned()),
+            (RateDivisor::Second, unit) => unit.clone(),
+        }
+    }
+
+    /// The factor from a value to its unit: ns per second are CPUs times 10⁹.
+    pub fn factor(&self, of_event: &Unit) -> f64 {
+        match (self.per, of_event) {
+            (RateDivisor::Second, Unit::Nanoseconds) => 1e-9,
+            _ => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str) -> RatedEvent {
+        let modes = Some(if name.ends_with(":k") { Modes::KERNEL } else { Modes::USER });
+        RatedEvent { name: name.to_owned(), unit: Unit::Count, source: Some(Rung::Perf), modes }
+    }
+
+    fn rates(events: &[RatedEvent], is_timed: bool) -> Vec<(usize, RateDivisor)> {
+        window_rates(events, is_timed).into_iter().map(|rate| (rate.event, rate.per)).collect()
+    }
+
+    #[test]
+    fn events_are_divided_by_cycles_instructions_or_time() {
+        use RateDivisor::{Cycle, Second, ThousandInstructions, Window};
+        let events = ["cycles:u", "instructions:u", "branch-misses:u"].map(event);
+        assert_eq!(rates(&events, true), [(1, Cycle(0)), (2, ThousandInstructions(1))]);
+        let vendors = ["cpu_core/INST_RETIRED.ANY/u", "CPU_CLK_UNHALTED.THREAD:u"].map(event);
+        assert_eq!(rates(&vendors, false), [(0, Cycle(1))]);
+        assert_eq!(rates(&[event("cycles:u"), event("page-faults")], true), [(0, Second), (1, Second)]);
+        assert_eq!(rates(&[event("instructions:u")], true), [(0, Second)]);
+        assert_eq!(rates(&[event("instructions:u")], false), [(0, Window)]);
+    }
+
+    #[test]
+    fn cycles_of_other_modes_make_no_ipc() {
+        let events = ["cycles:k", "instructions:u", "instructions:k"].map(event);
+        assert_eq!(rates(&events, false), [(2, RateDivisor::Cycle(0))]);
+        let events = ["cycles:k", "instructions:u"].map(event);
+        assert_eq!(rates(&events, true), [(0, RateDivisor::Second), (1, RateDivisor::Second)]);
+    }
+
+    #[test]
+    fn counts_of_the_software_pmu_are_not_divided_by_time() {
+        let soft = |name: &str| RatedEvent { source: Some(Rung::Soft), ..event(name) };
+        let per_thousand = (1, RateDivisor::ThousandInstructions(0));
+        assert_eq!(rates(&[soft("instructions:u"), soft("loads:u")], true), [per_thousand]);
+        assert_eq!(rates(&[soft("loads:u")], true), [(0, RateDivisor::Window)]);
+    }
+
+    #[test]
+    fn a_rate_without_a_count_or_a_divisor_has_no_value() {
+        let rate = WindowRate { event: 1, per: RateDivisor::ThousandInstructions(0) };
+        let of = |values: [Option<f64>; 2]| rate.parts(|i| values[i], None).and_then(|p| rate.value(p));
+        assert_eq!(of([Some(4000.0), Some(8.0)]), Some(2.0));
+        assert_eq!(of([None, Some(8.0)]), None);
+        assert_eq!(of([Some(4000.0), None]), None);
+        assert_eq!(of([Some(0.0), Some(8.0)]), None);
+        assert_eq!(of([Some(4000.0), Some(0.0)]), Some(0.0));
+    }
+
+    #[test]
+    fn time_per_second_is_cpus() {
+        let rate = WindowRate { event: 0, per: RateDivisor::Second };
+        let parts = rate.parts(|_| Some(5e8), Some(1e9)).unwrap();
+        assert_eq!(rate.value(parts).unwrap() * rate.factor(&Unit::Nanoseconds), 0.5);
+        assert_eq!(rate.unit(&Unit::Nanoseconds), Unit::Other("CPUs".to_owned()));
+    }
+}
