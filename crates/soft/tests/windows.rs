@@ -12,6 +12,7 @@ use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::ProcessCounts;
 use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
+use cyclometer_sys::process::Status;
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BARE, BuildRecipe, build};
 use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
@@ -121,6 +122,15 @@ fn a_program_shorter_than_a_window_has_one_row() {
 #[test]
 fn windows_of_few_instructions_end_within_blocks() {
     check("crew.c", BARE, &["work", "1"], &[1, 2, 3, 5]);
+}
+
+#[test]
+fn a_program_that_is_stepped_to_a_boundary_does_not_see_the_trap_flag() {
+    let Some(job) = job("trapflag.S", BARE, &[]) else { return };
+    for period in [1, 2, 3] {
+        let run = recorded(&job, period);
+        assert_eq!(run.status, Status::Code(0));
+    }
 }
 
 #[test]

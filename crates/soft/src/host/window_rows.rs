@@ -204,6 +204,8 @@ struct WindowBoundaryPoint {
 pub(super) struct WindowSteps {
     /// The number of instructions of the block that are still to be executed at the boundary.
     pub(super) behind: u16,
+    /// The address in translated code of the next instruction, if it pushes the flags.
+    pub(super) pushes_flags: Option<u64>,
 }
 
 impl OpenWindow {

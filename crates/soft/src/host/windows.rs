@@ -107,7 +107,10 @@ impl Tracer {
         let BudgetState::Charged(charged) = context.cache.borrow().translation.budget_at(pc) else {
             return self.resume_checked(tid);
         };
-        if window.steps.is_some_and(|steps| charged > steps.behind || context.is_unsure(pc)) {
+        if let Some(steps) = &mut window.steps
+            && (charged > steps.behind || context.is_unsure(pc))
+        {
+            steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
             return self.resume_checked(tid);
         }
         let position = TranslatedPc::new(pc, registers);
@@ -127,6 +130,9 @@ impl Tracer {
             left = period.get();
         }
         window.set_budget(context, left, charged);
+        if let Some(steps) = &mut window.steps {
+            steps.pushes_flags = Some(registers.rip).filter(|pc| pushes_flags(tid, *pc));
+        }
         self.resume_checked(tid)
     }
 
@@ -136,6 +142,13 @@ impl Tracer {
             // Behind `popf` the kernel takes it for the program's own.
             registers.eflags &= !TRAP;
             trace::set_registers(tid, &registers)?;
+        }
+        let window = self.tasks.get(&tid).and_then(|task| task.window.as_ref());
+        let pushed = window.and_then(|window| window.steps?.pushes_flags);
+        if pushed.is_some_and(|pc| pc != registers.rip) {
+            // The processor pushes the trap flag of the step with the others.
+            let flags = trace::peek(tid, registers.rsp)?;
+            trace::poke(tid, registers.rsp, flags & !TRAP)?;
         }
         self.reach_boundary(tid, registers.rip, &registers)
     }
@@ -238,6 +251,16 @@ impl Tracer {
     }
 }
 
+/// Whether an instruction is `pushf`.
+///
+/// # Source
+///
+/// Intel SDM volume 2, `PUSHF`: it clears no other flag than RF and VM in the pushed value.
+fn pushes_flags(tid: u32, pc: u64) -> bool {
+    let bytes = trace::peek(tid, pc).map_or([0; 8], u64::to_le_bytes);
+    bytes.iter().find(|byte| !matches!(byte, 0x66 | 0x40..=0x4f)) == Some(&0x9c)
+}
+
 impl OpenWindow {
     /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
     /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
@@ -245,7 +268,7 @@ impl OpenWindow {
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
         context.store_budget(left, charged);
         self.steps = match u16::try_from(left) {
-            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left }),
+            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left, pushes_flags: None }),
             _ => None,
         };
     }
