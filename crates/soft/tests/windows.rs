@@ -13,6 +13,7 @@ use cyclometer_soft::host::protocol::ProcessCounts;
 use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use cyclometer_sys::process::Status;
+use support::caches::TestCacheFolder;
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BARE, BuildRecipe, build};
 use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
@@ -208,6 +209,22 @@ fn windows_go_on_in_another_translation() {
     assert!(run.stdout.contains("moved"), "{}", run.stdout);
     assert_exact(&run, 1_000_003);
     assert_adds_up(&run);
+}
+
+#[test]
+fn a_stored_translation_is_not_used_for_windows_and_none_is_stored() {
+    let Some(job) = job("library.c", &["-O2", "-lm"], &["5"]) else { return };
+    let folder = TestCacheFolder::new(0o700);
+    let job = job.hinted(&folder.profiles);
+    recorded(&job, 10_007);
+    assert_eq!(folder.kept().len(), 0, "the first run has no profile");
+    job.run(soft());
+    let stored = folder.kept();
+    assert!(!stored.is_empty());
+    for _ in 0..2 {
+        recorded(&job, 10_007);
+    }
+    assert_eq!(folder.kept(), stored);
 }
 
 #[test]
