@@ -193,6 +193,17 @@ fn handlers_of_signals_are_in_the_windows_of_their_thread() {
 }
 
 #[test]
+fn a_fault_before_a_boundary_leaves_the_window_open() {
+    let Some(job) = job("fault.S", BARE, &[]) else { return };
+    let last = |run: &TestRun| rows(run).last().map(|row| (row.end, row.counts[0].unwrap()));
+    let (end, instructions) = last(&recorded(&job, u64::MAX >> 1)).unwrap();
+    assert_eq!(end, TracedWindowEnd::End);
+    for behind in 1..=3 {
+        assert_eq!(last(&recorded(&job, instructions + behind)), Some((end, instructions)), "{behind}");
+    }
+}
+
+#[test]
 fn code_that_changes_or_is_unloaded_stays_within_windows() {
     check("loading.c", &["-O2"], &["libm.so.6", "cos"], &[4999]);
     for way in ["toggled", "reused", "replaced", "reloaded", "discarded", "forked"] {
