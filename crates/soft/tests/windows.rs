@@ -12,6 +12,8 @@ use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::ProcessCounts;
 use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
+use cyclometer_sys::process::Status;
+use support::caches::TestCacheFolder;
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BARE, BuildRecipe, build};
 use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
@@ -124,6 +126,15 @@ fn windows_of_few_instructions_end_within_blocks() {
 }
 
 #[test]
+fn a_program_that_is_stepped_to_a_boundary_does_not_see_the_trap_flag() {
+    let Some(job) = job("trapflag.S", BARE, &[]) else { return };
+    for period in [1, 2, 3] {
+        let run = recorded(&job, period);
+        assert_eq!(run.status, Status::Code(0));
+    }
+}
+
+#[test]
 fn repeated_and_masked_instructions_are_in_one_window() {
     check("strings.S", BARE, &[], &[1013]);
     let Some(job) = job("units.S", BARE, &[]) else { return };
@@ -182,6 +193,17 @@ fn handlers_of_signals_are_in_the_windows_of_their_thread() {
 }
 
 #[test]
+fn a_fault_before_a_boundary_leaves_the_window_open() {
+    let Some(job) = job("fault.S", BARE, &[]) else { return };
+    let last = |run: &TestRun| rows(run).last().map(|row| (row.end, row.counts[0].unwrap()));
+    let (end, instructions) = last(&recorded(&job, u64::MAX >> 1)).unwrap();
+    assert_eq!(end, TracedWindowEnd::End);
+    for behind in 1..=3 {
+        assert_eq!(last(&recorded(&job, instructions + behind)), Some((end, instructions)), "{behind}");
+    }
+}
+
+#[test]
 fn code_that_changes_or_is_unloaded_stays_within_windows() {
     check("loading.c", &["-O2"], &["libm.so.6", "cos"], &[4999]);
     for way in ["toggled", "reused", "replaced", "reloaded", "discarded", "forked"] {
@@ -198,6 +220,22 @@ fn windows_go_on_in_another_translation() {
     assert!(run.stdout.contains("moved"), "{}", run.stdout);
     assert_exact(&run, 1_000_003);
     assert_adds_up(&run);
+}
+
+#[test]
+fn a_stored_translation_is_not_used_for_windows_and_none_is_stored() {
+    let Some(job) = job("library.c", &["-O2", "-lm"], &["5"]) else { return };
+    let folder = TestCacheFolder::new(0o700);
+    let job = job.hinted(&folder.profiles);
+    recorded(&job, 10_007);
+    assert_eq!(folder.kept().len(), 0, "the first run has no profile");
+    job.run(soft());
+    let stored = folder.kept();
+    assert!(!stored.is_empty());
+    for _ in 0..2 {
+        recorded(&job, 10_007);
+    }
+    assert_eq!(folder.kept(), stored);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
 use crate::profile::{BlockHeat, Heat};
-use crate::translate::{CountPhase, FlowState, ProgramPoint, TranslatedBlock};
+use crate::translate::{BASE, CountPhase, FlowState, ProgramPoint, TranslatedBlock};
 use crate::{EventSet, EventTotals, EventVector, ExecutionEvent};
 
 /// Executions that no counter of the translated code has seen.
@@ -73,7 +73,8 @@ impl ThreadLedger {
         }
         if let Some(counter) = point.counter {
             let before = cache.load(slot, counter);
-            match position.r11 {
+            let base = if point.counts_rounds { cache.load(slot, BASE) } else { 0 };
+            match position.r11.map(|r11| r11.wrapping_add(base)) {
                 Some(now) if now >= before => cache.store(slot, counter, now),
                 _ => self.broken = true,
             }

@@ -204,6 +204,8 @@ struct WindowBoundaryPoint {
 pub(super) struct WindowSteps {
     /// The number of instructions of the block that are still to be executed at the boundary.
     pub(super) behind: u16,
+    /// The address in translated code of the next instruction, if it pushes the flags.
+    pub(super) pushes_flags: Option<u64>,
 }
 
 impl OpenWindow {
@@ -280,9 +282,11 @@ impl WindowCounts {
     pub(super) fn behind(&self, block: &Block, request: &WindowRequest) -> WindowCounts {
         let counts = self.counts.iter().zip(&request.events);
         let counted = |event| u64::from(block.events.of(event));
+        let known = |event: &ExecutionEvent| !block.kinds().any(|kind| kind.feeds().contains(event));
+        let counts = counts.map(|(count, event)| (count.filter(|_| known(event)), event));
         WindowCounts {
             instructions: self.instructions.wrapping_add(counted(ExecutionEvent::Instructions)),
-            counts: counts.map(|(count, event)| Some((*count)?.wrapping_add(counted(*event)))).collect(),
+            counts: counts.map(|(count, event)| Some(count?.wrapping_add(counted(*event)))).collect(),
         }
     }
 

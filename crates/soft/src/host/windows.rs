@@ -36,8 +36,11 @@ use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
 use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
 use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
-use crate::translate::{BUDGET, FlowState, NextAddress};
+use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS, RoundState};
 use crate::{EventSet, ExecutionEvent};
+
+/// The largest budget.
+const MOST_BUDGET: u64 = 1 << 62;
 
 /// The trap flag.
 const TRAP: u64 = 0x100;
@@ -57,7 +60,7 @@ impl Tracer {
         if self.tasks.values().any(TracedTask::has_context) {
             return None;
         }
-        self.settings.translation.budget = request.period.is_some();
+        self.settings.translation.budget = request.period;
         self.recording = Some(WindowRecording::new(request));
         Some(format!("{ACCEPTED}\n"))
     }
@@ -87,7 +90,7 @@ impl Tracer {
         let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
         recording.settle_ahead(window, now);
         let left = period.get().wrapping_sub(window.instructions(now));
-        context.cache.borrow().store(context.slot, BUDGET, left);
+        context.store_budget(left, 0);
         Ok(())
     }
 
@@ -101,25 +104,25 @@ impl Tracer {
         let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
             return Err(TraceError::Gone);
         };
-        let charged = context.cache.borrow().translation.charged_at(pc);
-        match window.steps {
-            Some(steps) if charged > steps.behind || context.is_unsure(pc) => {
-                return self.resume_checked(tid);
-            }
-            Some(_) => {}
-            None => {}
+        let BudgetState::Charged(charged) = context.cache.borrow().translation.budget_at(pc) else {
+            return self.resume_checked(tid);
+        };
+        if let Some(steps) = &mut window.steps
+            && (charged > steps.behind || context.is_unsure(pc))
+        {
+            steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
+            return self.resume_checked(tid);
         }
         let position = TranslatedPc::new(pc, registers);
         let Some(period) = recording.request.period else { return self.resume_checked(tid) };
         let now = context.window_counts(position, recording)?;
         recording.settle_ahead(window, now.instructions());
         let mut left = period.get().saturating_sub(window.instructions(now.instructions()));
-        if let Some(first) = context.static_part(pc, left, charged)
+        if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()
         {
             recording.end_ahead(window, first.end(), now.behind(&first, &recording.request));
-            let budget = period.get().wrapping_add(left).wrapping_sub(charged.into());
-            context.cache.borrow().store(context.slot, BUDGET, budget);
+            context.store_budget(period.get().saturating_add(left), charged);
             return self.resume_checked(tid);
         }
         if left == 0 {
@@ -127,6 +130,9 @@ impl Tracer {
             left = period.get();
         }
         window.set_budget(context, left, charged);
+        if let Some(steps) = &mut window.steps {
+            steps.pushes_flags = Some(registers.rip).filter(|pc| pushes_flags(tid, *pc));
+        }
         self.resume_checked(tid)
     }
 
@@ -136,6 +142,13 @@ impl Tracer {
             // Behind `popf` the kernel takes it for the program's own.
             registers.eflags &= !TRAP;
             trace::set_registers(tid, &registers)?;
+        }
+        let window = self.tasks.get(&tid).and_then(|task| task.window.as_ref());
+        let pushed = window.and_then(|window| window.steps?.pushes_flags);
+        if pushed.is_some_and(|pc| pc != registers.rip) {
+            // The processor pushes the trap flag of the step with the others.
+            let flags = trace::peek(tid, registers.rsp)?;
+            trace::poke(tid, registers.rsp, flags & !TRAP)?;
         }
         self.reach_boundary(tid, registers.rip, &registers)
     }
@@ -207,7 +220,8 @@ impl Tracer {
             return Ok(());
         };
         // Counts of masked elements are not whole in the middle of their instruction.
-        if context.is_unsure(pc) {
+        let budget = context.cache.borrow().translation.budget_at(pc);
+        if context.is_unsure(pc) || budget == BudgetState::Settling {
             return Ok(());
         }
         let now = context.window_counts(TranslatedPc::new(pc, &registers), recording)?;
@@ -215,8 +229,11 @@ impl Tracer {
         recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
         if let Some(period) = recording.request.period {
             let left = period.get().saturating_sub(window.instructions(now.instructions()));
-            let charged = context.cache.borrow().translation.charged_at(pc);
-            window.set_budget(context, left, charged);
+            match budget {
+                BudgetState::Charged(charged) => window.set_budget(context, left, charged),
+                BudgetState::InLoop(round) => context.set_rounds(round, left, registers.r11),
+                BudgetState::Settling => {}
+            }
         }
         Ok(())
     }
@@ -234,15 +251,24 @@ impl Tracer {
     }
 }
 
+/// Whether an instruction is `pushf`.
+///
+/// # Source
+///
+/// Intel SDM volume 2, `PUSHF`: it clears no other flag than RF and VM in the pushed value.
+fn pushes_flags(tid: u32, pc: u64) -> bool {
+    let bytes = trace::peek(tid, pc).map_or([0; 8], u64::to_le_bytes);
+    bytes.iter().find(|byte| !matches!(byte, 0x66 | 0x40..=0x4f)) == Some(&0x9c)
+}
+
 impl OpenWindow {
     /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
     /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
     /// there.
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
-        let budget = left.wrapping_sub(charged.into());
-        context.cache.borrow().store(context.slot, BUDGET, budget);
+        context.store_budget(left, charged);
         self.steps = match u16::try_from(left) {
-            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left }),
+            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left, pushes_flags: None }),
             _ => None,
         };
     }
@@ -288,14 +314,31 @@ impl TranslationContext {
         Ok(WindowCounts::of(&totals, &recording.request))
     }
 
+    /// Sets the budget of the thread, of which so many instructions are subtracted already. A budget is a
+    /// signed number; behind the largest one the thread stops, and gets the rest.
+    fn store_budget(&self, left: u64, charged: u16) {
+        let budget = left.min(MOST_BUDGET).wrapping_sub(charged.into());
+        self.cache.borrow().store(self.slot, BUDGET, budget);
+    }
+
+    /// Lets the thread execute so many instructions in a loop that counts its rounds in r11. Those for which
+    /// it was entered are not more than the budget then, and fit in a whole one.
+    fn set_rounds(&self, round: RoundState, left: u64, r11: u64) {
+        let cache = self.cache.borrow();
+        let done = cache.load(self.slot, ROUNDS).wrapping_add(r11);
+        cache.store(self.slot, BUDGET, round.budget_for(left.min(MOST_BUDGET), done));
+    }
+
     /// The first instructions of the block at a stop, if they are known to count the same each time. `None`
-    /// for none, and behind the start of the block.
-    fn static_part(&self, pc: u64, instructions: u64, charged: u16) -> Option<Block> {
-        let instructions = u16::try_from(instructions).ok().filter(|first| (1..charged).contains(first))?;
+    /// for none or all, and behind the start of the block.
+    fn static_part(&self, pc: u64, instructions: u64) -> Option<Block> {
         let cache = self.cache.borrow();
         let FlowState::In { block, done: 0, .. } = cache.translation.point_at(pc)?.flow else { return None };
+        let all = cache.translation.instructions(block);
+        let instructions = u16::try_from(instructions).ok().filter(|first| (1..all).contains(first))?;
         let first = cache.translation.decode(&mut BlockDecoder::new(), block, instructions);
-        first.addends.is_empty().then_some(first)
+        let is_static = first.kinds().all(|kind| !cache.translation.counts(kind));
+        is_static.then_some(first)
     }
 
     /// The address of the program's next instruction, where it is known without the registers.

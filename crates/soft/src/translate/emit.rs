@@ -129,8 +129,13 @@ impl CodeEmitter {
 
     /// An instruction that ends with a 32-bit value.
     #[inline(always)]
-    fn put32(&mut self, at: EmitState, bytes: &[u8], value: u32) {
+    pub(super) fn put32(&mut self, at: EmitState, bytes: &[u8], value: u32) {
         self.put(at, bytes);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    /// Adds a 32-bit value to the instruction before.
+    pub(super) fn extend32(&mut self, value: u32) {
         self.bytes.extend(value.to_le_bytes());
     }
 
@@ -170,13 +175,13 @@ impl CodeEmitter {
     }
 
     /// `mov gs:[offset], reg` for rax, rcx (1), r11.
-    fn store(&mut self, at: EmitState, register: u8, offset: u32) {
+    pub(super) fn store(&mut self, at: EmitState, register: u8, offset: u32) {
         let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
         self.put32(at, &[0x65, rex, 0x89, 0x04 | register << 3, 0x25], offset);
     }
 
     /// `mov reg, gs:[offset]`.
-    fn load(&mut self, at: EmitState, register: u8, offset: u32) {
+    pub(super) fn load(&mut self, at: EmitState, register: u8, offset: u32) {
         let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
         self.put32(at, &[0x65, rex, 0x8b, 0x04 | register << 3, 0x25], offset);
     }
@@ -207,32 +212,6 @@ impl CodeEmitter {
     pub(crate) fn end_counting(&mut self, at: EmitState, offset: u32) {
         debug_assert!(at.bits.has(PcBits::COUNTING) && self.r11 == R11State::Free);
         self.store(at, 11, offset);
-    }
-
-    /// Subtracts a block from the budget, and jumps away if that makes it negative. Returns the field of that
-    /// jump, the address where the block continues behind it, and the state at both.
-    pub(crate) fn spend(&mut self, at: EmitState, block: BudgetCharge) -> (JumpField, u64, EmitState) {
-        let (start, size) = (self.here(), u32::from(block.instructions));
-        if block.flags_dead {
-            self.put32(at, &[0x65, 0x48, 0x81, 0x2c, 0x25], slot_layout::BUDGET);
-            self.bytes.extend(size.to_le_bytes());
-            debug_assert_eq!(self.here(), start + block.len());
-            let field = self.put_field(at, &[0x0f, 0x88]);
-            return (field, self.here(), at);
-        }
-        self.store(at, 1, slot_layout::RCX);
-        let busy = at.with(PcBits::RCX);
-        self.load(busy, 1, slot_layout::BUDGET);
-        self.put32(busy, &[0x48, 0x8d, 0x89], size.wrapping_neg());
-        self.store(busy, 1, slot_layout::BUDGET);
-        debug_assert_eq!(self.here(), start + block.len());
-        // The uppermost byte is zero unless the budget is negative.
-        self.put32(busy, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], slot_layout::BUDGET + 7);
-        self.put(busy, &[0xe3, 5]);
-        let field = self.put_field(busy, &[0xe9]);
-        let behind = self.here();
-        self.load(busy, 1, slot_layout::RCX);
-        (field, behind, busy)
     }
 
     /// Aligns the `len` bytes that follow the next `behind` ones to one cache line, if they fit. Otherwise a
@@ -566,21 +545,6 @@ impl CodeEmitter {
     fn lost() -> EmitState {
         let bits = PcBits::TO_RCX.with(PcBits::RCX).with(PcBits::OUTSIDE);
         EmitState { subject: u32::MAX, done: 0, bits }
-    }
-}
-
-/// The subtraction of a block from the budget.
-#[derive(Clone, Copy)]
-pub(crate) struct BudgetCharge {
-    pub(crate) instructions: u16,
-    /// Whether the status flags are dead at the start of the block.
-    pub(crate) flags_dead: bool,
-}
-
-impl BudgetCharge {
-    /// Bytes of code until the block is subtracted.
-    pub(crate) fn len(self) -> u64 {
-        if self.flags_dead { 13 } else { 9 + 9 + 7 + 9 }
     }
 }
 

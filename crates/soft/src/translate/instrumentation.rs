@@ -33,6 +33,7 @@
 //! - A loop of one block keeps its counter in r11, and stores it where the loop is left.
 
 use super::batch::expected;
+use super::budget::{LIMIT_BYTES, MOST_OF_LOOP};
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
 use super::instruction::{RegisterUse, RunTimeUnits};
 use super::*;
@@ -66,6 +67,8 @@ struct DeferredCode {
     bodies: Vec<(JumpField, u32)>,
     /// Jumps that are taken when the budget is used up.
     budget: Vec<BudgetExit>,
+    /// Jumps out of loops whose counter has reached its limit.
+    limits: Vec<LimitExit>,
 }
 
 impl DeferredCode {
@@ -73,7 +76,8 @@ impl DeferredCode {
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget: Vec::new() }
+        let (budget, limits) = (Vec::new(), Vec::new());
+        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget, limits }
     }
 }
 
@@ -90,6 +94,13 @@ struct BudgetExit {
     field: JumpField,
     at: EmitState,
     behind: u64,
+}
+
+/// The jump out of a loop that enters itself again, with its counter's offset in the slot.
+struct LimitExit {
+    field: JumpField,
+    at: EmitState,
+    counter: u32,
 }
 
 struct BranchExit {
@@ -331,12 +342,19 @@ impl Translation {
         deferred: &mut DeferredCode,
     ) {
         self.blocks[id as usize].body = out.here();
-        if self.budget && pending.len() > 0 {
+        let plain_loop = self.plain_loop(batch, pending, id);
+        if self.budget.is_some() && pending.len() > 0 {
             let at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
-            let (field, behind, at) = out.spend(at, self.charge(&self.blocks[id as usize]));
+            let (field, behind, at) = match &plain_loop {
+                None => out.spend(at, self.charge(&self.blocks[id as usize])),
+                Some(CountedLoop { counter, .. }) => {
+                    self.budget_loops.push(id);
+                    out.enter_rounds(at, pending.len() as u16, *counter)
+                }
+            };
             deferred.budget.push(BudgetExit { field, at, behind });
         }
-        if let Some(found) = self.plain_loop(batch, pending, id) {
+        if let Some(found) = plain_loop {
             return self.emit_loop(batch.instructions(pending), pending, (id, found), out, deferred);
         }
         let counter = self.block_counter(id);
@@ -368,8 +386,13 @@ impl Translation {
     /// instruction uses r11, or where one stops.
     fn plain_loop(&self, batch: &BlockBatch, pending: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
         let Terminator::Conditional { taken, not_taken } = pending.terminator else { return None };
-        // Each round is subtracted from the budget, at the start of the block.
-        if self.budget {
+        // Each round is counted before its first instruction, and some of them fit in a window.
+        let fits = |period: NonZeroU64| {
+            pending.flags_dead == Some(0)
+                && pending.len() <= MOST_OF_LOOP
+                && period.get() / 4 >= pending.len() as u64
+        };
+        if !self.budget.is_none_or(fits) {
             return None;
         }
         let back = self.blocks[id as usize].edges[BlockExit::Taken as usize];
@@ -399,17 +422,30 @@ impl Translation {
         let branch = &instructions[instructions.len() - 1];
         let copies = instructions.len() - 1;
         let copied: usize = instructions[..copies].iter().map(|instruction| instruction.code().len()).sum();
-        let round = register_count(flags_dead.is_some()).len() + copied + len_of_conditional(branch);
+        let limit = if self.budget.is_some() { LIMIT_BYTES } else { 0 };
+        let round = limit + register_count(flags_dead.is_some()).len() + copied + len_of_conditional(branch);
         let before = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
-        out.align_to_line(before, BEGIN_COUNTING, round);
-        out.begin_counting(before, counter);
+        let begins = before.with(PcBits::COUNTING);
+        match self.budget {
+            None => {
+                out.align_to_line(before, BEGIN_COUNTING, round);
+                out.begin_counting(before, counter);
+            }
+            Some(_) => out.align_to_line(begins, 0, round),
+        }
         let start = out.here();
-        let mut at = before.with(PcBits::COUNTING);
+        let mut at = begins;
         for (step, instruction) in instructions.iter().enumerate() {
             at.done = step as u16;
             if step == flags_dead.unwrap_or(0) {
-                out.count_in_register(at, flags_dead.is_some());
-                at = at.with(PcBits::COUNTED);
+                let counted = at.with(PcBits::COUNTED);
+                if self.budget.is_some() {
+                    let field = out.count_round(at, counted);
+                    deferred.limits.push(LimitExit { field, at: counted, counter });
+                } else {
+                    out.count_in_register(at, flags_dead.is_some());
+                }
+                at = counted;
             }
             if step < copies {
                 out.copy(at, instruction);
@@ -420,7 +456,10 @@ impl Translation {
         let field = out.conditional(at, taken, branch);
         out.fill(field, start);
         debug_assert_eq!(out.here(), start + round as u64);
-        out.end_counting(next, counter);
+        match self.budget {
+            None => out.end_counting(next, counter),
+            Some(_) => out.settle_rounds(next, pending.len() as u16, counter),
+        }
         let next = EmitState { bits: next.bits.without(PcBits::COUNTING), ..next };
         self.flow_on(id, next, BlockExit::Next, not_taken, out, deferred);
     }
@@ -470,7 +509,7 @@ impl Translation {
         let outside = self.counter(outside);
         let last = || &batch.instructions(pending)[pending.len() - 1];
         let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
-        if self.budget && is_left_out(pending.terminator) {
+        if self.budget.is_some() && is_left_out(pending.terminator) {
             out.put(at, &[0x90]);
         }
         match pending.terminator {
@@ -617,6 +656,16 @@ impl Translation {
             out.fill(field, here);
             self.stop(at, ExitStub::Budget, out);
             out.put_to(at, &[0xe9], behind);
+        }
+        for LimitExit { field, at, counter } in std::mem::take(&mut deferred.limits) {
+            let here = out.here();
+            out.fill(field, here);
+            let block = self.blocks[at.subject as usize];
+            let before = EmitState { bits: at.bits.without(PcBits::COUNTED), ..at };
+            out.take_round_back(at);
+            out.settle_rounds(before, block.instructions, counter);
+            let start = EmitState { bits: before.bits.without(PcBits::COUNTING), ..before };
+            out.put_to(start, &[0xe9], block.body);
         }
         for exit in std::mem::take(&mut deferred.exits) {
             self.emit_exit(exit, out, &mut deferred.bodies);

@@ -44,6 +44,7 @@
 //!   end.
 
 mod batch;
+mod budget;
 mod emit;
 mod instruction;
 mod instrumentation;
@@ -64,11 +65,11 @@ pub use program_point::{
 };
 pub use region::REGION;
 pub use slot_layout::{
-    BUDGET, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES,
-    RETURN_TABLE, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
+    BASE, BUDGET, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES,
+    RETURN_TABLE, ROUNDS, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
 };
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
 use crate::addend::{AddendKind, AddendKinds};
@@ -79,7 +80,9 @@ use crate::flow::{ArcId, BlockId, FlowGraph, FlowPoint, Redundancy};
 use crate::hash::AddressMap;
 
 use batch::{BlockBatch, return_to, successors};
-use emit::{BudgetCharge, CodeEmitter, EmitState, JumpField};
+use budget::BudgetCharge;
+pub(crate) use budget::{BudgetState, RoundState};
+use emit::{CodeEmitter, EmitState, JumpField};
 use instruction::DecodedInstruction;
 use pages::CodePages;
 use pending_links::PendingLinks;
@@ -279,9 +282,8 @@ pub struct TranslationSettings {
     /// other units are unknown once such an instruction was executed
     /// ([`EventTotals::total`](crate::EventTotals::total)).
     pub counted: AddendKinds,
-    /// Whether each thread has a budget of instructions, and stops when it is used up
-    /// ([`StopReason::Budget`]).
-    pub budget: bool,
+    /// The instructions after which each thread stops, again and again ([`StopReason::Budget`]).
+    pub budget: Option<NonZeroU64>,
 }
 
 impl Default for TranslationSettings {
@@ -290,7 +292,7 @@ impl Default for TranslationSettings {
             redundancy: Redundancy::OneIn(100),
             stop_at_cpu_queries: false,
             counted: AddendKinds::OF_UNITS,
-            budget: false,
+            budget: None,
         }
     }
 }
@@ -314,7 +316,9 @@ pub struct Translation {
     flow: FlowGraph,
     stop_at_cpu_queries: bool,
     counted: AddendKinds,
-    budget: bool,
+    budget: Option<NonZeroU64>,
+    /// Loops that compare their counter with a limit, ascending.
+    budget_loops: Vec<u32>,
     exit_stubs: AddressMap<u64, ExitStub>,
     /// Stops that wait for a block, by its address.
     waiting: PendingLinks,
@@ -349,6 +353,7 @@ impl Translation {
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
             budget: settings.budget,
+            budget_loops: Vec::new(),
             exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: PendingLinks::with_capacity(ROOM),
             lookup_targets: Vec::new(),
@@ -471,26 +476,40 @@ impl Translation {
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
-    /// The number of instructions that were subtracted from the budget, and are executed behind an
-    /// instruction pointer in translated code.
-    pub(crate) fn charged_at(&self, pc: u64) -> u16 {
+    /// The state of the budget at an instruction pointer in translated code.
+    pub(crate) fn budget_at(&self, pc: u64) -> BudgetState {
         let region = self.regions.iter().find(|region| region.contains(pc));
         let entry = region.and_then(|region| region.pc_entry(pc, self.stored_pages.as_deref()));
-        let Some(PcEntry { subject, done, bits, .. }) = entry.filter(|_| self.budget) else { return 0 };
+        let settled = BudgetState::Charged(0);
+        let Some(PcEntry { subject, done, bits, .. }) = entry.filter(|_| self.budget.is_some()) else {
+            return settled;
+        };
         let elsewhere = [PcBits::IN_STUB, PcBits::TO_STUB, PcBits::TO_STUB_AND_RCX, PcBits::ARRIVED];
-        let Some(block) = self.blocks.get(subject as usize) else { return 0 };
-        let before = block.body..block.body + self.charge(block).len();
-        if elsewhere.into_iter().any(|bit| bits.has(bit)) || before.contains(&pc) {
-            return 0;
+        let Some(block) = self.blocks.get(subject as usize) else { return settled };
+        let rest = block.instructions.saturating_sub(done);
+        match () {
+            () if elsewhere.into_iter().any(|bit| bits.has(bit)) => settled,
+            () if !self.is_budget_loop(subject) => {
+                let before = block.body..block.body + self.charge(block).len();
+                BudgetState::Charged(if before.contains(&pc) { 0 } else { rest })
+            }
+            () if self.stop_at(pc) == Some(StopReason::Budget) => settled,
+            () if bits.has(PcBits::COUNTING) => {
+                let (size, counted) = (block.instructions, bits.has(PcBits::COUNTED));
+                BudgetState::InLoop(RoundState { size, rest, counted })
+            }
+            () if bits.has(PcBits::RCX) => BudgetState::Settling,
+            () => settled,
         }
-        block.instructions.saturating_sub(done)
+    }
+
+    /// Whether a block is a loop that is not subtracted from the budget in each round.
+    fn is_budget_loop(&self, block: u32) -> bool {
+        self.budget_loops.binary_search(&block).is_ok()
     }
 
     fn charge(&self, block: &TranslatedBlock) -> BudgetCharge {
-        BudgetCharge {
-            instructions: block.instructions,
-            flags_dead: block.live_in & instruction::STATUS == 0,
-        }
+        BudgetCharge { instructions: block.instructions, live: block.live_in }
     }
 
     /// Whether the program is at a return, at an address in translated code, with the return address in rcx.
@@ -636,7 +655,15 @@ impl Translation {
         };
         let stub = |subject: u32| self.lookup_targets.get(subject as usize).copied();
         let at = |next, flow| {
-            Some(ProgramPoint { next, repair, flow, iterations: None, unsure: false, counter: None })
+            Some(ProgramPoint {
+                next,
+                repair,
+                flow,
+                iterations: None,
+                unsure: false,
+                counter: None,
+                counts_rounds: false,
+            })
         };
         let elsewhere = |next| at(next, FlowState::Outside);
         if bits.has(PcBits::TO_STUB) {
@@ -690,7 +717,9 @@ impl Translation {
         let iterations = bits.has(PcBits::ITERATIONS).then(|| self.iterations_at(entry)).flatten();
         let counter = bits.has(PcBits::COUNTING).then(|| self.block_counter(entry.subject)).flatten();
         debug_assert_eq!(counter.is_some(), bits.has(PcBits::COUNTING));
-        Some(ProgramPoint { next, repair, flow, iterations, unsure: bits.has(PcBits::UNSURE), counter })
+        let counts_rounds = counter.is_some() && self.is_budget_loop(entry.subject);
+        let unsure = bits.has(PcBits::UNSURE);
+        Some(ProgramPoint { next, repair, flow, iterations, unsure, counter, counts_rounds })
     }
 
     /// The address of an instruction of a block.

@@ -110,6 +110,7 @@ impl Translation {
             flow,
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             budget: settings.budget,
+            budget_loops: Vec::new(),
             counted: settings.counted,
             exit_stubs,
             waiting: PendingLinks::default(),

@@ -95,6 +95,8 @@ pub struct ProgramPoint {
     pub unsure: bool,
     /// The counter, by its offset in the slot, whose value is in r11; the slot has an older value.
     pub counter: Option<u32>,
+    /// Whether r11 has the rounds of a loop instead: the value is r11 plus [`BASE`](super::BASE).
+    pub counts_rounds: bool,
 }
 
 /// The address of the program's next instruction.

@@ -24,6 +24,15 @@ pub const R11: u32 = 16;
 /// budget. Each block is subtracted as a whole before its first instruction.
 pub const BUDGET: u32 = 24;
 
+/// Offset in a slot: zero, so that upper bytes of the budget can be loaded as a number.
+const BEHIND_BUDGET: u32 = BUDGET + 8;
+
+/// Offset in a slot: the rounds for which a loop of one block was entered.
+pub const ROUNDS: u32 = BEHIND_BUDGET + 8;
+
+/// Offset in a slot: the value of that loop's counter behind these rounds. Its counter is this, plus r11.
+pub const BASE: u32 = ROUNDS + 8;
+
 /// Offset in a slot: 32 bytes that the host uses.
 pub const HOST_SCRATCH: u32 = 64;
 

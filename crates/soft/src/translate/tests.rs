@@ -4,8 +4,9 @@ use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
 
 use super::batch::BlockBatch;
-use super::emit::{BudgetCharge, CodeEmitter, EmitState, as_load, len_of_conditional};
-use super::instruction::{DecodedInstruction, STATUS};
+use super::budget::BudgetCharge;
+use super::emit::{CodeEmitter, EmitState, as_load, len_of_conditional};
+use super::instruction::{DecodedInstruction, OSZAP, STATUS};
 use super::pages::CodePages;
 use super::program_point::PcBits;
 use super::*;
@@ -70,13 +71,14 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 
 #[test]
 fn a_block_is_subtracted_from_the_budget_before_its_first_instruction() {
-    let charge = |flags_dead| BudgetCharge { instructions: 300, flags_dead };
-    let stops = |flags_dead, out: &mut CodeEmitter| {
-        let (field, behind, at) = out.spend(clean(), charge(flags_dead));
+    let stops = |live, out: &mut CodeEmitter| {
+        let (field, behind, at) = out.spend(clean(), BudgetCharge { instructions: 300, live });
         out.fill(field, behind);
-        assert_eq!(at.bits.has(PcBits::RCX), !flags_dead);
+        assert_eq!(at.bits.has(PcBits::RCX), live & OSZAP != 0);
     };
-    emits(|out| stops(true, out), &["sub qword [gs:18h],12Ch", "js near 0000000030000013h"]);
+    let carry = ["mov r11,[gs:18h]", "lea r11,[r11-12Ch]", "mov [gs:18h],r11", "inc r11"];
+    emits(|out| stops(STATUS & !OSZAP, out), &[&carry[..], &["jle near 0000000030000022h"]].concat());
+    emits(|out| stops(0, out), &["sub qword [gs:18h],12Ch", "js near 0000000030000013h"]);
     let kept = [
         "mov [gs:8],rcx",
         "mov rcx,[gs:18h]",
@@ -87,7 +89,7 @@ fn a_block_is_subtracted_from_the_budget_before_its_first_instruction() {
         "jmp 0000000030000032h",
         "mov rcx,[gs:8]",
     ];
-    emits(|out| stops(false, out), &kept);
+    emits(|out| stops(STATUS, out), &kept);
 }
 
 #[test]
