@@ -53,8 +53,8 @@ pub enum Command {
     Registers(RegistersArgs),
     /// Show which events can count at once on any CPU, and on which counters.
     Plan(PlanArgs),
-    /// Draw a recording: rates over instructions or time, with phases and marks; on the terminal, or as SVG or
-    /// HTML.
+    /// Draw a recording: rates over instructions or time, with phases and marks; on the terminal, as SVG or
+    /// as HTML.
     Plot(PlotArgs),
     /// Show the phases of a recording: parts in which the program does the same work, with the rates of each.
     Phases(PhasesArgs),
