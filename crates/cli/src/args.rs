@@ -59,8 +59,8 @@ pub enum CliCommand {
     Plan(PlanArgs),
     /// Convert a recording: to CSV, JSON lines, folded stacks, a Firefox profile or Parquet.
     Convert(ConvertArgs),
-    /// Draw a recording: rates over instructions or time, with phases and marks; on the terminal, or as SVG or
-    /// HTML.
+    /// Draw a recording: rates over instructions or time, with phases and marks; on the terminal, as SVG or
+    /// as HTML.
     Plot(PlotArgs),
     /// Show the phases of a recording: parts in which the program does the same work, with the rates of each.
     Phases(PhasesArgs),

@@ -67,8 +67,8 @@ impl LaneOwner {
 pub struct LaneWindow {
     /// Its end, in ns since the recording began, if known.
     pub end_ns: Option<u64>,
-    /// The time for which its events were to count, in ns; where the source does not report it, the time since
-    /// the end of the window before.
+    /// The time for which its events were to count, in ns; where the source does not report it, the time
+    /// since the end of the window before.
     pub length_ns: Option<f64>,
     marks: u8,
 }
@@ -156,7 +156,7 @@ impl RecordingLanes {
             failure: None,
         };
         let mut lane_of = HashMap::new();
-        while let Some(row) = recording.next() {
+        for row in recording.by_ref() {
             match row {
                 Ok(row) => read.add(&row, &mut lane_of),
                 Err(error) => read.failure = Some(error),

@@ -13,8 +13,8 @@ use crate::render::{json, phases};
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for a recording that cannot be read, and for a thread that it
-/// does not have; for a damaged recording, after the phases of the rows before the damage were shown.
+/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for a recording that cannot be read, and for a thread that
+/// it does not have; for a damaged recording, after the phases of the rows before the damage were shown.
 pub fn run(args: &PhasesArgs, cli: &Cli) -> Result<u8> {
     let mut read = recorded::read(&args.file)?;
     if let Some(tid) = args.thread {

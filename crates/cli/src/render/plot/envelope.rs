@@ -27,7 +27,7 @@ impl BucketValues {
     }
 }
 
-/// A bucket for each window if there are at most as many as `most`, and else parts of the axis of equal length.
+/// A bucket for each window if there are at most `most`, and else so many parts of the axis of equal length.
 pub fn envelope(edges: &[f64], values: &[Option<f64>], most: usize) -> Vec<PlotBucket> {
     if values.len() > most {
         return parts(edges, values, range_of(edges), most);

@@ -1,7 +1,7 @@
 //! A recording as SVG: for each thread or CPU the phases, a panel for each rate, and the marks.
 //!
-//! What lies over the axis is in an inner `<svg>` of its own, whose view box is the range that is shown. The
-//! script of the page zooms by changing it.
+//! The curves, bands and marks are in an inner `<svg>` of their own. Its view box is the range that is shown,
+//! and the script of the page zooms by changing it.
 
 use std::fmt::Write;
 
