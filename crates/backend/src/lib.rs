@@ -59,12 +59,12 @@ pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, stand
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
-pub use perf::overflow::{Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
+pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
 pub use soft::{Software, baseline_lacks, event_number, software};
 #[cfg(unix)]
 pub use soft_settings::{SoftwareSettings, WantedEvents};
 pub use sources::{region_sources, sources};
-pub use sysreg::{Denied, Port, SysregAccess, SysregBus};
+pub use sysreg::{Port, PortDenied, SysregAccess, SysregBus};
 pub use thread_events::ThreadEvent;

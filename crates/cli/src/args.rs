@@ -20,7 +20,7 @@ use crate::render::WIDTH;
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWhen,
@@ -31,7 +31,7 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a command and count its events, or count running processes.
     Stat(Box<StatArgs>),
     /// Run several commands in pairs, in random order, and test every metric for a change; a gate for CI.
@@ -532,7 +532,7 @@ mod tests {
     fn stat(words: &[&str]) -> Result<StatArgs, clap::Error> {
         let words = ["cyclometer", "stat"].iter().chain(words);
         match Cli::try_parse_from(words)?.command {
-            Command::Stat(args) => Ok(*args),
+            CliCommand::Stat(args) => Ok(*args),
             other => panic!("{other:?}"),
         }
     }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use cyclometer::Launcher;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 
 fn main() -> ExitCode {
     if let Some(ran) = commands::selftest::kernel(std::env::args_os().skip(1)) {
@@ -45,23 +45,23 @@ fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {
 
 fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclometer::Result<u8> {
     match &cli.command {
-        Command::Stat(args) => {
+        CliCommand::Stat(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::stat::run(args, cli, launcher)
         }
-        Command::Compare(args) => {
+        CliCommand::Compare(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::compare::run(args, cli, launcher)
         }
-        Command::Doctor(args) => commands::doctor::run(args, cli),
-        Command::Selftest(args) => commands::selftest::run(args, cli),
-        Command::Cpus(args) => commands::cpus::run(args, cli),
-        Command::List(args) => commands::list::run(args, cli),
-        Command::Encode(args) => commands::encode::run(args, cli),
-        Command::Decode(args) => commands::decode::run(args, cli),
-        Command::Registers(args) => commands::registers::run(args, cli),
-        Command::Plan(args) => commands::plan::run(args, cli),
-        Command::Completions { shell } => commands::completions::run(*shell),
-        Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
+        CliCommand::Doctor(args) => commands::doctor::run(args, cli),
+        CliCommand::Selftest(args) => commands::selftest::run(args, cli),
+        CliCommand::Cpus(args) => commands::cpus::run(args, cli),
+        CliCommand::List(args) => commands::list::run(args, cli),
+        CliCommand::Encode(args) => commands::encode::run(args, cli),
+        CliCommand::Decode(args) => commands::decode::run(args, cli),
+        CliCommand::Registers(args) => commands::registers::run(args, cli),
+        CliCommand::Plan(args) => commands::plan::run(args, cli),
+        CliCommand::Completions { shell } => commands::completions::run(*shell),
+        CliCommand::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }
 }

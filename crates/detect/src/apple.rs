@@ -1,6 +1,6 @@
 //! Apple: chips by `hw.cpufamily` on macOS and by MIDR on Linux.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
 use crate::cores::{DetectedCpu, DetectionContext, core_type};
@@ -114,7 +114,7 @@ pub(crate) fn on_macos(facts: &dyn FactSource, around: &DetectionContext<'_>) ->
         let id = chip.map(|chip| chip.id.to_owned());
         core_type(id, names.map(|names| names[level]), cpus.clone(), pmu_facts(chip, counters))
     });
-    DetectedCpu { core_types: core_types.collect(), cpu: Cpu { vendor: Vendor::Apple, id, name } }
+    DetectedCpu { core_types: core_types.collect(), cpu: MachineCpu { vendor: Vendor::Apple, id, name } }
 }
 
 /// The core type with that part number, on Linux.

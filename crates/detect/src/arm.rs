@@ -1,6 +1,6 @@
 //! Arm on Linux: core types by MIDR.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
 use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
@@ -132,8 +132,11 @@ impl Midr {
 pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let groups = groups(facts, around);
     let Some((first, _)) = groups.first() else { return cores::unknown(around) };
-    let cpu =
-        Cpu { vendor: vendor(first.implementer()), id: CpuId::Arm { midr: first.0 }, name: name(facts) };
+    let cpu = MachineCpu {
+        vendor: vendor(first.implementer()),
+        id: CpuId::Arm { midr: first.0 },
+        name: name(facts),
+    };
     let core_types = groups.into_iter().map(|(midr, cpus)| describe(midr, cpus, around)).collect();
     DetectedCpu { cpu, core_types }
 }

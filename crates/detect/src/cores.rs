@@ -1,7 +1,7 @@
 //! The CPU and its core types, by architecture.
 
 use cyclometer_core::CpuSet;
-use cyclometer_core::machine::{Architecture, CoreType, Cpu, CpuId, Os, PmuFacts, Vendor};
+use cyclometer_core::machine::{Architecture, CoreType, CpuId, MachineCpu, Os, PmuFacts, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 
 use crate::facts::FactSource;
@@ -10,7 +10,7 @@ use crate::{apple, arm, riscv, x86};
 /// The CPU that detection found.
 pub(crate) struct DetectedCpu {
     /// The CPU as a whole.
-    pub(crate) cpu: Cpu,
+    pub(crate) cpu: MachineCpu,
     /// Its core types; at least one.
     pub(crate) core_types: Vec<CoreType>,
 }
@@ -53,7 +53,7 @@ pub(crate) fn detect(
 pub(crate) fn unknown(around: &DetectionContext<'_>) -> DetectedCpu {
     let vendor = Vendor::Other("unknown".to_owned());
     DetectedCpu {
-        cpu: Cpu { vendor, id: CpuId::Unknown, name: None },
+        cpu: MachineCpu { vendor, id: CpuId::Unknown, name: None },
         core_types: vec![core_type(None, None, around.online.clone(), PmuFacts::default())],
     }
 }

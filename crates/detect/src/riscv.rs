@@ -1,6 +1,6 @@
 //! RISC-V: cores by the three machine ids.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, Vendor};
 
 use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
@@ -56,7 +56,7 @@ pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> D
     let Some(ids) = groups.first().map(|(ids, _)| *ids) else { return cores::unknown(around) };
     let name = text::field(&cpuinfo, "uarch").map(text::clean).filter(|name| !name.is_empty());
     let Ids { mvendorid, marchid, mimpid } = ids;
-    let cpu = Cpu { vendor: vendor(mvendorid), id: CpuId::RiscV { mvendorid, marchid, mimpid }, name };
+    let cpu = MachineCpu { vendor: vendor(mvendorid), id: CpuId::RiscV { mvendorid, marchid, mimpid }, name };
     DetectedCpu { cpu, core_types: groups.into_iter().map(|(ids, cpus)| describe(ids, cpus)).collect() }
 }
 

@@ -1,7 +1,7 @@
 //! x86: who made the CPU, which one it is, and what `CPUID` says about its PMU.
 
 use cyclometer_core::CpuSet;
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 
 use crate::cores::{DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
@@ -30,7 +30,7 @@ pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> D
     };
     let name = brand(facts).or_else(|| Some(text::clean(text::field(&cpuinfo, "model name")?)));
     let core_types = core_types(facts, around, &vendor, signature);
-    DetectedCpu { cpu: Cpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
+    DetectedCpu { cpu: MachineCpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
 }
 
 fn core_types(

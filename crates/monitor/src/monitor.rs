@@ -16,9 +16,9 @@ use crate::ladder::LadderStep;
 use crate::opening::{Means, is_of_registers, opened_as, slots};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
-use crate::sampling::{Sampler, Samples, Sampling, Subject};
-use crate::thread::{Ended, ThreadState, adopt, here, lock, prune};
-use crate::totals::{LabelTotals, Sum, ThreadTotals};
+use crate::sampling::{Sampler, Samples, Sampling, SamplingInput};
+use crate::thread::{EndedRegion, ThreadState, adopt, here, lock, prune};
+use crate::totals::{CounterSum, LabelTotals, ThreadTotals};
 
 /// Creates the sources of a thread: counters belong to threads, and so do their sources.
 pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     sources: SourceMaker,
     steps: Vec<LadderStep>,
     cost: Option<Cost>,
-    threads: Mutex<Vec<Thread>>,
+    threads: Mutex<Vec<NamedThread>>,
     named: AtomicU32,
     /// Regions that could not be measured, by label.
     missed: Mutex<BTreeMap<String, u64>>,
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     sampler: Option<Sampler>,
 }
 
-struct Thread {
+struct NamedThread {
     name: ThreadName,
     totals: Arc<Mutex<ThreadTotals>>,
 }
@@ -124,7 +124,7 @@ impl Monitor {
         let cost = calibrate.then(|| cost::measure(&mut state, &plan));
         let start = |(sampling, target): (Sampling, Target)| {
             let (plan, machine, sources) = (plan.clone(), machine.clone(), Arc::clone(&sources));
-            Sampler::start(sampling, Subject { plan, machine, target, sources, longest_window })
+            Sampler::start(sampling, SamplingInput { plan, machine, target, sources, longest_window })
         };
         let sampler = sampling.map(start).transpose()?;
         let shared = Arc::new(Shared {
@@ -305,7 +305,7 @@ impl Shared {
         if threads.len() >= TOLD_APART {
             add_up_ended(&mut threads);
         }
-        threads.push(Thread { name, totals: Arc::clone(&state.totals) });
+        threads.push(NamedThread { name, totals: Arc::clone(&state.totals) });
     }
 
     pub(crate) fn missed(&self, label: &str) {
@@ -322,7 +322,7 @@ impl Shared {
         &self,
         totals: &ThreadTotals,
         label: usize,
-        sums: &[Sum],
+        sums: &[CounterSum],
         inner: u64,
     ) -> Measured {
         let label = totals.labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
@@ -355,15 +355,23 @@ impl Shared {
     }
 
     /// The same, including an open region of that label in one thread, as if it had ended.
-    pub(crate) fn total_with(&self, own: &Arc<Mutex<ThreadTotals>>, label: usize, open: &Ended) -> Measured {
+    pub(crate) fn total_with(
+        &self,
+        own: &Arc<Mutex<ThreadTotals>>,
+        label: usize,
+        open: &EndedRegion,
+    ) -> Measured {
         let name = lock(own).labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
-        let is_own = |thread: &Thread| Arc::ptr_eq(&thread.totals, own).then_some((label, open));
+        let is_own = |thread: &NamedThread| Arc::ptr_eq(&thread.totals, own).then_some((label, open));
         self.total_of(&name, &self.totals(is_own))
     }
 
     /// The counts of each thread, including the open region of those that have one.
-    fn totals<'a>(&self, open: impl Fn(&Thread) -> Option<(usize, &'a Ended)>) -> Vec<(u32, ThreadTotals)> {
-        let with_open = |thread: &Thread| {
+    fn totals<'a>(
+        &self,
+        open: impl Fn(&NamedThread) -> Option<(usize, &'a EndedRegion)>,
+    ) -> Vec<(u32, ThreadTotals)> {
+        let with_open = |thread: &NamedThread| {
             let mut totals = lock(&thread.totals).clone();
             if let Some((label, open)) = open(thread) {
                 totals.add(label, &open.sums, open.inner);
@@ -382,7 +390,7 @@ impl Shared {
 
     fn by_thread(&self) -> Vec<Measured> {
         let threads = lock(&self.threads);
-        let of_thread = |thread: &Thread| {
+        let of_thread = |thread: &NamedThread| {
             let totals = lock(&thread.totals);
             let measured = |label: &LabelTotals| {
                 let share = share(thread.name.number, &totals, &label.label)?;
@@ -409,9 +417,9 @@ fn share<'a>(thread: u32, totals: &'a ThreadTotals, label: &str) -> Option<Share
 
 /// Adds up threads that have ended and had the same counters. Memory then stays bounded however many threads
 /// a program starts.
-fn add_up_ended(threads: &mut Vec<Thread>) {
-    let mut kept: Vec<Thread> = Vec::new();
-    let mut ended: Option<Thread> = None;
+fn add_up_ended(threads: &mut Vec<NamedThread>) {
+    let mut kept: Vec<NamedThread> = Vec::new();
+    let mut ended: Option<NamedThread> = None;
     for thread in threads.drain(..) {
         let has_ended = Arc::strong_count(&thread.totals) == 1;
         let into = ended.as_ref().filter(|_| has_ended).is_some_and(|sum| add(sum, &thread));
@@ -419,7 +427,7 @@ fn add_up_ended(threads: &mut Vec<Thread>) {
             (_, true, _) => {}
             (true, false, None) => {
                 let name = ThreadName { name: Some("and others that ended".to_owned()), ..thread.name };
-                ended = Some(Thread { name, totals: thread.totals });
+                ended = Some(NamedThread { name, totals: thread.totals });
             }
             _ => kept.push(thread),
         }
@@ -429,7 +437,7 @@ fn add_up_ended(threads: &mut Vec<Thread>) {
 }
 
 /// Adds the counts of one thread to another's; false where they have different counters.
-fn add(sum: &Thread, thread: &Thread) -> bool {
+fn add(sum: &NamedThread, thread: &NamedThread) -> bool {
     let (mut sum, more) = (lock(&sum.totals), lock(&thread.totals));
     if sum.counters != more.counters || sum.refused != more.refused {
         return false;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::monitor::Shared;
 use crate::report::Measured;
-use crate::thread::{Frame, Here};
+use crate::thread::{Here, RegionFrame};
 
 /// A part of a program that is being counted, in the thread that began it. It lasts from its creation until
 /// it is dropped or stopped.
@@ -21,7 +21,7 @@ use crate::thread::{Frame, Here};
 #[must_use = "a region ends when it is dropped: bind it to a name"]
 pub struct Region {
     shared: Arc<Shared>,
-    open: Option<(Here, Frame)>,
+    open: Option<(Here, RegionFrame)>,
 }
 
 impl std::fmt::Debug for Region {

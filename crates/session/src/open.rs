@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cyclometer_core::exec::{Counting, RefusalKind};
-use cyclometer_core::report::Step;
+use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{
     Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
@@ -134,7 +134,7 @@ impl RunningSession<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn change(&mut self, plan: Plan, step: Step) -> Result<()> {
+    pub(crate) fn change(&mut self, plan: Plan, step: FallbackStep) -> Result<()> {
         self.report.plan = plan;
         self.note(step);
         self.verify()

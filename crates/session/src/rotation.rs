@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
-use cyclometer_core::exec::{At, Cell, Place, PlaceCells, Reading};
+use cyclometer_core::exec::{At, Cell, CellKey, PlaceCells, Reading};
 use cyclometer_core::report::{Slice, SliceCount};
 use cyclometer_core::{Pass, Random, Result, SlotId};
 
@@ -269,7 +269,7 @@ impl Last {
     /// which a value went back has no count, because the rest of it would be less than what happened.
     fn counts<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<SliceCount> {
         let mut slots: BTreeMap<SlotId, Option<SliceCount>> = BTreeMap::new();
-        for (Place { slot, .. }, place) in PlaceCells::group(cells) {
+        for (CellKey { slot, .. }, place) in PlaceCells::group(cells) {
             let parts = self.parts.get(&slot).map(Vec::as_slice).unwrap_or_default();
             let is_lost = place.pmus().flatten().any(|cell| cell.lost.is_some());
             if is_lost || place.absent(parts).is_some() {

@@ -35,15 +35,15 @@ impl<B: Bus + 'static> RegisterSource<B> {
         RegisterSource { rung, cores, bus, moving: RefCell::default(), start: Instant::now() }
     }
 
-    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<Place, Refusal> {
+    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<CountedCpus, Refusal> {
         match on {
-            Target::Cpus(cpus) => Ok(Place { cpus: cpus.iter().collect(), company: None, child: None }),
+            Target::Cpus(cpus) => Ok(CountedCpus { cpus: cpus.iter().collect(), company: None, child: None }),
             Target::Child(pid) => {
                 let among = self.cpus_for(slots);
                 let Bound { cpu, company } =
                     self.bus.borrow_mut().bind(*pid, &among).map_err(|error| refusal(&error))?;
                 let child = company.is_some().then_some(*pid);
-                Ok(Place { cpus: vec![cpu], company, child })
+                Ok(CountedCpus { cpus: vec![cpu], company, child })
             }
             _ => Err(Refusal {
                 slot: None,
@@ -111,7 +111,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
 }
 
 /// The CPUs where counting happens.
-struct Place {
+struct CountedCpus {
     cpus: Vec<u32>,
     /// The other work that is counted there.
     company: Option<String>,
@@ -196,7 +196,7 @@ impl<B: Bus + 'static> Clock for RegisterSource<B> {
 struct RegisterCounting<B: Bus> {
     bus: Rc<RefCell<B>>,
     drivers: Vec<Driver>,
-    place: Place,
+    place: CountedCpus,
     selected: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
-use cyclometer::core::report::Step;
+use cyclometer::core::report::FallbackStep;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
 use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
@@ -276,7 +276,7 @@ fn meaning(provenance: Provenance) -> &'static str {
 }
 
 /// Whether a step left an event with other modes than asked for.
-fn changes_a_name(results: &Results<'_>, step: &Step) -> bool {
+fn changes_a_name(results: &Results<'_>, step: &FallbackStep) -> bool {
     let Some(event) = &step.event else { return false };
     results.report.plan.lines.iter().any(|line| {
         let asked = line.event.modifiers.modes.unwrap_or(Modes::USER);

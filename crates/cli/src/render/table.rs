@@ -529,7 +529,7 @@ mod tests {
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::plan::IntentSubject;
-    use cyclometer::core::report::Step;
+    use cyclometer::core::report::FallbackStep;
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
@@ -762,7 +762,7 @@ mod tests {
     fn a_step_that_changed_what_a_name_means_is_always_shown() {
         let mut show = hybrid();
         show.report.plan.lines[0].event.modifiers.modes = Some(Modes::USER_KERNEL);
-        show.report.steps.push(Step {
+        show.report.steps.push(FallbackStep {
             event: Some("cycles:uk".into()),
             refused: "EACCES".into(),
             done: "counted user mode only".into(),

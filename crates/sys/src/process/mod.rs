@@ -42,7 +42,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
+pub use accounting::{ResourceUsage, clock_ticks_per_second, thread_usage};
 pub use drain::Drain;
 #[cfg(target_os = "linux")]
 pub(crate) use image::leave;
@@ -262,8 +262,8 @@ impl Pending {
     /// # Errors
     ///
     /// The reason why the command could not be executed: the operating system's from `execve(2)`.
-    pub fn used_before_exec(&mut self) -> io::Result<Usage> {
-        let Some(gate) = self.gate.take() else { return Ok(Usage::default()) };
+    pub fn used_before_exec(&mut self) -> io::Result<ResourceUsage> {
+        let Some(gate) = self.gate.take() else { return Ok(ResourceUsage::default()) };
         let story = image::read_story(&gate)?;
         match story.failure {
             None => Ok(story.before),

@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::accounting::Usage;
+use super::accounting::ResourceUsage;
 
 /// The end of a process, and its usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub struct Ended {
     /// The exit status.
     pub status: Status,
     /// The accounting for it and the descendants that it waited for.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
 /// The exit status of a process.
@@ -53,7 +53,7 @@ pub fn reap(pid: u32, how: Reap) -> io::Result<Option<Ended>> {
         }
     }
     // SAFETY: the call succeeded and wrote the struct.
-    let usage = Usage::from_raw(unsafe { raw.assume_init_ref() });
+    let usage = ResourceUsage::from_raw(unsafe { raw.assume_init_ref() });
     Ok(Some(Ended { status: decode(status), usage }))
 }
 

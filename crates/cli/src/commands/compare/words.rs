@@ -230,12 +230,12 @@ fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
     use clap::Parser;
 
     fn commands(words: &[&str]) -> Result<Vec<Vec<String>>> {
         let words = ["cyclometer", "compare"].iter().chain(words);
-        let Command::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
+        let CliCommand::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("no compare")
         };
         let flat = |contestant: Contestant| {
@@ -285,7 +285,7 @@ mod tests {
     fn a_command_with_values_is_named_so_that_it_can_be_typed_in() {
         let names = |words: &[&str]| -> Vec<String> {
             let words = ["cyclometer", "compare"].iter().chain(words);
-            let Command::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
+            let CliCommand::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
                 panic!("no compare")
             };
             contestants(&args).unwrap().into_iter().map(|contestant| contestant.name).collect()

@@ -2,7 +2,7 @@
 
 use cyclometer::Error;
 use cyclometer::core::Unit;
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 use cyclometer::stats::compare::{
     Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
@@ -398,11 +398,11 @@ fn different_exits(contest: &Contest<'_>) -> Option<String> {
 }
 
 /// Why it ended early.
-pub fn ended(ended: &Ended) -> String {
+pub fn ended(ended: &EarlyEnd) -> String {
     match ended {
-        Ended::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
-        Ended::Interrupted(signal) => format!("ended early: signal {signal} came"),
-        Ended::Failed(reason) | Ended::Stopped(reason) => format!("ended early: {reason}"),
+        EarlyEnd::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
+        EarlyEnd::Interrupted(signal) => format!("ended early: signal {signal} came"),
+        EarlyEnd::Failed(reason) | EarlyEnd::Stopped(reason) => format!("ended early: {reason}"),
         _ => "ended early".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! Markdown: a table for each comparison.
 
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 
 use super::Contest;
@@ -44,7 +44,7 @@ pub fn render(contest: &Contest<'_>) -> String {
             out.push('\n');
         }
     }
-    if let Some(end) = contest.comparison.ended.as_ref().filter(|end| **end != Ended::Budget) {
+    if let Some(end) = contest.comparison.ended.as_ref().filter(|end| **end != EarlyEnd::Budget) {
         out += &format!("**{}**\n\n", escaped(&delta::ended(end)));
     }
     out
