@@ -1,5 +1,6 @@
 //! Opens a plan's counters: once with replans until the plan is settled, and then in each thread unchanged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cyclometer_core::exec::RefusalKind;
@@ -10,6 +11,9 @@ use cyclometer_core::{
 use cyclometer_plan::{Replan, give_up, replan};
 
 use crate::ladder::{LadderStep, kind_of};
+
+/// Creates the sources of a thread: counters belong to threads, and so do their sources.
+pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
 
 /// Open counters of one thread.
 #[derive(Default)]

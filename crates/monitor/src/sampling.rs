@@ -10,8 +10,7 @@ use cyclometer_core::exec::{CounterAt, Raw};
 use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Slot, Source, Target};
 use cyclometer_sys::fork::Birth;
 
-use crate::monitor::SourceMaker;
-use crate::opening::{Means, OpenCounters, rungs, slots};
+use crate::opening::{Means, OpenCounters, SourceMaker, rungs, slots};
 use crate::thread::lock;
 use crate::windows::{self, ShortWindows, Windowed, may_be_short};
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cyclometer_core::event::OsMetric;
@@ -11,7 +11,6 @@ use cyclometer_core::exec::Raw;
 use cyclometer_core::{Counting, Part, Plan, Rung};
 use cyclometer_sys::fork::Birth;
 
-use crate::monitor::Shared;
 use crate::opening::OpenCounters;
 use crate::totals::{CounterKind, CounterSum, LabelTotals, ThreadCounter, ThreadTotals};
 
@@ -20,62 +19,6 @@ const ROOM: usize = 16;
 
 /// The thread state that a region refers to.
 pub(crate) type Here = Rc<RefCell<ThreadState>>;
-
-thread_local! {
-    /// The counters of this thread, one entry for each monitor that it has regions of.
-    static THREADS: RefCell<Vec<ThreadEntry>> = const { RefCell::new(Vec::new()) };
-}
-
-struct ThreadEntry {
-    monitor: u64,
-    alive: Weak<Shared>,
-    here: Here,
-}
-
-/// The counters that this thread has open for a monitor. They are opened if necessary. `None` while the
-/// thread ends.
-pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
-    THREADS
-        .try_with(|threads| {
-            let mut threads = threads.try_borrow_mut().ok()?;
-            let found = threads.iter().position(|entry| entry.monitor == shared.id);
-            if let Some(i) = found {
-                let here = &threads[i].here;
-                if here.try_borrow().is_ok_and(|state| state.birth.is_here()) {
-                    return Some(Rc::clone(here));
-                }
-                threads.remove(i);
-            }
-            close_orphans(&mut threads);
-            let here = Rc::new(RefCell::new(shared.open_here()));
-            threads.push(ThreadEntry {
-                monitor: shared.id,
-                alive: Arc::downgrade(shared),
-                here: Rc::clone(&here),
-            });
-            Some(here)
-        })
-        .ok()
-        .flatten()
-}
-
-/// Closes counters of this thread whose monitors are gone, because they would take counters from others.
-pub(crate) fn prune() {
-    let _ =
-        THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| close_orphans(&mut threads)));
-}
-
-fn close_orphans(threads: &mut Vec<ThreadEntry>) {
-    threads.retain(|entry| entry.alive.strong_count() > 0);
-}
-
-/// Assigns the counters that were opened for building a monitor to the calling thread.
-pub(crate) fn adopt(shared: &Arc<Shared>, state: ThreadState) -> Here {
-    let here = Rc::new(RefCell::new(state));
-    let entry = ThreadEntry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) };
-    let _ = THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| threads.push(entry)));
-    here
-}
 
 /// The counters of a thread.
 pub(crate) struct ThreadState {
