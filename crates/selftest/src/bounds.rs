@@ -184,7 +184,8 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Repetitions, examine};
+    use crate::examine::examine;
+    use crate::judge::Repetitions;
     use crate::meter::EventMeter;
 
     struct Fixed<F>(F);

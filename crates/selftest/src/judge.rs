@@ -2,10 +2,8 @@
 
 use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
-use crate::bounds;
 use crate::finding::{EventVerdict, Finding, Measurement};
 use crate::meter::{EventMeter, MeterSample, MeteredWork};
-use crate::truth::Truth;
 
 /// Rounds of a kernel beyond the one that it is compared with: short against the time between interrupts.
 pub const ROUNDS: u32 = 10_000;
@@ -27,24 +25,15 @@ impl Repetitions {
     pub const UNDISTURBED: Repetitions = Repetitions { bases: 1, repeats: 2 };
 }
 
-/// Counts what is known about an event and judges it.
-pub fn examine(event: &str, truth: Truth, meter: &mut dyn EventMeter, effort: Repetitions) -> Finding {
-    let examination = Examination { meter, effort };
-    match truth {
-        Truth::Known(quantities) => examination.quantities(event, quantities, Strictness::Exact),
-        Truth::Near(quantities) => examination.quantities(event, quantities, Strictness::Near),
-        other => bounds::examine(event, other, examination),
-    }
-}
-
 /// How an event is counted.
 pub(crate) struct Examination<'a> {
-    meter: &'a mut dyn EventMeter,
-    effort: Repetitions,
+    pub(crate) meter: &'a mut dyn EventMeter,
+    pub(crate) effort: Repetitions,
 }
 
+/// Which deviations from known counts are no contradiction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Strictness {
+pub(crate) enum Strictness {
     Exact,
     Near,
 }
@@ -106,7 +95,13 @@ impl Examination<'_> {
         }
     }
 
-    fn quantities(mut self, event: &str, quantities: &[KernelQuantity], strictness: Strictness) -> Finding {
+    /// Counts the loops in which the event counts one of these quantities, and judges the counts.
+    pub(crate) fn quantities(
+        mut self,
+        event: &str,
+        quantities: &[KernelQuantity],
+        strictness: Strictness,
+    ) -> Finding {
         match self.counted(quantities) {
             Ok(measurements) => judged(event, quantities, measurements, strictness),
             Err(why) => Finding::not_counted(event, why),
@@ -264,6 +259,8 @@ fn contradiction(measurements: &[Measurement]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::examine::examine;
+    use crate::truth::Truth;
 
     /// Counts a quantity as it is, changed by what a test wants.
     struct ChangedCounter<F>(KernelQuantity, F);

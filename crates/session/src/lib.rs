@@ -16,6 +16,7 @@ mod execute;
 mod nothing;
 mod observe;
 mod open;
+mod open_source;
 mod ready;
 mod rotation;
 mod twins;
@@ -119,7 +120,11 @@ pub fn run(
 /// Another one each time.
 fn some_seed() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    execute::nanos(since)
+    nanos(since)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn check(job: &MeasurementJob, settings: &SessionSettings) -> Result<()> {

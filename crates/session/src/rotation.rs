@@ -12,7 +12,7 @@ use cyclometer_core::exec::{At, Cell, CellKey, PlaceCells, Reading};
 use cyclometer_core::report::{Slice, SliceCount};
 use cyclometer_core::{Pass, Random, Result, SlotId};
 
-use crate::open::OpenSource;
+use crate::open_source::OpenSource;
 
 /// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays
 /// small: 8,400 slices for 2 minutes, 22,000 for an hour.
@@ -190,7 +190,7 @@ impl PassRotation {
     }
 
     fn close(&mut self, group: usize, reading: &Reading, sources: &[OpenSource], now: Instant) {
-        let wall_ns = crate::execute::nanos(now - self.clock.since);
+        let wall_ns = crate::nanos(now - self.clock.since);
         self.clock.since = now;
         let counted = |slot: SlotId| {
             let groups = sources.iter().filter(|source| source.rotates() && source.holds(slot));

@@ -7,9 +7,9 @@ use cyclometer_core::report::{LaunchKind, Run};
 use cyclometer_core::{Count, Modes, Plan, Provenance, Verdict};
 
 use crate::formula::{Expression, Inputs};
+use crate::line_summary::{LineSummary, RunValue};
 use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
-use crate::summary::{LineSummary, RunValue};
 
 /// The least and the greatest value of a metric, where it has limits.
 type MetricLimits = Option<(f64, f64)>;
