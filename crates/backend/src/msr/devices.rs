@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use cyclometer_arch::{Fault, PmuReg, RegisterAddress, Registers};
 
+use super::cpu_msrs::CpuMsrs;
 use super::faults::{Attempt, MsrOperation, fault};
-use super::place::{CpuMsrs, MsrLocation};
+use super::place::MsrLocation;
 
 /// The registers of a machine's CPUs.
 #[derive(Debug)]

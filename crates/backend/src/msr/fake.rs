@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::place::CpuMsrs;
+use super::cpu_msrs::CpuMsrs;
 
 /// How long a server may take: a simulated chip has to catch up with elapsed time.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -8,6 +8,7 @@
 
 mod binding;
 mod bus;
+mod cpu_msrs;
 mod devices;
 #[cfg(feature = "fake-devices")]
 mod fake;

@@ -1,11 +1,11 @@
 //! Locations of devices and journals.
 
-use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cyclometer_sys::msr::MsrDevice;
 
+use super::cpu_msrs::CpuMsrs;
 use super::faults::MsrEnvironment;
 
 /// The location of register devices and of the journals.
@@ -19,22 +19,6 @@ enum LocationKind {
     Kernel,
     #[cfg(feature = "fake-devices")]
     Fake(PathBuf),
-}
-
-/// The registers of one CPU.
-pub(super) trait CpuMsrs: Debug + Send {
-    fn read(&self, address: u32) -> io::Result<u64>;
-    fn write(&self, address: u32, value: u64) -> io::Result<()>;
-}
-
-impl CpuMsrs for MsrDevice {
-    fn read(&self, address: u32) -> io::Result<u64> {
-        MsrDevice::read(self, address)
-    }
-
-    fn write(&self, address: u32, value: u64) -> io::Result<()> {
-        MsrDevice::write(self, address, value)
-    }
 }
 
 impl MsrLocation {

@@ -95,11 +95,6 @@ impl Source for SoftwareSource {
     }
 }
 
-/// The number by which a translated program requests an event, from its name; `None` for an unknown event.
-pub fn event_number(name: &str) -> Option<u64> {
-    ExecutionEvent::from_name(name).map(|event| event.index() as u64)
-}
-
 impl SoftwareSettings {
     fn events(&self) -> impl Iterator<Item = ExecutionEvent> {
         let wanted = self.wanted;

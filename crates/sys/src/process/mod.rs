@@ -30,6 +30,7 @@ mod linux;
 mod linux;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the helper needs all of it, and is Linux's"))]
 mod origin;
+mod pid;
 mod wait;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
@@ -61,7 +62,7 @@ pub(crate) use origin::all_signals;
 #[cfg(any(test, target_os = "linux"))]
 pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) use wait::to_pid;
+pub(crate) use pid::to_pid;
 pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
 pub use witness::Witness;
 

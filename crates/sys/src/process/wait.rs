@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use super::accounting::ResourceUsage;
+use super::pid::to_pid;
 
 /// The end of a process, and its usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,14 +94,6 @@ pub fn group_of(pid: u32) -> io::Result<u32> {
 pub fn own_group() -> u32 {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     unsafe { libc::getpgrp() }.unsigned_abs()
-}
-
-/// A pid that names one process: neither 0 nor one that a conversion made negative.
-pub(crate) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
-    match libc::pid_t::try_from(pid) {
-        Ok(pid) if pid > 0 => Ok(pid),
-        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-    }
 }
 
 #[cfg(test)]
