@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Rung};
+use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
 
 use crate::commands::compare::CompareArgs;
 use crate::exit;
 use crate::export_args::{ExportArgs, RESULTS};
+use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list};
 use crate::render::WIDTH;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
@@ -87,39 +88,6 @@ pub enum Trouble {
     Watchdog,
     /// Writes seem to succeed and change nothing.
     IgnoreWrites,
-}
-
-/// Which source to use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Backend {
-    /// The best one that works, event by event.
-    Auto,
-    /// Linux's perf_event only.
-    Perf,
-    /// The software PMU only: exact counts by translation.
-    Soft,
-    /// x86 PMU registers only, written through the msr driver: as root, and while no other program uses the
-    /// counters.
-    Msr,
-    /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
-    /// patched macOS.
-    Sysreg,
-    /// Clocks and accounting of the operating system only.
-    Os,
-}
-
-impl Backend {
-    /// The source that it names; `None` for all sources.
-    pub fn rung(self) -> Option<Rung> {
-        match self {
-            Backend::Auto => None,
-            Backend::Perf => Some(Rung::Perf),
-            Backend::Soft => Some(Rung::Soft),
-            Backend::Msr => Some(Rung::Msr),
-            Backend::Sysreg => Some(Rung::Sysreg),
-            Backend::Os => Some(Rung::Os),
-        }
-    }
 }
 
 /// Headings of the options of `stat`.
@@ -257,29 +225,6 @@ work when they see that. A failing run ends the session unless -i is given. Wher
 
 Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \
 executed; 127 the command does not exist; 128 + n signal n.";
-
-/// How many runs the software PMU counts.
-pub fn counted(text: &str) -> Result<Counted, String> {
-    match text.parse() {
-        _ if text == "all" => Ok(Counted::All),
-        Ok(0) => Err("at least one run has to be counted; --backend perf or os translates none".to_owned()),
-        Ok(runs) => Ok(Counted::Runs(runs)),
-        Err(_) => Err(format!("'{text}' is neither a number of runs nor 'all'")),
-    }
-}
-
-/// The name of a CPU baseline.
-pub fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
-    let found = CpuBaseline::ALL.into_iter().find(|baseline| baseline.word() == text);
-    let names = CpuBaseline::ALL.map(CpuBaseline::word).join(", ");
-    found.ok_or_else(|| format!("no baseline has that name; there are {names}"))
-}
-
-/// A list of CPUs, as in `0-3,8`.
-pub fn cpu_list(text: &str) -> Result<CpuSet, String> {
-    let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
-    if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
-}
 
 /// The notes at the end of `selftest --help` and of its manual page.
 const SELFTEST_NOTES: &str = "\

@@ -7,6 +7,7 @@ mod exit;
 mod export;
 mod export_args;
 mod failure;
+mod measurement_args;
 mod output;
 mod progress;
 mod render;

@@ -10,6 +10,7 @@ use cyclometer::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
+use crate::render::marks::marked;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
@@ -255,7 +256,7 @@ fn hardware_mend(causes: &[Cause]) -> Option<&str> {
 }
 
 fn legend(results: &Results<'_>) -> Option<String> {
-    let mut marked: Vec<Provenance> = results.summary.lines.iter().filter_map(super::table::marked).collect();
+    let mut marked: Vec<Provenance> = results.summary.lines.iter().filter_map(marked).collect();
     marked.sort_unstable();
     marked.dedup();
     let meanings: Vec<String> = marked

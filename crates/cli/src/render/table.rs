@@ -11,6 +11,7 @@ use cyclometer::stats::{
 
 use crate::output::clean;
 use crate::render::footer::{self, is_folded};
+use crate::render::marks::{holds, marked};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
 
@@ -282,16 +283,6 @@ fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> TableRow {
 
 fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
     results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
-}
-
-/// The source of a value, as far as its mark shows it.
-pub fn marked(line: &LineSummary) -> Option<Provenance> {
-    line.provenance.filter(|who| line.statistics.mean.is_some() && holds(*who, line.verdict))
-}
-
-/// The mark of the software PMU says that a count is exact, so a partial count has none.
-fn holds(provenance: Provenance, verdict: Verdict) -> bool {
-    (provenance, verdict) != (Provenance::Counted, Verdict::Partial)
 }
 
 /// Stands for the value of a metric that has none: its inputs may all have been counted.

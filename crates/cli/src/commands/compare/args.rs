@@ -8,8 +8,8 @@ use cyclometer::CpuSet;
 use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
-use crate::args::Backend;
 use crate::export_args::{ExportArgs, RESULTS};
+use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list};
 
 /// Headings of the options.
 const COUNTING: &str = "What is counted";
@@ -41,14 +41,14 @@ pub struct CompareArgs {
     pub backend: Backend,
     /// Number of runs of each command that the software PMU counts, if it counts any event: 2 by default, 1
     /// if the first run loses its counts. These runs are added to the pairs; with `all` every run is counted.
-    #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = crate::args::counted)]
+    #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = counted)]
     pub counted: Option<Counted>,
     /// Neither use nor write the execution profiles and translations of the software PMU: each run starts
     /// like the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Under the software PMU, report this processor to the commands, the same on every machine.
-    #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = crate::args::cpu_baseline)]
+    #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
     /// The smallest change that is reported as `changed`; of exact counts any is.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
@@ -64,7 +64,7 @@ pub struct CompareArgs {
     #[arg(help_heading = RUNS, short, long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Bind the commands to these CPUs, as in `2` or `0-3,8`.
-    #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = crate::args::cpu_list)]
+    #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = cpu_list)]
     pub cpus: Option<CpuSet>,
     /// Leave the environment unchanged; otherwise a variable CYCLOMETER_PADDING of random length moves the
     /// stack, in each pair to another address.

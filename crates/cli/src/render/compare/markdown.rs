@@ -4,7 +4,8 @@ use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 
 use super::Contest;
-use super::delta::{self, change_text, gate_reason, unit_of};
+use super::delta::{self, change_text, gate_reason};
+use super::level::unit_of;
 use crate::render::markdown::{code, escaped};
 use crate::render::units;
 
