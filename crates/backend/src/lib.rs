@@ -64,6 +64,7 @@ pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, stand
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
+#[cfg(target_os = "linux")]
 pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
