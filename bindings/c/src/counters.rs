@@ -5,14 +5,14 @@ use std::ffi::{c_char, c_int, c_uint};
 use cyclometer::{Count, Error, Result, core::Unit};
 
 use crate::counts::{cyclometer_count_state_t, cyclometer_count_t, status_of};
-use crate::monitor::{Slot, State, cyclometer_t, with_monitor};
+use crate::monitor::{ConfiguredCounter, MonitorState, cyclometer_t, with_monitor};
 use crate::pointers::{invalid, put, put_sized, text, writable};
 
 /// Number of counters of a monitor. The operating system chooses the hardware's counters for them.
 pub(crate) const COUNTERS: u32 = 64;
 
-impl State {
-    fn slot(&mut self, counter: u32) -> Result<&mut Slot> {
+impl MonitorState {
+    fn slot(&mut self, counter: u32) -> Result<&mut ConfiguredCounter> {
         check_number(counter)?;
         self.slots.get_mut(&counter).ok_or_else(|| {
             invalid(format!("counter {counter} is not configured"), "call cyclometer_configure for it first")

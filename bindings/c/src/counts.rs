@@ -153,10 +153,10 @@ fn provenance(provenance: Option<Provenance>) -> cyclometer_provenance_t {
 pub struct cyclometer_counts_t {
     label: CString,
     calls: u64,
-    values: Vec<Named>,
+    values: Vec<NamedCount>,
 }
 
-struct Named {
+struct NamedCount {
     name: CString,
     event: CString,
     reason: Option<CString>,
@@ -165,7 +165,7 @@ struct Named {
 
 impl cyclometer_counts_t {
     pub(crate) fn of(measured: &Measured) -> cyclometer_counts_t {
-        let named = |value: &Value| Named {
+        let named = |value: &Value| NamedCount {
             name: c_text(&value.name),
             event: c_text(&value.event),
             reason: value.reason().map(|reason| c_text(&reason)),
@@ -175,7 +175,7 @@ impl cyclometer_counts_t {
         cyclometer_counts_t { label: c_text(&measured.label), calls: measured.calls, values }
     }
 
-    fn value(&self, index: u32) -> cyclometer::Result<&Named> {
+    fn value(&self, index: u32) -> cyclometer::Result<&NamedCount> {
         let message = || format!("there is no count {index} among {}", self.values.len());
         self.values.get(index as usize).ok_or_else(|| invalid(message(), "ask for cyclometer_counts_length"))
     }
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn cyclometer_counts_label(counts: *const cyclometer_count
 unsafe fn text_of(
     counts: *const cyclometer_counts_t,
     index: u32,
-    which: impl FnOnce(&Named) -> Option<&CString>,
+    which: impl FnOnce(&NamedCount) -> Option<&CString>,
 ) -> *const c_char {
     guarded_or(std::ptr::null(), || {
         // SAFETY: the caller's promise is that of `borrow`.
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn cyclometer_counts_find(
         let counts = unsafe { borrow(counts, "the counts") }?;
         // SAFETY: the caller promises a text.
         let event = unsafe { text(event, "the event") }?;
-        let is_it = |value: &Named| {
+        let is_it = |value: &NamedCount| {
             [&value.event, &value.name].iter().any(|name| name.to_bytes() == event.as_bytes())
         };
         let found = counts.values.iter().position(is_it);

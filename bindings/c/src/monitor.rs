@@ -16,7 +16,7 @@ use crate::status::guarded;
 /// Counts up to 64 events, in a thread, a process or on a CPU.
 #[derive(Default)]
 pub struct cyclometer_t {
-    state: Mutex<State>,
+    state: Mutex<MonitorState>,
     pub(crate) messages: Arc<Messages>,
 }
 
@@ -36,20 +36,20 @@ pub enum cyclometer_scope_t {
 
 /// The configuration, and the façade's monitor of it once a counter is first needed.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct MonitorState {
     pub(crate) scope: CountedScope,
     pub(crate) config: Config,
-    pub(crate) slots: BTreeMap<u32, Slot>,
+    pub(crate) slots: BTreeMap<u32, ConfiguredCounter>,
     monitor: Option<Monitor>,
 }
 
 /// A counter: its event, and the region that is open while it is enabled.
-pub(crate) struct Slot {
+pub(crate) struct ConfiguredCounter {
     pub(crate) event: String,
     pub(crate) open: Option<BegunRegion>,
 }
 
-impl State {
+impl MonitorState {
     /// The façade's monitor, built when it is first needed.
     pub(crate) fn monitor(&mut self) -> Result<Monitor> {
         if let Some(monitor) = &self.monitor {
@@ -78,7 +78,7 @@ impl State {
                 format!("`{event}` is {} events, and a counter counts one", tried.plan().lines.len());
             return Err(invalid(message, "configure one counter for each"));
         }
-        self.slots.insert(counter, Slot { event: event.to_owned(), open: None });
+        self.slots.insert(counter, ConfiguredCounter { event: event.to_owned(), open: None });
         self.monitor = None;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl State {
 }
 
 impl cyclometer_t {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, MonitorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use cyclometer::core::SlotId;
 use cyclometer::{Config, Estimate, Monitor, Result, Sample, Samples};
 
 use crate::counts::c_text;
-use crate::monitor::{Messages, State, cyclometer_t, with_monitor};
+use crate::monitor::{Messages, MonitorState, cyclometer_t, with_monitor};
 use crate::pointers::{borrow, give, invalid, put, put_sized, take, writable};
 use crate::status::{cyclometer_status_t, guarded, guarded_or};
 
@@ -32,13 +32,13 @@ pub struct cyclometer_sample_t {
 /// A sampling thread, and its samples.
 pub struct cyclometer_samples_t {
     monitor: Monitor,
-    counters: Vec<Sampled>,
-    taken: Mutex<Taken>,
+    counters: Vec<SampledCounter>,
+    taken: Mutex<FetchedSamples>,
     messages: Arc<Messages>,
 }
 
 /// A counter that is sampled.
-struct Sampled {
+struct SampledCounter {
     number: u32,
     /// The value of one raw count, in the event's unit.
     scale: f64,
@@ -48,13 +48,13 @@ struct Sampled {
 
 /// The samples that were fetched and not handed out, and the number of those that do not exist.
 #[derive(Default)]
-struct Taken {
+struct FetchedSamples {
     rows: VecDeque<(cyclometer_sample_t, Vec<f64>)>,
     lost: u64,
     missed: u64,
 }
 
-impl State {
+impl MonitorState {
     /// A separate monitor that samples the configured events.
     fn sampling(&self, hertz: u32, buffer_size: usize) -> Result<Monitor> {
         if self.slots.is_empty() {
@@ -73,12 +73,12 @@ impl State {
     }
 
     /// The configured counters as they are in that monitor, with the reasons of those that it cannot count.
-    fn sampled(&self, monitor: &Monitor) -> Vec<Sampled> {
+    fn sampled(&self, monitor: &Monitor) -> Vec<SampledCounter> {
         let numbers = self.slots.keys().zip(monitor.read().values);
         let sampled = |(number, value): (&u32, cyclometer::Value)| {
             let reason = value.reason().filter(|_| value.count.value().is_none());
             let reason = reason.map_or_else(OnceLock::new, |reason| OnceLock::from(c_text(&reason)));
-            Sampled { number: *number, scale: value.scale, reason }
+            SampledCounter { number: *number, scale: value.scale, reason }
         };
         numbers.map(sampled).collect()
     }
@@ -94,11 +94,11 @@ impl cyclometer_samples_t {
         taken.rows.pop_front()
     }
 
-    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
+    fn taken(&self) -> std::sync::MutexGuard<'_, FetchedSamples> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fetch(&self, taken: &mut Taken) {
+    fn fetch(&self, taken: &mut FetchedSamples) {
         let samples = self.monitor.samples();
         taken.lost = taken.lost.saturating_add(samples.lost);
         taken.missed = taken.missed.saturating_add(samples.missed);
@@ -112,7 +112,7 @@ impl cyclometer_samples_t {
 }
 
 /// Samples as they are handed out: each with its counters' values.
-fn rows(counters: &[Sampled], samples: &Samples) -> Vec<(cyclometer_sample_t, Vec<f64>)> {
+fn rows(counters: &[SampledCounter], samples: &Samples) -> Vec<(cyclometer_sample_t, Vec<f64>)> {
     let series: Vec<_> = (0..counters.len()).map(|i| samples.estimates(SlotId(i))).collect();
     let row = |(i, row): (usize, &Sample)| {
         let own = || series.iter().map(|of_event| of_event[i]).zip(counters);
@@ -124,7 +124,7 @@ fn rows(counters: &[Sampled], samples: &Samples) -> Vec<(cyclometer_sample_t, Ve
             late_ns: row.late_ns,
             scaled: scaled.fold(0, |bits, (_, counter)| bits | 1 << counter.number),
         };
-        let value = |(estimate, counter): (Option<Estimate>, &Sampled)| {
+        let value = |(estimate, counter): (Option<Estimate>, &SampledCounter)| {
             estimate.map_or(f64::NAN, |estimate| estimate.value * counter.scale)
         };
         (sample, own().map(value).collect())
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_was_shared_is_scaled_and_says_so() {
-        let counter = |number| Sampled { number, scale: 2.0, reason: OnceLock::new() };
+        let counter = |number| SampledCounter { number, scale: 2.0, reason: OnceLock::new() };
         let counters = [counter(3), counter(63)];
         let raw = |running| Raw { value: 10, time_enabled_ns: 100, time_running_ns: running, is_lost: false };
         let at = |slot| CounterAt {

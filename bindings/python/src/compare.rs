@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 /// One metric of one side.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Given {
+struct GivenMetric {
     name: String,
     event: String,
     unit: String,
@@ -19,9 +19,9 @@ struct Given {
     runs: Vec<(Option<f64>, bool)>,
 }
 
-impl Given {
+impl GivenMetric {
     fn series(self) -> Series {
-        let Given { name, event, unit, scope, provenance, reason, runs } = self;
+        let GivenMetric { name, event, unit, scope, provenance, reason, runs } = self;
         let series = Series { name, event, unit, scope, provenance, reason, ..Series::default() };
         series.with_runs(runs)
     }
@@ -62,7 +62,7 @@ impl Shift {
 
 /// One metric of B against the same of A.
 #[derive(IntoPyObject)]
-pub(crate) struct Found {
+pub(crate) struct ComparedMetric {
     name: String,
     event: String,
     unit: String,
@@ -79,9 +79,9 @@ pub(crate) struct Found {
     b: Side,
 }
 
-impl Found {
-    fn of(one: &Compared, event: String) -> Found {
-        Found {
+impl ComparedMetric {
+    fn of(one: &Compared, event: String) -> ComparedMetric {
+        ComparedMetric {
             name: one.name.clone(),
             event,
             unit: one.unit.clone(),
@@ -112,7 +112,7 @@ pub(crate) fn compare(
     b: Vec<Bound<'_, PyAny>>,
     paired: bool,
     threshold: f64,
-) -> PyResult<Vec<Found>> {
+) -> PyResult<Vec<ComparedMetric>> {
     let (a, b) = (series(&a)?, series(&b)?);
     let design = if paired { Design::Paired } else { Design::Apart };
     let question = Question { design, threshold };
@@ -122,10 +122,10 @@ pub(crate) fn compare(
             let own = a.iter().chain(&b).find(|series| series.name == name);
             own.map_or_else(|| name.to_owned(), |series| series.event.clone())
         };
-        compared.iter().map(|one| Found::of(one, event(&one.name))).collect()
+        compared.iter().map(|one| ComparedMetric::of(one, event(&one.name))).collect()
     }))
 }
 
 fn series(given: &[Bound<'_, PyAny>]) -> PyResult<Vec<Series>> {
-    given.iter().map(|one| Ok(one.extract::<Given>()?.series())).collect()
+    given.iter().map(|one| Ok(one.extract::<GivenMetric>()?.series())).collect()
 }

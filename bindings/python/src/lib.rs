@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 /// Counters of the CPU; use the package `perf_monitor`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<monitor::Native>()?;
+    module.add_class::<monitor::NativeMonitor>()?;
     module.add_class::<monitor::NativeRegion>()?;
     module.add_function(wrap_pyfunction!(monitor::capabilities, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;

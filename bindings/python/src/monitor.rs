@@ -8,18 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::values::{Sampled, Step, Total, totals};
+use crate::values::{SampledRows, SourceStep, Total, totals};
 
 /// The native part of a monitor.
-#[pyclass(frozen, module = "perf_monitor._native")]
-pub(crate) struct Native {
+#[pyclass(frozen, name = "Native", module = "perf_monitor._native")]
+pub(crate) struct NativeMonitor {
     monitor: Monitor,
 }
 
 /// The settings of a monitor.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Settings {
+struct MonitorSettings {
     events: Vec<String>,
     /// `thread`, `process`, `pid:N`, `cpus:LIST`.
     scope: String,
@@ -31,7 +31,7 @@ struct Settings {
     calibrate: bool,
 }
 
-impl Settings {
+impl MonitorSettings {
     fn builder(&self) -> cyclometer::Result<MonitorBuilder> {
         let asked = self.environment || self.config.is_some();
         let config = if asked { Config::load(self.config.as_deref())? } else { Config::default() };
@@ -56,13 +56,13 @@ fn scope(text: &str) -> cyclometer::Result<CountedScope> {
 }
 
 #[pymethods]
-impl Native {
+impl NativeMonitor {
     /// Opens the counters in the calling thread. Other threads of Python run meanwhile.
     #[new]
-    fn new(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Native> {
-        let settings: Settings = settings.extract()?;
+    fn new(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<NativeMonitor> {
+        let settings: MonitorSettings = settings.extract()?;
         let built = py.detach(|| settings.builder().and_then(|builder| builder.build()));
-        Ok(Native { monitor: built.map_err(|error| exception(&error))? })
+        Ok(NativeMonitor { monitor: built.map_err(|error| exception(&error))? })
     }
 
     /// Begins a region in the calling thread.
@@ -93,14 +93,14 @@ impl Native {
         self.monitor.open_regions()
     }
 
-    fn samples(&self, py: Python<'_>) -> Sampled {
+    fn samples(&self, py: Python<'_>) -> SampledRows {
         let scale = |line: &cyclometer::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
         let scales: Vec<f64> = self.monitor.plan().lines.iter().map(scale).collect();
-        py.detach(|| Sampled::of(&self.monitor.samples(), &scales))
+        py.detach(|| SampledRows::of(&self.monitor.samples(), &scales))
     }
 
-    fn ladder(&self) -> Vec<Step> {
-        self.monitor.ladder().iter().map(Step::of).collect()
+    fn ladder(&self) -> Vec<SourceStep> {
+        self.monitor.ladder().iter().map(SourceStep::of).collect()
     }
 
     /// The cost of a read and of a region, in ns: medians and 99th percentiles.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 /// The count of one event.
 #[derive(IntoPyObject)]
-pub(crate) struct Record {
+pub(crate) struct CountRecord {
     name: String,
     event: String,
     /// `exact`, `scaled`, `partial`, `not counted`, `not supported`, `lost`.
@@ -23,9 +23,9 @@ pub(crate) struct Record {
     notes: Vec<String>,
 }
 
-impl Record {
-    fn of(value: &Value) -> Record {
-        Record {
+impl CountRecord {
+    fn of(value: &Value) -> CountRecord {
+        CountRecord {
             name: value.name.clone(),
             event: value.event.clone(),
             verdict: value.count.verdict().to_string(),
@@ -58,7 +58,7 @@ pub(crate) struct Total {
     label: String,
     thread: Option<String>,
     calls: u64,
-    values: Vec<Record>,
+    values: Vec<CountRecord>,
 }
 
 impl Total {
@@ -67,47 +67,47 @@ impl Total {
             label: measured.label.clone(),
             thread: measured.thread.as_ref().map(ToString::to_string),
             calls: measured.calls,
-            values: measured.values.iter().map(Record::of).collect(),
+            values: measured.values.iter().map(CountRecord::of).collect(),
         }
     }
 }
 
 /// The count of a counter in the event's unit, its enabled time and its running time, in ns.
-type Counter = (f64, u64, u64);
+type ScaledCounter = (f64, u64, u64);
 
 /// One sample.
 #[derive(IntoPyObject)]
-pub(crate) struct Row {
+pub(crate) struct SampleRow {
     number: u64,
     at_ns: u64,
     skew_ns: u64,
     late_ns: u64,
     /// For each event the counts of its counters since sampling began; `None` if one could not be read.
-    counters: Vec<Option<Vec<Counter>>>,
+    counters: Vec<Option<Vec<ScaledCounter>>>,
 }
 
 /// The samples.
 #[derive(IntoPyObject)]
-pub(crate) struct Sampled {
-    rows: Vec<Row>,
+pub(crate) struct SampledRows {
+    rows: Vec<SampleRow>,
     lost: u64,
     missed: u64,
     /// For each event the reason why it was not sampled; `None` if it was.
     refused: Vec<Option<String>>,
 }
 
-impl Sampled {
+impl SampledRows {
     /// Samples of events with these scales.
-    pub(crate) fn of(samples: &Samples, scales: &[f64]) -> Sampled {
+    pub(crate) fn of(samples: &Samples, scales: &[f64]) -> SampledRows {
         let of_events: Vec<Vec<usize>> = (0..scales.len()).map(|i| places(samples, SlotId(i))).collect();
-        let rows = samples.rows.iter().map(|row| Row {
+        let rows = samples.rows.iter().map(|row| SampleRow {
             number: row.number,
             at_ns: row.at_ns,
             skew_ns: row.skew_ns,
             late_ns: row.late_ns,
             counters: of_events.iter().zip(scales).map(|(own, scale)| counters(row, own, *scale)).collect(),
         });
-        Sampled {
+        SampledRows {
             rows: rows.collect(),
             lost: samples.lost,
             missed: samples.missed,
@@ -122,12 +122,12 @@ fn places(samples: &Samples, slot: SlotId) -> Vec<usize> {
 }
 
 /// The counts of one event's counters; `None` if it has none or one could not be read.
-fn counters(row: &Sample, own: &[usize], scale: f64) -> Option<Vec<Counter>> {
+fn counters(row: &Sample, own: &[usize], scale: f64) -> Option<Vec<ScaledCounter>> {
     let counter = |i: &usize| {
         let raw = row.values.get(*i).filter(|raw| !raw.is_lost)?;
         Some((raw.value as f64 * scale, raw.time_enabled_ns, raw.time_running_ns))
     };
-    own.iter().map(counter).collect::<Option<Vec<Counter>>>().filter(|found| !found.is_empty())
+    own.iter().map(counter).collect::<Option<Vec<ScaledCounter>>>().filter(|found| !found.is_empty())
 }
 
 /// The reason why an event has no samples.
@@ -141,17 +141,17 @@ fn why_not(samples: &Samples, slot: SlotId) -> Option<String> {
 
 /// One source of the ladder.
 #[derive(IntoPyObject)]
-pub(crate) struct Step {
+pub(crate) struct SourceStep {
     event: Option<String>,
     tried: String,
     works: bool,
     text: String,
 }
 
-impl Step {
-    pub(crate) fn of(step: &cyclometer::LadderStep) -> Step {
+impl SourceStep {
+    pub(crate) fn of(step: &cyclometer::LadderStep) -> SourceStep {
         let (event, tried) = (step.event.clone(), step.tried.clone());
-        Step { event, tried, works: step.is_taken(), text: step.to_string() }
+        SourceStep { event, tried, works: step.is_taken(), text: step.to_string() }
     }
 }
 

@@ -5,32 +5,9 @@ use std::fmt;
 use cyclometer_core::{Error, ErrorKind};
 
 use crate::chip::Chip;
+use crate::error::NotListed;
 use crate::register::{Register, RegisterAddress};
-
-/// The operations that a register allows.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
-    /// It is read, never written.
-    Read,
-    /// It is read, and these bits of it are written; the others belong to somebody else.
-    Write {
-        /// The bits.
-        bits: u64,
-    },
-}
-
-impl Access {
-    /// Reading, and writing of every bit.
-    pub const ALL: Access = Access::Write { bits: u64::MAX };
-
-    /// The bits that may be written.
-    pub const fn writable(self) -> u64 {
-        match self {
-            Access::Read => 0,
-            Access::Write { bits } => bits,
-        }
-    }
-}
+use crate::register_access::Access;
 
 /// A register of a PMU that a driver may use: an entry of the allow-list.
 ///
@@ -108,27 +85,6 @@ const fn listed(register: Register) -> Option<Access> {
         Register::Arm(register) => register.access(),
         Register::RiscV(register) => register.access(),
         Register::Apple(register) => register.access(),
-    }
-}
-
-/// A register is not on the list of those that drivers may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotListed {
-    /// Its name.
-    pub register: String,
-}
-
-impl fmt::Display for NotListed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no register that a driver may use on this CPU", self.register)
-    }
-}
-
-impl std::error::Error for NotListed {}
-
-impl From<NotListed> for Error {
-    fn from(error: NotListed) -> Error {
-        Error::new(ErrorKind::InvalidInput, error.to_string()).with_source(error)
     }
 }
 

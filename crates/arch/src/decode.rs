@@ -2,9 +2,10 @@
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
-use cyclometer_core::{CounterId, EventCode, Modes};
+use cyclometer_core::{CounterId, EventCode};
 
 use crate::chip::Chip;
+use crate::decoded_event::DecodedEvent;
 use crate::field::{BitRange, FieldKind, FieldSpec, low_mask, runs};
 use crate::register::Register;
 use crate::{amd, apple, arm, intel, riscv};
@@ -33,33 +34,6 @@ pub struct Field {
     pub value: u64,
     /// The meaning of the value.
     pub meaning: String,
-}
-
-/// An event that a value names by its code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DecodedEvent {
-    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that
-    /// exists with Hyper-Threading off only.
-    pub counter: Option<CounterId>,
-    /// Its code, as tables have it. A fixed event of Intel has the pseudo code: select 0, unit mask index +
-    /// 1; one of Apple has none, the counter says which it is; one of RISC-V has none, the config is the
-    /// event.
-    pub code: EventCode,
-    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event
-    /// of Intel that shares its pseudo code with another.
-    pub config: Option<u64>,
-    /// The modes in which it counts, where the value says so.
-    pub modes: Option<Modes>,
-    /// Whether the counter is enabled, as far as this register says.
-    pub enabled: Option<bool>,
-    /// Whether an overflow interrupts, where the value says so.
-    pub interrupt: Option<bool>,
-}
-
-impl DecodedEvent {
-    pub(crate) const fn new(code: EventCode) -> DecodedEvent {
-        DecodedEvent { counter: None, code, config: None, modes: None, enabled: None, interrupt: None }
-    }
 }
 
 /// The fields of a register on a chip: what a page about registers shows.

@@ -5,7 +5,6 @@ use std::fmt;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recovery};
 
-use crate::access::NotListed;
 use crate::chip::Chip;
 
 /// Why an event cannot be encoded.
@@ -265,6 +264,27 @@ pub(crate) fn refuse_other_fields(chip: &Chip, code: &EventCode, has: &[&str]) -
             Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version })
         }
         None => Ok(()),
+    }
+}
+
+/// A register is not on the list of those that drivers may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotListed {
+    /// Its name.
+    pub register: String,
+}
+
+impl fmt::Display for NotListed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is no register that a driver may use on this CPU", self.register)
+    }
+}
+
+impl std::error::Error for NotListed {}
+
+impl From<NotListed> for Error {
+    fn from(error: NotListed) -> Error {
+        Error::new(ErrorKind::InvalidInput, error.to_string()).with_source(error)
     }
 }
 

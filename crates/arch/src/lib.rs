@@ -15,7 +15,7 @@
 //! Nothing here executes anything. Every constant names its source in the module of its family.
 //!
 //! ```
-//! use cyclometer_arch::{Chip, Coded, How, decode, perf_words, registers};
+//! use cyclometer_arch::{Chip, Coded, CounterOptions, decode, perf_words, registers};
 //! use cyclometer_core::{CounterMask, EventCode, Modes, pmu::Family};
 //!
 //! let skylake = Chip {
@@ -28,7 +28,7 @@
 //! };
 //! let misses = Coded::new(EventCode { select: 0x2e, umask: 0x41, ..EventCode::default() });
 //! assert_eq!(perf_words(&skylake, &misses)?.config, 0x412e);
-//! let writes = registers(&skylake, &misses, None, How::counting(Modes::USER_KERNEL))?;
+//! let writes = registers(&skylake, &misses, None, CounterOptions::counting(Modes::USER_KERNEL))?;
 //! assert_eq!((writes[0].name(), writes[0].value), ("IA32_PERFEVTSEL0".to_owned(), 0x43_412e));
 //! assert_eq!(decode(&skylake, writes[0].register, writes[0].value).events[0].code, misses.code);
 //! # Ok::<(), cyclometer_arch::EncodeError>(())
@@ -41,6 +41,7 @@ pub mod apple;
 pub mod arm;
 mod chip;
 mod decode;
+mod decoded_event;
 mod error;
 mod field;
 #[cfg(test)]
@@ -51,6 +52,8 @@ mod presence;
 mod program;
 mod reference;
 mod register;
+mod register_access;
+mod register_name;
 mod register_program;
 pub mod riscv;
 #[cfg(test)]
@@ -59,16 +62,19 @@ mod round_trip;
 mod testing;
 mod x86;
 
-pub use access::{Access, Fault, NotListed, PmuReg, Registers};
+pub use access::{Fault, PmuReg, Registers};
 pub use chip::{Chip, Coded, CounterOptions};
-pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
-pub use error::{EncodeError, UnknownRegister};
+pub use decode::{Decoded, Field, decode, decode_words, layout};
+pub use decoded_event::DecodedEvent;
+pub use error::{EncodeError, NotListed, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
 pub use presence::Presence;
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_row, register_table};
-pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
+pub use register::{Register, RegisterAddress, RegisterWrite};
+pub use register_access::Access;
+pub use register_name::RegisterName;
 pub use register_program::{
     CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, SlotShare, Step, carry_out,
     register_program, restore,

@@ -7,12 +7,13 @@ use std::fmt;
 use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
 
-use crate::access::{Access, PmuReg};
+use crate::access::PmuReg;
 use crate::chip::Chip;
 use crate::decode::{every_field, layout};
 use crate::field::{BitRange, FieldKind, FieldSpec};
 use crate::presence::Presence;
 use crate::register::{Register, RegisterAddress};
+use crate::register_access::Access;
 use crate::{amd, apple, arm, intel, riscv};
 
 /// One register, or several that differ in their number only.

@@ -3,7 +3,7 @@
 use cyclometer_core::{CounterId, EventCode, Modes};
 
 use crate::chip::CounterOptions;
-use crate::decode::DecodedEvent;
+use crate::decoded_event::DecodedEvent;
 use crate::field::{FieldSpec, flags};
 
 /// Bit of an event select: count in user mode.

@@ -3,23 +3,23 @@
 use cyclometer_sys::affinity::Affinity;
 
 /// The calling thread on one CPU; dropping this restores the previous affinity.
-pub(crate) struct OnCpu(Affinity);
+pub(crate) struct AffinityGuard(Affinity);
 
-impl OnCpu {
+impl AffinityGuard {
     /// `None` where the kernel refuses that CPU; `own` is the affinity to restore.
-    pub(crate) fn new(cpu: u32, own: &Affinity) -> Option<OnCpu> {
+    pub(crate) fn new(cpu: u32, own: &Affinity) -> Option<AffinityGuard> {
         Affinity::only(cpu).give(0).ok()?;
-        Some(OnCpu(own.clone()))
+        Some(AffinityGuard(own.clone()))
     }
 }
 
 /// Runs `work` on one CPU and then restores the affinity. `None` where the thread may not run on that CPU.
 pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Option<T> {
-    let _bound = OnCpu::new(cpu, &Affinity::of(0).ok()?)?;
+    let _bound = AffinityGuard::new(cpu, &Affinity::of(0).ok()?)?;
     Some(work())
 }
 
-impl Drop for OnCpu {
+impl Drop for AffinityGuard {
     fn drop(&mut self) {
         // Restoring fails only when an administrator has changed the allowed CPUs meanwhile.
         let _ = self.0.give(0);

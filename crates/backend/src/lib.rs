@@ -37,6 +37,11 @@ mod soft;
 #[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]
 #[path = "soft_other.rs"]
 mod soft;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod soft_events;
+#[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]
+#[path = "soft_events_other.rs"]
+mod soft_events;
 #[cfg(unix)]
 mod soft_settings;
 #[cfg(target_os = "linux")]
@@ -59,12 +64,15 @@ pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, stand
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
-pub use perf::overflow::{Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
+#[cfg(target_os = "linux")]
+pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
-pub use soft::{Software, baseline_lacks, event_number, software};
+pub use soft::{Software, baseline_lacks, software};
+#[cfg(unix)]
+pub use soft_events::event_number;
 #[cfg(unix)]
 pub use soft_settings::{SoftwareSettings, WantedEvents};
 pub use sources::{region_sources, sources};
-pub use sysreg::{Denied, Port, SysregAccess, SysregBus};
+pub use sysreg::{Port, PortDenied, SysregAccess, SysregBus};
 pub use thread_events::ThreadEvent;

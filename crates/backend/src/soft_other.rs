@@ -26,11 +26,6 @@ pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
     None
 }
 
-/// The number by which a translated program requests an event. Always `None`, as nothing is translated here.
-pub fn event_number(_name: &str) -> Option<u64> {
-    None
-}
-
 impl Software {
     /// Starts commands under translation.
     pub fn launcher<'a>(&'a self, _native: &'a Launcher) -> Box<dyn Launch + 'a> {

@@ -2,13 +2,15 @@
 
 use cyclometer_core::CpuBaseline;
 
+use crate::soft_events::event_number;
+
 /// The requested events of the software PMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WantedEvents {
     /// Every event.
     #[default]
     All,
-    /// A bit for each number of an event ([`event_number`](crate::event_number)).
+    /// A bit for each number of an event ([`event_number`]).
     Only(u64),
 }
 
@@ -16,7 +18,7 @@ impl WantedEvents {
     /// The events with these names. Names that are no events of the software PMU are ignored.
     pub fn only<'a>(names: impl IntoIterator<Item = &'a str>) -> WantedEvents {
         let bit = |number: u64| u32::try_from(number).ok().and_then(|number| 1u64.checked_shl(number));
-        let numbers = names.into_iter().filter_map(crate::event_number);
+        let numbers = names.into_iter().filter_map(event_number);
         numbers
             .map(bit)
             .try_fold(0, |all, bit| Some(all | bit?))
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_wanted() {
-        let number = |name| crate::event_number(name).unwrap_or(u64::MAX);
+        let number = |name| event_number(name).unwrap_or(u64::MAX);
         let wanted = WantedEvents::only(["instructions", "no such event", "loads"]);
         assert!(wanted.contains(number("instructions")) && wanted.contains(number("loads")));
         assert!(!wanted.contains(number("bytes_loaded")));

@@ -4,7 +4,7 @@ use cyclometer_core::exec::Usage;
 use cyclometer_sys::process;
 
 /// The same values in the shared type.
-pub(crate) fn shared(raw: process::Usage) -> Usage {
+pub(crate) fn shared(raw: process::ResourceUsage) -> Usage {
     Usage {
         user_ns: raw.user_ns,
         system_ns: raw.system_ns,

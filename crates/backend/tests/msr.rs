@@ -13,7 +13,7 @@ use cyclometer_arch::{
     Coded, Fault, Placed, PmuReg, ProgramOptions, Register, Registers, Step, carry_out, intel,
     register_program, restore,
 };
-use cyclometer_backend::msr::{MsrBus, Place, left_registers_in, restore_registers_in};
+use cyclometer_backend::msr::{MsrBus, MsrLocation, left_registers_in, restore_registers_in};
 use cyclometer_backend::registers::{Bus, Chips, LeftState, Restored};
 use cyclometer_core::{CounterId, CpuSet, ErrorKind, EventCode, Modes, Recovery};
 use cyclometer_sim::{Model, Settings, SimMachine, Workload};
@@ -47,7 +47,7 @@ fn devices() -> FakeDevices {
 }
 
 fn bus(devices: &FakeDevices) -> MsrBus {
-    MsrBus::at(Place::fake(devices.folder().to_owned()), chips(2))
+    MsrBus::at(MsrLocation::fake(devices.folder().to_owned()), chips(2))
 }
 
 fn register(register: intel::Register) -> PmuReg {
@@ -217,7 +217,7 @@ fn the_registers_of_a_cpu_are_one_bus_s_at_a_time() {
 #[test]
 fn what_nobody_could_restore_is_not_kept() {
     let devices = devices();
-    let place = Place::fake(devices.folder().to_owned());
+    let place = MsrLocation::fake(devices.folder().to_owned());
     let mut strange = MsrBus::at(place.clone(), chips(1));
     let global = register(intel::Register::GlobalControl);
     let bits = cyclometer_arch::RegisterBits { register: global, value: 0, mask: u64::MAX };
@@ -303,13 +303,13 @@ fn a_process_that_is_killed_leaves_registers_as_they_were() {
     kill(child);
     until("nobody restores", || !devices.journals().exists());
     assert_eq!(held(&devices), before);
-    assert_eq!(left_registers_in(&Place::fake(devices.folder().to_owned())), []);
+    assert_eq!(left_registers_in(&MsrLocation::fake(devices.folder().to_owned())), []);
 }
 
 #[test]
 fn what_is_left_when_the_daemon_dies_too_is_told_and_restored() {
     let devices = devices();
-    let place = Place::fake(devices.folder().to_owned());
+    let place = MsrLocation::fake(devices.folder().to_owned());
     let before = held(&devices);
     let (child, daemon) = counting(&devices);
     let pid = child.id();
@@ -338,14 +338,14 @@ fn what_is_left_when_the_daemon_dies_too_is_told_and_restored() {
 }
 
 /// A modified journal that a dead process left.
-fn left_and_changed(devices: &FakeDevices, change: impl Fn(String) -> String) -> Place {
+fn left_and_changed(devices: &FakeDevices, change: impl Fn(String) -> String) -> MsrLocation {
     let (child, daemon) = counting(devices);
     signal(daemon, SIGKILL).unwrap();
     kill(child);
     let file = devices.journals().join("registers-0");
     let text = change(std::fs::read_to_string(&file).unwrap());
     std::fs::write(&file, text).unwrap();
-    let place = Place::fake(devices.folder().to_owned());
+    let place = MsrLocation::fake(devices.folder().to_owned());
     until("a dead daemon is believed to restore", || left_registers_in(&place)[1].state == LeftState::Left);
     place
 }
@@ -377,7 +377,7 @@ fn a_journal_that_names_other_registers_restores_nothing_and_stays() {
         left_and_changed(&devices, |text| text);
         std::fs::read_to_string(devices.journals().join("registers-0")).unwrap()
     };
-    let place = Place::fake(devices.folder().to_owned());
+    let place = MsrLocation::fake(devices.folder().to_owned());
     let written = devices.written().len();
     for (from, to, expected) in changes {
         assert!(whole.contains(from), "{from}");
@@ -417,7 +417,7 @@ fn a_daemon_that_cannot_restore_leaves_the_journal_for_others() {
     until("the daemon tries for ever", || signal(daemon, 0).is_err());
     assert_eq!(journals(&devices), ["registers-0", "registers-1"]);
     devices.refuse_writes(None);
-    let place = Place::fake(devices.folder().to_owned());
+    let place = MsrLocation::fake(devices.folder().to_owned());
     assert!(restore_registers_in(&place, &chips(2)).into_iter().all(|each| each.outcome.is_ok()));
     assert_eq!(held(&devices), before);
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{command, ended, perf_part, skip, slot};
-use cyclometer_backend::{Launcher, Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
+use cyclometer_backend::{Launcher, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{CpuSet, Launch, Modes, Refusal, Slot, SlotId, Target};
@@ -28,8 +28,8 @@ fn software(id: usize, config: u64) -> Slot {
     Slot { filter: Some(Modes::USER), ..slot }
 }
 
-fn every(period: u64) -> Sampling {
-    Sampling::every(NonZeroU64::new(period).unwrap())
+fn every(period: u64) -> OverflowSampling {
+    OverflowSampling::every(NonZeroU64::new(period).unwrap())
 }
 
 /// Opens, or reports why that is not allowed here; any other refusal fails.
@@ -44,7 +44,7 @@ fn permitted(opened: Result<Overflows, Refusal>) -> Option<Overflows> {
     }
 }
 
-fn here(slot: &Slot, how: Sampling) -> Option<Overflows> {
+fn here(slot: &Slot, how: OverflowSampling) -> Option<Overflows> {
     permitted(Overflows::open(slot, &[], &Target::ThisThread, how))
 }
 
@@ -56,9 +56,9 @@ struct Drained {
 
 fn drain(overflows: &mut Overflows, into: &mut Drained) {
     let each = |taken| match taken {
-        Taken::Sample(sample) => into.samples.push(sample),
-        Taken::Lost { samples, .. } => into.lost += samples,
-        Taken::Throttled { .. } | Taken::Unthrottled { .. } => {}
+        OverflowRecord::Sample(sample) => into.samples.push(sample),
+        OverflowRecord::Lost { samples, .. } => into.lost += samples,
+        OverflowRecord::Throttled { .. } | OverflowRecord::Unthrottled { .. } => {}
         other => panic!("threads are not followed: {other:?}"),
     };
     overflows.drain(each).unwrap();
@@ -100,7 +100,7 @@ fn code() -> Vec<std::ops::Range<u64>> {
 /// The kernel samples events of programs, unlike those of clocks, exactly once each period.
 #[test]
 fn there_are_as_many_samples_as_the_count_has_periods() {
-    let how = Sampling { with_addresses: true, ..every(3) };
+    let how = OverflowSampling { with_addresses: true, ..every(3) };
     let Some(mut overflows) = here(&software(0, PAGE_FAULTS), how) else { return };
     let (mut kept, mut all) = (Vec::new(), Drained::default());
     overflows.start().unwrap();
@@ -126,7 +126,7 @@ fn there_are_as_many_samples_as_the_count_has_periods() {
 
 #[test]
 fn what_there_is_no_room_for_is_told_as_lost() {
-    let how = Sampling { ring_pages: 1, ..every(1) };
+    let how = OverflowSampling { ring_pages: 1, ..every(1) };
     let Some(mut overflows) = here(&software(0, PAGE_FAULTS), how) else { return };
     let mut kept = Vec::new();
     overflows.start().unwrap();
@@ -203,7 +203,7 @@ fn a_sample_tells_what_the_group_had_counted() {
 
 #[test]
 fn who_waits_is_woken_by_enough_samples_and_by_nothing_else() {
-    let how = Sampling { wake_after: 4, ..every(1) };
+    let how = OverflowSampling { wake_after: 4, ..every(1) };
     let Some(mut overflows) = here(&software(0, PAGE_FAULTS), how) else { return };
     let soon = || Some(Instant::now() + Duration::from_millis(2));
     assert_eq!(overflows.wait(soon()).unwrap(), Wake::TimedOut);
@@ -264,7 +264,7 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
     let clock = software(0, TASK_CLOCK);
     let Some(_) = here(&clock, every(TICK_NS)) else { return };
     let refusal = |slot: &Slot, on: &Target, how| Overflows::open(slot, &[], on, how).unwrap_err();
-    let crooked = refusal(&clock, &Target::ThisThread, Sampling { ring_pages: 3, ..every(TICK_NS) });
+    let crooked = refusal(&clock, &Target::ThisThread, OverflowSampling { ring_pages: 3, ..every(TICK_NS) });
     assert!(
         crooked.kind == RefusalKind::Invalid && crooked.text.contains("power of two"),
         "{}",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, RungState, Works};
 use cyclometer_core::machine::{
-    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
+    AccessRights, Architecture, Capabilities, CoreType, CpuId, Machine, MachineCpu, Os, PmuFacts, Vendor,
 };
 use cyclometer_core::pmu::{FormatField, KernelPmu, PmuEvent};
 use cyclometer_core::{CounterMask, CpuSet, Rung};
@@ -15,7 +15,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
         os: Os::Linux,
         kernel_release: None,
         architecture: Architecture::X86_64,
-        cpu: Cpu { vendor, id: CpuId::Unknown, name: None },
+        cpu: MachineCpu { vendor, id: CpuId::Unknown, name: None },
         core_types,
         online: CpuSet::parse("0-7").unwrap(),
         smt_active: None,
@@ -23,7 +23,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
         hypervisor: None,
         container: None,
         pmus,
-        access: Access::default(),
+        access: AccessRights::default(),
         capabilities: Capabilities {
             architecture: String::new(),
             counter_count: 0,

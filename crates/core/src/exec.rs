@@ -641,7 +641,7 @@ pub struct At {
 
 /// One event on one CPU, of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct CellKey {
     /// The event.
     pub slot: SlotId,
     /// The CPU, for CPU-wide counts.
@@ -650,8 +650,8 @@ pub struct Place {
     pub tid: Option<u32>,
 }
 
-/// The cells of one [`Place`] by PMU. PMUs of a place count at different times, as a thread runs on one core
-/// type at a time. The cells of one PMU are the summands of a sum, and count at the same time.
+/// The cells of one [`CellKey`] by PMU. PMUs of a place count at different times, as a thread runs on one
+/// core type at a time. The cells of one PMU are the summands of a sum, and count at the same time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlaceCells<'a> {
     of_pmus: BTreeMap<&'a str, Vec<&'a Cell>>,
@@ -659,10 +659,10 @@ pub struct PlaceCells<'a> {
 
 impl<'a> PlaceCells<'a> {
     /// Groups cells by place, those of a PMU in the order of the parts.
-    pub fn group(cells: impl IntoIterator<Item = &'a Cell>) -> BTreeMap<Place, PlaceCells<'a>> {
-        let mut places: BTreeMap<Place, PlaceCells<'a>> = BTreeMap::new();
+    pub fn group(cells: impl IntoIterator<Item = &'a Cell>) -> BTreeMap<CellKey, PlaceCells<'a>> {
+        let mut places: BTreeMap<CellKey, PlaceCells<'a>> = BTreeMap::new();
         for cell in cells {
-            let place = Place { slot: cell.slot, cpu: cell.at.cpu, tid: cell.at.tid };
+            let place = CellKey { slot: cell.slot, cpu: cell.at.cpu, tid: cell.at.tid };
             let of_pmus = &mut places.entry(place).or_default().of_pmus;
             of_pmus.entry(&cell.at.pmu).or_default().push(cell);
         }

@@ -18,7 +18,7 @@ pub struct Machine {
     /// Instruction set.
     pub architecture: Architecture,
     /// The CPU as sold: vendor, ids, name.
-    pub cpu: Cpu,
+    pub cpu: MachineCpu,
     /// One entry for each core type; hybrids and big.LITTLE have several.
     pub core_types: Vec<CoreType>,
     /// The CPUs that are online.
@@ -35,7 +35,7 @@ pub struct Machine {
     /// The energy counters of the kernel's power capping.
     pub energy: Vec<EnergyZone>,
     /// The rights of this process.
-    pub access: Access,
+    pub access: AccessRights,
     /// The summary that the C and Python interfaces export.
     pub capabilities: Capabilities,
     /// The state of each source of counts on this machine.
@@ -187,7 +187,7 @@ impl fmt::Display for CpuId {
 
 /// The CPU of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cpu {
+pub struct MachineCpu {
     /// The designer.
     pub vendor: Vendor,
     /// Ids for the event files.
@@ -258,7 +258,7 @@ pub struct Capabilities {
 
 /// The rights of this process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Access {
+pub struct AccessRights {
     /// Whether the effective user is root.
     pub root: bool,
     /// `kernel.perf_event_paranoid`; `None` when the kernel has no perf.
@@ -274,13 +274,13 @@ pub struct Access {
     /// `kernel.yama.ptrace_scope`.
     pub ptrace_scope: Option<i32>,
     /// The tracer of this process, if it has one; a process has at most one.
-    pub tracer: Option<Tracer>,
+    pub tracer: Option<ProcessTracer>,
 }
 
 /// The tracer of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Tracer {
+pub enum ProcessTracer {
     /// The software PMU: this process is translated and counted.
     SoftwarePmu,
     /// Another program, such as a debugger.
@@ -292,17 +292,17 @@ pub enum Tracer {
     },
 }
 
-impl fmt::Display for Tracer {
+impl fmt::Display for ProcessTracer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Tracer::SoftwarePmu => f.write_str("the software PMU"),
-            Tracer::Other { pid, name: Some(name) } => write!(f, "{name} (process {pid})"),
-            Tracer::Other { pid, name: None } => write!(f, "process {pid}"),
+            ProcessTracer::SoftwarePmu => f.write_str("the software PMU"),
+            ProcessTracer::Other { pid, name: Some(name) } => write!(f, "{name} (process {pid})"),
+            ProcessTracer::Other { pid, name: None } => write!(f, "process {pid}"),
         }
     }
 }
 
-impl Access {
+impl AccessRights {
     /// Whether perf's restrictions are lifted, by root's, CAP_PERFMON's or CAP_SYS_ADMIN's rights.
     pub fn perfmon_capable(&self) -> bool {
         self.capabilities.iter().any(|c| c == "CAP_PERFMON" || c == "CAP_SYS_ADMIN")

@@ -20,7 +20,7 @@ pub struct Report {
     /// Every execution, in order, without warm-ups.
     pub runs: Vec<Run>,
     /// Every fallback that was taken.
-    pub steps: Vec<Step>,
+    pub steps: Vec<FallbackStep>,
     /// The signal that ended the session early, if one did.
     pub interrupted: Option<i32>,
     /// Why the session ended before the last run, if it did.
@@ -116,7 +116,7 @@ pub struct SliceCount {
 
 /// A fallback: the refusal and the reaction to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct FallbackStep {
     /// The event concerned, by name; `None` for the whole session.
     pub event: Option<String>,
     /// The request that was refused.

@@ -149,7 +149,7 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
 /// `ErrorKind::InvalidInput`, naming the error in the text.
 pub fn parse_event(text: &str) -> Result<EventRequest> {
     let (body, pin) = split_pin(text)?;
-    let Named { selector, name, label, attributes, modifiers } = match body.find('/') {
+    let UnpinnedEvent { selector, name, label, attributes, modifiers } = match body.find('/') {
         Some(slash) => parse_pmu(body, slash)?,
         None => parse_plain(body)?,
     };
@@ -162,7 +162,7 @@ pub fn parse_event(text: &str) -> Result<EventRequest> {
 }
 
 /// An event without its pin.
-struct Named {
+struct UnpinnedEvent {
     selector: Selector,
     name: String,
     label: Option<String>,
@@ -185,14 +185,14 @@ fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
     }
 }
 
-fn parse_pmu(body: &str, slash: usize) -> Result<Named> {
+fn parse_pmu(body: &str, slash: usize) -> Result<UnpinnedEvent> {
     let close = body.rfind('/').filter(|close| *close > slash).ok_or_else(|| {
         invalid(format!("'{}' has no closing slash", shown(body)), "write pmu/term=value,…/")
     })?;
     let letters = &body[close + 1..];
     let letters = letters.strip_prefix(':').unwrap_or(letters);
     let Terms { of_pmu, label } = Terms::parse(&body[slash + 1..close], body)?;
-    Ok(Named {
+    Ok(UnpinnedEvent {
         selector: Selector::Pmu { pmu: body[..slash].to_owned(), terms: of_pmu },
         name: body[..=close].to_owned(),
         label,
@@ -296,7 +296,7 @@ fn parse_term(term: &str, body: &str) -> Result<Term> {
     }
 }
 
-fn parse_plain(body: &str) -> Result<Named> {
+fn parse_plain(body: &str) -> Result<UnpinnedEvent> {
     if body.split_once("::").is_some_and(|(_, name)| name.is_empty()) {
         return Err(invalid(
             format!("an event is missing behind the colons of '{}'", shown(body)),
@@ -315,7 +315,7 @@ fn parse_plain(body: &str) -> Result<Named> {
     };
     // A breakpoint has an address and a length after its colons.
     let pieces: Vec<&str> = if rest.starts_with("mem:") { vec![rest] } else { rest.split(':').collect() };
-    let mut named = Named {
+    let mut named = UnpinnedEvent {
         selector: Selector::Raw(0),
         name: format!("{prefix}{}", pieces[0]),
         label: None,
@@ -326,14 +326,14 @@ fn parse_plain(body: &str) -> Result<Named> {
     let mut has_modifiers = false;
     for (i, piece) in pieces.iter().enumerate().skip(1) {
         let last = i + 1 == pieces.len();
-        has_modifiers |= refine(&mut named, piece, Place { libpfm, last, body, has_modifiers })?;
+        has_modifiers |= refine(&mut named, piece, PartContext { libpfm, last, body, has_modifiers })?;
     }
     named.selector = raw_code(&named.name).unwrap_or_else(|| Selector::Name(named.name.clone()));
     Ok(named)
 }
 
 /// The context of a part after a colon.
-struct Place<'a> {
+struct PartContext<'a> {
     libpfm: bool,
     last: bool,
     body: &'a str,
@@ -345,7 +345,7 @@ struct Place<'a> {
 /// Returns whether the part contains modifiers.
 ///
 /// libpfm4 takes each modifier after its own colon; perf takes one list of letters.
-fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<bool> {
+fn refine(named: &mut UnpinnedEvent, piece: &str, place: PartContext<'_>) -> Result<bool> {
     if let (true, Some((mode, counted))) = (place.libpfm, mode(piece)) {
         let modes =
             named.modifiers.modes.get_or_insert(if counted { Modes::NONE } else { Modes::USER_KERNEL });

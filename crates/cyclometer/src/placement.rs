@@ -22,7 +22,7 @@ use crate::metric::events_of_metrics;
 #[derive(Clone, Debug)]
 pub struct Placement<'a> {
     /// The events, in the order of the request, each once.
-    pub events: Vec<Placed<'a>>,
+    pub events: Vec<PlacementEvent<'a>>,
     /// The groups of the request that have two events and more: indices into `events`.
     pub groups: Vec<Vec<usize>>,
     /// The passes, and why there are no fewer. Its indices of events are those into `events`, of sets those
@@ -35,7 +35,7 @@ pub struct Placement<'a> {
 
 /// One event of a placement.
 #[derive(Clone, Debug)]
-pub struct Placed<'a> {
+pub struct PlacementEvent<'a> {
     /// As it was written, as often as it was.
     pub texts: Vec<String>,
     /// The event as it was selected on the CPU.
@@ -73,12 +73,12 @@ impl<'a> Placement<'a> {
     ///
     /// Those of [`cyclometer_catalog::select::select`].
     pub fn of(tables: &[Cpu<'a>], requests: &[EventRequest], wishes: Wishes) -> Result<Placement<'a>> {
-        let mut events: Vec<Placed<'a>> = Vec::new();
+        let mut events: Vec<PlacementEvent<'a>> = Vec::new();
         let (mut groups, mut partners): (BTreeMap<u32, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
         for request in requests {
             let mut own = Vec::new();
             for selected in select_in(tables, request)? {
-                own.push(Placed::add(&mut events, tables, request, selected));
+                own.push(PlacementEvent::add(&mut events, tables, request, selected));
             }
             if let Some(group) = request.group {
                 groups.entry(group).or_default().extend(&own);
@@ -118,15 +118,15 @@ impl<'a> Placement<'a> {
     }
 }
 
-impl<'a> Placed<'a> {
+impl<'a> PlacementEvent<'a> {
     /// The index of an event: that of the same one, if it was named before.
     fn add(
-        events: &mut Vec<Placed<'a>>,
+        events: &mut Vec<PlacementEvent<'a>>,
         tables: &[Cpu<'a>],
         request: &EventRequest,
         selected: Selected<'a>,
     ) -> usize {
-        let is_same = |other: &Placed<'_>| {
+        let is_same = |other: &PlacementEvent<'_>| {
             (&other.selected.name, other.selected.coded.code, other.selected.coded.config, other.pin)
                 == (&selected.name, selected.coded.code, selected.coded.config, request.pin)
                 && other.selected.coded.counters == selected.coded.counters
@@ -142,7 +142,7 @@ impl<'a> Placed<'a> {
             let each = codes.iter().map(|coded| usable(cpu.counters(), coded.counters, pin));
             each.fold(CounterMask::EMPTY, |all, own| all.or(own))
         };
-        events.push(Placed {
+        events.push(PlacementEvent {
             texts: vec![request.text.clone()],
             allowed: usable(request.pin),
             unpinned: usable(None),
@@ -174,7 +174,7 @@ impl<'a> Placed<'a> {
 }
 
 /// For each metric of a CPU those of its events that are there.
-fn of_metrics(tables: &[Cpu<'_>], events: &[Placed<'_>]) -> Vec<Vec<usize>> {
+fn of_metrics(tables: &[Cpu<'_>], events: &[PlacementEvent<'_>]) -> Vec<Vec<usize>> {
     let Some(cpu) = tables.first() else { return Vec::new() };
     let own = |names: Vec<String>| {
         let at = |name: &String| events.iter().position(|event| event.is_named(name));

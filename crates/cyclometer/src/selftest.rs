@@ -15,17 +15,17 @@ use cyclometer_core::plan::{IntentSubject, Outcome};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, Machine, Modes, Provenance, Recovery, Result, Rung, Slot, SlotId,
-    Source, Verdict as Trust,
+    Source, Verdict,
 };
 use cyclometer_selftest::{
-    Kernel, KernelMemory, KernelQuantity, MeterSample, MeteredWork, Recorded, Repetitions, Rounds,
+    Kernel, KernelMemory, KernelQuantity, MeterSample, MeteredWork, RecordedCounts, Repetitions, Rounds,
     ThreadMeter,
 };
 use cyclometer_selftest::{ROUNDS, examine, together};
 use cyclometer_session::Quiet;
 use cyclometer_stats::{LineSummary, summarise};
 
-pub use cyclometer_selftest::{Finding, Measurement, Truth, Verdict};
+pub use cyclometer_selftest::{EventVerdict, Finding, Measurement, Truth};
 
 use crate::{EventTables, Stat};
 
@@ -64,7 +64,7 @@ pub struct Section {
 impl Examined {
     /// Whether no count contradicts a known number.
     pub fn is_true(&self) -> bool {
-        self.findings().all(|finding| finding.verdict != Verdict::Wrong)
+        self.findings().all(|finding| finding.verdict != EventVerdict::Wrong)
     }
 
     /// Everything that was found out.
@@ -75,7 +75,7 @@ impl Examined {
 
 impl Section {
     /// The names of the events of a verdict.
-    pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Finding> {
+    pub fn of(&self, verdict: EventVerdict) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(move |finding| finding.verdict == verdict)
     }
 }
@@ -208,12 +208,12 @@ impl<'a> SelfTestRun<'a> {
     fn of_kernel(&self, source: &dyn Source, listing: &Listing, memory: &mut KernelMemory) -> Finding {
         let all = self.examined(source, listing, "", memory);
         let is_seen = matches!(Truth::of(&listing.name), Truth::Time | Truth::Faults);
-        if all.verdict != Verdict::NotCounted || !is_seen {
+        if all.verdict != EventVerdict::NotCounted || !is_seen {
             return all;
         }
         let user = self.filtered(source, listing, ("", Some(Modes::USER)), memory);
         match (user.verdict, Truth::of(&listing.name)) {
-            (Verdict::NotCounted, _) => all,
+            (EventVerdict::NotCounted, _) => all,
             (_, Truth::Time) => user,
             _ => Finding { event: format!("{}:u", listing.name), ..user },
         }
@@ -321,7 +321,7 @@ impl<'a> SelfTestRun<'a> {
             Ok(recorded) => recorded,
             Err(error) => return section.without(&nameless(&error.to_string(), program)),
         };
-        let judge = |(quantity, mut recorded): (KernelQuantity, Recorded)| {
+        let judge = |(quantity, mut recorded): (KernelQuantity, RecordedCounts)| {
             let truth = Truth::of(quantity.word());
             examine(quantity.word(), truth, &mut recorded, Repetitions::UNDISTURBED)
         };
@@ -329,7 +329,7 @@ impl<'a> SelfTestRun<'a> {
     }
 
     /// Every kernel under the software PMU: all quantities in the same runs.
-    fn recorded(&self, program: &Path) -> Result<BTreeMap<KernelQuantity, Recorded>> {
+    fn recorded(&self, program: &Path) -> Result<BTreeMap<KernelQuantity, RecordedCounts>> {
         let mut all = BTreeMap::new();
         let works = [
             (Rounds::MIN, Repetitions::UNDISTURBED.bases),
@@ -338,7 +338,7 @@ impl<'a> SelfTestRun<'a> {
         for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
             for (rounds, runs) in works {
                 for (quantity, samples) in self.translated_once(program, kernel, rounds, runs)? {
-                    let recorded: &mut Recorded = all.entry(quantity).or_default();
+                    let recorded: &mut RecordedCounts = all.entry(quantity).or_default();
                     samples
                         .into_iter()
                         .for_each(|sample| recorded.add(MeteredWork::Kernel(kernel, rounds), sample));
@@ -397,7 +397,7 @@ fn command(program: &Path, kernel: Kernel, rounds: Rounds) -> CommandSpec {
 
 /// The exact counts of every run.
 fn samples(line: &LineSummary) -> Result<Vec<MeterSample>> {
-    let is_exact = line.verdict == Trust::Exact && line.provenance == Some(Provenance::Counted);
+    let is_exact = line.verdict == Verdict::Exact && line.provenance == Some(Provenance::Counted);
     if !is_exact {
         let reason = line.reason.clone().unwrap_or_else(|| "another source counted it".to_owned());
         return Err(Error::new(ErrorKind::StateLost, format!("{}: {reason}", line.event)));
@@ -523,16 +523,16 @@ mod tests {
             let finding = run.of_kernel(&source, listing, &mut KernelMemory::new());
             (finding.event.clone(), finding.verdict)
         };
-        assert_eq!(found("page-faults"), ("page-faults:u".to_owned(), Verdict::Plausible));
-        assert_eq!(found("task-clock"), ("task-clock".to_owned(), Verdict::Plausible));
-        assert_eq!(found("context-switches"), ("context-switches".to_owned(), Verdict::NotCounted));
+        assert_eq!(found("page-faults"), ("page-faults:u".to_owned(), EventVerdict::Plausible));
+        assert_eq!(found("task-clock"), ("task-clock".to_owned(), EventVerdict::Plausible));
+        assert_eq!(found("context-switches"), ("context-switches".to_owned(), EventVerdict::NotCounted));
     }
 
     #[test]
     fn a_count_during_a_signal_is_dropped_and_none_follows() {
         let (test, launcher) = (SelfTest::new(crate::machine()), Launcher::start().unwrap());
         let run = SelfTestRun::new(&test, &launcher);
-        let exact = || Finding { verdict: Verdict::Exact, ..Finding::not_counted("e", "") };
+        let exact = || Finding { verdict: EventVerdict::Exact, ..Finding::not_counted("e", "") };
         assert_eq!(run.finding("e", || Ok(exact())), exact());
         let dropped = run.finding("e", || {
             run.interrupted.set(Some(3));

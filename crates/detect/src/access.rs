@@ -1,6 +1,6 @@
 //! Permissions of this process: sysctls, capabilities, seccomp.
 
-use cyclometer_core::machine::{Access, Os, Tracer};
+use cyclometer_core::machine::{AccessRights, Os, ProcessTracer};
 
 use crate::facts::FactSource;
 use crate::text;
@@ -21,13 +21,13 @@ const CAPABILITIES: [(u32, &str); 7] = [
 ];
 
 /// The rights of this process.
-pub(crate) fn detect(facts: &dyn FactSource) -> Access {
+pub(crate) fn detect(facts: &dyn FactSource) -> AccessRights {
     let root = facts.euid() == Some(0);
     if facts.os() != Os::Linux {
-        return Access { root, ..Access::default() };
+        return AccessRights { root, ..AccessRights::default() };
     }
     let status = facts.read("/proc/self/status").unwrap_or_default();
-    Access {
+    AccessRights {
         root,
         perf_event_paranoid: text::number(facts, "/proc/sys/kernel/perf_event_paranoid"),
         perf_user_access: text::number(facts, "/proc/sys/kernel/perf_user_access"),
@@ -44,18 +44,18 @@ pub(crate) fn detect(facts: &dyn FactSource) -> Access {
 /// # Source
 ///
 /// `proc_pid_status(5)`, `TracerPid`: 0 where nothing does, or what does is in another list of processes.
-fn tracer(facts: &dyn FactSource, status: &str) -> Option<Tracer> {
+fn tracer(facts: &dyn FactSource, status: &str) -> Option<ProcessTracer> {
     let pid = text::field(status, "TracerPid")?.parse().ok().filter(|pid| *pid != 0)?;
     match facts.is_counted_by_software() {
-        true => Some(Tracer::SoftwarePmu),
+        true => Some(ProcessTracer::SoftwarePmu),
         false => Some(other_tracer(facts, pid)),
     }
 }
 
 /// A tracer that is not the software PMU.
-pub(crate) fn other_tracer(facts: &dyn FactSource, pid: u32) -> Tracer {
+pub(crate) fn other_tracer(facts: &dyn FactSource, pid: u32) -> ProcessTracer {
     let name = text::line(facts, &format!("/proc/{pid}/comm"));
-    Tracer::Other { pid, name: name.map(|name| text::clean(&name)) }
+    ProcessTracer::Other { pid, name: name.map(|name| text::clean(&name)) }
 }
 
 /// Effective capabilities by name; none inside a user namespace, where perf does not honour them.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::RecordedFacts;
 
-    fn access(body: &str) -> Access {
+    fn access(body: &str) -> AccessRights {
         detect(&RecordedFacts::parse(&format!("note synthetic: a test\nos linux\n{body}")).unwrap())
     }
 
@@ -109,8 +109,8 @@ mod tests {
         let traced = "file /proc/self/status\n| TracerPid:\t71\n";
         let named = access(&format!("{traced}file /proc/71/comm strace\n")).tracer;
         assert_eq!(named.map(|tracer| tracer.to_string()).as_deref(), Some("strace (process 71)"));
-        assert_eq!(access(traced).tracer, Some(Tracer::Other { pid: 71, name: None }));
-        assert_eq!(access(&format!("{traced}counted software\n")).tracer, Some(Tracer::SoftwarePmu));
+        assert_eq!(access(traced).tracer, Some(ProcessTracer::Other { pid: 71, name: None }));
+        assert_eq!(access(&format!("{traced}counted software\n")).tracer, Some(ProcessTracer::SoftwarePmu));
         for untraced in
             ["file /proc/self/status\n| TracerPid:\t0\n", "file /proc/self/status\n| CapEff:\t0\n"]
         {

@@ -3,9 +3,9 @@
 use cyclometer_core::CounterMask;
 use cyclometer_core::machine::{PmuFacts, Vendor};
 
-use crate::cores::DetectionContext;
+use crate::cpuid::{self, Signature};
+use crate::detected::{DetectionContext, no_counters};
 use crate::facts::FactSource;
-use crate::x86::{self, Signature};
 
 /// Width of every AMD core counter in bits.
 ///
@@ -54,15 +54,15 @@ pub(crate) fn identify(
 /// AMD APM volume 3, `CPUID` Fn8000_0022 (PerfMonV2: EAX bit 0, EBX bits 3 to 0) and Fn8000_0001 ECX bit 23
 /// (PerfCtrExtCore: six counters); without either there are the four of every older core.
 pub(crate) fn pmu_facts(facts: &dyn FactSource, around: &DetectionContext<'_>) -> PmuFacts {
-    let v2 = x86::leaf(facts, None, 0x8000_0022, 0).filter(|registers| registers[0] & 1 == 1);
+    let v2 = cpuid::leaf(facts, None, 0x8000_0022, 0).filter(|registers| registers[0] & 1 == 1);
     let extended =
-        x86::leaf(facts, None, 0x8000_0001, 0).is_some_and(|registers| registers[2] >> 23 & 1 == 1);
+        cpuid::leaf(facts, None, 0x8000_0001, 0).is_some_and(|registers| registers[2] >> 23 & 1 == 1);
     let (version, count, source) = match v2 {
         Some(registers) => (Some(2), registers[1] & 0xf, "CPUID 0x80000022"),
         None if extended => (None, 6, "CPUID 0x80000001 (PerfCtrExtCore)"),
         // A hypervisor that offers no PMU leaves these four in place, and no one can tell.
         None if around.virtualised && !around.has_core_pmu(around.online) => {
-            return x86::no_counters("CPUID 0x80000001: none offered");
+            return no_counters("CPUID 0x80000001: none offered");
         }
         None => (None, 4, "the four counters of every AMD core"),
     };

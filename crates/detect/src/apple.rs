@@ -1,11 +1,11 @@
 //! Apple: chips by `hw.cpufamily` on macOS and by MIDR on Linux.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{DetectedCpu, DetectionContext, core_type};
+use crate::detected::{DetectedCpu, DetectionContext, core_type, no_counters};
 use crate::facts::FactSource;
-use crate::{text, x86};
+use crate::text;
 
 /// A family of chips with one event database and one register layout.
 struct AppleChip {
@@ -114,7 +114,7 @@ pub(crate) fn on_macos(facts: &dyn FactSource, around: &DetectionContext<'_>) ->
         let id = chip.map(|chip| chip.id.to_owned());
         core_type(id, names.map(|names| names[level]), cpus.clone(), pmu_facts(chip, counters))
     });
-    DetectedCpu { core_types: core_types.collect(), cpu: Cpu { vendor: Vendor::Apple, id, name } }
+    DetectedCpu { core_types: core_types.collect(), cpu: MachineCpu { vendor: Vendor::Apple, id, name } }
 }
 
 /// The core type with that part number, on Linux.
@@ -125,7 +125,7 @@ pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &DetectionContext<'_>) ->
     let name = chip.map(|chip| if is_performance { chip.performance } else { chip.efficiency });
     let pmu = match around.virtualised {
         // A Linux guest on a Mac shows Apple's MIDR but gets none of Apple's registers.
-        true => x86::no_counters("Apple's registers are not passed on to guests"),
+        true => no_counters("Apple's registers are not passed on to guests"),
         false => pmu_facts(chip, COUNTERS),
     };
     core_type(chip.map(|chip| chip.id.to_owned()), name, cpus, pmu)
@@ -133,7 +133,7 @@ pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &DetectionContext<'_>) ->
 
 fn pmu_facts(chip: Option<&AppleChip>, counters: CounterMask) -> PmuFacts {
     match chip {
-        None => x86::no_counters("not known for this chip"),
+        None => no_counters("not known for this chip"),
         Some(chip) => PmuFacts {
             version: None,
             counters,

@@ -1,11 +1,11 @@
 //! Arm on Linux: core types by MIDR.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
+use crate::detected::{self, DetectedCpu, DetectionContext, core_type, no_counters};
 use crate::facts::FactSource;
-use crate::{apple, text, x86};
+use crate::{apple, text};
 
 /// Implementer codes of MIDR_EL1, bits 31 to 24.
 ///
@@ -131,9 +131,12 @@ impl Midr {
 /// The CPU and its core types, by the id register of each CPU.
 pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let groups = groups(facts, around);
-    let Some((first, _)) = groups.first() else { return cores::unknown(around) };
-    let cpu =
-        Cpu { vendor: vendor(first.implementer()), id: CpuId::Arm { midr: first.0 }, name: name(facts) };
+    let Some((first, _)) = groups.first() else { return detected::unknown(around) };
+    let cpu = MachineCpu {
+        vendor: vendor(first.implementer()),
+        id: CpuId::Arm { midr: first.0 },
+        name: name(facts),
+    };
     let core_types = groups.into_iter().map(|(midr, cpus)| describe(midr, cpus, around)).collect();
     DetectedCpu { cpu, core_types }
 }
@@ -211,7 +214,7 @@ fn describe(midr: Midr, cpus: CpuSet, around: &DetectionContext<'_>) -> CoreType
 /// names one number, and on bare metal only, because hypervisors give fewer.
 fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &DetectionContext<'_>) -> PmuFacts {
     if !around.has_core_pmu(cpus) {
-        return x86::no_counters("no PMU in the kernel");
+        return no_counters("no PMU in the kernel");
     }
     let published = implementer == 0x41 && SIX_COUNTERS.contains(&part) && !around.virtualised;
     let (general, width, source) = match published {

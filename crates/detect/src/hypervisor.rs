@@ -3,7 +3,7 @@
 use cyclometer_core::machine::Os;
 
 use crate::facts::FactSource;
-use crate::{has_cpuid, text, x86};
+use crate::{cpuid, has_cpuid, text};
 
 /// Vendor strings of `CPUID` leaf 0x4000_0000.
 ///
@@ -61,7 +61,7 @@ pub(crate) fn detect(facts: &dyn FactSource) -> Option<String> {
 }
 
 fn on_x86(facts: &dyn FactSource) -> Option<String> {
-    match x86::hypervisor_bit(facts) {
+    match cpuid::hypervisor_bit(facts) {
         Some(true) => Some(named_on_x86(facts)),
         Some(false) => None,
         None => elsewhere(facts),
@@ -70,7 +70,7 @@ fn on_x86(facts: &dyn FactSource) -> Option<String> {
 
 fn named_on_x86(facts: &dyn FactSource) -> String {
     let registers = facts.cpuid(None, 0x4000_0000, 0).unwrap_or_default();
-    let letters = x86::letters(&registers[1..]);
+    let letters = cpuid::letters(&registers[1..]);
     let known = VENDORS.iter().find(|(vendor, _)| *vendor == letters);
     let name = match known {
         Some((_, name)) => (*name).to_owned(),

@@ -3,9 +3,9 @@
 use cyclometer_core::machine::{CoreType, PmuFacts};
 use cyclometer_core::{CounterMask, CpuSet};
 
-use crate::cores::{DetectionContext, core_type};
+use crate::cpuid::{self, Signature};
+use crate::detected::{DetectionContext, core_type, no_counters};
 use crate::facts::FactSource;
-use crate::x86::{self, Signature};
 
 /// Core type of a performance core in `CPUID` 0x1A, EAX bits 31 to 24.
 const CORE: u32 = 0x40;
@@ -150,7 +150,7 @@ pub(crate) fn core_types(
     signature: Signature,
 ) -> Vec<CoreType> {
     let generation = find(signature);
-    let hybrid_bit = x86::leaf(facts, None, 7, 0).is_some_and(|registers| registers[3] >> 15 & 1 == 1);
+    let hybrid_bit = cpuid::leaf(facts, None, 7, 0).is_some_and(|registers| registers[3] >> 15 & 1 == 1);
     let kinds = match generation {
         Some(generation) => generation.kinds,
         None if hybrid_bit => UNKNOWN_HYBRID,
@@ -234,7 +234,7 @@ fn kind_by_leaf(
     cpu: Option<u32>,
     kinds: &'static [CoreKind],
 ) -> Option<&'static CoreKind> {
-    let [eax, ..] = x86::leaf(facts, cpu, 0x1a, 0)?;
+    let [eax, ..] = cpuid::leaf(facts, cpu, 0x1a, 0)?;
     let (core_type, native_model) = (eax >> 24, eax & 0xff_ffff);
     let mut of_type = kinds.iter().filter(|kind| kind.core_type == core_type);
     let exact = of_type.clone().find(|kind| kind.native_model == native_model);
@@ -243,7 +243,7 @@ fn kind_by_leaf(
 
 /// The PMU of one CPU (`None`: any) as `CPUID` describes it.
 pub(crate) fn pmu_facts(facts: &dyn FactSource, cpu: Option<u32>, virtualised: bool) -> PmuFacts {
-    let Some(registers) = x86::leaf(facts, cpu, 0xa, 0) else { return x86::no_counters("no CPUID 0xA") };
+    let Some(registers) = cpuid::leaf(facts, cpu, 0xa, 0) else { return no_counters("no CPUID 0xA") };
     let mut pmu = architectural(registers, virtualised);
     if pmu.version.is_none() {
         return pmu;
@@ -265,7 +265,7 @@ pub(crate) fn pmu_facts(facts: &dyn FactSource, cpu: Option<u32>, virtualised: b
 fn architectural([eax, _, ecx, edx]: [u32; 4], virtualised: bool) -> PmuFacts {
     let version = eax & 0xff;
     if version == 0 {
-        return x86::no_counters("CPUID 0xA: none offered");
+        return no_counters("CPUID 0xA: none offered");
     }
     let contiguous = match (version, edx & 0x1f) {
         (1, _) => 0,
@@ -289,10 +289,10 @@ fn architectural([eax, _, ecx, edx]: [u32; 4], virtualised: bool) -> PmuFacts {
 ///
 /// Intel SDM volume 2A, `CPUID` leaf 23H; it is there when leaf 7, sub-leaf 1, has EAX bit 8.
 fn extended(facts: &dyn FactSource, cpu: Option<u32>) -> Option<CounterMask> {
-    let sub_leaves = x86::leaf(facts, None, 7, 0)?[0];
-    let present = sub_leaves >= 1 && x86::leaf(facts, cpu, 7, 1)?[0] >> 8 & 1 == 1;
-    let has_counters = present && x86::leaf(facts, cpu, 0x23, 0)?[0] >> 1 & 1 == 1;
-    let [general, fixed, ..] = has_counters.then(|| x86::leaf(facts, cpu, 0x23, 1))??;
+    let sub_leaves = cpuid::leaf(facts, None, 7, 0)?[0];
+    let present = sub_leaves >= 1 && cpuid::leaf(facts, cpu, 7, 1)?[0] >> 8 & 1 == 1;
+    let has_counters = present && cpuid::leaf(facts, cpu, 0x23, 0)?[0] >> 1 & 1 == 1;
+    let [general, fixed, ..] = has_counters.then(|| cpuid::leaf(facts, cpu, 0x23, 1))??;
     (general != 0).then(|| CounterMask::from_bits(general.into(), fixed.into()))
 }
 

@@ -22,6 +22,8 @@ mod arm;
 mod capabilities;
 mod container;
 mod cores;
+mod cpuid;
+mod detected;
 mod energy;
 mod facts;
 mod host;

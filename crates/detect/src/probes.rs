@@ -1,6 +1,6 @@
 //! The events that the kernel opens when asked, class by class.
 
-use cyclometer_core::machine::{Architecture, Machine, Os, Tracer, Vendor};
+use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_sys::process_list::ProcessList;
 
@@ -177,9 +177,9 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that
 /// the software PMU counts, which detaches from programs that trace.
-fn tries_tracing(depth: DetectionDepth, tracer: Option<&Tracer>, hardware_counts: bool) -> bool {
+fn tries_tracing(depth: DetectionDepth, tracer: Option<&ProcessTracer>, hardware_counts: bool) -> bool {
     match (depth, tracer) {
-        (_, Some(Tracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,
+        (_, Some(ProcessTracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,
         (DetectionDepth::Everything, _) => true,
         (DetectionDepth::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,
     }

@@ -1,10 +1,10 @@
 //! RISC-V: cores by the three machine ids.
 
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, Vendor};
 
-use crate::cores::{self, DetectedCpu, DetectionContext, core_type};
+use crate::detected::{self, DetectedCpu, DetectionContext, core_type, no_counters};
 use crate::facts::FactSource;
-use crate::{text, x86};
+use crate::text;
 
 /// The three machine ids of a hart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,10 +53,10 @@ const CORES: &[(u64, &str, &str, &str, &str)] = &[
 pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
     let cpuinfo = facts.read("/proc/cpuinfo").unwrap_or_default();
     let groups = groups(&cpuinfo, around);
-    let Some(ids) = groups.first().map(|(ids, _)| *ids) else { return cores::unknown(around) };
+    let Some(ids) = groups.first().map(|(ids, _)| *ids) else { return detected::unknown(around) };
     let name = text::field(&cpuinfo, "uarch").map(text::clean).filter(|name| !name.is_empty());
     let Ids { mvendorid, marchid, mimpid } = ids;
-    let cpu = Cpu { vendor: vendor(mvendorid), id: CpuId::RiscV { mvendorid, marchid, mimpid }, name };
+    let cpu = MachineCpu { vendor: vendor(mvendorid), id: CpuId::RiscV { mvendorid, marchid, mimpid }, name };
     DetectedCpu { cpu, core_types: groups.into_iter().map(|(ids, cpus)| describe(ids, cpus)).collect() }
 }
 
@@ -91,7 +91,7 @@ fn describe(ids: Ids, cpus: Vec<u32>) -> CoreType {
             && fits(implementation, &format!("{:#x}", ids.mimpid))
     });
     let id = core.map(|(_, _, _, id, _)| (*id).to_owned());
-    let pmu = x86::no_counters("only the firmware knows the counters");
+    let pmu = no_counters("only the firmware knows the counters");
     core_type(id, core.map(|(.., name)| *name), cpus.into_iter().collect(), pmu)
 }
 

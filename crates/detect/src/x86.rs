@@ -1,19 +1,12 @@
 //! x86: who made the CPU, which one it is, and what `CPUID` says about its PMU.
 
 use cyclometer_core::CpuSet;
-use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, Vendor};
 
-use crate::cores::{DetectedCpu, DetectionContext, core_type};
+use crate::cpuid::{Signature, leaf, letters};
+use crate::detected::{DetectedCpu, DetectionContext, core_type};
 use crate::facts::FactSource;
 use crate::{amd, intel, text};
-
-/// Family, model and stepping, with the extended parts merged in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Signature {
-    pub(crate) family: u32,
-    pub(crate) model: u32,
-    pub(crate) stepping: u32,
-}
 
 /// The CPU and its core types.
 pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> DetectedCpu {
@@ -30,7 +23,7 @@ pub(crate) fn detect(facts: &dyn FactSource, around: &DetectionContext<'_>) -> D
     };
     let name = brand(facts).or_else(|| Some(text::clean(text::field(&cpuinfo, "model name")?)));
     let core_types = core_types(facts, around, &vendor, signature);
-    DetectedCpu { cpu: Cpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
+    DetectedCpu { cpu: MachineCpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
 }
 
 fn core_types(
@@ -52,25 +45,11 @@ fn core_types(
     }
 }
 
-/// A leaf of some CPU; `None` when the CPU does not have it.
-///
-/// Leaves beyond the highest one repeat other data, so they are never asked for.
-pub(crate) fn leaf(facts: &dyn FactSource, cpu: Option<u32>, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-    let highest = facts.cpuid(None, leaf & 0xffff_0000, 0)?[0];
-    (leaf <= highest).then(|| facts.cpuid(cpu, leaf, subleaf))?
-}
-
 fn vendor_letters(facts: &dyn FactSource, cpuinfo: &str) -> String {
     match facts.cpuid(None, 0, 0) {
         Some([_, b, c, d]) => letters(&[b, d, c]),
         None => text::clean(text::field(cpuinfo, "vendor_id").unwrap_or("")),
     }
-}
-
-/// Registers as the letters they hold, low byte first; what is no letter is dropped.
-pub(crate) fn letters(registers: &[u32]) -> String {
-    let bytes: Vec<u8> = registers.iter().flat_map(|register| register.to_le_bytes()).collect();
-    text::clean(&String::from_utf8_lossy(&bytes))
 }
 
 fn vendor(letters: &str) -> Vendor {
@@ -109,16 +88,6 @@ fn brand(facts: &dyn FactSource) -> Option<String> {
     let parts: Option<Vec<[u32; 4]>> = (0x8000_0002..=0x8000_0004).map(|n| leaf(facts, None, n, 0)).collect();
     let brand = letters(&parts?.concat());
     (!brand.is_empty()).then_some(brand)
-}
-
-/// The hypervisor bit: leaf 1, ECX bit 31. `None` where there is no `CPUID`.
-pub(crate) fn hypervisor_bit(facts: &dyn FactSource) -> Option<bool> {
-    Some(leaf(facts, None, 1, 0)?[2] >> 31 == 1)
-}
-
-/// Facts that say that there are no counters, and who says so.
-pub(crate) fn no_counters(source: &str) -> PmuFacts {
-    PmuFacts { source: source.to_owned(), ..PmuFacts::default() }
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Sum {
 
 /// The counts of the regions of one name in one thread, or in several of a process one after the other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Row {
+pub struct BoardRow {
     /// The process.
     pub pid: u32,
     /// The thread; 0: several.
@@ -299,12 +299,12 @@ impl Board {
     }
 
     /// The counts, in the order in which names first appeared.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<BoardRow> {
         let taken = usize::try_from(self.memory.load(WORD * head::ROWS)).unwrap_or(ROWS).min(ROWS);
         (0..taken).filter_map(|row| self.row(row)).collect()
     }
 
-    fn row(&self, row: usize) -> Option<Row> {
+    fn row(&self, row: usize) -> Option<BoardRow> {
         let word = |word: usize| self.memory.load(row_at(row) + WORD * word);
         let sum = |counter: usize| {
             let [value, time_enabled_ns, time_running_ns, lost, reason] =
@@ -314,7 +314,7 @@ impl Board {
         // A process that was killed before it gave the row a name has counted nothing in it.
         let label =
             self.label(word(row::LABEL_AT), word(row::LABEL_LEN)).filter(|label| !label.is_empty())?;
-        Some(Row {
+        Some(BoardRow {
             pid: u32::try_from(word(row::PID)).ok()?,
             tid: u32::try_from(word(row::TID)).ok()?,
             label,
@@ -353,7 +353,7 @@ fn row_at(row: usize) -> usize {
 
 /// The memory, as seen by a program under the tool.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedBoard {
     memory: Memory,
     /// The counters, which are fixed once the program runs.
     pub(crate) counters: Vec<Counts>,
@@ -366,10 +366,10 @@ pub(crate) struct LabelAt {
     len: usize,
 }
 
-impl Attached {
+impl AttachedBoard {
     /// Attaches to the memory at a place that [`Board::variable`] names. `None` where no memory is there, or
     /// memory of another version, in which our version is then recorded.
-    pub(crate) fn open(place: &str) -> Option<Attached> {
+    pub(crate) fn open(place: &str) -> Option<AttachedBoard> {
         let memory = memory::open(place, LEN).or_else(|_| memory::open(place, WORD * 4)).ok()?;
         if memory.load(WORD * head::MAGIC) != MAGIC {
             return None;
@@ -384,7 +384,7 @@ impl Attached {
             Counts::of_words(std::array::from_fn(|i| memory.load(at + WORD * i)))
         };
         let counters: Option<Vec<Counts>> = (0..counters(&memory)).map(counter).collect();
-        let attached = Attached { counters: counters?, memory };
+        let attached = AttachedBoard { counters: counters?, memory };
         attached.memory.fetch_add(WORD * head::ATTACHED, 1);
         Some(attached)
     }

@@ -2,7 +2,7 @@
 
 use cyclometer_sys::fork::Birth;
 use cyclometer_sys::marks;
-use cyclometer_sys::perf::{self, Attr, Event, Reach, Whom};
+use cyclometer_sys::perf::{self, Attr, OpenEvent, Reach, Whom};
 use cyclometer_sys::user_read::Mapping;
 
 use crate::board::{Counts, Loss, Sum};
@@ -16,11 +16,11 @@ pub(crate) fn here() -> (u32, u32) {
 
 /// Identifies this process, as opposed to its forked children.
 #[derive(Debug)]
-pub(crate) struct Process(Birth);
+pub(crate) struct ProcessBirth(Birth);
 
-impl Process {
-    pub(crate) fn now() -> Process {
-        Process(Birth::now())
+impl ProcessBirth {
+    pub(crate) fn now() -> ProcessBirth {
+        ProcessBirth(Birth::now())
     }
 
     /// Whether the current process is that process, and not a forked child.
@@ -33,7 +33,7 @@ impl Process {
 /// The requested counters, open in this thread.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    native: Vec<(usize, Native)>,
+    native: Vec<(usize, KernelEvent)>,
     /// For each event of the software PMU, the index of its counter and its number.
     software: Vec<(usize, u64)>,
     /// The reason why the software PMU's counters have no values, if so.
@@ -44,13 +44,13 @@ pub(crate) struct Meter {
 }
 
 /// An event of the kernel, or the error number of opening it.
-type Native = Result<Open, u64>;
+type KernelEvent = Result<Open, u64>;
 
 #[derive(Debug)]
 struct Open {
     // The first field, so that the page is unmapped before the event is closed.
     page: Option<Mapping>,
-    event: Event,
+    event: OpenEvent,
 }
 
 /// The error number for errors without one: `EIO`.
@@ -143,7 +143,7 @@ impl Meter {
     }
 }
 
-fn open(counter: &Counts) -> Native {
+fn open(counter: &Counts) -> KernelEvent {
     let Counts::Perf { pmu_type, config, flags, user_reads } = *counter else { return Err(EIO as u64) };
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(EIO).unsigned_abs() as u64;
     let mut attr = Attr::new(pmu_type, config[0]);

@@ -11,11 +11,11 @@ pub(crate) fn here() -> (u32, u32) {
 }
 
 #[derive(Debug)]
-pub(crate) struct Process;
+pub(crate) struct ProcessBirth;
 
-impl Process {
-    pub(crate) fn now() -> Process {
-        Process
+impl ProcessBirth {
+    pub(crate) fn now() -> ProcessBirth {
+        ProcessBirth
     }
 
     pub(crate) fn is_here(&self) -> bool {

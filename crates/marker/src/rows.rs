@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::board::{Attached, LabelAt};
+use crate::board::{AttachedBoard, LabelAt};
 
 /// The known names and rows.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Rows {
     /// A row for a thread and a name; `None` where no row is free.
     pub(crate) fn take(
         &self,
-        board: &Attached,
+        board: &AttachedBoard,
         (pid, tid): (u32, u32),
         label: &str,
     ) -> Option<(LabelAt, usize)> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
-use crate::board::{Attached, VARIABLE};
+use crate::board::{AttachedBoard, VARIABLE};
 use crate::meter;
 use crate::rows::{ATTEMPTS, Rows};
 
@@ -21,7 +21,7 @@ static SESSION: OnceLock<Session> = OnceLock::new();
 /// Data shared by the threads of this process.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) board: Attached,
+    pub(crate) board: AttachedBoard,
     pub(crate) rows: Rows,
 }
 
@@ -45,7 +45,7 @@ fn attach() -> Option<&'static Session> {
     }
     // A user who sets the environment must not choose the memory that a program with more rights writes to.
     let place = std::env::var(VARIABLE).ok().filter(|_| !meter::has_more_rights_than_its_user())?;
-    let board = Attached::open(&place)?;
+    let board = AttachedBoard::open(&place)?;
     keep(board)
 }
 
@@ -53,7 +53,7 @@ fn attach() -> Option<&'static Session> {
 /// no thread waits for it indefinitely.
 static MAKING: Mutex<()> = Mutex::new(());
 
-fn keep(board: Attached) -> Option<&'static Session> {
+fn keep(board: AttachedBoard) -> Option<&'static Session> {
     for _ in 0..ATTEMPTS {
         match MAKING.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
@@ -88,10 +88,10 @@ mod tests {
         let other = stranger.variable();
         let other = other.split_once('=').unwrap().1.rsplit_once('#').unwrap().0;
         for wrong in [&format!("{other}#{identity}"), path, &format!("{path}#"), &format!("{path}#0:0"), ""] {
-            assert!(Attached::open(wrong).is_none(), "{wrong}");
+            assert!(AttachedBoard::open(wrong).is_none(), "{wrong}");
         }
         assert_eq!((board.attached(), stranger.attached()), (0, 0));
-        assert!(Attached::open(place).is_some());
+        assert!(AttachedBoard::open(place).is_some());
         assert_eq!(board.attached(), 1);
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn nobody_waits_for_a_session_that_a_lost_thread_was_making() {
         let made = crate::board::Board::make().unwrap();
         let variable = made.variable();
-        let open = || Attached::open(variable.split_once('=').unwrap().1).unwrap();
+        let open = || AttachedBoard::open(variable.split_once('=').unwrap().1).unwrap();
         let held = MAKING.lock().unwrap();
         assert!(keep(open()).is_none());
         assert_eq!(made.dropped(), 1);

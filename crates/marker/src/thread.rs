@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::board::{LabelAt, Loss, Sum, Word};
-use crate::meter::{self, Meter, Process};
+use crate::meter::{self, Meter, ProcessBirth};
 use crate::session::Session;
 use crate::{Empty, Label};
 
@@ -17,12 +17,12 @@ pub(crate) enum Edge {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Thread>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<ThreadMarks>> = const { RefCell::new(None) };
 }
 
 /// The result of recording an end of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum MarkResult {
     Noted,
     /// This thread, or the child process that it became, has no open counters yet.
     NotReady,
@@ -38,9 +38,9 @@ pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, emp
     // thread.
     loop {
         match noted(session, edge, &mut label, empty) {
-            Outcome::Noted => return,
-            Outcome::NotReady => set_up(session, empty),
-            Outcome::Impossible => return session.board.drop_one(),
+            MarkResult::Noted => return,
+            MarkResult::NotReady => set_up(session, empty),
+            MarkResult::Impossible => return session.board.drop_one(),
         }
     }
 }
@@ -51,21 +51,21 @@ fn noted(
     edge: Edge,
     label: &mut Option<impl Label>,
     empty: &'static Empty,
-) -> Outcome {
+) -> MarkResult {
     let noted = HERE.try_with(|here| {
-        let Ok(mut here) = here.try_borrow_mut() else { return Outcome::Impossible };
+        let Ok(mut here) = here.try_borrow_mut() else { return MarkResult::Impossible };
         match here.as_mut() {
             Some(thread) if thread.process.is_here() => {
                 if !thread.speaks(empty) {
                     return thread.refuse_or_set_up();
                 }
                 thread.mark(session, edge, label);
-                Outcome::Noted
+                MarkResult::Noted
             }
-            _ => Outcome::NotReady,
+            _ => MarkResult::NotReady,
         }
     });
-    noted.unwrap_or(Outcome::Impossible)
+    noted.unwrap_or(MarkResult::Impossible)
 }
 
 /// Opens the counters of this thread if necessary, and measures an empty region of this language.
@@ -89,12 +89,12 @@ fn set_up(session: &'static Session, empty: &'static Empty) {
 }
 
 /// Calls `work` with this thread, whose counters are opened if necessary; `None` where that is impossible.
-fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut ThreadMarks) -> T) -> Option<T> {
     let done = HERE.try_with(|here| {
         let mut here = here.try_borrow_mut().ok()?;
         if !here.as_ref().is_some_and(|thread| thread.process.is_here()) {
-            let before = here.take().map(Thread::into_child);
-            *here = Some(Thread::open(session, before.unwrap_or_default()));
+            let before = here.take().map(ThreadMarks::into_child);
+            *here = Some(ThreadMarks::open(session, before.unwrap_or_default()));
         }
         here.as_mut().map(work)
     });
@@ -110,14 +110,18 @@ fn without(value: u64, bias: u64) -> Option<u64> {
 const PASSING: u64 = 4;
 
 /// The bias of a language's marks; `None` where another mark disturbed the measurement.
-fn measure(session: &'static Session, empty: &Empty) -> Option<Bias> {
+fn measure(session: &'static Session, empty: &Empty) -> Option<MarkBias> {
     let flat = calibrate(session, empty.flat, 2)?;
     let nested = calibrate(session, empty.nested, 4)?;
     let less = |from: &[u64], other: &[u64]| -> Option<Vec<u64>> {
         from.iter().zip(other).map(|(from, other)| from.checked_sub(*other)).collect()
     };
     let both = less(&nested.outermost, &flat.outermost)?;
-    Some(Bias { end: less(&both, &nested.inner_begin)?, begin: nested.inner_begin, region: flat.outermost })
+    Some(MarkBias {
+        end: less(&both, &nested.inner_begin)?,
+        begin: nested.inner_begin,
+        region: flat.outermost,
+    })
 }
 
 fn calibrate(session: &'static Session, empty: fn(), marks: u32) -> Option<Calibration> {
@@ -142,7 +146,7 @@ struct Calibration {
 
 /// The bias that marking regions adds to the counts of the software PMU.
 #[derive(Debug)]
-struct Bias {
+struct MarkBias {
     /// Added to a region itself.
     region: Vec<u64>,
     /// Added by a begin to the surrounding regions, beyond the counts between its two reads.
@@ -156,13 +160,13 @@ struct Bias {
 struct Language {
     empty: &'static Empty,
     /// `None`: unknown, or not needed.
-    bias: Option<Bias>,
+    bias: Option<MarkBias>,
 }
 
 #[derive(Debug)]
-struct Thread {
+struct ThreadMarks {
     session: &'static Session,
-    process: Process,
+    process: ProcessBirth,
     ids: (u32, u32),
     meter: Meter,
     languages: Vec<Language>,
@@ -172,7 +176,7 @@ struct Thread {
     calibration: Option<Calibration>,
     names: HashMap<Box<str>, usize>,
     labels: Vec<Labelled>,
-    open: Vec<Frame>,
+    open: Vec<OpenRegion>,
     /// Values at the start of this call.
     entry: Vec<Sum>,
     /// Values at the start of the last call.
@@ -180,7 +184,7 @@ struct Thread {
     /// Values at the end of the last call.
     exit: Vec<Sum>,
     /// The meaning of `exit` for the next call.
-    pending: Pending,
+    pending: DeferredWork,
     /// The counts of marks inside regions.
     own: Vec<u64>,
     /// Number of unmatched marks.
@@ -208,7 +212,7 @@ impl Labelled {
 
 /// An open region.
 #[derive(Debug)]
-struct Frame {
+struct OpenRegion {
     label: usize,
     starts: Vec<Sum>,
     own: Vec<u64>,
@@ -225,7 +229,7 @@ struct Frame {
 
 /// The work that a call leaves to the next one, because no code may follow its last read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Pending {
+struct DeferredWork {
     /// The innermost region begins with `exit`.
     begins: bool,
     /// The counts between `last_entry` and `exit` belong to no region.
@@ -237,16 +241,16 @@ struct Pending {
 struct Inherited {
     names: HashMap<Box<str>, usize>,
     labels: Vec<Labelled>,
-    open: Vec<Frame>,
+    open: Vec<OpenRegion>,
 }
 
-impl Thread {
-    fn open(session: &'static Session, before: Inherited) -> Thread {
+impl ThreadMarks {
+    fn open(session: &'static Session, before: Inherited) -> ThreadMarks {
         let meter = Meter::open(&session.board.counters);
         let zeros = vec![Sum::default(); meter.len()];
-        Thread {
+        ThreadMarks {
             session,
-            process: Process::now(),
+            process: ProcessBirth::now(),
             ids: meter::here(),
             languages: Vec::new(),
             language: 0,
@@ -257,7 +261,7 @@ impl Thread {
             entry: zeros.clone(),
             last_entry: zeros.clone(),
             exit: zeros,
-            pending: Pending::default(),
+            pending: DeferredWork::default(),
             own: vec![0; meter.len()],
             disorder: 0,
             meter,
@@ -285,10 +289,10 @@ impl Thread {
     /// Handles a mark in a language that was not measured.
     #[cold]
     #[inline(never)]
-    fn refuse_or_set_up(&mut self) -> Outcome {
-        let Some(calibration) = &mut self.calibration else { return Outcome::NotReady };
+    fn refuse_or_set_up(&mut self) -> MarkResult {
+        let Some(calibration) = &mut self.calibration else { return MarkResult::NotReady };
         calibration.is_disturbed = true;
-        Outcome::Impossible
+        MarkResult::Impossible
     }
 
     /// Both ends execute the same code up to the first read and from the last one on.
@@ -313,7 +317,7 @@ impl Thread {
         }
         self.last_entry.copy_from_slice(&self.entry);
         let goes_on = !self.open.is_empty();
-        self.pending = Pending { begins: edge == Edge::Begin, own: was_open & goes_on };
+        self.pending = DeferredWork { begins: edge == Edge::Begin, own: was_open & goes_on };
     }
 
     fn edge(&mut self, session: &Session, edge: Edge, label: &str) {
@@ -345,7 +349,7 @@ impl Thread {
     }
 
     /// Subtracts the bias of a mark from the regions around it.
-    fn take_off(&mut self, of: fn(&Bias) -> &[u64]) {
+    fn take_off(&mut self, of: fn(&MarkBias) -> &[u64]) {
         if self.calibration.is_some() {
             return;
         }
@@ -376,7 +380,7 @@ impl Thread {
         self.labels[label].calls += 1;
         self.note(session, label, Word::Begun);
         self.take_off(|bias| &bias.begin);
-        self.open.push(Frame {
+        self.open.push(OpenRegion {
             label,
             starts: vec![Sum::default(); counters],
             own: vec![0; counters],
@@ -430,7 +434,7 @@ impl Thread {
     }
 
     /// The counts of a region that ends.
-    fn counted(&self, frame: &Frame) -> Vec<Sum> {
+    fn counted(&self, frame: &OpenRegion) -> Vec<Sum> {
         let counted = frame.starts.iter().zip(&self.entry).map(|(start, end)| between(*start, *end));
         let mut counted: Vec<Sum> = counted.collect();
         if !self.meter.is_exact() {
@@ -446,7 +450,7 @@ impl Thread {
     }
 
     /// The bias of marking in a region; `None` where it is unknown.
-    fn bias_of(&self, frame: &Frame, counter: usize) -> Option<u64> {
+    fn bias_of(&self, frame: &OpenRegion, counter: usize) -> Option<u64> {
         let own = self.own.get(counter)?.checked_sub(*frame.own.get(counter)?)?;
         if self.calibration.is_some() {
             return Some(own);
@@ -490,7 +494,7 @@ impl Thread {
     }
 }
 
-impl Drop for Thread {
+impl Drop for ThreadMarks {
     fn drop(&mut self) {
         if self.process.is_here() {
             self.session.rows.give_back(self.ids.0, self.labels.iter().filter_map(|label| label.at));

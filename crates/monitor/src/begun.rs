@@ -1,13 +1,14 @@
 //! Regions for languages that cannot bind a guard to a scope: C, Python.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use crate::monitor::Monitor;
 use crate::region::Region;
 use crate::report::Measured;
+use crate::shared::Shared;
 
 thread_local! {
     /// The regions that were begun in this thread and have not ended, the latest last.
@@ -37,14 +38,14 @@ pub struct BegunRegion {
 }
 
 impl BegunRegion {
-    pub(crate) fn begin(monitor: &Monitor, label: &str) -> BegunRegion {
+    pub(crate) fn begin(shared: &Arc<Shared>, label: &str) -> BegunRegion {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let thread = std::thread::current().id();
         let begun = BegunRegion { number, label: label.into(), thread, stopped: false };
         // The list is gone while the thread ends; the monitor counts such a region as missed.
         let _ = OPEN.try_with(|open| {
             open.borrow_mut().reserve(1);
-            let region = monitor.region(label);
+            let region = Region::begin(shared, label);
             open.borrow_mut().push((number, region));
         });
         begun

@@ -8,7 +8,7 @@ use cyclometer_core::{Candidate, Plan, Rung, SlotId};
 
 use crate::opening::opened_as;
 use crate::thread::{ThreadState, lock};
-use crate::totals::{Counter, Sum};
+use crate::totals::{CounterSum, ThreadCounter};
 
 /// The cost of a monitor's reads on the thread that built it.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,12 +123,12 @@ pub(crate) fn measure(state: &mut ThreadState, plan: &Plan) -> Cost {
     cost
 }
 
-fn empty_region(state: &mut ThreadState, label: usize) -> Vec<Sum> {
+fn empty_region(state: &mut ThreadState, label: usize) -> Vec<CounterSum> {
     let frame = state.begin(label);
     state.end(frame, true).map(|ended| ended.sums).unwrap_or_default()
 }
 
-fn region_around_empty_one(state: &mut ThreadState, label: usize) -> Vec<Sum> {
+fn region_around_empty_one(state: &mut ThreadState, label: usize) -> Vec<CounterSum> {
     let outer = state.begin(label);
     let inner = state.begin(label);
     state.end(inner, false);
@@ -151,10 +151,15 @@ fn timed(repeats: Repeats, mut what: impl FnMut()) -> Quantiles {
 /// The bias of every event for which there are enough measurements. Beside an event of the software PMU there
 /// are few, and clocks and kernel counters vary. The bias of a nested region is the rest after subtracting
 /// that of an empty one.
-fn biases(counters: &[Counter], plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
-    let of_slot = |slot: SlotId, line: &PlanLine, rows: &[Vec<Sum>]| {
+fn biases(
+    counters: &[ThreadCounter],
+    plan: &Plan,
+    empty: &[Vec<CounterSum>],
+    nested: &[Vec<CounterSum>],
+) -> Vec<Bias> {
+    let of_slot = |slot: SlotId, line: &PlanLine, rows: &[Vec<CounterSum>]| {
         line.candidate().filter(|candidate| rows.len() >= Repeats::enough(candidate))?;
-        let value = |row: &Vec<Sum>| {
+        let value = |row: &Vec<CounterSum>| {
             let own = row.iter().zip(counters).filter(|(_, own)| own.counter.slot == slot);
             own.clone().next()?;
             own.map(|(sum, own)| (sum.lost == 0 && !own.is_peak).then_some(sum.value as f64)).sum()
@@ -186,7 +191,7 @@ mod tests {
 
     /// A plan of `instructions` by the software PMU and the time by the operating system, or of one of them,
     /// with its counters.
-    fn planned(names: &[&str]) -> (Plan, Vec<Counter>) {
+    fn planned(names: &[&str]) -> (Plan, Vec<ThreadCounter>) {
         let candidate = |name: &str| match name {
             "wall_time" => Candidate::accounting(OsMetric::WallTime, "clock"),
             _ => Candidate::soft(name, Modes::USER),
@@ -196,7 +201,7 @@ mod tests {
             outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
             skipped: Vec::new(),
         };
-        let counter = |slot| Counter {
+        let counter = |slot| ThreadCounter {
             counter: CounterAt::of(Cell::new(SlotId(slot), 0, 0, 0)),
             is_peak: false,
             longest_ns: None,
@@ -209,8 +214,12 @@ mod tests {
     /// Whether the bias of each event is known, after as many measurements as the plan has.
     fn known(names: &[&str]) -> Vec<bool> {
         let (plan, counters) = planned(names);
-        let rows =
-            |value| vec![vec![Sum { value, ..Sum::default() }; names.len()]; Repeats::of(&plan).measured];
+        let rows = |value| {
+            vec![
+                vec![CounterSum { value, ..CounterSum::default() }; names.len()];
+                Repeats::of(&plan).measured
+            ]
+        };
         let biases = biases(&counters, &plan, &rows(7), &rows(20));
         assert!(biases.iter().all(|bias| bias.empty.is_some() == bias.nested.is_some()));
         assert!(biases.iter().all(|bias| bias.nested.is_none_or(|nested| nested.median == 13.0)));

@@ -1,27 +1,25 @@
 //! Monitors: counting within a program, over all of its threads.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cyclometer_core::exec::ReadWay;
-use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Source, Target};
+use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Target};
 
 use crate::begun::BegunRegion;
 use crate::cost::{self, Cost};
 use crate::counter::Counter;
+use crate::here::{adopt, here, prune};
 use crate::ladder::LadderStep;
-use crate::opening::{Means, is_of_registers, opened_as, slots};
+use crate::opening::{Means, SourceMaker, is_of_registers, opened_as, slots};
 use crate::region::Region;
-use crate::report::{Judge, Measured, Share, ThreadName};
-use crate::sampling::{Sampler, Samples, Sampling, Subject};
-use crate::thread::{Ended, ThreadState, adopt, here, lock, prune};
-use crate::totals::{LabelTotals, Sum, ThreadTotals};
-
-/// Creates the sources of a thread: counters belong to threads, and so do their sources.
-pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
+use crate::report::{Measured, Share};
+use crate::sampling::{Sampler, Samples, Sampling, SamplingInput};
+use crate::shared::{SAMPLED, Shared};
+use crate::thread::{ThreadState, lock};
+use crate::totals::{LabelTotals, ThreadTotals};
 
 /// The parts from which a monitor is built.
 #[derive(Clone)]
@@ -56,34 +54,6 @@ pub struct Setup {
 pub struct Monitor {
     shared: Arc<Shared>,
 }
-
-/// Data shared by threads.
-pub(crate) struct Shared {
-    pub(crate) id: u64,
-    plan: Plan,
-    machine: Machine,
-    target: Target,
-    scope: Scope,
-    sources: SourceMaker,
-    steps: Vec<LadderStep>,
-    cost: Option<Cost>,
-    threads: Mutex<Vec<Thread>>,
-    named: AtomicU32,
-    /// Regions that could not be measured, by label.
-    missed: Mutex<BTreeMap<String, u64>>,
-    longest_window: Option<Duration>,
-    /// Whether the sampling thread uses the registers.
-    samples_registers: bool,
-    sampler: Option<Sampler>,
-}
-
-struct Thread {
-    name: ThreadName,
-    totals: Arc<Mutex<ThreadTotals>>,
-}
-
-/// Number of threads that are reported individually. Beyond it, threads that have ended are added up.
-const TOLD_APART: usize = 256;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -124,7 +94,7 @@ impl Monitor {
         let cost = calibrate.then(|| cost::measure(&mut state, &plan));
         let start = |(sampling, target): (Sampling, Target)| {
             let (plan, machine, sources) = (plan.clone(), machine.clone(), Arc::clone(&sources));
-            Sampler::start(sampling, Subject { plan, machine, target, sources, longest_window })
+            Sampler::start(sampling, SamplingInput { plan, machine, target, sources, longest_window })
         };
         let sampler = sampling.map(start).transpose()?;
         let shared = Arc::new(Shared {
@@ -159,7 +129,7 @@ impl Monitor {
 
     /// Begins a region that any code can refer to, for languages that cannot bind a guard to a scope.
     pub fn begin(&self, label: &str) -> BegunRegion {
-        BegunRegion::begin(self, label)
+        BegunRegion::begin(&self.shared, label)
     }
 
     /// Calls a function and counts it as a region.
@@ -276,183 +246,6 @@ impl Monitor {
     }
 }
 
-impl Drop for Shared {
-    /// Closes the counters of the thread that drops the monitor. Each other thread closes its own when it
-    /// measures again, or ends.
-    fn drop(&mut self) {
-        prune();
-    }
-}
-
-impl Shared {
-    /// Opens the counters of a thread that has none.
-    pub(crate) fn open_here(&self) -> ThreadState {
-        let sources = (self.sources)();
-        let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
-        let opened = match self.samples_registers {
-            true => means.open_without_registers(&self.plan, SAMPLED),
-            false => means.open_settled(&self.plan),
-        };
-        let state = ThreadState::new(&self.plan, opened, self.longest_window);
-        self.register(&state);
-        state
-    }
-
-    fn register(&self, state: &ThreadState) {
-        let number = self.named.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let name = ThreadName { number, name: std::thread::current().name().map(str::to_owned) };
-        let mut threads = lock(&self.threads);
-        if threads.len() >= TOLD_APART {
-            add_up_ended(&mut threads);
-        }
-        threads.push(Thread { name, totals: Arc::clone(&state.totals) });
-    }
-
-    pub(crate) fn missed(&self, label: &str) {
-        *lock(&self.missed).entry(label.to_owned()).or_default() += 1;
-    }
-
-    /// Values where no measurement was possible.
-    pub(crate) fn unmeasured(&self) -> Measured {
-        let values = self.without_bias().values(&[]);
-        Measured { label: String::new(), thread: None, calls: 0, values }
-    }
-
-    pub(crate) fn measured_once(
-        &self,
-        totals: &ThreadTotals,
-        label: usize,
-        sums: &[Sum],
-        inner: u64,
-    ) -> Measured {
-        let label = totals.labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
-        let share = Share { thread: None, totals, sums, calls: 1, inner };
-        Measured { label, thread: None, calls: 1, values: self.judge().values(&[share]) }
-    }
-
-    fn judge(&self) -> Judge<'_> {
-        Judge { plan: &self.plan, scope: self.scope, cost: self.cost.as_ref() }
-    }
-
-    fn without_bias(&self) -> Judge<'_> {
-        Judge { cost: None, ..self.judge() }
-    }
-
-    fn labels(&self) -> Vec<String> {
-        let mut labels: Vec<String> = Vec::new();
-        for thread in &*lock(&self.threads) {
-            for label in &lock(&thread.totals).labels {
-                if !labels.iter().any(|known| **known == *label.label) {
-                    labels.push(label.label.to_string());
-                }
-            }
-        }
-        labels
-    }
-
-    fn total(&self, label: &str) -> Measured {
-        self.total_of(label, &self.totals(|_| None))
-    }
-
-    /// The same, including an open region of that label in one thread, as if it had ended.
-    pub(crate) fn total_with(&self, own: &Arc<Mutex<ThreadTotals>>, label: usize, open: &Ended) -> Measured {
-        let name = lock(own).labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
-        let is_own = |thread: &Thread| Arc::ptr_eq(&thread.totals, own).then_some((label, open));
-        self.total_of(&name, &self.totals(is_own))
-    }
-
-    /// The counts of each thread, including the open region of those that have one.
-    fn totals<'a>(&self, open: impl Fn(&Thread) -> Option<(usize, &'a Ended)>) -> Vec<(u32, ThreadTotals)> {
-        let with_open = |thread: &Thread| {
-            let mut totals = lock(&thread.totals).clone();
-            if let Some((label, open)) = open(thread) {
-                totals.add(label, &open.sums, open.inner);
-            }
-            (thread.name.number, totals)
-        };
-        lock(&self.threads).iter().map(with_open).collect()
-    }
-
-    fn total_of(&self, label: &str, totals: &[(u32, ThreadTotals)]) -> Measured {
-        let shares: Vec<Share<'_>> =
-            totals.iter().filter_map(|(number, totals)| share(*number, totals, label)).collect();
-        let calls = shares.iter().map(|share| share.calls).sum();
-        Measured { label: label.to_owned(), thread: None, calls, values: self.judge().values(&shares) }
-    }
-
-    fn by_thread(&self) -> Vec<Measured> {
-        let threads = lock(&self.threads);
-        let of_thread = |thread: &Thread| {
-            let totals = lock(&thread.totals);
-            let measured = |label: &LabelTotals| {
-                let share = share(thread.name.number, &totals, &label.label)?;
-                let calls = share.calls;
-                let values = self.judge().values(&[share]);
-                Some(Measured {
-                    label: label.label.to_string(),
-                    thread: Some(thread.name.clone()),
-                    calls,
-                    values,
-                })
-            };
-            totals.labels.iter().filter_map(measured).collect::<Vec<_>>()
-        };
-        threads.iter().flat_map(of_thread).collect()
-    }
-}
-
-/// The sums of a thread for a label; `None` where the thread has had none of its regions.
-fn share<'a>(thread: u32, totals: &'a ThreadTotals, label: &str) -> Option<Share<'a>> {
-    let own = totals.labels.iter().find(|own| *own.label == *label && own.calls > 0)?;
-    Some(Share { thread: Some(thread), totals, sums: &own.sums, calls: own.calls, inner: own.inner })
-}
-
-/// Adds up threads that have ended and had the same counters. Memory then stays bounded however many threads
-/// a program starts.
-fn add_up_ended(threads: &mut Vec<Thread>) {
-    let mut kept: Vec<Thread> = Vec::new();
-    let mut ended: Option<Thread> = None;
-    for thread in threads.drain(..) {
-        let has_ended = Arc::strong_count(&thread.totals) == 1;
-        let into = ended.as_ref().filter(|_| has_ended).is_some_and(|sum| add(sum, &thread));
-        match (has_ended, into, &ended) {
-            (_, true, _) => {}
-            (true, false, None) => {
-                let name = ThreadName { name: Some("and others that ended".to_owned()), ..thread.name };
-                ended = Some(Thread { name, totals: thread.totals });
-            }
-            _ => kept.push(thread),
-        }
-    }
-    threads.extend(ended);
-    threads.append(&mut kept);
-}
-
-/// Adds the counts of one thread to another's; false where they have different counters.
-fn add(sum: &Thread, thread: &Thread) -> bool {
-    let (mut sum, more) = (lock(&sum.totals), lock(&thread.totals));
-    if sum.counters != more.counters || sum.refused != more.refused {
-        return false;
-    }
-    for label in &more.labels {
-        let peaks: Vec<bool> = sum.counters.iter().map(|counter| counter.is_peak).collect();
-        match sum.labels.iter_mut().find(|own| own.label == label.label) {
-            None => sum.labels.push(label.clone()),
-            Some(own) => {
-                own.calls += label.calls;
-                own.inner += label.inner;
-                for ((own, more), is_peak) in own.sums.iter_mut().zip(&label.sums).zip(peaks) {
-                    own.add(*more, is_peak);
-                }
-            }
-        }
-    }
-    if sum.trouble.is_none() {
-        sum.trouble.clone_from(&more.trouble);
-    }
-    true
-}
-
 /// Adds a step for each source that the plan does not use.
 fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
     for line in &plan.lines {
@@ -490,9 +283,6 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
         }
     }
 }
-
-/// The reason why regions do not count events that the sampling thread counts by registers.
-const SAMPLED: &str = "it is sampled, and registers that we program count for one at a time";
 
 /// Steps for events that are sampled, and are not counted in regions.
 fn sampled_only(plan: &Plan) -> Vec<LadderStep> {

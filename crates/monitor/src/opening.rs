@@ -1,5 +1,6 @@
 //! Opens a plan's counters: once with replans until the plan is settled, and then in each thread unchanged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cyclometer_core::exec::RefusalKind;
@@ -11,9 +12,12 @@ use cyclometer_plan::{Replan, give_up, replan};
 
 use crate::ladder::{LadderStep, kind_of};
 
+/// Creates the sources of a thread: counters belong to threads, and so do their sources.
+pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
+
 /// Open counters of one thread.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub(crate) struct OpenCounters {
     pub(crate) sources: Vec<Box<dyn Counting>>,
     /// The refused events, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
@@ -33,11 +37,11 @@ impl Means<'_> {
     /// # Errors
     ///
     /// Errors without a possible replan: a target that does not exist, a `{group}` that does not fit.
-    pub(crate) fn settle(&self, mut plan: Plan, steps: &mut Vec<LadderStep>) -> Result<(Plan, Opened)> {
+    pub(crate) fn settle(&self, mut plan: Plan, steps: &mut Vec<LadderStep>) -> Result<(Plan, OpenCounters)> {
         let mut pauses = 0;
         loop {
             let Refused { rung, refusal } = match self.open(&slots(&plan)) {
-                Ok(sources) => return Ok((plan, Opened { sources, refused: Vec::new() })),
+                Ok(sources) => return Ok((plan, OpenCounters { sources, refused: Vec::new() })),
                 Err(refused) => refused,
             };
             let event =
@@ -65,13 +69,13 @@ impl Means<'_> {
     }
 
     /// Opens a settled plan. Refused events are omitted and reported.
-    pub(crate) fn open_settled(&self, plan: &Plan) -> Opened {
+    pub(crate) fn open_settled(&self, plan: &Plan) -> OpenCounters {
         self.open_what_can_be(slots(plan), Vec::new())
     }
 
     /// The same without the register events, because the registers are already in use by this program;
     /// `reason` says so.
-    pub(crate) fn open_without_registers(&self, plan: &Plan, reason: &str) -> Opened {
+    pub(crate) fn open_without_registers(&self, plan: &Plan, reason: &str) -> OpenCounters {
         let (of_registers, wanted): (Vec<Slot>, Vec<Slot>) =
             slots(plan).into_iter().partition(|slot| is_of_registers(slot.rung));
         self.open_what_can_be(
@@ -80,10 +84,10 @@ impl Means<'_> {
         )
     }
 
-    fn open_what_can_be(&self, mut wanted: Vec<Slot>, mut refused: Vec<(SlotId, String)>) -> Opened {
+    fn open_what_can_be(&self, mut wanted: Vec<Slot>, mut refused: Vec<(SlotId, String)>) -> OpenCounters {
         loop {
             match self.open(&wanted) {
-                Ok(sources) => return Opened { sources, refused },
+                Ok(sources) => return OpenCounters { sources, refused },
                 Err(Refused { rung, refusal }) => {
                     let is_it = |slot: &Slot| match refusal.slot {
                         Some(id) if wanted.iter().any(|slot| slot.id == id) => slot.id == id,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::monitor::Shared;
+use crate::here::here;
 use crate::report::Measured;
-use crate::thread::{Frame, Here};
+use crate::shared::Shared;
+use crate::thread::{Here, RegionFrame, lock};
 
 /// A part of a program that is being counted, in the thread that began it. It lasts from its creation until
 /// it is dropped or stopped.
@@ -21,7 +22,7 @@ use crate::thread::{Frame, Here};
 #[must_use = "a region ends when it is dropped: bind it to a name"]
 pub struct Region {
     shared: Arc<Shared>,
-    open: Option<(Here, Frame)>,
+    open: Option<(Here, RegionFrame)>,
 }
 
 impl std::fmt::Debug for Region {
@@ -32,7 +33,7 @@ impl std::fmt::Debug for Region {
 
 impl Region {
     pub(crate) fn begin(shared: &Arc<Shared>, label: &str) -> Region {
-        let open = crate::thread::here(shared).and_then(|here| {
+        let open = here(shared).and_then(|here| {
             let frame = {
                 // Only a region that begins during the start of another, as in a signal handler, finds the
                 // state borrowed.
@@ -57,7 +58,7 @@ impl Region {
         let ended = state.end(frame, true);
         let totals = Arc::clone(&state.totals);
         drop(state);
-        let totals = crate::thread::lock(&totals);
+        let totals = lock(&totals);
         let (sums, inner) = ended.map(|ended| (ended.sums, ended.inner)).unwrap_or_default();
         self.shared.measured_once(&totals, frame.label, &sums, inner)
     }

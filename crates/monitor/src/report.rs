@@ -9,7 +9,7 @@ use cyclometer_stats::settle;
 
 use crate::cost::{Bias, Cost};
 use crate::opening::opened_as;
-use crate::totals::{Counter, Sum, ThreadTotals};
+use crate::totals::{CounterSum, ThreadCounter, ThreadTotals};
 
 /// The counts of the regions of one label.
 #[derive(Clone, PartialEq, Debug)]
@@ -154,7 +154,7 @@ impl Net {
 pub(crate) struct Share<'a> {
     pub(crate) thread: Option<u32>,
     pub(crate) totals: &'a ThreadTotals,
-    pub(crate) sums: &'a [Sum],
+    pub(crate) sums: &'a [CounterSum],
     pub(crate) calls: u64,
     pub(crate) inner: u64,
 }
@@ -208,7 +208,7 @@ fn cells(share: &Share<'_>) -> Vec<Cell> {
     counted.chain(refused).collect()
 }
 
-fn cell(share: &Share<'_>, counter: &Counter, sum: Sum) -> Cell {
+fn cell(share: &Share<'_>, counter: &ThreadCounter, sum: CounterSum) -> Cell {
     let why = share.totals.trouble.as_deref().unwrap_or("the counter could not be read, or went backwards");
     let regions = share.calls.max(1);
     let missing = (sum.lost > 0).then(|| format!("without {} of {regions} regions: {why}", sum.lost));

@@ -10,8 +10,7 @@ use cyclometer_core::exec::{CounterAt, Raw};
 use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Slot, Source, Target};
 use cyclometer_sys::fork::Birth;
 
-use crate::monitor::SourceMaker;
-use crate::opening::{Means, Opened, rungs, slots};
+use crate::opening::{Means, OpenCounters, SourceMaker, rungs, slots};
 use crate::thread::lock;
 use crate::windows::{self, ShortWindows, Windowed, may_be_short};
 
@@ -160,7 +159,7 @@ fn estimate(raw: &Raw) -> Option<Estimate> {
 }
 
 /// The data that the sampling thread needs.
-pub(crate) struct Subject {
+pub(crate) struct SamplingInput {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
     pub(crate) target: Target,
@@ -171,19 +170,19 @@ pub(crate) struct Subject {
 
 /// A running sampling thread; dropping this value ends it.
 pub(crate) struct Sampler {
-    shared: Arc<Ring>,
+    shared: Arc<SharedSamples>,
     thread: Option<JoinHandle<()>>,
     birth: Birth,
 }
 
-struct Ring {
-    state: Mutex<State>,
+struct SharedSamples {
+    state: Mutex<SamplingState>,
     stop: Condvar,
     capacity: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct SamplingState {
     rows: VecDeque<Sample>,
     lost: u64,
     missed: u64,
@@ -205,8 +204,9 @@ impl Sampler {
     /// # Errors
     ///
     /// `ErrorKind::Os` when no thread can be created.
-    pub(crate) fn start(sampling: Sampling, subject: Subject) -> Result<Sampler> {
-        let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: sampling.capacity };
+    pub(crate) fn start(sampling: Sampling, subject: SamplingInput) -> Result<Sampler> {
+        let ring =
+            SharedSamples { state: Mutex::default(), stop: Condvar::new(), capacity: sampling.capacity };
         let shared = Arc::new(ring);
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -251,7 +251,7 @@ impl Drop for Sampler {
 }
 
 /// How one source is sampled.
-enum Reader {
+enum SampleReader {
     /// The counters are open all the time; the number is that of counters.
     Open(Box<dyn Counting>, usize),
     /// The counters are open within windows only.
@@ -259,9 +259,9 @@ enum Reader {
 }
 
 /// One source with its counters.
-struct Sampled<'a> {
+struct SampledSource<'a> {
     source: &'a dyn Source,
-    reader: Reader,
+    reader: SampleReader,
     slots: Vec<Slot>,
     /// The start of its counters, in the source's time.
     since: Instant,
@@ -269,8 +269,8 @@ struct Sampled<'a> {
     last: Vec<Raw>,
 }
 
-impl Ring {
-    fn run(&self, interval: Duration, subject: &Subject) {
+impl SharedSamples {
+    fn run(&self, interval: Duration, subject: &SamplingInput) {
         let sources = (subject.sources)();
         let means = Means { sources: &sources, target: &subject.target, machine: &subject.machine };
         let opened = means.open_settled(&subject.plan);
@@ -279,7 +279,7 @@ impl Ring {
         let mut beat = Beat { started: Instant::now(), interval, number: 0 };
         while let Some((due, missed)) = self.wait(&mut beat) {
             let row = sample(&mut sampled, &beat, due, subject);
-            let windows = sampled.iter().filter_map(Sampled::windows).collect();
+            let windows = sampled.iter().filter_map(SampledSource::windows).collect();
             self.keep(row, missed, windows);
         }
     }
@@ -287,10 +287,10 @@ impl Ring {
     /// A source with its open counters. The source reports the counters that it reads.
     fn sampled<'a>(
         &self,
-        opened: Opened,
+        opened: OpenCounters,
         sources: &'a [Box<dyn Source>],
-        subject: &Subject,
-    ) -> Vec<Sampled<'a>> {
+        subject: &SamplingInput,
+    ) -> Vec<SampledSource<'a>> {
         let is_refused = |slot: &Slot| opened.refused.iter().any(|(id, _)| *id == slot.id);
         let wanted: Vec<Slot> = slots(&subject.plan).into_iter().filter(|slot| !is_refused(slot)).collect();
         let mut sampled = Vec::new();
@@ -299,11 +299,11 @@ impl Ring {
             let counters = counting.counters();
             let number = counters.len();
             lock(&self.state).counters.extend(counters);
-            let reader = Reader::Open(counting, number);
+            let reader = SampleReader::Open(counting, number);
             let slots = wanted.iter().filter(|slot| slot.rung == rung).cloned().collect();
             let last = vec![Raw::default(); number];
             let since = windows::now_of(source.as_ref());
-            sampled.push(Sampled { source: source.as_ref(), reader, slots, since, last });
+            sampled.push(SampledSource { source: source.as_ref(), reader, slots, since, last });
         }
         sampled
     }
@@ -336,14 +336,14 @@ impl Ring {
     }
 }
 
-impl Sampled<'_> {
+impl SampledSource<'_> {
     /// Appends the values of all of its counters. If the kernel took them away, they are counted in windows
     /// from now on.
-    fn sample(&mut self, interval: Duration, subject: &Subject, out: &mut Vec<Raw>) {
+    fn sample(&mut self, interval: Duration, subject: &SamplingInput, out: &mut Vec<Raw>) {
         let first = out.len();
         match &mut self.reader {
-            Reader::Windows(windows) => return windows.sample(self.source, out),
-            Reader::Open(counting, counters) => {
+            SampleReader::Windows(windows) => return windows.sample(self.source, out),
+            SampleReader::Open(counting, counters) => {
                 if counting.sample(out).is_err() {
                     out.truncate(first);
                     out.extend(std::iter::repeat_n(Raw::LOST, *counters));
@@ -363,26 +363,26 @@ impl Sampled<'_> {
         }
     }
 
-    fn turn_to_windows(&mut self, interval: Duration, subject: &Subject) {
+    fn turn_to_windows(&mut self, interval: Duration, subject: &SamplingInput) {
         let slots = std::mem::take(&mut self.slots);
         let (target, longest, since) = (&subject.target, subject.longest_window, self.since);
         // A value older than the limit is lost as well, so the sums continue from the last valid sample.
         let sums = std::mem::take(&mut self.last);
-        let of = windows::Subject { source: self.source, slots, target, longest, interval, since };
+        let of = windows::WindowInput { source: self.source, slots, target, longest, interval, since };
         // The assignment closes the open counters before others are opened.
-        self.reader = Reader::Windows(Windowed::new(of, sums));
+        self.reader = SampleReader::Windows(Windowed::new(of, sums));
     }
 
     fn windows(&self) -> Option<ShortWindows> {
         match &self.reader {
-            Reader::Windows(windows) => Some(windows.told()),
-            Reader::Open(..) => None,
+            SampleReader::Windows(windows) => Some(windows.told()),
+            SampleReader::Open(..) => None,
         }
     }
 }
 
 /// Reads all sources.
-fn sample(sources: &mut [Sampled<'_>], beat: &Beat, due: Instant, subject: &Subject) -> Sample {
+fn sample(sources: &mut [SampledSource<'_>], beat: &Beat, due: Instant, subject: &SamplingInput) -> Sample {
     let mut values = Vec::with_capacity(sources.iter().map(|source| source.last.len()).sum());
     let begun = Instant::now();
     for source in sources {
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn of_too_many_samples_the_oldest_are_lost() {
-        let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: 2 };
+        let ring = SharedSamples { state: Mutex::default(), stop: Condvar::new(), capacity: 2 };
         for number in 0..5 {
             ring.keep(Sample { number, at_ns: 0, skew_ns: 0, late_ns: 0, values: Vec::new() }, 1, Vec::new());
         }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cyclometer_core::event::OsMetric;
@@ -11,9 +11,8 @@ use cyclometer_core::exec::Raw;
 use cyclometer_core::{Counting, Part, Plan, Rung};
 use cyclometer_sys::fork::Birth;
 
-use crate::monitor::Shared;
-use crate::opening::Opened;
-use crate::totals::{Counter, Kind, LabelTotals, Sum, ThreadTotals};
+use crate::opening::OpenCounters;
+use crate::totals::{CounterKind, CounterSum, LabelTotals, ThreadCounter, ThreadTotals};
 
 /// Number of open regions of a thread for which memory is allocated in advance.
 const ROOM: usize = 16;
@@ -21,65 +20,13 @@ const ROOM: usize = 16;
 /// The thread state that a region refers to.
 pub(crate) type Here = Rc<RefCell<ThreadState>>;
 
-thread_local! {
-    /// The counters of this thread, one entry for each monitor that it has regions of.
-    static THREADS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
-}
-
-struct Entry {
-    monitor: u64,
-    alive: Weak<Shared>,
-    here: Here,
-}
-
-/// The counters that this thread has open for a monitor. They are opened if necessary. `None` while the
-/// thread ends.
-pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
-    THREADS
-        .try_with(|threads| {
-            let mut threads = threads.try_borrow_mut().ok()?;
-            let found = threads.iter().position(|entry| entry.monitor == shared.id);
-            if let Some(i) = found {
-                let here = &threads[i].here;
-                if here.try_borrow().is_ok_and(|state| state.birth.is_here()) {
-                    return Some(Rc::clone(here));
-                }
-                threads.remove(i);
-            }
-            close_orphans(&mut threads);
-            let here = Rc::new(RefCell::new(shared.open_here()));
-            threads.push(Entry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) });
-            Some(here)
-        })
-        .ok()
-        .flatten()
-}
-
-/// Closes counters of this thread whose monitors are gone, because they would take counters from others.
-pub(crate) fn prune() {
-    let _ =
-        THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| close_orphans(&mut threads)));
-}
-
-fn close_orphans(threads: &mut Vec<Entry>) {
-    threads.retain(|entry| entry.alive.strong_count() > 0);
-}
-
-/// Assigns the counters that were opened for building a monitor to the calling thread.
-pub(crate) fn adopt(shared: &Arc<Shared>, state: ThreadState) -> Here {
-    let here = Rc::new(RefCell::new(state));
-    let entry = Entry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) };
-    let _ = THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| threads.push(entry)));
-    here
-}
-
 /// The counters of a thread.
 pub(crate) struct ThreadState {
     sources: Vec<Box<dyn Counting>>,
     /// The number of each source's first counter.
     first_of_source: Vec<usize>,
     counters: usize,
-    kinds: Vec<Kind>,
+    kinds: Vec<CounterKind>,
     pub(crate) birth: Birth,
     labels: HashMap<Box<str>, usize>,
     /// Values at the starts of open regions: one row of `counters` values for each frame.
@@ -99,19 +46,23 @@ pub(crate) struct ThreadState {
 
 /// An open region.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct RegionFrame {
     pub(crate) label: usize,
     frame: usize,
 }
 
 /// The counts of one region.
-pub(crate) struct Ended {
-    pub(crate) sums: Vec<Sum>,
+pub(crate) struct EndedRegion {
+    pub(crate) sums: Vec<CounterSum>,
     pub(crate) inner: u64,
 }
 
 impl ThreadState {
-    pub(crate) fn new(plan: &Plan, mut opened: Opened, longest_window: Option<Duration>) -> ThreadState {
+    pub(crate) fn new(
+        plan: &Plan,
+        mut opened: OpenCounters,
+        longest_window: Option<Duration>,
+    ) -> ThreadState {
         let is_peak = |slot: cyclometer_core::SlotId| {
             let parts =
                 plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|way| way.parts.as_slice());
@@ -124,17 +75,18 @@ impl ThreadState {
             Some(first)
         };
         let first_of_source = of_sources.iter().scan(0, first).collect();
-        let counters: Vec<Counter> = of_sources
+        let counters: Vec<ThreadCounter> = of_sources
             .into_iter()
             .flatten()
-            .map(|counter| Counter {
+            .map(|counter| ThreadCounter {
                 is_peak: is_peak(counter.slot),
                 longest_ns: longest(plan, counter.slot, longest_window).map(nanos),
                 counter,
             })
             .collect();
-        let kinds =
-            counters.iter().map(|counter| Kind { is_peak: counter.is_peak, longest_ns: counter.longest_ns });
+        let kinds = counters
+            .iter()
+            .map(|counter| CounterKind { is_peak: counter.is_peak, longest_ns: counter.longest_ns });
         let (number, kinds) = (counters.len(), kinds.collect());
         let totals = ThreadTotals { counters, refused: opened.refused, ..ThreadTotals::default() };
         ThreadState {
@@ -159,7 +111,7 @@ impl ThreadState {
         if let Some(known) = self.labels.get(label) {
             return *known;
         }
-        let sums = vec![Sum::default(); self.counters];
+        let sums = vec![CounterSum::default(); self.counters];
         let mut totals = lock(&self.totals);
         totals.labels.push(LabelTotals { label: label.into(), sums, ..LabelTotals::default() });
         let number = totals.labels.len() - 1;
@@ -169,19 +121,19 @@ impl ThreadState {
     }
 
     /// Begins a region; reading the counters is the last action.
-    pub(crate) fn begin(&mut self, label: usize) -> Frame {
+    pub(crate) fn begin(&mut self, label: usize) -> RegionFrame {
         let frame = self.free.pop().unwrap_or_else(|| self.more_room());
         lock(&self.totals).open += 1;
         self.ended_before[frame] = self.ended;
         self.read();
         let row = frame * self.counters;
         self.starts[row..row + self.counters].copy_from_slice(&self.ends);
-        Frame { label, frame }
+        RegionFrame { label, frame }
     }
 
     /// Ends a region; reading the counters is the first action. With `told`, the region's own counts are
     /// returned.
-    pub(crate) fn end(&mut self, frame: Frame, told: bool) -> Option<Ended> {
+    pub(crate) fn end(&mut self, frame: RegionFrame, told: bool) -> Option<EndedRegion> {
         self.read();
         if !self.birth.is_here() {
             self.ends.fill(Raw::LOST);
@@ -202,9 +154,9 @@ impl ThreadState {
             label.inner += inner;
             let reads = starts.iter().zip(&self.ends).zip(&self.kinds);
             for (((start, end), kind), sum) in reads.zip(&mut label.sums) {
-                let counted = Sum::between(*start, *end, *kind);
+                let counted = CounterSum::between(*start, *end, *kind);
                 lasted_too_long |= counted.is_too_long(*kind);
-                let counted = if counted.is_too_long(*kind) { Sum::LOST } else { counted };
+                let counted = if counted.is_too_long(*kind) { CounterSum::LOST } else { counted };
                 sum.add(counted, kind.is_peak);
                 own.iter_mut().for_each(|own| own.push(counted));
             }
@@ -214,36 +166,36 @@ impl ThreadState {
         }
         drop(totals);
         self.free.push(frame.frame);
-        own.map(|sums| Ended { sums, inner })
+        own.map(|sums| EndedRegion { sums, inner })
     }
 
     /// The counts of an open region up to now.
-    pub(crate) fn so_far(&mut self, frame: Frame) -> Ended {
+    pub(crate) fn so_far(&mut self, frame: RegionFrame) -> EndedRegion {
         self.read();
         if !self.birth.is_here() {
             self.ends.fill(Raw::LOST);
         }
         let row = frame.frame * self.counters;
         let reads = self.starts[row..row + self.counters].iter().zip(&self.ends).zip(&self.kinds);
-        let counted = |((start, end), kind): ((&Raw, &Raw), &Kind)| {
-            let counted = Sum::between(*start, *end, *kind);
-            if counted.is_too_long(*kind) { Sum::LOST } else { counted }
+        let counted = |((start, end), kind): ((&Raw, &Raw), &CounterKind)| {
+            let counted = CounterSum::between(*start, *end, *kind);
+            if counted.is_too_long(*kind) { CounterSum::LOST } else { counted }
         };
         let sums = reads.map(counted).collect();
-        Ended { sums, inner: self.ended - self.ended_before[frame.frame] }
+        EndedRegion { sums, inner: self.ended - self.ended_before[frame.frame] }
     }
 
     /// The counts since the counters were opened, or since the last reset.
-    pub(crate) fn since_opened(&mut self) -> Vec<Sum> {
+    pub(crate) fn since_opened(&mut self) -> Vec<CounterSum> {
         self.read();
         let reads = self.base.iter().zip(&self.ends).zip(&self.kinds);
-        reads.map(|((base, end), kind)| Sum::between(*base, *end, *kind)).collect()
+        reads.map(|((base, end), kind)| CounterSum::between(*base, *end, *kind)).collect()
     }
 
     /// The positions of an event's counters: the source, and the index among its counters.
     pub(crate) fn places(&self, slot: cyclometer_core::SlotId) -> Vec<(usize, usize)> {
         let totals = lock(&self.totals);
-        let place = |(i, counter): (usize, &Counter)| {
+        let place = |(i, counter): (usize, &ThreadCounter)| {
             let source = self.first_of_source.iter().rposition(|first| *first <= i)?;
             (counter.counter.slot == slot).then(|| (source, i - self.first_of_source[source]))
         };

@@ -94,7 +94,7 @@ pub(crate) struct Windowed {
 }
 
 /// The counters, and the greatest length of a window.
-pub(crate) struct Subject<'a> {
+pub(crate) struct WindowInput<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) slots: Vec<Slot>,
     pub(crate) target: &'a Target,
@@ -107,7 +107,7 @@ pub(crate) struct Subject<'a> {
 impl Windowed {
     /// The sums continue from these values. Counts that were lost between them and now are time that passed
     /// without counting.
-    pub(crate) fn new(of: Subject<'_>, sums: Vec<Raw>) -> Windowed {
+    pub(crate) fn new(of: WindowInput<'_>, sums: Vec<Raw>) -> Windowed {
         Windowed {
             rung: of.source.rung(),
             slots: of.slots,

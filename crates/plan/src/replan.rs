@@ -2,7 +2,7 @@
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
-use cyclometer_core::report::Step;
+use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{
     Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
 };
@@ -15,9 +15,9 @@ use crate::sharing::too_large;
 #[derive(Debug)]
 pub enum Replan {
     /// Try this plan; the step says what was changed and why.
-    Try(Box<Plan>, Step),
+    Try(Box<Plan>, FallbackStep),
     /// Wait and try the same plan again.
-    Retry(Step),
+    Retry(FallbackStep),
 }
 
 /// Answers a refusal.
@@ -76,7 +76,12 @@ pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
 /// # Errors
 ///
 /// As [`replan`].
-pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine) -> Result<(Plan, Step)> {
+pub fn abandon(
+    mut plan: Plan,
+    rung: Rung,
+    refusal: &Refusal,
+    machine: &Machine,
+) -> Result<(Plan, FallbackStep)> {
     for line in &mut plan.lines {
         let Some(index) = candidate_of(line, rung) else { continue };
         let (fallen, _) = fall(line.clone(), index, refusal, machine, &plan.intent);
@@ -86,7 +91,7 @@ pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine)
             *count = Count::NotCounted { reason: refusal.text.clone() };
         }
     }
-    let step = Step {
+    let step = FallbackStep {
         event: None,
         refused: refusal.text.clone(),
         done: format!("left the source {rung} out for this command"),
@@ -108,8 +113,8 @@ fn error(kind: ErrorKind, refusal: &Refusal, recovery: Recovery) -> Error {
     Error::new(kind, refusal.text.clone()).with_recovery(recovery)
 }
 
-fn step(plan: &Plan, slot: SlotId, refusal: &Refusal, done: &str) -> Step {
-    Step {
+fn step(plan: &Plan, slot: SlotId, refusal: &Refusal, done: &str) -> FallbackStep {
+    FallbackStep {
         event: Some(plan.lines[slot.0].event.name.clone()),
         refused: refusal.text.clone(),
         done: done.to_owned(),
@@ -149,7 +154,7 @@ fn change_line(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machin
     finish(plan, step, machine)
 }
 
-fn finish(plan: Plan, step: Step, machine: &Machine) -> Result<Replan> {
+fn finish(plan: Plan, step: FallbackStep, machine: &Machine) -> Result<Replan> {
     Ok(Replan::Try(Box::new(reassemble(plan, machine)?), step))
 }
 

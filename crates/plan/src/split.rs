@@ -2,7 +2,7 @@
 
 use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::plan::Sharing;
-use cyclometer_core::report::Step;
+use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{Plan, Result, SlotId};
 
 use crate::pass::arrange;
@@ -15,9 +15,9 @@ use crate::words::listed;
 /// # Errors
 ///
 /// `ErrorKind::HardwareLimit` where there are more sets than runs now, and events must not rotate.
-pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step)> {
+pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, FallbackStep)> {
     let Some(old) = plan.sharing.sets.get(set) else {
-        return Ok((plan, Step { event: None, refused: String::new(), done: "nothing".to_owned() }));
+        return Ok((plan, FallbackStep { event: None, refused: String::new(), done: "nothing".to_owned() }));
     };
     let (stuck, others): (Vec<SlotId>, Vec<SlotId>) = old.iter().partition(|slot| stuck.contains(slot));
     let was_known = old.iter().all(|slot| is_known(&plan, *slot));
@@ -49,7 +49,7 @@ pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step
     } else {
         "counted them in different passes"
     };
-    Ok((plan, Step { event: None, refused: text, done: done.to_owned() }))
+    Ok((plan, FallbackStep { event: None, refused: text, done: done.to_owned() }))
 }
 
 /// Leaves sets out all of whose events are in others.

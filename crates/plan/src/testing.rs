@@ -3,7 +3,7 @@
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::ladder::{Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{
-    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
+    AccessRights, Architecture, Capabilities, CoreType, CpuId, Machine, MachineCpu, Os, PmuFacts, Vendor,
 };
 use cyclometer_core::modes::Modes;
 use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Provenance};
@@ -15,7 +15,7 @@ pub(crate) fn machine() -> Machine {
         os: Os::Linux,
         kernel_release: None,
         architecture: Architecture::X86_64,
-        cpu: Cpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
+        cpu: MachineCpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
         core_types: vec![CoreType {
             cpu_id: None,
             microarchitecture: None,
@@ -29,7 +29,7 @@ pub(crate) fn machine() -> Machine {
         hypervisor: None,
         container: None,
         pmus: Vec::new(),
-        access: Access::default(),
+        access: AccessRights::default(),
         capabilities: Capabilities {
             architecture: String::new(),
             counter_count: 4,

@@ -2,13 +2,13 @@
 
 use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
-use crate::finding::{Finding, Measurement, Verdict};
+use crate::finding::{EventVerdict, Finding, Measurement};
 use crate::judge::{Examination, ROUNDS};
 use crate::meter::{MeterSample, MeteredWork, PAGE_BYTES};
 use crate::truth::Truth;
 
 /// The result: whether it is as it should be, and in words.
-type BoundsVerdict = (Verdict, String);
+type BoundsVerdict = (EventVerdict, String);
 
 /// Counts work that shows whether an event can be what its name says.
 pub(crate) fn examine(event: &str, truth: Truth, examination: Examination<'_>) -> Finding {
@@ -114,7 +114,7 @@ impl BoundsCheck<'_> {
         let text =
             format!("{} of the loads from memory of 8 KiB, {} from 16 MiB", percent(resident), percent(cold));
         match fits && limits.cold_at_least == 0.0 {
-            true => Ok((Verdict::Unjudged, text + "; what further caches hold is not known")),
+            true => Ok((EventVerdict::Unjudged, text + "; what further caches hold is not known")),
             false => Ok(plausible_if(fits, text)),
         }
     }
@@ -149,7 +149,7 @@ impl BoundsCheck<'_> {
         let counted = self.least(Kernel::Copies)?;
         let chased = self.least(Kernel::ChaseCold)?;
         let text = format!("{counted} in a loop of copies, {chased} in one of cold loads: nothing is known");
-        Ok((Verdict::Unjudged, text))
+        Ok((EventVerdict::Unjudged, text))
     }
 }
 
@@ -174,7 +174,7 @@ fn known(kernel: Kernel, quantity: KernelQuantity) -> f64 {
 }
 
 fn plausible_if(fits: bool, text: String) -> BoundsVerdict {
-    (if fits { Verdict::Plausible } else { Verdict::Wrong }, text)
+    (if fits { EventVerdict::Plausible } else { EventVerdict::Wrong }, text)
 }
 
 fn percent(share: f64) -> String {
@@ -184,7 +184,8 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Repetitions, examine};
+    use crate::examine::examine;
+    use crate::judge::Repetitions;
     use crate::meter::EventMeter;
 
     struct Fixed<F>(F);
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    fn verdict(name: &str, count: impl Fn(MeteredWork) -> u64) -> Verdict {
+    fn verdict(name: &str, count: impl Fn(MeteredWork) -> u64) -> EventVerdict {
         examine(name, Truth::of(name), &mut Fixed(count), Repetitions::HARDWARE).verdict
     }
 
@@ -223,39 +224,39 @@ mod tests {
                 _ => 0,
             }
         };
-        assert_eq!(verdict("cycles", cycles(0.25)), Verdict::Plausible);
-        assert_eq!(verdict("cycles", cycles(2.0)), Verdict::Plausible);
-        assert_eq!(verdict("cycles", cycles(0.0)), Verdict::Wrong);
-        assert_eq!(verdict("cycles", cycles(0.01)), Verdict::Wrong);
-        assert_eq!(verdict("ref-cycles", cycles(0.0)), Verdict::Wrong);
-        assert_eq!(verdict("bus-cycles", cycles(0.01)), Verdict::Plausible);
-        assert_eq!(verdict("bus-cycles", cycles(0.00001)), Verdict::Wrong);
-        assert_eq!(verdict("ref-cycles", cycles(100.0)), Verdict::Wrong);
+        assert_eq!(verdict("cycles", cycles(0.25)), EventVerdict::Plausible);
+        assert_eq!(verdict("cycles", cycles(2.0)), EventVerdict::Plausible);
+        assert_eq!(verdict("cycles", cycles(0.0)), EventVerdict::Wrong);
+        assert_eq!(verdict("cycles", cycles(0.01)), EventVerdict::Wrong);
+        assert_eq!(verdict("ref-cycles", cycles(0.0)), EventVerdict::Wrong);
+        assert_eq!(verdict("bus-cycles", cycles(0.01)), EventVerdict::Plausible);
+        assert_eq!(verdict("bus-cycles", cycles(0.00001)), EventVerdict::Wrong);
+        assert_eq!(verdict("ref-cycles", cycles(100.0)), EventVerdict::Wrong);
     }
 
     #[test]
     fn misses_must_follow_what_is_hard_to_predict_or_to_keep() {
-        assert_eq!(verdict("branch-misses", |work| branches(work, 0.5)), Verdict::Plausible);
-        assert_eq!(verdict("branch-misses", |_| 0), Verdict::Wrong);
+        assert_eq!(verdict("branch-misses", |work| branches(work, 0.5)), EventVerdict::Plausible);
+        assert_eq!(verdict("branch-misses", |_| 0), EventVerdict::Wrong);
         let cold = |share| move |work| loads(work, Kernel::ChaseCold, share);
-        assert_eq!(verdict("L1-dcache-load-misses", cold(0.98)), Verdict::Plausible);
-        assert_eq!(verdict("L1-dcache-load-misses", cold(0.01)), Verdict::Wrong);
+        assert_eq!(verdict("L1-dcache-load-misses", cold(0.98)), EventVerdict::Plausible);
+        assert_eq!(verdict("L1-dcache-load-misses", cold(0.01)), EventVerdict::Wrong);
         let resident = |work| loads(work, Kernel::ChaseResident, 0.9);
-        assert_eq!(verdict("L1-dcache-load-misses", resident), Verdict::Wrong);
-        assert_eq!(verdict("LLC-load-misses", cold(0.0)), Verdict::Unjudged);
-        assert_eq!(verdict("LLC-load-misses", cold(9.0)), Verdict::Wrong);
+        assert_eq!(verdict("L1-dcache-load-misses", resident), EventVerdict::Wrong);
+        assert_eq!(verdict("LLC-load-misses", cold(0.0)), EventVerdict::Unjudged);
+        assert_eq!(verdict("LLC-load-misses", cold(9.0)), EventVerdict::Wrong);
     }
 
     #[test]
     fn software_events_are_held_against_the_clock_and_the_work() {
-        assert_eq!(verdict("task-clock", |_| 900_000), Verdict::Plausible);
-        assert_eq!(verdict("task-clock", |_| 0), Verdict::Wrong);
-        assert_eq!(verdict("task-clock", |_| 9_000_000), Verdict::Wrong);
-        assert_eq!(verdict("task-clock", |_| 1), Verdict::Wrong);
-        assert_eq!(verdict("page-faults", |_| 1025), Verdict::Plausible);
-        assert_eq!(verdict("page-faults", |_| 0), Verdict::Wrong);
-        assert_eq!(verdict("context-switches", |_| 20), Verdict::Plausible);
-        assert_eq!(verdict("context-switches", |_| 3), Verdict::Wrong);
-        assert_eq!(verdict("dummy", |_| 0), Verdict::Unjudged);
+        assert_eq!(verdict("task-clock", |_| 900_000), EventVerdict::Plausible);
+        assert_eq!(verdict("task-clock", |_| 0), EventVerdict::Wrong);
+        assert_eq!(verdict("task-clock", |_| 9_000_000), EventVerdict::Wrong);
+        assert_eq!(verdict("task-clock", |_| 1), EventVerdict::Wrong);
+        assert_eq!(verdict("page-faults", |_| 1025), EventVerdict::Plausible);
+        assert_eq!(verdict("page-faults", |_| 0), EventVerdict::Wrong);
+        assert_eq!(verdict("context-switches", |_| 20), EventVerdict::Plausible);
+        assert_eq!(verdict("context-switches", |_| 3), EventVerdict::Wrong);
+        assert_eq!(verdict("dummy", |_| 0), EventVerdict::Unjudged);
     }
 }

@@ -4,7 +4,7 @@ use crate::meter::MeteredWork;
 
 /// How far an event can be trusted here.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Verdict {
+pub enum EventVerdict {
     /// Every count was the known number.
     Exact,
     /// No count was too low, and none too high by more than interrupts explain.
@@ -19,26 +19,26 @@ pub enum Verdict {
     NotCounted,
 }
 
-impl Verdict {
+impl EventVerdict {
     /// Every verdict, best first.
-    pub const ALL: [Verdict; 6] = [
-        Verdict::Exact,
-        Verdict::Overcounts,
-        Verdict::Plausible,
-        Verdict::Unjudged,
-        Verdict::Wrong,
-        Verdict::NotCounted,
+    pub const ALL: [EventVerdict; 6] = [
+        EventVerdict::Exact,
+        EventVerdict::Overcounts,
+        EventVerdict::Plausible,
+        EventVerdict::Unjudged,
+        EventVerdict::Wrong,
+        EventVerdict::NotCounted,
     ];
 
     /// The word used in output.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Exact => "exact",
-            Verdict::Overcounts => "overcounts",
-            Verdict::Plausible => "plausible",
-            Verdict::Unjudged => "unjudged",
-            Verdict::Wrong => "wrong",
-            Verdict::NotCounted => "not_counted",
+            EventVerdict::Exact => "exact",
+            EventVerdict::Overcounts => "overcounts",
+            EventVerdict::Plausible => "plausible",
+            EventVerdict::Unjudged => "unjudged",
+            EventVerdict::Wrong => "wrong",
+            EventVerdict::NotCounted => "not_counted",
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct Finding {
     /// The event's name.
     pub event: String,
     /// How far it can be trusted.
-    pub verdict: Verdict,
+    pub verdict: EventVerdict,
     /// Why, in words.
     pub why: String,
     /// The quantity that it turned out to count, in the software PMU's words; `None` where that is unknown.
@@ -81,23 +81,25 @@ impl Finding {
     /// An event that cannot be counted.
     pub fn not_counted(event: impl Into<String>, why: impl Into<String>) -> Finding {
         let (event, why) = (event.into(), why.into());
-        Finding { event, verdict: Verdict::NotCounted, why, counts_as: None, measurements: Vec::new() }
+        Finding { event, verdict: EventVerdict::NotCounted, why, counts_as: None, measurements: Vec::new() }
     }
     /// The same of counts that include the kernel, as the PMU cannot leave it out: that they are higher than
     /// a loop's own is nothing against them.
     #[must_use]
     pub fn with_kernel(self) -> Finding {
         let judged_by_number = self.measurements.iter().any(has_known);
-        if self.verdict == Verdict::NotCounted || !judged_by_number || !self.is_nowhere_low() {
+        if self.verdict == EventVerdict::NotCounted || !judged_by_number || !self.is_nowhere_low() {
             return self;
         }
         let why = "the PMU cannot leave the kernel out: no count is lower than the loop's own".to_owned();
-        Finding { verdict: Verdict::Unjudged, why, counts_as: None, ..self }
+        Finding { verdict: EventVerdict::Unjudged, why, counts_as: None, ..self }
     }
 
     /// Whether counts are wrong, and all of them too high.
     pub fn is_too_high(&self) -> bool {
-        self.verdict == Verdict::Wrong && self.is_nowhere_low() && self.measurements.iter().any(has_known)
+        self.verdict == EventVerdict::Wrong
+            && self.is_nowhere_low()
+            && self.measurements.iter().any(has_known)
     }
 
     fn is_nowhere_low(&self) -> bool {
@@ -116,7 +118,7 @@ fn has_known(measurement: &Measurement) -> bool {
 mod tests {
     use super::*;
 
-    fn finding(verdict: Verdict, values: &[i64]) -> Finding {
+    fn finding(verdict: EventVerdict, values: &[i64]) -> Finding {
         let measurement =
             Measurement { work: MeteredWork::Sleep(1), expected: Some(10), values: values.to_vec() };
         Finding { verdict, measurements: vec![measurement], ..Finding::not_counted("e", "w") }
@@ -124,15 +126,15 @@ mod tests {
 
     #[test]
     fn with_the_kernel_counted_along_more_is_no_contradiction_and_less_is() {
-        assert_eq!(finding(Verdict::Wrong, &[90, 10]).with_kernel().verdict, Verdict::Unjudged);
-        assert_eq!(finding(Verdict::Wrong, &[90, 9]).with_kernel().verdict, Verdict::Wrong);
-        assert_eq!(finding(Verdict::NotCounted, &[]).with_kernel().verdict, Verdict::NotCounted);
+        assert_eq!(finding(EventVerdict::Wrong, &[90, 10]).with_kernel().verdict, EventVerdict::Unjudged);
+        assert_eq!(finding(EventVerdict::Wrong, &[90, 9]).with_kernel().verdict, EventVerdict::Wrong);
+        assert_eq!(finding(EventVerdict::NotCounted, &[]).with_kernel().verdict, EventVerdict::NotCounted);
     }
 
     #[test]
     fn too_high_is_never_too_low() {
-        assert!(finding(Verdict::Wrong, &[160, 170]).is_too_high());
-        assert!(!finding(Verdict::Wrong, &[160, 7]).is_too_high());
-        assert!(!finding(Verdict::Exact, &[10]).is_too_high());
+        assert!(finding(EventVerdict::Wrong, &[160, 170]).is_too_high());
+        assert!(!finding(EventVerdict::Wrong, &[160, 7]).is_too_high());
+        assert!(!finding(EventVerdict::Exact, &[10]).is_too_high());
     }
 }

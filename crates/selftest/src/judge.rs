@@ -2,10 +2,8 @@
 
 use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
-use crate::bounds;
-use crate::finding::{Finding, Measurement, Verdict};
+use crate::finding::{EventVerdict, Finding, Measurement};
 use crate::meter::{EventMeter, MeterSample, MeteredWork};
-use crate::truth::Truth;
 
 /// Rounds of a kernel beyond the one that it is compared with: short against the time between interrupts.
 pub const ROUNDS: u32 = 10_000;
@@ -27,24 +25,15 @@ impl Repetitions {
     pub const UNDISTURBED: Repetitions = Repetitions { bases: 1, repeats: 2 };
 }
 
-/// Counts what is known about an event and judges it.
-pub fn examine(event: &str, truth: Truth, meter: &mut dyn EventMeter, effort: Repetitions) -> Finding {
-    let examination = Examination { meter, effort };
-    match truth {
-        Truth::Known(quantities) => examination.quantities(event, quantities, Strictness::Exact),
-        Truth::Near(quantities) => examination.quantities(event, quantities, Strictness::Near),
-        other => bounds::examine(event, other, examination),
-    }
-}
-
 /// How an event is counted.
 pub(crate) struct Examination<'a> {
-    meter: &'a mut dyn EventMeter,
-    effort: Repetitions,
+    pub(crate) meter: &'a mut dyn EventMeter,
+    pub(crate) effort: Repetitions,
 }
 
+/// Which deviations from known counts are no contradiction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Strictness {
+pub(crate) enum Strictness {
     Exact,
     Near,
 }
@@ -106,7 +95,13 @@ impl Examination<'_> {
         }
     }
 
-    fn quantities(mut self, event: &str, quantities: &[KernelQuantity], strictness: Strictness) -> Finding {
+    /// Counts the loops in which the event counts one of these quantities, and judges the counts.
+    pub(crate) fn quantities(
+        mut self,
+        event: &str,
+        quantities: &[KernelQuantity],
+        strictness: Strictness,
+    ) -> Finding {
         match self.counted(quantities) {
             Ok(measurements) => judged(event, quantities, measurements, strictness),
             Err(why) => Finding::not_counted(event, why),
@@ -169,10 +164,13 @@ fn judged(
 ) -> Finding {
     let candidates: Vec<_> =
         quantities.iter().map(|one| (*one, with_expected(&measurements, *one))).collect();
-    let verdicts: [(Verdict, Holds); 3] =
-        [(Verdict::Exact, is_exact), (Verdict::Overcounts, is_little_more), (Verdict::Plausible, is_near)];
+    let verdicts: [(EventVerdict, Holds); 3] = [
+        (EventVerdict::Exact, is_exact),
+        (EventVerdict::Overcounts, is_little_more),
+        (EventVerdict::Plausible, is_near),
+    ];
     for (verdict, holds) in verdicts {
-        if verdict == Verdict::Plausible && strictness == Strictness::Exact {
+        if verdict == EventVerdict::Plausible && strictness == Strictness::Exact {
             continue;
         }
         let found = candidates.iter().find(|(_, measurements)| measurements.iter().all(holds));
@@ -185,7 +183,7 @@ fn judged(
     }
     let measurements = candidates.into_iter().next().map(|(_, first)| first).unwrap_or_default();
     let why = contradiction(&measurements);
-    Finding { event: event.to_owned(), verdict: Verdict::Wrong, why, counts_as: None, measurements }
+    Finding { event: event.to_owned(), verdict: EventVerdict::Wrong, why, counts_as: None, measurements }
 }
 
 fn excesses(measurement: &Measurement) -> impl Iterator<Item = i64> {
@@ -218,14 +216,21 @@ fn is_near(measurement: &Measurement) -> bool {
     measurement.values.iter().all(|value| (expected - expected / 20..=most).contains(value))
 }
 
-fn words(verdict: Verdict, quantity: KernelQuantity, first: bool, measurements: &[Measurement]) -> String {
+fn words(
+    verdict: EventVerdict,
+    quantity: KernelQuantity,
+    first: bool,
+    measurements: &[Measurement],
+) -> String {
     let values = measurements.iter().map(|one| one.values.len()).sum::<usize>();
     let loops = measurements.len();
     let what = quantity.word().replace('_', " ");
     let instead = if first { String::new() } else { format!(" as {what}") };
     match verdict {
-        Verdict::Exact => format!("the known number in each of {values} counts over {loops} loops{instead}"),
-        Verdict::Overcounts => {
+        EventVerdict::Exact => {
+            format!("the known number in each of {values} counts over {loops} loops{instead}")
+        }
+        EventVerdict::Overcounts => {
             let most = measurements.iter().flat_map(excesses).max().unwrap_or(0);
             let more = measurements.iter().flat_map(excesses).filter(|excess| *excess > 0).count();
             format!(
@@ -254,6 +259,8 @@ fn contradiction(measurements: &[Measurement]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::examine::examine;
+    use crate::truth::Truth;
 
     /// Counts a quantity as it is, changed by what a test wants.
     struct ChangedCounter<F>(KernelQuantity, F);
@@ -273,7 +280,7 @@ mod tests {
     #[test]
     fn the_known_number_every_time_is_exact() {
         let finding = check("instructions", KernelQuantity::Instructions, |count| count);
-        assert_eq!(finding.verdict, Verdict::Exact, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Exact, "{}", finding.why);
         assert!(finding.measurements.iter().all(|one| one.expected.is_some() && one.values.len() == 5));
     }
 
@@ -287,10 +294,10 @@ mod tests {
             })
         };
         let finding = now_and_then(1);
-        assert_eq!(finding.verdict, Verdict::Overcounts, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Overcounts, "{}", finding.why);
         assert!(finding.why.contains("up to 1 too high"), "{}", finding.why);
-        assert_eq!(now_and_then(-1).verdict, Verdict::Wrong);
-        assert_eq!(now_and_then(50).verdict, Verdict::Wrong);
+        assert_eq!(now_and_then(-1).verdict, EventVerdict::Wrong);
+        assert_eq!(now_and_then(50).verdict, EventVerdict::Wrong);
     }
 
     #[test]
@@ -305,12 +312,12 @@ mod tests {
                 count + u64::from(disturb)
             })
         };
-        assert_eq!(around(3, 0).verdict, Verdict::Exact);
-        assert_eq!(around(9, 0).verdict, Verdict::Exact);
-        assert_eq!(around(3, 5).verdict, Verdict::Overcounts);
+        assert_eq!(around(3, 0).verdict, EventVerdict::Exact);
+        assert_eq!(around(9, 0).verdict, EventVerdict::Exact);
+        assert_eq!(around(3, 5).verdict, EventVerdict::Overcounts);
         let finding =
             check("instructions", KernelQuantity::Instructions, |count| count - u64::from(count > 1_000));
-        assert_eq!(finding.verdict, Verdict::Wrong, "too low each time");
+        assert_eq!(finding.verdict, EventVerdict::Wrong, "too low each time");
     }
 
     #[test]
@@ -327,7 +334,7 @@ mod tests {
                 other => count + 8 + 10 * (other - 3),
             }
         });
-        assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Wrong, "{}", finding.why);
     }
 
     #[test]
@@ -346,28 +353,28 @@ mod tests {
     #[test]
     fn a_counter_that_claims_to_count_and_reads_zero_is_wrong() {
         let finding = check("branches", KernelQuantity::Branches, |_| 0);
-        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert_eq!(finding.verdict, EventVerdict::Wrong);
         assert_eq!(finding.why, "reads 0 in every loop, and claims to have counted");
     }
 
     #[test]
     fn a_counter_of_something_else_is_recognised_where_that_is_documented() {
         let finding = check("branches", KernelQuantity::TakenBranches, |count| count);
-        assert_eq!((finding.verdict, finding.counts_as), (Verdict::Exact, Some("branches_taken")));
+        assert_eq!((finding.verdict, finding.counts_as), (EventVerdict::Exact, Some("branches_taken")));
         assert!(finding.why.ends_with("as branches taken"), "{}", finding.why);
         let finding = check("instructions", KernelQuantity::Branches, |count| count);
-        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert_eq!(finding.verdict, EventVerdict::Wrong);
         assert!(finding.why.contains("which has"), "{}", finding.why);
     }
 
     #[test]
     fn speculative_loads_are_plausible_and_far_too_many_instructions_are_not() {
         let finding = check("L1-dcache-loads", KernelQuantity::Loads, |count| count + count / 3);
-        assert_eq!(finding.verdict, Verdict::Plausible, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Plausible, "{}", finding.why);
         let finding = check("L1-dcache-loads", KernelQuantity::Loads, |count| count / 2);
-        assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Wrong, "{}", finding.why);
         let finding = check("instructions", KernelQuantity::Instructions, |count| count * 16);
-        assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
+        assert_eq!(finding.verdict, EventVerdict::Wrong, "{}", finding.why);
     }
 
     #[test]
@@ -381,7 +388,7 @@ mod tests {
         for (running, why) in [(0, "never got a counter"), (50, "counted 50 % of the time")] {
             let truth = Truth::of("instructions");
             let finding = examine("instructions", truth, &mut SharedCounter(running), Repetitions::HARDWARE);
-            assert_eq!(finding.verdict, Verdict::NotCounted);
+            assert_eq!(finding.verdict, EventVerdict::NotCounted);
             assert!(finding.why.contains(why), "{}", finding.why);
         }
     }

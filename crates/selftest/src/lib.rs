@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+mod examine;
 mod finding;
 mod judge;
 mod meter;
@@ -17,9 +18,10 @@ mod truth;
 mod testing;
 
 pub use cyclometer_kernels::{Kernel, KernelMemory, KernelQuantity, Rounds};
-pub use finding::{Finding, Measurement, Verdict};
-pub use judge::{ROUNDS, Repetitions, examine};
-pub use meter::{EventMeter, MeterSample, MeteredWork, Recorded, run_kernel};
+pub use examine::examine;
+pub use finding::{EventVerdict, Finding, Measurement};
+pub use judge::{ROUNDS, Repetitions};
+pub use meter::{EventMeter, MeterSample, MeteredWork, RecordedCounts, run_kernel};
 pub use thread::ThreadMeter;
 pub use together::together;
 pub use truth::Truth;

@@ -113,18 +113,18 @@ pub trait EventMeter {
 
 /// Counts that were made before, each given once for every time that it was made.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct RecordedCounts {
     samples: BTreeMap<MeteredWork, Vec<MeterSample>>,
 }
 
-impl Recorded {
+impl RecordedCounts {
     /// Adds a count behind those of the same work.
     pub fn add(&mut self, work: MeteredWork, sample: MeterSample) {
         self.samples.entry(work).or_default().push(sample);
     }
 }
 
-impl EventMeter for Recorded {
+impl EventMeter for RecordedCounts {
     fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String> {
         let of_work = self.samples.get_mut(&work).filter(|samples| !samples.is_empty());
         of_work.map(|samples| samples.remove(0)).ok_or_else(|| format!("{} was not counted", work.word()))
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn what_was_recorded_is_given_in_its_order_and_once() {
         let work = MeteredWork::Sleep(1);
-        let mut recorded = Recorded::default();
+        let mut recorded = RecordedCounts::default();
         recorded.add(work, MeterSample::whole(1));
         recorded.add(work, MeterSample::whole(2));
         assert_eq!(recorded.count(work).map(|sample| sample.raw), Ok(1));

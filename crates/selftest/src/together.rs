@@ -2,7 +2,7 @@
 
 use cyclometer_kernels::{Kernel, KernelQuantity, Rounds};
 
-use crate::finding::{Finding, Measurement, Verdict};
+use crate::finding::{EventVerdict, Finding, Measurement};
 use crate::judge::ROUNDS;
 use crate::meter::{MeterSample, MeteredWork};
 use crate::thread::ThreadMeter;
@@ -32,17 +32,17 @@ fn judged(event: &str, work: MeteredWork, samples: &[MeterSample]) -> Finding {
     let (copies, lying) = (samples.len(), samples.iter().filter(lies).count());
     let honest = samples.iter().filter(|sample| !sample.is_whole()).count();
     let (verdict, why) = match (lying, honest) {
-        (0, 0) => (Verdict::Plausible, format!("all {copies} count the same time")),
+        (0, 0) => (EventVerdict::Plausible, format!("all {copies} count the same time")),
         (0, honest) if honest == copies => (
-            Verdict::Unjudged,
+            EventVerdict::Unjudged,
             format!("all {copies} say that they had to wait: none can be held against anything"),
         ),
-        (0, _) => (Verdict::Plausible, format!("{honest} of {copies} say that they had to wait")),
+        (0, _) => (EventVerdict::Plausible, format!("{honest} of {copies} say that they had to wait")),
         _ => {
             let text = format!(
                 "{lying} of {copies} claim to have counted all the time, and did not: count fewer events at once"
             );
-            (Verdict::Wrong, text)
+            (EventVerdict::Wrong, text)
         }
     };
     let values = samples.iter().map(|sample| i64::try_from(sample.raw).unwrap_or(i64::MAX)).collect();
@@ -70,7 +70,7 @@ mod tests {
         let finding = check(Behaviour::Steps(vec![RIGHT + 100]));
         assert_eq!(
             (finding.verdict, finding.why.as_str()),
-            (Verdict::Plausible, "all 3 count the same time")
+            (EventVerdict::Plausible, "all 3 count the same time")
         );
         let finding = check(Behaviour::FirstOnlyHonest(RIGHT));
         assert_eq!(finding.why, "2 of 3 say that they had to wait");
@@ -80,13 +80,13 @@ mod tests {
     fn copies_of_which_none_counted_all_the_time_show_nothing() {
         let waited = MeterSample { raw: 5, time_enabled_ns: 100, time_running_ns: 30, wall_ns: 100 };
         let work = MeteredWork::Kernel(Kernel::Additions, Rounds::MIN);
-        assert_eq!(judged("e", work, &[waited; 3]).verdict, Verdict::Unjudged);
+        assert_eq!(judged("e", work, &[waited; 3]).verdict, EventVerdict::Unjudged);
     }
 
     #[test]
     fn a_driver_that_lies_about_what_does_not_count_is_noticed() {
         let finding = check(Behaviour::FirstOnly(RIGHT));
-        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert_eq!(finding.verdict, EventVerdict::Wrong);
         assert!(finding.why.starts_with("2 of 3 claim"), "{}", finding.why);
     }
 }

@@ -67,7 +67,7 @@ pub struct Comparison {
     /// For each number of runs the arms in the order in which they ran, and the padding.
     pub rounds: Vec<Round>,
     /// Why it ended before the last run, if it did; also where time was up.
-    pub ended: Option<Ended>,
+    pub ended: Option<EarlyEnd>,
     /// The hooks at the end that failed, which do not take the results away.
     pub failed_cleanups: Vec<Error>,
 }
@@ -84,7 +84,7 @@ pub struct Round {
 /// Why a comparison ended before its last run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum EarlyEnd {
     /// The time that it may take was over.
     Budget,
     /// A signal was sent to us.
@@ -159,7 +159,7 @@ struct Interleaving<'a, 'b, 'c> {
 
 /// Why it does not go on.
 enum ComparisonStop {
-    Ended(Ended),
+    Ended(EarlyEnd),
     Error(Error),
 }
 
@@ -169,11 +169,11 @@ impl ComparisonStop {
         let stopped = |reason| Error::new(ErrorKind::Interrupted, reason);
         match self {
             ComparisonStop::Error(error) => error,
-            ComparisonStop::Ended(Ended::Interrupted(signal)) => {
+            ComparisonStop::Ended(EarlyEnd::Interrupted(signal)) => {
                 stopped(format!("interrupted by signal {signal}"))
             }
-            ComparisonStop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => stopped(reason),
-            ComparisonStop::Ended(Ended::Budget) => stopped("the time was over".to_owned()),
+            ComparisonStop::Ended(EarlyEnd::Failed(reason) | EarlyEnd::Stopped(reason)) => stopped(reason),
+            ComparisonStop::Ended(EarlyEnd::Budget) => stopped("the time was over".to_owned()),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Interleaving<'_, '_, '_> {
         }
         for index in 0..self.settings.runs {
             if index > 0 && self.schedule.budget.is_some_and(|budget| begun.elapsed() >= budget) {
-                return Err(ComparisonStop::Ended(Ended::Budget));
+                return Err(ComparisonStop::Ended(EarlyEnd::Budget));
             }
             let round = self.draw(index);
             self.rounds.push(round.clone());
@@ -242,7 +242,7 @@ impl Interleaving<'_, '_, '_> {
         }
         concluded?;
         let stopped = session.report.runs.get(before).and_then(|run| self.watcher.run_finished(arm, run));
-        stopped.map_or(Ok(()), |reason| Err(ComparisonStop::Ended(Ended::Stopped(reason))))
+        stopped.map_or(Ok(()), |reason| Err(ComparisonStop::Ended(EarlyEnd::Stopped(reason))))
     }
 
     /// Runs every hook that belongs at the end, whatever came before.
@@ -259,18 +259,18 @@ impl Interleaving<'_, '_, '_> {
             Ok(()) => None,
             Err(ComparisonStop::Ended(ended)) => Some(ended),
             Err(ComparisonStop::Error(error)) if !has_results => return Err(error),
-            Err(ComparisonStop::Error(error)) => Some(Ended::Failed(error.to_string())),
+            Err(ComparisonStop::Error(error)) => Some(EarlyEnd::Failed(error.to_string())),
         };
         let reports = self.sessions.into_iter().map(|of| of.session.report).collect();
         Ok(Comparison { reports, rounds: self.rounds, ended, failed_cleanups })
     }
 }
 
-fn ended(report: &Report, arm: usize) -> Ended {
+fn ended(report: &Report, arm: usize) -> EarlyEnd {
     match (report.interrupted, &report.failure) {
-        (Some(signal), _) => Ended::Interrupted(signal),
-        (None, Some(failure)) => Ended::Failed(format!("command {}: {failure}", arm + 1)),
-        (None, None) => Ended::Failed(format!("command {} ended early", arm + 1)),
+        (Some(signal), _) => EarlyEnd::Interrupted(signal),
+        (None, Some(failure)) => EarlyEnd::Failed(format!("command {}: {failure}", arm + 1)),
+        (None, None) => EarlyEnd::Failed(format!("command {} ended early", arm + 1)),
     }
 }
 
@@ -284,7 +284,7 @@ fn hook(means: &SessionResources<'_>, command: Option<&CommandSpec>, name: &str)
         match child.wait(None)? {
             Waited::Exited(exit) => {
                 return match (interrupted, exit.status) {
-                    (Some(signal), _) => Err(ComparisonStop::Ended(Ended::Interrupted(signal))),
+                    (Some(signal), _) => Err(ComparisonStop::Ended(EarlyEnd::Interrupted(signal))),
                     (None, Some(status)) if !status.success() => Err(failed(command, name, status)),
                     _ => Ok(()),
                 };

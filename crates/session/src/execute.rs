@@ -6,11 +6,12 @@ use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
 
-use crate::open::{OpenSource, OpenedPass};
+use crate::open::OpenedPass;
+use crate::open_source::OpenSource;
 use crate::ready::Ready;
 use crate::rotation::PassRotation;
 use crate::windows::{DRAIN_EVERY, OpenWindows};
-use crate::{ExecutedRun, Execution, Moment, RunningSession, nothing};
+use crate::{ExecutedRun, Execution, Moment, RunningSession, nanos, nothing};
 
 /// The signal that the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
@@ -203,8 +204,4 @@ fn finish(opened: &mut OpenedPass, exit: &Exit) -> Reading {
 
 fn lost(slot: SlotId, reason: String) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
-}
-
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

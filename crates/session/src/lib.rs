@@ -2,7 +2,7 @@
 //!
 //! This is the only place that loops over the stages. It encodes nothing, prints nothing and computes no
 //! statistics. Whatever a source refuses is answered by `plan`'s data; every answer is kept as a
-//! [`Step`].
+//! [`FallbackStep`].
 //!
 //! A command is never run more often than asked: everything that can be refused is refused while the child
 //! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that
@@ -16,6 +16,7 @@ mod execute;
 mod nothing;
 mod observe;
 mod open;
+mod open_source;
 mod ready;
 mod rotation;
 mod twins;
@@ -25,7 +26,7 @@ mod windows;
 use std::time::{Duration, SystemTime};
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus, KillCause};
-use cyclometer_core::report::{Run, SessionFailure, Step};
+use cyclometer_core::report::{FallbackStep, Run, SessionFailure};
 use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
     Child, Counted, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result,
@@ -119,7 +120,11 @@ pub fn run(
 /// Another one each time.
 fn some_seed() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    execute::nanos(since)
+    nanos(since)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn check(job: &MeasurementJob, settings: &SessionSettings) -> Result<()> {
@@ -259,7 +264,7 @@ impl RunningSession<'_, '_> {
         if let (Some(reason), true, LaunchKind::Translated) = (reason, is_lost, plan.launch_of(run.index)) {
             self.report.plan.intent.counted = Counted::Runs(made);
             let done = "timed the other runs natively, as they would have been translated in vain".to_owned();
-            self.note(Step { event: None, refused: reason, done });
+            self.note(FallbackStep { event: None, refused: reason, done });
         }
     }
 
@@ -277,7 +282,7 @@ impl RunningSession<'_, '_> {
         }
     }
 
-    pub(crate) fn note(&mut self, step: Step) {
+    pub(crate) fn note(&mut self, step: FallbackStep) {
         self.observer.step(&step);
         self.report.steps.push(step);
     }

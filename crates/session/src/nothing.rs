@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::ladder::Cause;
-use cyclometer_core::machine::Access;
+use cyclometer_core::machine::AccessRights;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Error, ErrorKind, Event, Machine, Part, Plan, Recovery, Rung, Target};
 
@@ -48,7 +48,7 @@ fn denying(line: &PlanLine) -> Option<Rung> {
 /// # Source
 ///
 /// Linux `Documentation/admin-guide/sysctl/kernel.rst`, `perf_event_paranoid`; 3 is Debian's.
-fn permitting(line: &PlanLine, access: &Access, on: Option<&Target>) -> String {
+fn permitting(line: &PlanLine, access: &AccessRights, on: Option<&Target>) -> String {
     let of_everyone = matches!(on, Some(Target::Cpus(_) | Target::Cgroup { .. }));
     let modes = line.effective_modes();
     // Where user mode is wanted too, it has been tried alone.
@@ -100,7 +100,8 @@ mod tests {
 
     fn check(line: &PlanLine, paranoid: i32, capabilities: &[&str], on: &Target, expected: &str) {
         let capabilities = capabilities.iter().map(|one| (*one).to_owned()).collect();
-        let access = Access { perf_event_paranoid: Some(paranoid), capabilities, ..Access::default() };
+        let access =
+            AccessRights { perf_event_paranoid: Some(paranoid), capabilities, ..AccessRights::default() };
         assert_eq!(permitting(line, &access, Some(on)), expected);
     }
 

@@ -2,7 +2,7 @@
 
 use cyclometer_core::Plan;
 use cyclometer_core::exec::Reading;
-use cyclometer_core::report::{Run, Slice, Step};
+use cyclometer_core::report::{FallbackStep, Run, Slice};
 use cyclometer_core::window::RowBatch;
 
 /// Hears of the session's progress; every method may be left out.
@@ -38,7 +38,7 @@ pub trait Observer {
     }
 
     /// A step of recovery was taken.
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &FallbackStep) {
         let _ = step;
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use cyclometer_core::exec::{Counting, RefusalKind};
-use cyclometer_core::report::Step;
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{
     Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
+use crate::open_source::OpenSource;
 use crate::rotation::PassRotation;
 use crate::twins::WithTwins;
 use crate::windows::OpenWindows;
@@ -33,32 +34,6 @@ pub(crate) enum OpeningOutcome {
     NotTranslated(Refusal),
     /// The plan changed, and wants the command started otherwise.
     OtherLaunch,
-}
-
-/// The open counters of one source.
-pub(crate) struct OpenSource {
-    /// The slots that it counts, each with its rotation group.
-    slots: Vec<(SlotId, Option<u32>)>,
-    pub(crate) counting: Box<dyn Counting>,
-}
-
-impl OpenSource {
-    pub(crate) fn slots(&self) -> impl Iterator<Item = SlotId> {
-        self.slots.iter().map(|(slot, _)| *slot)
-    }
-
-    /// The rotation group of a slot; `None` also where it counts all the time or is another source's.
-    pub(crate) fn group_of(&self, slot: SlotId) -> Option<u32> {
-        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, group)| *group)
-    }
-
-    pub(crate) fn holds(&self, slot: SlotId) -> bool {
-        self.slots().any(|own| own == slot)
-    }
-
-    pub(crate) fn rotates(&self) -> bool {
-        self.slots.iter().any(|(_, group)| group.is_some())
-    }
 }
 
 impl RunningSession<'_, '_> {
@@ -134,7 +109,7 @@ impl RunningSession<'_, '_> {
         Ok(())
     }
 
-    pub(crate) fn change(&mut self, plan: Plan, step: Step) -> Result<()> {
+    pub(crate) fn change(&mut self, plan: Plan, step: FallbackStep) -> Result<()> {
         self.report.plan = plan;
         self.note(step);
         self.verify()

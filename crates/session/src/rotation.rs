@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
-use cyclometer_core::exec::{At, Cell, Place, PlaceCells, Reading};
+use cyclometer_core::exec::{At, Cell, CellKey, PlaceCells, Reading};
 use cyclometer_core::report::{Slice, SliceCount};
 use cyclometer_core::{Pass, Random, Result, SlotId};
 
-use crate::open::OpenSource;
+use crate::open_source::OpenSource;
 
 /// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays
 /// small: 8,400 slices for 2 minutes, 22,000 for an hour.
@@ -190,7 +190,7 @@ impl PassRotation {
     }
 
     fn close(&mut self, group: usize, reading: &Reading, sources: &[OpenSource], now: Instant) {
-        let wall_ns = crate::execute::nanos(now - self.clock.since);
+        let wall_ns = crate::nanos(now - self.clock.since);
         self.clock.since = now;
         let counted = |slot: SlotId| {
             let groups = sources.iter().filter(|source| source.rotates() && source.holds(slot));
@@ -269,7 +269,7 @@ impl Last {
     /// which a value went back has no count, because the rest of it would be less than what happened.
     fn counts<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<SliceCount> {
         let mut slots: BTreeMap<SlotId, Option<SliceCount>> = BTreeMap::new();
-        for (Place { slot, .. }, place) in PlaceCells::group(cells) {
+        for (CellKey { slot, .. }, place) in PlaceCells::group(cells) {
             let parts = self.parts.get(&slot).map(Vec::as_slice).unwrap_or_default();
             let is_lost = place.pmus().flatten().any(|cell| cell.lost.is_some());
             if is_lost || place.absent(parts).is_some() {

@@ -87,7 +87,7 @@ impl Model {
             os: Os::Other,
             kernel_release: None,
             architecture: self.architecture(),
-            cpu: machine::Cpu {
+            cpu: machine::MachineCpu {
                 vendor: self.vendor(),
                 id: CpuId::Unknown,
                 name: Some(format!("simulated {}", self.id)),
@@ -99,7 +99,7 @@ impl Model {
             hypervisor: None,
             container: None,
             pmus: Vec::new(),
-            access: machine::Access::default(),
+            access: machine::AccessRights::default(),
             capabilities: Capabilities {
                 architecture: format!("simulated {}", self.id),
                 counter_count: counters.general_bits().count_ones(),

@@ -7,19 +7,19 @@ use cyclometer_core::report::{LaunchKind, Run};
 use cyclometer_core::{Count, Modes, Plan, Provenance, Verdict};
 
 use crate::formula::{Expression, Inputs};
+use crate::line_summary::{LineSummary, RunValue};
 use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
-use crate::summary::{LineSummary, RunValue};
 
 /// The least and the greatest value of a metric, where it has limits.
-type Limits = Option<(f64, f64)>;
+type MetricLimits = Option<(f64, f64)>;
 
-const SHARE: Limits = Some((0.0, 1.0));
+const SHARE: MetricLimits = Some((0.0, 1.0));
 
 /// The metrics that every report has if it has their inputs: name, unit, limits, formula.
 ///
 /// The last name of a formula is the leader: the other events must belong together with it.
-const OF_EVERY_REPORT: [(&str, &str, Limits, &str); 4] = [
+const OF_EVERY_REPORT: [(&str, &str, MetricLimits, &str); 4] = [
     ("cpu_utilization", "CPUs", None, "(user_time + system_time) / wall_time"),
     ("ipc", "", None, "instructions / cycles"),
     ("branch_miss_rate", "", SHARE, "branch_misses / branches"),
@@ -52,7 +52,7 @@ struct Definition {
     name: String,
     unit: Unit,
     scale: f64,
-    bounds: Limits,
+    bounds: MetricLimits,
     expression: Expression,
     environment: Environment,
     asked: bool,

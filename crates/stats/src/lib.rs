@@ -14,6 +14,7 @@ mod difference;
 mod failures;
 pub mod formula;
 mod label;
+mod line_summary;
 pub mod phases;
 mod request;
 pub mod rotation;
@@ -30,12 +31,10 @@ pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, latest, settle_interval};
 pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
+pub use line_summary::{Determinism, LineSummary, MeanInterval, PartSummary, RunValue};
 pub use request::{Environment, MetricRequest};
 pub use rotation::{NoInterval, Rotation, TotalEstimate};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
-pub use summary::{
-    Determinism, DroppedRun, LineSummary, MeanInterval, PartSummary, RunValue, Summary, asked_scope,
-    summarise, summarise_as, summarise_with,
-};
+pub use summary::{DroppedRun, Summary, asked_scope, summarise, summarise_as, summarise_with};
 pub use turns::settle_slices;

@@ -224,7 +224,8 @@ fn duration(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{LineSummary, Summary, summarise};
+    use crate::line_summary::LineSummary;
+    use crate::summary::{Summary, summarise};
     use crate::testing::{hardware, report, turning_pass, turning_run};
     use cyclometer_core::plan::PlanLine;
     use cyclometer_core::{Report, Verdict};

@@ -33,7 +33,7 @@ pub struct Info {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "apple_pmu_el0_config")]
-pub struct Config {
+pub struct PmuConfig {
     /// The counters that count: the union of the two below.
     pub enable: u32,
     /// Those that count at EL0.
@@ -50,7 +50,7 @@ pub struct Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 #[doc(alias = "apple_pmu_el0_status")]
-pub struct Status {
+pub struct CpuStates {
     /// EL0 may use the registers.
     pub granted: u32,
     /// EL0 may not: perf was counting when the CPU came online.
@@ -80,8 +80,8 @@ const WRITE: u32 = 1;
 const READ: u32 = 2;
 
 const INFO: u32 = request(READ, 0, size_of::<Info>());
-const CONFIGURE: u32 = request(WRITE, 1, size_of::<Config>());
-const STATUS: u32 = request(READ, 2, size_of::<Status>());
+const CONFIGURE: u32 = request(WRITE, 1, size_of::<PmuConfig>());
+const STATUS: u32 = request(READ, 2, size_of::<CpuStates>());
 
 /// An open device. For its lifetime, every CPU's registers are open to user mode of every process. When it is
 /// closed, by us or by the end of the process, the module restores the former register values.
@@ -119,9 +119,9 @@ impl Device {
     ///
     /// The module's: `EINVAL` for a configuration that the chip does not support, `EBUSY` when perf has begun
     /// to count.
-    pub fn configure(&self, config: &Config) -> io::Result<()> {
-        let config: *const Config = config;
-        // SAFETY: the request reads as many bytes as its number says, which is the size of `Config`.
+    pub fn configure(&self, config: &PmuConfig) -> io::Result<()> {
+        let config: *const PmuConfig = config;
+        // SAFETY: the request reads as many bytes as its number says, which is the size of `PmuConfig`.
         answered(unsafe { libc::ioctl(self.0.as_raw_fd(), CONFIGURE as _, config) })
     }
 
@@ -130,9 +130,9 @@ impl Device {
     /// # Errors
     ///
     /// The operating system's.
-    pub fn status(&self) -> io::Result<Status> {
-        let mut status = Status::default();
-        // SAFETY: the request writes as many bytes as its number says, which is the size of `Status`; any
+    pub fn status(&self) -> io::Result<CpuStates> {
+        let mut status = CpuStates::default();
+        // SAFETY: the request writes as many bytes as its number says, which is the size of `CpuStates`; any
         // bits are valid.
         answered(unsafe { libc::ioctl(self.0.as_raw_fd(), STATUS as _, &raw mut status) })?;
         Ok(status)
@@ -196,23 +196,23 @@ mod tests {
         );
         check(
             "apple_pmu_el0_config",
-            size_of::<Config>(),
+            size_of::<PmuConfig>(),
             &[
-                at("enable", offset_of!(Config, enable)),
-                at("user", offset_of!(Config, user)),
-                at("kernel", offset_of!(Config, kernel)),
-                at("reserved", offset_of!(Config, reserved)),
-                at("pmesr", offset_of!(Config, pmesr)),
+                at("enable", offset_of!(PmuConfig, enable)),
+                at("user", offset_of!(PmuConfig, user)),
+                at("kernel", offset_of!(PmuConfig, kernel)),
+                at("reserved", offset_of!(PmuConfig, reserved)),
+                at("pmesr", offset_of!(PmuConfig, pmesr)),
             ],
         );
         check(
             "apple_pmu_el0_status",
-            size_of::<Status>(),
+            size_of::<CpuStates>(),
             &[
-                at("granted", offset_of!(Status, granted)),
-                at("refused", offset_of!(Status, refused)),
-                at("perf", offset_of!(Status, perf)),
-                at("changed", offset_of!(Status, changed)),
+                at("granted", offset_of!(CpuStates, granted)),
+                at("refused", offset_of!(CpuStates, refused)),
+                at("perf", offset_of!(CpuStates, perf)),
+                at("changed", offset_of!(CpuStates, changed)),
             ],
         );
     }
@@ -254,6 +254,6 @@ mod tests {
             |error: io::Error| [Some(libc::ENOTTY), Some(libc::ENOSYS)].contains(&error.raw_os_error());
         assert!(null.info().is_err_and(refused));
         assert!(null.status().is_err_and(refused));
-        assert!(null.configure(&Config::default()).is_err_and(refused));
+        assert!(null.configure(&PmuConfig::default()).is_err_and(refused));
     }
 }

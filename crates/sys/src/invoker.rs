@@ -22,7 +22,7 @@ use libc::{gid_t, uid_t};
 pub fn with_rights<T>(open: impl FnOnce() -> T) -> io::Result<T> {
     match invoker()? {
         Some((uid, gid)) => {
-            let _restored = Taken::on(uid, gid)?;
+            let _restored = FormerIds::on(uid, gid)?;
             Ok(open())
         }
         None => Ok(open()),
@@ -48,15 +48,15 @@ fn id(variable: &str) -> io::Result<Option<u32>> {
 }
 
 /// File-system ids that were set; dropping restores the former ones.
-struct Taken {
+struct FormerIds {
     uid: uid_t,
     gid: gid_t,
 }
 
-impl Taken {
-    fn on(uid: uid_t, gid: gid_t) -> io::Result<Taken> {
+impl FormerIds {
+    fn on(uid: uid_t, gid: gid_t) -> io::Result<FormerIds> {
         // The group comes first, because it cannot be changed any more without fsuid 0.
-        let taken = Taken { gid: set_gid(gid), uid: set_uid(uid) };
+        let taken = FormerIds { gid: set_gid(gid), uid: set_uid(uid) };
         // Setting an id to its current value returns that value, which shows whether the first call took
         // effect.
         let both = set_uid(uid) == uid && set_gid(gid) == gid;
@@ -64,7 +64,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for FormerIds {
     fn drop(&mut self) {
         set_uid(self.uid);
         set_gid(self.gid);
@@ -93,7 +93,7 @@ mod tests {
         }
         let before = (set_uid(0), set_gid(0));
         {
-            let _taken = Taken::on(65_534, 65_534).unwrap();
+            let _taken = FormerIds::on(65_534, 65_534).unwrap();
             let denied = std::fs::File::open("/proc/1/environ").unwrap_err();
             assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
         }

@@ -153,14 +153,14 @@ impl Attr {
         Attr { sample_period: period_events, sample_type: format.sample_type(), ..self }.reading(format)
     }
 
-    /// The same event with readings of this format, which [`Event::read_as`] reads.
+    /// The same event with readings of this format, which [`OpenEvent::read_as`] reads.
     #[must_use]
     pub fn reading(self, format: Format) -> Attr {
         Attr { read_format: format.read_format(), ..self }
     }
 
-    /// For a leader: it is read with all of its members, by [`Event::read_group`] only. It cannot be combined
-    /// with [`flags::INHERIT`], which kernels before 6.12 refuse.
+    /// For a leader: it is read with all of its members, by [`OpenEvent::read_group`] only. It cannot be
+    /// combined with [`flags::INHERIT`], which kernels before 6.12 refuse.
     ///
     /// # Source
     ///
@@ -194,7 +194,7 @@ pub enum Whom<'a> {
 
 /// An open event; closed when dropped.
 #[derive(Debug)]
-pub struct Event(OwnedFd);
+pub struct OpenEvent(OwnedFd);
 
 /// The counts of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,7 +245,12 @@ pub enum Reach {
 /// # Errors
 ///
 /// The operating system's.
-pub fn open(attr: &Attr, whom: Whom<'_>, cpu: Option<u32>, leader: Option<&Event>) -> io::Result<Event> {
+pub fn open(
+    attr: &Attr,
+    whom: Whom<'_>,
+    cpu: Option<u32>,
+    leader: Option<&OpenEvent>,
+) -> io::Result<OpenEvent> {
     let number = |n: u32| c_int::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL));
     let (pid, more) = match whom {
         Whom::ThisThread => (0, 0),
@@ -256,16 +261,16 @@ pub fn open(attr: &Attr, whom: Whom<'_>, cpu: Option<u32>, leader: Option<&Event
     };
     let cpu = cpu.map_or(Ok(-1), number)?;
     let leader = leader.map_or(-1, |event| event.0.as_raw_fd());
-    open_raw(&attr.sized(), Place { pid, cpu, leader }, FLAG_FD_CLOEXEC | more).map(Event)
+    open_raw(&attr.sized(), OpenArguments { pid, cpu, leader }, FLAG_FD_CLOEXEC | more).map(OpenEvent)
 }
 
-struct Place {
+struct OpenArguments {
     pid: c_int,
     cpu: c_int,
     leader: c_int,
 }
 
-fn open_raw(attr: &Attr, at: Place, flags: c_ulong) -> io::Result<OwnedFd> {
+fn open_raw(attr: &Attr, at: OpenArguments, flags: c_ulong) -> io::Result<OwnedFd> {
     let (pid, cpu, leader) = (c_long::from(at.pid), c_long::from(at.cpu), c_long::from(at.leader));
     let mut attr = *attr;
     // SAFETY: the kernel reads `attr.size` bytes, which the struct has; where the size does not suit
@@ -285,7 +290,7 @@ const IOC_RESET: u32 = 0x2403;
 /// `PERF_EVENT_IOC_ID`, `_IOR('$', 7, __u64 *)`.
 const IOC_ID: u32 = 0x8008_2407;
 
-impl Event {
+impl OpenEvent {
     /// Starts counting.
     ///
     /// # Errors
@@ -365,7 +370,7 @@ impl Event {
 /// The largest number of words in a reading of a group with all fields: no PMU has as many counters.
 const MOST_WORDS: usize = 3 + 3 * 256;
 
-impl Event {
+impl OpenEvent {
     /// Reads the counts of the event, or of its whole group. The format is the one of [`Attr::reading`] or
     /// [`Attr::sampling`] when it was opened. `None` when a pinned event has lost its counter.
     ///
@@ -426,7 +431,7 @@ trait Plain {}
 impl Plain for u8 {}
 impl Plain for u64 {}
 
-impl AsFd for Event {
+impl AsFd for OpenEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -446,7 +451,7 @@ pub(crate) mod tests {
     const PAGE_FAULTS: u64 = 2;
 
     /// A user-mode software event on this thread, or the reason to skip the test.
-    fn opened(config: u64) -> Option<Event> {
+    fn opened(config: u64) -> Option<OpenEvent> {
         let mut attr = Attr::new(SOFTWARE, config);
         attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
         match open(&attr, Whom::ThisThread, None, None) {

@@ -29,12 +29,12 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 pub struct Watch {
     pipe: UnixStream,
     writer: Option<UnixStream>,
-    former: Former,
+    former: FormerActions,
 }
 
-struct Former([Option<libc::sigaction>; WATCHED.len()]);
+struct FormerActions([Option<libc::sigaction>; WATCHED.len()]);
 
-impl std::fmt::Debug for Former {
+impl std::fmt::Debug for FormerActions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("former dispositions")
     }
@@ -52,7 +52,7 @@ impl Watch {
         writer.set_nonblocking(true)?;
         let free = PIPE.compare_exchange(-1, writer.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst);
         free.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
-        let mut watch = Watch { pipe, writer: Some(writer), former: Former([None; WATCHED.len()]) };
+        let mut watch = Watch { pipe, writer: Some(writer), former: FormerActions([None; WATCHED.len()]) };
         for (signal, former) in WATCHED.into_iter().zip(&mut watch.former.0) {
             *former = catch(signal)?;
         }

@@ -8,7 +8,7 @@ use crate::apple::{
     Register,
 };
 use crate::chip::{Chip, Coded, CounterOptions};
-use crate::decode::DecodedEvent;
+use crate::decoded_event::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{flags, low_mask};
 use crate::register::RegisterWrite;

@@ -9,11 +9,11 @@ pub(crate) use layout::{layout, perf_layout, selector_bits};
 
 use cyclometer_core::CounterMask;
 
-use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
 use crate::presence::Presence;
-use crate::register::RegisterName;
+use crate::register_access::Access;
+use crate::register_name::RegisterName;
 
 /// The lowest counter that an event can be chosen for; the two below are fixed: cycles, instructions.
 ///

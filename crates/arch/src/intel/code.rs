@@ -5,7 +5,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 use crate::chip::{Chip, Coded, CounterOptions, FIXED_PSEUDO_MOST};
-use crate::decode::DecodedEvent;
+use crate::decoded_event::DecodedEvent;
 use crate::error::EncodeError;
 use crate::field::{flags, set_bits};
 use crate::intel::layout::has_any;

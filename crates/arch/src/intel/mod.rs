@@ -11,11 +11,11 @@ pub use crate::x86::{CMASK_SHIFT, EDGE, EN, INT, INV, OS, USR};
 use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
 
-use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
 use crate::presence::Presence;
-use crate::register::RegisterName;
+use crate::register_access::Access;
+use crate::register_name::RegisterName;
 
 /// IA32_PERFEVTSEL0; the others follow, one MSR each.
 ///

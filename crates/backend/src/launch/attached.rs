@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A target that runs already. It is not our child, so its end reports neither status nor usage.
 #[derive(Debug)]
 pub struct Attached {
-    what: What,
+    what: AttachTarget,
     vigil: Vigil,
     /// Targets to wait for after that one has ended.
     others: Vec<Attached>,
@@ -27,7 +27,7 @@ pub struct Attached {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum AttachTarget {
     Process(u32),
     Thread(u32),
     System,
@@ -40,7 +40,7 @@ impl Attached {
     ///
     /// `ErrorKind::NoSuchTarget` when there is none with this id.
     pub fn process(pid: u32) -> Result<Attached> {
-        Attached::to(What::Process(pid), PidFd::process(pid))
+        Attached::to(AttachTarget::Process(pid), PidFd::process(pid))
     }
 
     /// A thread.
@@ -49,7 +49,7 @@ impl Attached {
     ///
     /// `ErrorKind::NoSuchTarget` when there is none with this id.
     pub fn thread(tid: u32) -> Result<Attached> {
-        Attached::to(What::Thread(tid), PidFd::thread(tid))
+        Attached::to(AttachTarget::Thread(tid), PidFd::thread(tid))
     }
 
     /// Several processes: waits end when all have ended.
@@ -81,7 +81,7 @@ impl Attached {
     /// The whole system, which never ends: waits end at their deadline, or by a signal.
     pub fn system() -> Attached {
         let vigil = Vigil { end: None, signals: None, look_every: None };
-        Attached { what: What::System, vigil, others: Vec::new(), since: Instant::now(), ended: None }
+        Attached { what: AttachTarget::System, vigil, others: Vec::new(), since: Instant::now(), ended: None }
     }
 
     /// The same, whose waits end when a signal comes.
@@ -94,7 +94,7 @@ impl Attached {
         self
     }
 
-    fn to(what: What, end: io::Result<PidFd>) -> Result<Attached> {
+    fn to(what: AttachTarget, end: io::Result<PidFd>) -> Result<Attached> {
         let gone = end.as_ref().is_err_and(|e| e.raw_os_error() == Some(errno::ESRCH));
         if gone || !what.exists() {
             return Err(what.missing());
@@ -118,12 +118,12 @@ impl Attached {
     }
 }
 
-impl What {
+impl AttachTarget {
     fn exists(self) -> bool {
         let (id, stat) = match self {
-            What::Process(pid) => (pid, format!("/proc/{pid}/stat")),
-            What::Thread(tid) => (tid, format!("/proc/{tid}/task/{tid}/stat")),
-            What::System => return true,
+            AttachTarget::Process(pid) => (pid, format!("/proc/{pid}/stat")),
+            AttachTarget::Thread(tid) => (tid, format!("/proc/{tid}/task/{tid}/stat")),
+            AttachTarget::System => return true,
         };
         // Without a /proc of this PID namespace, only signal 0 shows whether the target exists.
         if process::check_process_list().is_err() {
@@ -135,9 +135,9 @@ impl What {
 
     fn missing(self) -> Error {
         let (what, id) = match self {
-            What::Process(pid) => ("process", pid),
-            What::Thread(tid) => ("thread", tid),
-            What::System => ("system", 0),
+            AttachTarget::Process(pid) => ("process", pid),
+            AttachTarget::Thread(tid) => ("thread", tid),
+            AttachTarget::System => ("system", 0),
         };
         Error::new(ErrorKind::NoSuchTarget, format!("there is no {what} {id}"))
             .with_recovery(Recovery::fix("`ps -eL` shows processes (PID) and threads (LWP)"))
@@ -154,8 +154,8 @@ impl Child for Attached {
     /// Its id; 0 for the system.
     fn pid(&self) -> u32 {
         match self.what {
-            What::Process(id) | What::Thread(id) => id,
-            What::System => 0,
+            AttachTarget::Process(id) | AttachTarget::Thread(id) => id,
+            AttachTarget::System => 0,
         }
     }
 

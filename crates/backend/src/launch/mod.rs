@@ -23,7 +23,7 @@ pub use attached::Attached;
 pub use failure::check_program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
-pub(crate) use native::Native;
+pub(crate) use native::NativeChild;
 pub use ours::{StandardInput, standard_output_is_null};
 pub use pinned::Pinned;
 use streams::{Sinks, Streams};
@@ -97,7 +97,7 @@ impl Launch for Launcher {
 
 impl Launcher {
     /// A child at its gate; `traced` is its preparation for a tracer, if there will be one.
-    pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<Native> {
+    pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<NativeChild> {
         let streams = Streams::open(command, &self.sinks)?;
         let request = process::Request {
             program: &command.program,
@@ -111,6 +111,6 @@ impl Launcher {
             .raw
             .spawn_padded(&request, command.padding, &command.variables)
             .map_err(|e| failure::spawning(&command.program, e))?;
-        Ok(Native::new(pending, &command.program, self.signals.clone()))
+        Ok(NativeChild::new(pending, &command.program, self.signals.clone()))
     }
 }

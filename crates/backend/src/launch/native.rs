@@ -25,7 +25,7 @@ const TRACER_HEARS_IN: Duration = Duration::from_micros(50);
 
 /// A child of this process.
 #[derive(Debug)]
-pub(crate) struct Native {
+pub(crate) struct NativeChild {
     pending: Pending,
     program: OsString,
     vigil: Vigil,
@@ -39,12 +39,12 @@ pub(crate) struct Native {
     awaits_tracer: bool,
 }
 
-impl Native {
-    pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Signals>) -> Native {
+impl NativeChild {
+    pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Signals>) -> NativeChild {
         let (watch, witness) = signals.map(|signals| (signals.watch, signals.witness)).unzip();
         let vigil = Vigil { end: None, signals: watch, look_every: Some(LOOK_EVERY) };
         let witness = witness.unwrap_or_default();
-        Native {
+        NativeChild {
             pending,
             program: program.to_owned(),
             vigil,
@@ -109,7 +109,7 @@ impl Native {
 }
 
 /// `before` is the usage of the process before it executed the command.
-fn exit_of(ended: Ended, before: process::Usage, wall: Duration) -> Exit {
+fn exit_of(ended: Ended, before: process::ResourceUsage, wall: Duration) -> Exit {
     let status = match ended.status {
         Status::Code(code) => ExitStatus::Code(code),
         Status::Signal(signal) => ExitStatus::Signal(signal),
@@ -119,7 +119,7 @@ fn exit_of(ended: Ended, before: process::Usage, wall: Duration) -> Exit {
     Exit { status: Some(status), wall_ns, usage: Some(usage) }
 }
 
-impl Child for Native {
+impl Child for NativeChild {
     fn pid(&self) -> u32 {
         self.pending.pid()
     }
@@ -184,7 +184,7 @@ impl Child for Native {
     }
 }
 
-impl Drop for Native {
+impl Drop for NativeChild {
     fn drop(&mut self) {
         self.end();
     }

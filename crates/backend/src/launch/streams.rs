@@ -16,32 +16,32 @@ use super::ours;
 /// Replacements of the streams that are not inherited.
 #[derive(Debug)]
 pub(super) struct Streams<'a> {
-    stdin: Option<Given<'a>>,
-    stdout: Option<Given<'a>>,
-    stderr: Option<Given<'a>>,
+    stdin: Option<StreamFile<'a>>,
+    stdout: Option<StreamFile<'a>>,
+    stderr: Option<StreamFile<'a>>,
 }
 
 /// A file of this run, or a device that all runs share.
 #[derive(Debug)]
-enum Given<'a> {
+enum StreamFile<'a> {
     Shared(&'a File),
     File(File),
 }
 
-impl Given<'_> {
+impl StreamFile<'_> {
     fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
-            Given::Shared(file) => Given::Shared(file),
-            Given::File(file) => Given::File(file.try_clone()?),
+            StreamFile::Shared(file) => StreamFile::Shared(file),
+            StreamFile::File(file) => StreamFile::File(file.try_clone()?),
         })
     }
 }
 
-impl AsFd for Given<'_> {
+impl AsFd for StreamFile<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Given::Shared(file) => file.as_fd(),
-            Given::File(file) => file.as_fd(),
+            StreamFile::Shared(file) => file.as_fd(),
+            StreamFile::File(file) => file.as_fd(),
         }
     }
 }
@@ -76,15 +76,15 @@ impl Sinks {
     }
 
     /// The device that discards everything, or a pipe where the device is missing.
-    fn discard(&self) -> Result<Given<'_>> {
+    fn discard(&self) -> Result<StreamFile<'_>> {
         match self.zero.get_or_init(zero) {
-            Some(zero) => Ok(Given::Shared(zero)),
+            Some(zero) => Ok(StreamFile::Shared(zero)),
             None => self.pipe(),
         }
     }
 
     /// A pipe for this run.
-    fn pipe(&self) -> Result<Given<'_>> {
+    fn pipe(&self) -> Result<StreamFile<'_>> {
         let cannot = |e: io::Error| {
             Error::new(ErrorKind::Os, format!("cannot make a pipe for the command's output: {e}"))
                 .with_source(e)
@@ -95,7 +95,7 @@ impl Sinks {
             self.drain.get_or_init(|| drain);
         }
         let pipe = self.drain.get().map_or_else(|| Err(io::ErrorKind::NotFound.into()), Drain::pipe);
-        Ok(Given::File(File::from(pipe.map_err(cannot)?)))
+        Ok(StreamFile::File(File::from(pipe.map_err(cannot)?)))
     }
 }
 
@@ -120,22 +120,22 @@ impl<'a> Streams<'a> {
     }
 
     pub(super) fn stdin(&self) -> Option<BorrowedFd<'_>> {
-        self.stdin.as_ref().map(Given::as_fd)
+        self.stdin.as_ref().map(StreamFile::as_fd)
     }
 
     pub(super) fn stdout(&self) -> Option<BorrowedFd<'_>> {
-        self.stdout.as_ref().map(Given::as_fd)
+        self.stdout.as_ref().map(StreamFile::as_fd)
     }
 
     pub(super) fn stderr(&self) -> Option<BorrowedFd<'_>> {
-        self.stderr.as_ref().map(Given::as_fd)
+        self.stderr.as_ref().map(StreamFile::as_fd)
     }
 }
 
-fn input<'a>(stream: &InputStream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
+fn input<'a>(stream: &InputStream, sinks: &'a Sinks) -> Result<Option<StreamFile<'a>>> {
     match stream {
         InputStream::Inherit => Ok(None),
-        InputStream::Null => Ok(Some(Given::Shared(sinks.null()?))),
+        InputStream::Null => Ok(Some(StreamFile::Shared(sinks.null()?))),
         InputStream::File(path) => File::open(path).map(file).map_err(|e| failed("read", path, e)),
         InputStream::Replay { offset_bytes } => {
             let failed = |e: io::Error| {
@@ -147,10 +147,10 @@ fn input<'a>(stream: &InputStream, sinks: &'a Sinks) -> Result<Option<Given<'a>>
     }
 }
 
-fn output<'a>(stream: &OutputStream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
+fn output<'a>(stream: &OutputStream, sinks: &'a Sinks) -> Result<Option<StreamFile<'a>>> {
     match stream {
         OutputStream::Inherit => Ok(None),
-        OutputStream::Null => Ok(Some(Given::Shared(sinks.null()?))),
+        OutputStream::Null => Ok(Some(StreamFile::Shared(sinks.null()?))),
         OutputStream::Discard => sinks.discard().map(Some),
         OutputStream::Pipe => sinks.pipe().map(Some),
         OutputStream::File(path) => {
@@ -159,8 +159,8 @@ fn output<'a>(stream: &OutputStream, sinks: &'a Sinks) -> Result<Option<Given<'a
     }
 }
 
-fn file<'a>(file: File) -> Option<Given<'a>> {
-    Some(Given::File(file))
+fn file<'a>(file: File) -> Option<StreamFile<'a>> {
+    Some(StreamFile::File(file))
 }
 
 /// The kernel says `EISDIR` of a path that ends with a slash, whether or not the folder exists.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
-    fn metadata(given: &Given<'_>) -> std::fs::Metadata {
+    fn metadata(given: &StreamFile<'_>) -> std::fs::Metadata {
         File::from(given.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap()
     }
 
@@ -209,7 +209,7 @@ mod tests {
             let command =
                 CommandSpec { stdout: stream.clone(), stderr: stream, ..CommandSpec::new("nothing") };
             let streams = Streams::open(&command, &sinks).unwrap();
-            let inode = |given: &Option<Given<'_>>| metadata(given.as_ref().unwrap()).ino();
+            let inode = |given: &Option<StreamFile<'_>>| metadata(given.as_ref().unwrap()).ino();
             assert_eq!(inode(&streams.stdout), inode(&streams.stderr), "{:?}", command.stdout);
         }
     }

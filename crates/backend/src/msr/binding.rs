@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cyclometer_core::{CpuSet, Error, ErrorKind, Result};
 use cyclometer_sys::affinity::Affinity;
 
-use crate::affinity::OnCpu;
+use crate::affinity::AffinityGuard;
 
 /// How long instructions are executed to see counters move: about a hundred thousand cycles.
 const EXERCISE: Duration = Duration::from_micros(30);
@@ -18,7 +18,7 @@ const EXERCISE: Duration = Duration::from_micros(30);
 /// `ErrorKind::Os` where this thread may not run on the CPU.
 pub(super) fn exercise(cpu: u32) -> Result<()> {
     let own = Affinity::of(0).map_err(|error| not_there(cpu, error))?;
-    let _there = OnCpu::new(cpu, &own)
+    let _there = AffinityGuard::new(cpu, &own)
         .ok_or_else(|| not_there(cpu, io::Error::other("it is not among the CPUs that we may use")))?;
     let began = Instant::now();
     while began.elapsed() < EXERCISE {

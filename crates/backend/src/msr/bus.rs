@@ -10,9 +10,9 @@ use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
 use super::binding;
 use super::devices::Devices;
 use super::folder::Folder;
-use super::place::Place;
+use super::place::MsrLocation;
 use super::process;
-use super::restore_daemon::Line;
+use super::restore_daemon::DaemonConnection;
 use crate::registers::journal::{Journal, Process};
 use crate::registers::{Bound, Bus, Chips};
 
@@ -22,7 +22,7 @@ use crate::registers::{Bound, Bus, Chips};
 /// the bus makes the daemon restore registers that are still kept, and waits up to 10 seconds for its end.
 #[derive(Debug)]
 pub struct MsrBus {
-    place: Place,
+    place: MsrLocation,
     chips: Chips,
     devices: Devices,
     keeping: Option<Keeping>,
@@ -32,7 +32,7 @@ pub struct MsrBus {
 /// The CPUs whose registers are kept, their journals, and the restore daemon.
 #[derive(Debug)]
 struct Keeping {
-    line: Line,
+    line: DaemonConnection,
     folder: Folder,
     boot: String,
     maker: Process,
@@ -43,11 +43,11 @@ struct Keeping {
 impl MsrBus {
     /// The registers of this machine, whose CPUs are `chips`.
     pub fn new(chips: Chips) -> MsrBus {
-        MsrBus::at(Place::here(), chips)
+        MsrBus::at(MsrLocation::here(), chips)
     }
 
     /// The registers of a place.
-    pub fn at(place: Place, chips: Chips) -> MsrBus {
+    pub fn at(place: MsrLocation, chips: Chips) -> MsrBus {
         let devices = Devices::new(place.clone());
         MsrBus { place, chips, devices, keeping: None, since: Instant::now() }
     }
@@ -126,14 +126,14 @@ impl Drop for MsrBus {
 }
 
 impl Keeping {
-    fn start(place: &Place, chips: &Chips) -> Result<Keeping> {
+    fn start(place: &MsrLocation, chips: &Chips) -> Result<Keeping> {
         let failed = |error: io::Error| {
             let message = format!("cannot start the process that restores registers: {error}");
             Error::new(ErrorKind::Os, message).with_source(error)
         };
         let maker = process::this().map_err(failed)?;
         let boot = process::boot().map_err(failed)?;
-        let line = Line::start(place, chips, maker).map_err(failed)?;
+        let line = DaemonConnection::start(place, chips, maker).map_err(failed)?;
         let gone = || failed(io::Error::other("it has ended already"));
         let daemon = process::with_id(line.pid()).ok_or_else(gone)?;
         Ok(Keeping { line, folder: Folder::of(place), boot, maker, daemon, kept: BTreeMap::new() })

@@ -4,27 +4,28 @@ use std::collections::HashMap;
 
 use cyclometer_arch::{Fault, PmuReg, RegisterAddress, Registers};
 
-use super::faults::{Attempt, What, fault};
-use super::place::{Device, Place};
+use super::cpu_msrs::CpuMsrs;
+use super::faults::{Attempt, MsrOperation, fault};
+use super::place::MsrLocation;
 
 /// The registers of a machine's CPUs.
 #[derive(Debug)]
 pub(super) struct Devices {
-    place: Place,
-    open: HashMap<u32, Box<dyn Device>>,
+    place: MsrLocation,
+    open: HashMap<u32, Box<dyn CpuMsrs>>,
     /// The last read or written values of registers that have some bits a driver may not write.
     seen: HashMap<(u32, PmuReg), u64>,
 }
 
 impl Devices {
-    pub(super) fn new(place: Place) -> Devices {
+    pub(super) fn new(place: MsrLocation) -> Devices {
         Devices { place, open: HashMap::new(), seen: HashMap::new() }
     }
 
     /// Opens the device of a CPU, unless it is open; `register` is the one to be accessed.
-    pub(super) fn open(&mut self, cpu: u32, register: PmuReg) -> Result<&dyn Device, Fault> {
+    pub(super) fn open(&mut self, cpu: u32, register: PmuReg) -> Result<&dyn CpuMsrs, Fault> {
         if !self.open.contains_key(&cpu) {
-            let attempt = Attempt { cpu, register, what: What::Open };
+            let attempt = Attempt { cpu, register, what: MsrOperation::Open };
             let device = self.place.open(cpu);
             let device = device.map_err(|error| fault(attempt, &error, &self.place.surroundings(cpu)))?;
             self.open.insert(cpu, device);
@@ -66,7 +67,8 @@ impl Registers for Devices {
     fn read(&mut self, cpu: u32, register: PmuReg) -> Result<u64, Fault> {
         let address = address(register)?;
         let read = self.open(cpu, register)?.read(address);
-        let value = read.map_err(|error| self.fault(Attempt { cpu, register, what: What::Read }, &error))?;
+        let value =
+            read.map_err(|error| self.fault(Attempt { cpu, register, what: MsrOperation::Read }, &error))?;
         if !matches!(register.access().writable(), 0 | u64::MAX) {
             self.seen.insert((cpu, register), value);
         }
@@ -81,7 +83,7 @@ impl Registers for Devices {
             self.seen.entry((cpu, register)).and_modify(|seen| *seen = value);
             return Ok(());
         };
-        let what = What::Write { value, before: device.read(address).ok() };
+        let what = MsrOperation::Write { value, before: device.read(address).ok() };
         Err(self.fault(Attempt { cpu, register, what }, &error))
     }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::place::Device;
+use super::cpu_msrs::CpuMsrs;
 
 /// How long a server may take: a simulated chip has to catch up with elapsed time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl FakeDevice {
     }
 }
 
-impl Device for FakeDevice {
+impl CpuMsrs for FakeDevice {
     fn read(&self, address: u32) -> io::Result<u64> {
         self.ask(false, address, 0)
     }

@@ -25,11 +25,11 @@ mod errno {
 pub(super) struct Attempt {
     pub(super) cpu: u32,
     pub(super) register: PmuReg,
-    pub(super) what: What,
+    pub(super) what: MsrOperation,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum What {
+pub(super) enum MsrOperation {
     Open,
     Read,
     /// `before` is the value that the register held before, where it could be read.
@@ -41,7 +41,7 @@ pub(super) enum What {
 
 /// State of the system that explains a refusal; it is read only after one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct MsrEnvironment {
     /// The driver is there.
     pub(super) has_driver: bool,
     /// The machine has that CPU.
@@ -52,10 +52,10 @@ pub(super) struct Surroundings {
     pub(super) allow_writes: String,
 }
 
-impl Surroundings {
-    pub(super) fn of_kernel(cpu: u32) -> Surroundings {
+impl MsrEnvironment {
+    pub(super) fn of_kernel(cpu: u32) -> MsrEnvironment {
         let text = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        Surroundings {
+        MsrEnvironment {
             has_driver: Path::new("/sys/class/msr").is_dir(),
             has_cpu: Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).is_dir(),
             lockdown: text("/sys/kernel/security/lockdown"),
@@ -65,11 +65,11 @@ impl Surroundings {
 
     /// The sockets show which CPUs exist; nothing is locked down.
     #[cfg(feature = "fake-devices")]
-    pub(super) fn of_fake(folder: &Path, cpu: u32) -> Surroundings {
-        Surroundings {
+    pub(super) fn of_fake(folder: &Path, cpu: u32) -> MsrEnvironment {
+        MsrEnvironment {
             has_driver: folder.is_dir(),
             has_cpu: folder.join(format!("msr.{cpu}")).exists(),
-            ..Surroundings::default()
+            ..MsrEnvironment::default()
         }
     }
 
@@ -81,20 +81,28 @@ impl Surroundings {
 }
 
 /// The fault that an error means.
-pub(super) fn fault(attempt: Attempt, error: &io::Error, around: &Surroundings) -> Fault {
+pub(super) fn fault(attempt: Attempt, error: &io::Error, around: &MsrEnvironment) -> Fault {
     let Attempt { cpu, register, what } = attempt;
-    let writing = matches!(what, What::Write { .. });
+    let writing = matches!(what, MsrOperation::Write { .. });
     let system = |is_forbidden, reason| Fault::System { register, writing, reason, is_forbidden };
     match (what, error.raw_os_error()) {
-        (What::Open, Some(errno::ENOENT)) if !around.has_driver => system(false, NO_DRIVER.to_owned()),
-        (What::Open, Some(errno::ENOENT)) if around.has_cpu => system(false, no_device(cpu)),
+        (MsrOperation::Open, Some(errno::ENOENT)) if !around.has_driver => {
+            system(false, NO_DRIVER.to_owned())
+        }
+        (MsrOperation::Open, Some(errno::ENOENT)) if around.has_cpu => system(false, no_device(cpu)),
         (_, Some(errno::ENOENT | errno::ENXIO)) => Fault::NoCpu { cpu },
-        (What::Open, Some(errno::EACCES)) => system(true, NOT_ROOT.to_owned()),
-        (What::Open | What::Read, Some(errno::EPERM)) => system(true, NO_CAPABILITY.to_owned()),
-        (What::Write { .. }, Some(errno::EPERM)) => system(true, forbidden(around)),
-        (What::Open, Some(errno::EIO)) | (What::Read, Some(errno::EIO)) => Fault::NoRegister { register },
-        (What::Write { before: None, .. }, Some(errno::EIO)) => Fault::NoRegister { register },
-        (What::Write { value, before: Some(before) }, Some(errno::EIO)) => reserved(register, value, before),
+        (MsrOperation::Open, Some(errno::EACCES)) => system(true, NOT_ROOT.to_owned()),
+        (MsrOperation::Open | MsrOperation::Read, Some(errno::EPERM)) => {
+            system(true, NO_CAPABILITY.to_owned())
+        }
+        (MsrOperation::Write { .. }, Some(errno::EPERM)) => system(true, forbidden(around)),
+        (MsrOperation::Open, Some(errno::EIO)) | (MsrOperation::Read, Some(errno::EIO)) => {
+            Fault::NoRegister { register }
+        }
+        (MsrOperation::Write { before: None, .. }, Some(errno::EIO)) => Fault::NoRegister { register },
+        (MsrOperation::Write { value, before: Some(before) }, Some(errno::EIO)) => {
+            reserved(register, value, before)
+        }
         _ => system(false, error.to_string()),
     }
 }
@@ -109,7 +117,7 @@ fn no_device(cpu: u32) -> String {
 }
 
 /// Why the kernel forbids writes.
-fn forbidden(around: &Surroundings) -> String {
+fn forbidden(around: &MsrEnvironment) -> String {
     match around.locked_down() {
         Some(level) => format!(
             "the kernel is locked down ({level}): registers cannot be written until it is booted without \
@@ -139,16 +147,16 @@ mod tests {
         PmuReg::of(chip, Register::Intel(intel::Register::EventSelect(0))).unwrap()
     }
 
-    fn told(what: What, errno: i32, around: Surroundings) -> String {
+    fn told(what: MsrOperation, errno: i32, around: MsrEnvironment) -> String {
         let attempt = Attempt { cpu: 3, register: select(), what };
         fault(attempt, &io::Error::from_raw_os_error(errno), &around).to_string()
     }
 
-    const WRITE: What = What::Write { value: 0x43_00c0, before: Some(0x40_0000) };
+    const WRITE: MsrOperation = MsrOperation::Write { value: 0x43_00c0, before: Some(0x40_0000) };
 
-    fn around(lockdown: &str, allow_writes: &str) -> Surroundings {
+    fn around(lockdown: &str, allow_writes: &str) -> MsrEnvironment {
         let (lockdown, allow_writes) = (lockdown.to_owned(), allow_writes.to_owned());
-        Surroundings { has_driver: true, has_cpu: true, lockdown, allow_writes }
+        MsrEnvironment { has_driver: true, has_cpu: true, lockdown, allow_writes }
     }
 
     #[test]
@@ -159,17 +167,17 @@ mod tests {
             assert!(told.contains(expected), "{told}");
         };
         check(
-            What::Open,
+            MsrOperation::Open,
             2,
-            Surroundings::default(),
+            MsrEnvironment::default(),
             "IA32_PERFEVTSEL0: the msr driver is not loaded; run: modprobe msr",
         );
-        check(What::Open, 2, unlocked(), "there is no /dev/cpu/3/msr here");
-        check(What::Open, 2, Surroundings { has_cpu: false, ..unlocked() }, "there is no CPU 3");
-        check(What::Open, 6, unlocked(), "there is no CPU 3");
-        check(What::Open, 13, unlocked(), "run the program as root");
-        check(What::Open, 1, unlocked(), "CAP_SYS_RAWIO");
-        check(What::Read, 5, unlocked(), "the CPU has no register IA32_PERFEVTSEL0");
+        check(MsrOperation::Open, 2, unlocked(), "there is no /dev/cpu/3/msr here");
+        check(MsrOperation::Open, 2, MsrEnvironment { has_cpu: false, ..unlocked() }, "there is no CPU 3");
+        check(MsrOperation::Open, 6, unlocked(), "there is no CPU 3");
+        check(MsrOperation::Open, 13, unlocked(), "run the program as root");
+        check(MsrOperation::Open, 1, unlocked(), "CAP_SYS_RAWIO");
+        check(MsrOperation::Read, 5, unlocked(), "the CPU has no register IA32_PERFEVTSEL0");
         check(
             WRITE,
             1,
@@ -179,7 +187,7 @@ mod tests {
         check(WRITE, 1, around("", "off"), "echo on > /sys/module/msr/parameters/allow_writes");
         check(WRITE, 1, unlocked(), "lockdown, or msr.allow_writes");
         check(WRITE, 5, unlocked(), "bits 0x300c0 of IA32_PERFEVTSEL0 are reserved");
-        check(What::Write { value: 1, before: None }, 5, unlocked(), "the CPU has no register");
+        check(MsrOperation::Write { value: 1, before: None }, 5, unlocked(), "the CPU has no register");
         check(WRITE, 28, unlocked(), "cannot write IA32_PERFEVTSEL0: No space left");
     }
 
@@ -190,7 +198,11 @@ mod tests {
             let fault = fault(attempt, &io::Error::from_raw_os_error(errno), &around("", "off"));
             matches!(fault, Fault::System { is_forbidden: true, .. })
         };
-        assert!(is_forbidden(What::Open, 13) && is_forbidden(What::Open, 1) && is_forbidden(WRITE, 1));
-        assert!(!is_forbidden(What::Open, 24) && !is_forbidden(WRITE, 28));
+        assert!(
+            is_forbidden(MsrOperation::Open, 13)
+                && is_forbidden(MsrOperation::Open, 1)
+                && is_forbidden(WRITE, 1)
+        );
+        assert!(!is_forbidden(MsrOperation::Open, 24) && !is_forbidden(WRITE, 28));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use cyclometer_sys::filesystem::{check_private_folder, create_private, make_private_folder, open_private};
 
-use super::place::Place;
+use super::place::MsrLocation;
 use crate::registers::journal::{BadJournal, Journal, MAX_BYTES};
 
 /// Prefix of the names of journals.
@@ -41,7 +41,7 @@ impl From<BadJournal> for Unreadable {
 }
 
 impl Folder {
-    pub(super) fn of(place: &Place) -> Folder {
+    pub(super) fn of(place: &MsrLocation) -> Folder {
         Folder(place.journals())
     }
 

@@ -6,7 +6,7 @@ use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
 use super::devices::Devices;
 use super::folder::Folder;
-use super::place::Place;
+use super::place::MsrLocation;
 use super::process;
 use super::restore_daemon::restore;
 use crate::registers::journal::Journal;
@@ -15,23 +15,23 @@ use crate::registers::{Chips, LeftRegisters, LeftState, Restoration, Restored};
 /// The registers of this machine that journals name. Only the user who wrote them, mostly root, can read
 /// them.
 pub fn left_registers() -> Vec<LeftRegisters> {
-    left_registers_in(&Place::here())
+    left_registers_in(&MsrLocation::here())
 }
 
 /// Restores registers of this machine that no running process restores.
 ///
 /// A register is written only if it is on the list of the CPU's chip and was written in this boot.
 pub fn restore_registers(chips: &Chips) -> Vec<Restoration> {
-    restore_registers_in(&Place::here(), chips)
+    restore_registers_in(&MsrLocation::here(), chips)
 }
 
 /// As [`left_registers`], of a place.
-pub fn left_registers_in(place: &Place) -> Vec<LeftRegisters> {
+pub fn left_registers_in(place: &MsrLocation) -> Vec<LeftRegisters> {
     found(&Folder::of(place)).into_iter().map(|(registers, _)| registers).collect()
 }
 
 /// As [`restore_registers`], of a place.
-pub fn restore_registers_in(place: &Place, chips: &Chips) -> Vec<Restoration> {
+pub fn restore_registers_in(place: &MsrLocation, chips: &Chips) -> Vec<Restoration> {
     let folder = Folder::of(place);
     let mut devices = Devices::new(place.clone());
     let each = found(&folder).into_iter().map(|(registers, journal)| {

@@ -8,6 +8,7 @@
 
 mod binding;
 mod bus;
+mod cpu_msrs;
 mod devices;
 #[cfg(feature = "fake-devices")]
 mod fake;
@@ -27,7 +28,7 @@ use crate::registers::{Chips, CorePmu, RegisterSource};
 
 pub use bus::MsrBus;
 pub use left::{left_registers, left_registers_in, restore_registers, restore_registers_in};
-pub use place::Place;
+pub use place::MsrLocation;
 
 /// The driver for this machine's registers; `cores` are its PMUs. It opens and writes nothing before counting
 /// starts.

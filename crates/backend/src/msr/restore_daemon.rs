@@ -18,7 +18,7 @@ use cyclometer_sys::process::{PidFd, poll_readable};
 
 use super::devices::Devices;
 use super::folder::Folder;
-use super::place::Place;
+use super::place::MsrLocation;
 use crate::registers::Chips;
 use crate::registers::journal::{Journal, MAX_BYTES, Process};
 
@@ -35,24 +35,24 @@ const REFUSED: u8 = b'r';
 
 /// The connection to the daemon.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DaemonConnection {
     daemon: Daemon,
     /// The daemon did not answer once: a later answer might belong to an earlier message.
     is_lost: bool,
 }
 
-impl Line {
+impl DaemonConnection {
     /// Starts the daemon.
     ///
     /// # Errors
     ///
     /// Errors of the operating system.
-    pub(super) fn start(place: &Place, chips: &Chips, maker: Process) -> io::Result<Line> {
+    pub(super) fn start(place: &MsrLocation, chips: &Chips, maker: Process) -> io::Result<DaemonConnection> {
         let (place, chips) = (place.clone(), chips.clone());
         let daemon = daemon::fork(move |socket| RestoreDaemon::new(place, chips, maker).attend(socket))?;
         daemon.socket().set_read_timeout(Some(PATIENCE))?;
         daemon.socket().set_write_timeout(Some(PATIENCE))?;
-        Ok(Line { daemon, is_lost: false })
+        Ok(DaemonConnection { daemon, is_lost: false })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -133,7 +133,7 @@ struct RestoreDaemon {
 }
 
 impl RestoreDaemon {
-    fn new(place: Place, chips: Chips, maker: Process) -> RestoreDaemon {
+    fn new(place: MsrLocation, chips: Chips, maker: Process) -> RestoreDaemon {
         let folder = Folder::of(&place);
         RestoreDaemon { folder, chips, maker, devices: Devices::new(place), kept: BTreeMap::new() }
     }

@@ -10,7 +10,7 @@ use cyclometer_core::{Refusal, Slot, SlotId};
 
 /// The counter of one zone for one slot.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct EnergyMeter {
     slot: SlotId,
     part: usize,
     zone: EnergyZone,
@@ -18,12 +18,12 @@ pub(super) struct Meter {
     last: Option<(u64, Instant)>,
     /// Energy since the start, in µJ.
     used_uj: u64,
-    state: State,
+    state: EnergyState,
 }
 
 /// Whether the energy since the start is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
+enum EnergyState {
     Counting,
     /// Two reads were so far apart that the counter may have wrapped twice. A shorter region can still be
     /// counted.
@@ -32,27 +32,29 @@ enum State {
     Unreadable(String),
 }
 
-impl State {
+impl EnergyState {
     /// Why the energy since the start is unknown.
     fn obstacle(&self) -> Option<String> {
         match self {
-            State::Counting => None,
-            State::PausedTooLong => Some("its counter may have wrapped twice between two reads".to_owned()),
-            State::Unreadable(reason) => Some(reason.clone()),
+            EnergyState::Counting => None,
+            EnergyState::PausedTooLong => {
+                Some("its counter may have wrapped twice between two reads".to_owned())
+            }
+            EnergyState::Unreadable(reason) => Some(reason.clone()),
         }
     }
 }
 
-impl Meter {
+impl EnergyMeter {
     /// A counter that can be read.
     ///
     /// # Errors
     ///
     /// `RefusalKind::NoPermission` with the remedy: since 5.10, kernels let only root read it, as it reveals
     /// secrets of other processes. `RefusalKind::NotSupported` where there is no such counter.
-    pub(super) fn open(slot: &Slot, part: usize, zone: &EnergyZone) -> Result<Meter, Refusal> {
-        let (zone, state) = (zone.clone(), State::Counting);
-        let meter = Meter { slot: slot.id, part, zone, last: None, used_uj: 0, state };
+    pub(super) fn open(slot: &Slot, part: usize, zone: &EnergyZone) -> Result<EnergyMeter, Refusal> {
+        let (zone, state) = (zone.clone(), EnergyState::Counting);
+        let meter = EnergyMeter { slot: slot.id, part, zone, last: None, used_uj: 0, state };
         match meter.value() {
             Ok(_) => Ok(meter),
             Err(error) => Err(refusal(slot.id, &meter.zone, &error)),
@@ -66,20 +68,20 @@ impl Meter {
 
     /// Starts counting from the present value.
     pub(super) fn start(&mut self) {
-        (self.last, self.used_uj, self.state) = (None, 0, State::Counting);
+        (self.last, self.used_uj, self.state) = (None, 0, EnergyState::Counting);
         self.refresh();
     }
 
     /// Reads the counter again, until a read fails.
     pub(super) fn refresh(&mut self) {
-        if let State::Unreadable(_) = self.state {
+        if let EnergyState::Unreadable(_) = self.state {
             return;
         }
         match self.value() {
             Ok(now) => self.advance(now),
             Err(error) => {
                 let reason = format!("{} cannot be read any more: {error}", self.zone.file());
-                self.state = State::Unreadable(reason);
+                self.state = EnergyState::Unreadable(reason);
             }
         }
     }
@@ -88,7 +90,7 @@ impl Meter {
         let Some((before, at)) = self.last.replace((now, Instant::now())) else { return };
         self.used_uj = self.used_uj.saturating_add(self.zone.between(before, now));
         if at.elapsed() > self.zone.longest_pause() {
-            self.state = State::PausedTooLong;
+            self.state = EnergyState::PausedTooLong;
         }
     }
 
@@ -113,7 +115,7 @@ impl Meter {
 
     /// The raw value for regions, which judge their own length.
     pub(super) fn raw(&self, over_ns: u64) -> Raw {
-        let is_lost = self.last.is_none() || matches!(self.state, State::Unreadable(_));
+        let is_lost = self.last.is_none() || matches!(self.state, EnergyState::Unreadable(_));
         Raw { value: self.used_uj, time_enabled_ns: over_ns.max(1), time_running_ns: over_ns.max(1), is_lost }
     }
 }
@@ -186,11 +188,11 @@ mod tests {
     }
 
     /// The meter of a zone in a folder of files, whose counter is at 5 µJ.
-    fn meter(range_uj: u64) -> (tempfile::TempDir, Meter) {
+    fn meter(range_uj: u64) -> (tempfile::TempDir, EnergyMeter) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("energy_uj"), "5").unwrap();
         let zone = EnergyZone { folder: folder.path().display().to_string(), ..zone(range_uj) };
         let slot = Slot::new(SlotId(0), "energy-pkg", Rung::Os, vec![Part::Energy(zone.clone())]);
-        (folder, Meter::open(&slot, 0, &zone).unwrap())
+        (folder, EnergyMeter::open(&slot, 0, &zone).unwrap())
     }
 }

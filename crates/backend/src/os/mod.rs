@@ -12,7 +12,7 @@ use cyclometer_core::exec::{At, Cell, CounterAt, Exit, Raw, ReadWay, Reading, Re
 use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
 
 use accounts::Accounts;
-use energy::Meter;
+use energy::EnergyMeter;
 use subject::Subject;
 
 /// Reads what the system accounts for: times, faults, switches, peak resident set, energy.
@@ -42,7 +42,7 @@ impl Source for OsSource {
         for slot in slots {
             for (part, what) in slot.parts.iter().enumerate() {
                 match what {
-                    Part::Energy(zone) => meters.push(Meter::open(slot, part, zone)?),
+                    Part::Energy(zone) => meters.push(EnergyMeter::open(slot, part, zone)?),
                     what => lines.push(line(slot, part, what, &subject)?),
                 }
             }
@@ -61,11 +61,16 @@ impl Source for OsSource {
     }
 }
 
-fn line(slot: &Slot, part: usize, what: &Part, subject: &Subject) -> std::result::Result<Line, Refusal> {
+fn line(
+    slot: &Slot,
+    part: usize,
+    what: &Part,
+    subject: &Subject,
+) -> std::result::Result<RequestedMetric, Refusal> {
     let refuse = |kind, text| Err(Refusal { slot: Some(slot.id), kind, text });
     match what {
         Part::Os(metric) if subject.accounts_for(*metric) => {
-            Ok(Line { slot: slot.id, part, metric: *metric })
+            Ok(RequestedMetric { slot: slot.id, part, metric: *metric })
         }
         Part::Os(_) => refuse(RefusalKind::TargetNotSupported, subject.without(&slot.name)),
         _ => {
@@ -77,7 +82,7 @@ fn line(slot: &Slot, part: usize, what: &Part, subject: &Subject) -> std::result
 
 /// One requested value.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct RequestedMetric {
     slot: SlotId,
     part: usize,
     metric: OsMetric,
@@ -85,19 +90,19 @@ struct Line {
 
 /// The last reading, and its time.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct LastReading {
     /// Values since the start.
     accounts: Accounts,
     elapsed: Duration,
 }
 
 struct OsCounting {
-    lines: Vec<Line>,
+    lines: Vec<RequestedMetric>,
     /// The counters of energy, behind the lines.
-    meters: Vec<Meter>,
+    meters: Vec<EnergyMeter>,
     subject: Subject,
     base: Option<Accounts>,
-    last: Option<Taken>,
+    last: Option<LastReading>,
     started: Option<Instant>,
     stopped: bool,
     exit: Option<Exit>,
@@ -115,7 +120,7 @@ impl OsCounting {
         if self.stopped || self.exit.is_some() {
             return;
         }
-        self.meters.iter_mut().for_each(Meter::refresh);
+        self.meters.iter_mut().for_each(EnergyMeter::refresh);
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
         let Some(now) = self.subject.take() else {
             let last = self.last.map(|last| last.elapsed);
@@ -124,10 +129,10 @@ impl OsCounting {
         };
         let last = self.last.map(|last| last.accounts);
         let accounts = now.since(base).or(last).with_peak_of(last);
-        (self.last, self.missed) = (Some(Taken { accounts, elapsed: started.elapsed() }), None);
+        (self.last, self.missed) = (Some(LastReading { accounts, elapsed: started.elapsed() }), None);
     }
 
-    fn cell(&self, line: Line) -> Option<Cell> {
+    fn cell(&self, line: RequestedMetric) -> Option<Cell> {
         let (value, elapsed_ns) = match line.metric {
             OsMetric::WallTime => (Some(self.wall_ns()?), self.wall_ns()?),
             metric => self.accounted(metric)?,
@@ -207,7 +212,7 @@ impl Counting for OsCounting {
     fn start(&mut self) -> Result<()> {
         (self.last, self.stopped, self.exit, self.missed) = (None, false, None, None);
         self.base = self.subject.base();
-        self.meters.iter_mut().for_each(Meter::start);
+        self.meters.iter_mut().for_each(EnergyMeter::start);
         self.started = Some(Instant::now());
         Ok(())
     }
@@ -221,7 +226,7 @@ impl Counting for OsCounting {
     fn exited(&mut self, exit: &Exit) {
         // Only a child's usage is the final count; the end of any other target only sets the duration.
         match self.subject {
-            Subject::Child(_) if !self.stopped => self.meters.iter_mut().for_each(Meter::refresh),
+            Subject::Child(_) if !self.stopped => self.meters.iter_mut().for_each(EnergyMeter::refresh),
             Subject::Child(_) => {}
             _ => self.refresh(),
         }
@@ -237,18 +242,18 @@ impl Counting for OsCounting {
     }
 
     fn longest_pause(&self) -> Option<Duration> {
-        self.meters.iter().map(Meter::longest_pause).min()
+        self.meters.iter().map(EnergyMeter::longest_pause).min()
     }
 
     fn counters(&mut self) -> Vec<CounterAt> {
         self.refresh();
-        let counter = |line: &Line| {
+        let counter = |line: &RequestedMetric| {
             let partial = self.cell(*line).and_then(|cell| cell.partial);
             let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
             CounterAt { slot: line.slot, at, way: ReadWay::Kernel(String::new()), partial }
         };
         let mut counters: Vec<CounterAt> = self.lines.iter().map(counter).collect();
-        counters.extend(self.meters.iter().map(Meter::counter));
+        counters.extend(self.meters.iter().map(EnergyMeter::counter));
         counters
     }
 

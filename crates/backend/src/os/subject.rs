@@ -75,18 +75,18 @@ impl Began {
 /// Processes or threads, of which some may end before others.
 #[derive(Debug)]
 pub(super) struct Several {
-    members: Vec<Member>,
+    members: Vec<SubjectMember>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct SubjectMember {
     subject: Subject,
-    state: State,
+    state: MemberState,
 }
 
 /// The accounts of a member, and whether it runs.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum MemberState {
     /// The last accounts, and their time.
     Running { last: Accounts, at: Instant },
     /// The last accounts, and the time from their reading to the first failed one. It is not read again, as
@@ -94,52 +94,52 @@ enum State {
     Ended { last: Accounts, missed: Duration },
 }
 
-impl Member {
-    fn of(target: &Target) -> Result<Member, Refusal> {
+impl SubjectMember {
+    fn of(target: &Target) -> Result<SubjectMember, Refusal> {
         let mut subject = Subject::of(target)?;
         let at = Instant::now();
         let last = subject.take().ok_or_else(|| subject.missing())?;
-        Ok(Member { subject, state: State::Running { last, at } })
+        Ok(SubjectMember { subject, state: MemberState::Running { last, at } })
     }
 
     fn advance(&mut self, now: Instant) {
-        let State::Running { last, at } = self.state else { return };
+        let MemberState::Running { last, at } = self.state else { return };
         self.state = match self.subject.take() {
-            Some(last) => State::Running { last, at: now },
-            None => State::Ended { last, missed: now.saturating_duration_since(at) },
+            Some(last) => MemberState::Running { last, at: now },
+            None => MemberState::Ended { last, missed: now.saturating_duration_since(at) },
         };
     }
 
     fn last(&self) -> Accounts {
-        let (State::Running { last, .. } | State::Ended { last, .. }) = self.state;
+        let (MemberState::Running { last, .. } | MemberState::Ended { last, .. }) = self.state;
         last
     }
 
     /// Time from the last reading of an ended member to the first failed one.
     fn missed(&self) -> Option<Duration> {
         match self.state {
-            State::Running { .. } => None,
-            State::Ended { missed, .. } => Some(missed),
+            MemberState::Running { .. } => None,
+            MemberState::Ended { missed, .. } => Some(missed),
         }
     }
 }
 
 impl Several {
     fn of(targets: &[Target]) -> Result<Several, Refusal> {
-        Ok(Several { members: targets.iter().map(Member::of).collect::<Result<_, _>>()? })
+        Ok(Several { members: targets.iter().map(SubjectMember::of).collect::<Result<_, _>>()? })
     }
 
     /// The sum over all members; ended members contribute their last values. `None` when all have ended.
     fn take(&mut self) -> Option<Accounts> {
         let now = Instant::now();
         self.members.iter_mut().for_each(|member| member.advance(now));
-        let sum = self.members.iter().map(Member::last).reduce(Accounts::plus);
+        let sum = self.members.iter().map(SubjectMember::last).reduce(Accounts::plus);
         sum.filter(|_| self.members.iter().any(|member| member.missed().is_none()))
     }
 
     /// How long before their end the ended members were read, where one has ended.
     fn missed(&self) -> Option<String> {
-        let ended = || self.members.iter().filter_map(Member::missed);
+        let ended = || self.members.iter().filter_map(SubjectMember::missed);
         let (longest, count) = (ended().max()?.as_millis(), self.members.len());
         Some(match ended().count() {
             1 => format!("1 of {count} was read {longest} ms before it ended"),
@@ -159,7 +159,7 @@ const MOST_NAMED: usize = 3;
 
 impl fmt::Display for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |members: &[Member]| -> Vec<String> {
+        let names = |members: &[SubjectMember]| -> Vec<String> {
             members.iter().map(|member| member.subject.to_string()).collect()
         };
         match self.members.split_at_checked(MOST_NAMED) {
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn only_the_first_of_many_members_are_named() {
         let several = |count: usize| {
-            let member = |_| Member::of(&Target::ThisThread).unwrap();
+            let member = |_| SubjectMember::of(&Target::ThisThread).unwrap();
             Several { members: (0..count).map(member).collect() }.to_string()
         };
         assert_eq!(several(2), "this thread and this thread");
@@ -461,9 +461,9 @@ mod tests {
         let ms = Duration::from_millis;
         let now = Instant::now() + ms(10_000);
         let last = Accounts { minor_faults: Some(5), ..Accounts::default() };
-        let ends = |member: &mut Member, missed| {
+        let ends = |member: &mut SubjectMember, missed| {
             reuse_id(&mut member.subject);
-            member.state = State::Running { last, at: now };
+            member.state = MemberState::Running { last, at: now };
             member.advance(now + missed);
         };
         ends(&mut several.members[0], ms(20));
@@ -488,8 +488,8 @@ mod tests {
         assert_eq!(ticks_of(folder.path()), None);
         let group = |ticks| Subject::Cgroup { folder: folder.path().to_owned(), ticks };
         let several = |all: &[Option<Ticks>]| {
-            let state = State::Running { last: Accounts::default(), at: Instant::now() };
-            let members = all.iter().map(|ticks| Member { subject: group(*ticks), state }).collect();
+            let state = MemberState::Running { last: Accounts::default(), at: Instant::now() };
+            let members = all.iter().map(|ticks| SubjectMember { subject: group(*ticks), state }).collect();
             Subject::Several(Several { members }).ticks()
         };
         let short = Ticks { per_second: root.per_second + 1 };

@@ -45,7 +45,7 @@ pub(super) fn cpus_of(pmu: &str) -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::affinity::OnCpu;
+    use crate::affinity::AffinityGuard;
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::{Rung, SlotId};
 
@@ -84,7 +84,7 @@ mod tests {
         std::thread::spawn(|| {
             let before = Affinity::of(0).unwrap();
             let cpu = (0..8192).find(|cpu| before.contains(*cpu)).unwrap();
-            let bound = OnCpu::new(cpu, &before).unwrap();
+            let bound = AffinityGuard::new(cpu, &before).unwrap();
             assert_eq!(Affinity::of(0).unwrap(), Affinity::only(cpu));
             drop(bound);
             assert_eq!(Affinity::of(0).unwrap(), before);

@@ -10,7 +10,7 @@ use super::refusal;
 
 /// One part of one slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member<'a> {
+pub(super) struct PerfMember<'a> {
     pub(super) slot: &'a Slot,
     /// Index of the part.
     pub(super) part: usize,
@@ -19,13 +19,13 @@ pub(super) struct Member<'a> {
 
 /// Events that the kernel schedules together; the first one leads. A single event leads itself.
 #[derive(Clone, Debug)]
-pub(super) struct Unit<'a> {
-    pub(super) members: Vec<Member<'a>>,
+pub(super) struct PerfGroup<'a> {
+    pub(super) members: Vec<PerfMember<'a>>,
 }
 
-impl<'a> Unit<'a> {
+impl<'a> PerfGroup<'a> {
     /// The first event, which leads the group.
-    pub(super) fn leader(&self) -> Option<&Member<'a>> {
+    pub(super) fn leader(&self) -> Option<&PerfMember<'a>> {
         self.members.first()
     }
 
@@ -40,8 +40,8 @@ const SOFTWARE: u32 = 1;
 
 /// Makes one unit of the kernel's software events that are units of their own. They always count, alone or
 /// together, and one system call reads a unit.
-pub(super) fn join_software(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
-    let mut joined: Vec<Unit<'_>> = Vec::with_capacity(units.len());
+pub(super) fn join_software(units: Vec<PerfGroup<'_>>) -> Vec<PerfGroup<'_>> {
+    let mut joined: Vec<PerfGroup<'_>> = Vec::with_capacity(units.len());
     let mut at: Option<usize> = None;
     for unit in units {
         match at {
@@ -55,19 +55,21 @@ pub(super) fn join_software(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
     joined
 }
 
-fn can_join(unit: &Unit<'_>) -> bool {
-    let [Member { slot, event, .. }] = unit.members.as_slice() else { return false };
+fn can_join(unit: &PerfGroup<'_>) -> bool {
+    let [PerfMember { slot, event, .. }] = unit.members.as_slice() else { return false };
     let is_plain = !slot.pinned && !slot.exclusive && slot.turn.is_none();
     event.class == PerfClass::Software && event.pmu_type == SOFTWARE && is_plain
 }
 
 /// Splits the slots into units; on a hybrid a group has one unit for each core PMU.
-pub(super) fn units(slots: &[Slot]) -> Result<Vec<Unit<'_>>, Refusal> {
+pub(super) fn units(slots: &[Slot]) -> Result<Vec<PerfGroup<'_>>, Refusal> {
     let mut units = Vec::new();
     let mut done = BTreeSet::new();
     for slot in slots {
         match slot.group {
-            None => units.extend(members(slot)?.into_iter().map(|member| Unit { members: vec![member] })),
+            None => {
+                units.extend(members(slot)?.into_iter().map(|member| PerfGroup { members: vec![member] }))
+            }
             Some(group) if done.insert(group) => units.extend(group_units(slots, group)?),
             Some(_) => {}
         }
@@ -75,13 +77,13 @@ pub(super) fn units(slots: &[Slot]) -> Result<Vec<Unit<'_>>, Refusal> {
     Ok(units)
 }
 
-fn members(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
+fn members(slot: &Slot) -> Result<Vec<PerfMember<'_>>, Refusal> {
     slot.parts.iter().enumerate().map(|(part, what)| member(slot, part, what)).collect()
 }
 
-fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>, Refusal> {
+fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<'a>, Refusal> {
     match what {
-        Part::Perf(event) => Ok(Member { slot, part, event }),
+        Part::Perf(event) => Ok(PerfMember { slot, part, event }),
         _ => {
             let text = format!("{} is no event of perf", slot.name);
             Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
@@ -94,53 +96,54 @@ fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>,
 /// # Source
 ///
 /// `perf_event_open(2)`, `group_fd`; Linux `kernel/events/core.c`, `perf_event_open`.
-fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
+fn group_units(slots: &[Slot], group: u32) -> Result<Vec<PerfGroup<'_>>, Refusal> {
     let of_group = slots.iter().filter(|slot| slot.group == Some(group));
     let lists = of_group.map(members).collect::<Result<Vec<_>, _>>()?;
-    let is_soft = |list: &Vec<Member<'_>>| list.iter().all(|member| is_software(member));
+    let is_soft = |list: &Vec<PerfMember<'_>>| list.iter().all(|member| is_software(member));
     let (soft, hard): (Vec<_>, Vec<_>) = lists.into_iter().partition(is_soft);
     let Some(first) = hard.first() else {
-        return Ok(vec![Unit { members: soft.concat() }]);
+        return Ok(vec![PerfGroup { members: soft.concat() }]);
     };
     if let Some(other) = hard.iter().find(|list| !are_on_the_same(first, list)) {
         return Err(two_pmus(first, other));
     }
-    let mut units: Vec<Unit<'_>> = pmus_of(first).iter().map(|pmu| on_pmu(pmu, &hard)).collect();
+    let mut units: Vec<PerfGroup<'_>> = pmus_of(first).iter().map(|pmu| on_pmu(pmu, &hard)).collect();
     match units.as_mut_slice() {
         [only] => only.members.extend(soft.concat()),
         // On a hybrid no single leader runs all the time, and software events have to count all the time.
-        _ => units.extend(soft.concat().into_iter().map(|member| Unit { members: vec![member] })),
+        _ => units.extend(soft.concat().into_iter().map(|member| PerfGroup { members: vec![member] })),
     }
     Ok(units)
 }
 
-fn on_pmu<'a>(pmu: &str, lists: &[Vec<Member<'a>>]) -> Unit<'a> {
+fn on_pmu<'a>(pmu: &str, lists: &[Vec<PerfMember<'a>>]) -> PerfGroup<'a> {
     let members = lists.iter().flatten().filter(|member| member.event.pmu == pmu);
-    Unit { members: members.copied().collect() }
+    PerfGroup { members: members.copied().collect() }
 }
 
-fn is_software(member: &Member<'_>) -> bool {
+fn is_software(member: &PerfMember<'_>) -> bool {
     member.event.class == PerfClass::Software
 }
 
 /// The PMUs of some events, each once. Names are compared, as generic, cache and raw events of one PMU have
 /// different types. Events of one PMU need not follow each other.
-fn pmus_of<'a>(list: &[Member<'a>]) -> Vec<&'a str> {
+fn pmus_of<'a>(list: &[PerfMember<'a>]) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     list.iter().map(|member| member.event.pmu.as_str()).filter(|pmu| seen.insert(*pmu)).collect()
 }
 
-fn are_on_the_same(one: &[Member<'_>], other: &[Member<'_>]) -> bool {
+fn are_on_the_same(one: &[PerfMember<'_>], other: &[PerfMember<'_>]) -> bool {
     let set = |list| pmus_of(list).into_iter().collect::<BTreeSet<_>>();
     set(one) == set(other)
 }
 
-fn names(list: &[Member<'_>]) -> String {
+fn names(list: &[PerfMember<'_>]) -> String {
     pmus_of(list).join(" and ")
 }
 
-fn two_pmus(first: &[Member<'_>], other: &[Member<'_>]) -> Refusal {
-    let name = |list: &[Member<'_>]| list.first().map_or(String::new(), |member| member.slot.name.clone());
+fn two_pmus(first: &[PerfMember<'_>], other: &[PerfMember<'_>]) -> Refusal {
+    let name =
+        |list: &[PerfMember<'_>]| list.first().map_or(String::new(), |member| member.slot.name.clone());
     let text = format!(
         "{} is on {} and {} is on {}: events of a group must be on one PMU",
         name(first),
@@ -164,7 +167,7 @@ mod tests {
 
     fn shape(slots: &[Slot]) -> Vec<Vec<String>> {
         let units = units(slots).unwrap();
-        let named = |m: &Member<'_>| format!("{}@{}", m.slot.name, m.event.pmu);
+        let named = |m: &PerfMember<'_>| format!("{}@{}", m.slot.name, m.event.pmu);
         units.iter().map(|unit| unit.members.iter().map(named).collect()).collect()
     }
 
@@ -188,7 +191,8 @@ mod tests {
         ];
         slots[4].pinned = true;
         let joined = join_software(units(&slots).unwrap());
-        let named = |unit: &Unit<'_>| unit.members.iter().map(|m| m.slot.name.clone()).collect::<Vec<_>>();
+        let named =
+            |unit: &PerfGroup<'_>| unit.members.iter().map(|m| m.slot.name.clone()).collect::<Vec<_>>();
         let names: Vec<_> = joined.iter().map(named).collect();
         assert_eq!(
             names,

@@ -15,15 +15,15 @@ use cyclometer_core::exec::{CounterAt, Raw, Reading};
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target};
 use cyclometer_sys::affinity::Affinity;
-use cyclometer_sys::perf::{Event, Reach};
+use cyclometer_sys::perf::{OpenEvent, Reach};
 use cyclometer_sys::user_read::Serialisation;
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::affinity::OnCpu;
+use crate::affinity::AffinityGuard;
 pub use of_threads::{thread_events, thread_refusal};
-use program::{How, Opened, is_first};
-use sample::Sampler;
+use program::{How, OpenedEvent, is_first};
+use sample::PageSampler;
 
 /// Opens events through `perf_event_open(2)`.
 ///
@@ -74,7 +74,7 @@ impl Source for PerfSource {
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let how = How { user_reads: self.user_reads.is_ok(), together: self.together };
         let events = program::open_all(slots, on, how)?;
-        let sampler = Sampler::of(&events, on, &self.user_reads);
+        let sampler = PageSampler::of(&events, on, &self.user_reads);
         Ok(Box::new(PerfCounting { events, selected: 0, sampler }))
     }
 
@@ -93,7 +93,7 @@ impl Source for PerfSource {
         for place in cores::places(slots, &own, cores::cpus_of) {
             let _bound = match place {
                 None => None,
-                Some(cpu) => Some(OnCpu::new(cpu, &own)?),
+                Some(cpu) => Some(AffinityGuard::new(cpu, &own)?),
             };
             let reading = self.probe_here(slots)?;
             let reading = match place {
@@ -135,18 +135,18 @@ const PROBE: Duration = Duration::from_micros(100);
 /// Open events; dropping them closes them.
 #[derive(Debug)]
 struct PerfCounting {
-    events: Vec<Opened>,
+    events: Vec<OpenedEvent>,
     /// The rotation group that counts.
     selected: u32,
-    sampler: Sampler,
+    sampler: PageSampler,
 }
 
 impl PerfCounting {
     fn control(
         &self,
         verb: &str,
-        which: impl Fn(&Opened) -> bool,
-        how: fn(&Event) -> io::Result<()>,
+        which: impl Fn(&OpenedEvent) -> bool,
+        how: fn(&OpenEvent) -> io::Result<()>,
     ) -> Result<()> {
         for opened in self.events.iter().filter(|opened| which(opened)) {
             how(&opened.event).map_err(|e| {
@@ -160,7 +160,7 @@ impl PerfCounting {
 
 impl Counting for PerfCounting {
     fn start(&mut self) -> Result<()> {
-        let starts = |opened: &Opened| !opened.starts_at_exec && is_first(opened.turn);
+        let starts = |opened: &OpenedEvent| !opened.starts_at_exec && is_first(opened.turn);
         self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))?;
         self.sampler.settle(&self.events);
         Ok(())
@@ -177,7 +177,7 @@ impl Counting for PerfCounting {
         if turn == self.selected {
             return Ok(());
         }
-        let leads_in = |turn: u32| move |opened: &Opened| opened.leads && opened.turn == Some(turn);
+        let leads_in = |turn: u32| move |opened: &OpenedEvent| opened.leads && opened.turn == Some(turn);
         self.control("pause", leads_in(self.selected), |e| e.disable(Reach::Event))?;
         self.selected = turn;
         self.control("resume", leads_in(turn), |e| e.enable(Reach::Event))
@@ -189,7 +189,7 @@ impl Counting for PerfCounting {
     }
 
     fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        let counts = |opened: &&Opened| opened.turn.is_none_or(|own| own == turn);
+        let counts = |opened: &&OpenedEvent| opened.turn.is_none_or(|own| own == turn);
         out.cells.extend(self.events.iter().filter(counts).map(read::cell));
         Ok(())
     }

@@ -6,21 +6,21 @@ use std::io;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::{Modes, Refusal, Slot, SlotId, Target};
-use cyclometer_sys::perf::{self, Attr, Event, GroupValues, Values, flags};
+use cyclometer_sys::perf::{self, Attr, GroupValues, OpenEvent, Values, flags};
 use cyclometer_sys::process::{self, errno};
 
-use super::group::{self, Member, Unit};
+use super::group::{self, PerfGroup, PerfMember};
 use super::refusal;
-use super::target::{self, Place};
+use super::target::{self, EventTarget};
 
 /// An open event.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedEvent {
     pub(super) slot: SlotId,
     /// The event's name, for messages.
     pub(super) name: String,
     pub(super) at: At,
-    pub(super) event: Event,
+    pub(super) event: OpenEvent,
     /// It leads: it is enabled and disabled itself, and others follow it.
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
@@ -37,7 +37,7 @@ pub(super) struct Opened {
 /// Number of events that are read without allocating memory.
 const ROOM: usize = 29;
 
-impl Opened {
+impl OpenedEvent {
     /// Its own value; `None` when a pinned event has lost its counter.
     pub(super) fn read(&self) -> io::Result<Option<Values>> {
         if self.reads == 1 {
@@ -65,7 +65,7 @@ pub(super) struct How {
 }
 
 /// Opens every slot on a target; a refusal closes everything again.
-pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<Opened>, Refusal> {
+pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<OpenedEvent>, Refusal> {
     let units = group::units(slots)?;
     let mut places = target::places(target)?;
     let of_this_thread = *target == Target::ThisThread;
@@ -88,10 +88,10 @@ pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<
 
 fn open_units(
     slots: &[Slot],
-    units: &[Unit<'_>],
-    places: &[Place],
+    units: &[PerfGroup<'_>],
+    places: &[EventTarget],
     target: &Target,
-) -> Result<Vec<Opened>, Refusal> {
+) -> Result<Vec<OpenedEvent>, Refusal> {
     let mut opened = Vec::new();
     for unit in units {
         let Some(leader) = unit.leader() else { continue };
@@ -116,7 +116,7 @@ const ATTEMPTS: usize = 3;
 /// A thread that starts meanwhile is counted by inheritance, or missed, and which of the two is unknown. Then
 /// all events are closed and opened again. After the last attempt, the events are marked as partial. Opening
 /// such a thread as well could count it twice.
-fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
+fn open_threads(units: &[PerfGroup<'_>], pid: u32, inherit: bool) -> Result<Vec<OpenedEvent>, Refusal> {
     let unrelated = |error: std::io::Error| {
         let text = format!("the threads of process {pid} cannot be listed: {error}");
         refusal::of_target(RefusalKind::TargetNotSupported, text)
@@ -146,28 +146,28 @@ fn maybe_missing(threads: usize) -> String {
 }
 
 fn open_listed(
-    units: &[Unit<'_>],
+    units: &[PerfGroup<'_>],
     pid: u32,
     listed: &BTreeSet<u32>,
     inherit: bool,
-) -> Result<Vec<Opened>, Refusal> {
+) -> Result<Vec<OpenedEvent>, Refusal> {
     let mut opened = Vec::new();
     for tid in listed {
-        match open_thread(units, &Place::thread(*tid, inherit)) {
+        match open_thread(units, &EventTarget::thread(*tid, inherit)) {
             Ok(events) => opened.extend(events),
             // The thread ended between listing and opening.
             Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
             Err(refusal) => return Err(refusal),
         }
     }
-    let bound_to_threads = |unit: &Unit<'_>| !is_system_wide(unit);
+    let bound_to_threads = |unit: &PerfGroup<'_>| !is_system_wide(unit);
     if opened.is_empty() && (listed.is_empty() || units.iter().any(bound_to_threads)) {
         return Err(refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no process {pid}")));
     }
     Ok(opened)
 }
 
-fn open_thread(units: &[Unit<'_>], place: &Place) -> Result<Vec<Opened>, Refusal> {
+fn open_thread(units: &[PerfGroup<'_>], place: &EventTarget) -> Result<Vec<OpenedEvent>, Refusal> {
     let mut opened = Vec::new();
     for unit in units.iter().filter(|unit| !is_system_wide(unit)) {
         opened.extend(open_unit(unit, place)?);
@@ -175,7 +175,7 @@ fn open_thread(units: &[Unit<'_>], place: &Place) -> Result<Vec<Opened>, Refusal
     Ok(opened)
 }
 
-fn is_system_wide(unit: &Unit<'_>) -> bool {
+fn is_system_wide(unit: &PerfGroup<'_>) -> bool {
     unit.leader().is_some_and(|leader| leader.event.class == PerfClass::SystemDevice)
 }
 
@@ -185,8 +185,8 @@ fn nowhere(slot: &Slot) -> Refusal {
 }
 
 /// Opens the events of a unit at one place, the leader first.
-fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
-    let mut opened: Vec<Opened> = Vec::with_capacity(unit.members.len());
+fn open_unit(unit: &PerfGroup<'_>, place: &EventTarget) -> Result<Vec<OpenedEvent>, Refusal> {
+    let mut opened: Vec<OpenedEvent> = Vec::with_capacity(unit.members.len());
     for member in &unit.members {
         let leader = opened.first().map(|first| &first.event);
         let reads = if place.together && leader.is_none() { unit.members.len() } else { 1 };
@@ -194,7 +194,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
         let attr = if reads > 1 { attr.read_as_group() } else { attr };
         let event =
             open_event(&attr, place, leader).map_err(|e| refused(unit, member, place, &e, opened.len()))?;
-        opened.push(Opened {
+        opened.push(OpenedEvent {
             slot: member.slot.id,
             name: member.slot.name.clone(),
             at: place.at(member.part, &member.event.pmu),
@@ -211,7 +211,11 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
 }
 
 /// Opens an event; retries with a higher limit when this process has too many files open.
-pub(super) fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<Event> {
+pub(super) fn open_event(
+    attr: &Attr,
+    place: &EventTarget,
+    leader: Option<&OpenEvent>,
+) -> io::Result<OpenEvent> {
     let open = || perf::open(attr, place.whom(), place.cpu(), leader);
     match open() {
         Err(e) if e.raw_os_error() == Some(errno::EMFILE) && process::raise_open_files().is_ok() => open(),
@@ -220,7 +224,12 @@ pub(super) fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> 
 }
 
 /// The attributes of an event; attributes of the whole group are set on the leader only.
-pub(super) fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) -> Attr {
+pub(super) fn attributes(
+    unit: &PerfGroup<'_>,
+    member: &PerfMember<'_>,
+    place: &EventTarget,
+    leads: bool,
+) -> Attr {
     let mut attr = Attr::new(member.event.pmu_type, member.event.words.config);
     attr.config1 = member.event.words.config1;
     attr.config2 = member.event.words.config2;
@@ -284,14 +293,14 @@ fn chosen(facts: &[(bool, u64)]) -> u64 {
 
 /// Why an event was not opened. If a member of a group opens alone, the group is too large.
 pub(super) fn refused(
-    unit: &Unit<'_>,
-    member: &Member<'_>,
-    place: &Place,
+    unit: &PerfGroup<'_>,
+    member: &PerfMember<'_>,
+    place: &EventTarget,
     e: &io::Error,
     before: usize,
 ) -> Refusal {
     let (kind, text) = refusal::meaning(e, &member.event.pmu, &place.to_string());
-    let alone = attributes(&Unit { members: vec![*member] }, member, place, true);
+    let alone = attributes(&PerfGroup { members: vec![*member] }, member, place, true);
     if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {
         let names: Vec<&str> = unit.members.iter().map(|member| member.slot.name.as_str()).collect();
         let text = format!(
@@ -302,7 +311,7 @@ pub(super) fn refused(
         );
         return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
     }
-    let opens_beside = |elsewhere: &Place| open_event(&alone, elsewhere, None).is_ok();
+    let opens_beside = |elsewhere: &EventTarget| open_event(&alone, elsewhere, None).is_ok();
     if e.raw_os_error() == Some(errno::ENOENT)
         && let Some(reason) = place.without_controller()
         && place.without_group().as_ref().is_some_and(opens_beside)

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use cyclometer_core::CpuSet;
 use cyclometer_core::exec::{Cell, Reading};
 
-use super::program::Opened;
+use super::program::OpenedEvent;
 
 /// The cell of an event; lost when the kernel does not return its value.
-pub(super) fn cell(opened: &Opened) -> Cell {
+pub(super) fn cell(opened: &OpenedEvent) -> Cell {
     let (slot, at) = (opened.slot, opened.at.clone());
     let lost = |reason| Cell {
         slot,

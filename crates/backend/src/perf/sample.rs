@@ -6,11 +6,11 @@ use cyclometer_core::exec::{CounterAt, Raw, ReadWay};
 use cyclometer_sys::perf::{GroupValues, Values};
 use cyclometer_sys::user_read::{Mapping, Page, PageValues, Serialisation, serialise};
 
-use super::program::Opened;
+use super::program::OpenedEvent;
 
 /// The pages of events, and room to read into.
 #[derive(Debug)]
-pub(super) struct Sampler {
+pub(super) struct PageSampler {
     /// For each event its page, or why it has none.
     pages: Vec<Result<Mapping, String>>,
     serialisation: Serialisation,
@@ -20,16 +20,20 @@ pub(super) struct Sampler {
     room: Vec<u64>,
 }
 
-impl Sampler {
+impl PageSampler {
     /// Maps the pages of events that may be read in user space.
-    pub(super) fn of(events: &[Opened], on: &Target, user_reads: &Result<Serialisation, String>) -> Sampler {
+    pub(super) fn of(
+        events: &[OpenedEvent],
+        on: &Target,
+        user_reads: &Result<Serialisation, String>,
+    ) -> PageSampler {
         let of_this_thread = matches!(on, Target::ThisThread);
         let pages: Vec<_> = events.iter().map(|opened| page(opened, of_this_thread, user_reads)).collect();
         let mapped = pages.iter().flatten().count();
         let serialisation = user_reads.as_ref().copied().unwrap_or_default();
         let largest = events.iter().map(|opened| opened.reads).max().unwrap_or(1);
         let (values, room) = (vec![PageValues::default(); mapped], vec![0; GroupValues::words(largest)]);
-        Sampler { pages, serialisation, values, room }
+        PageSampler { pages, serialisation, values, room }
     }
 
     /// Drops the pages that do not allow reads now that the events count; before the start, a page may not
@@ -40,7 +44,7 @@ impl Sampler {
     ///
     /// Linux `drivers/perf/riscv_pmu.c`, `arch_perf_update_userpage`: an event without a counter has no
     /// capability to read it.
-    pub(super) fn settle(&mut self, events: &[Opened]) {
+    pub(super) fn settle(&mut self, events: &[OpenedEvent]) {
         for page in &mut self.pages {
             if page.as_ref().is_ok_and(|mapping| !mapping.page().is_some_and(Page::permits_reads)) {
                 *page = Err("the kernel does not allow it for this event".to_owned());
@@ -59,8 +63,8 @@ impl Sampler {
     }
 
     /// The counters, and how each is read.
-    pub(super) fn counters(&self, events: &[Opened]) -> Vec<CounterAt> {
-        let counter = |(opened, page): (&Opened, &Result<Mapping, String>)| CounterAt {
+    pub(super) fn counters(&self, events: &[OpenedEvent]) -> Vec<CounterAt> {
+        let counter = |(opened, page): (&OpenedEvent, &Result<Mapping, String>)| CounterAt {
             slot: opened.slot,
             at: opened.at.clone(),
             way: page.as_ref().map_or_else(|why| ReadWay::Kernel(why.clone()), way),
@@ -70,7 +74,7 @@ impl Sampler {
     }
 
     /// The value of one event alone.
-    pub(super) fn value(&self, counter: usize, opened: &Opened) -> Option<u64> {
+    pub(super) fn value(&self, counter: usize, opened: &OpenedEvent) -> Option<u64> {
         if let Some(Ok(page)) = self.pages.get(counter) {
             serialise(self.serialisation);
             let value = page.value();
@@ -83,7 +87,7 @@ impl Sampler {
     }
 
     /// Appends the value of each event.
-    pub(super) fn sample(&mut self, events: &[Opened], out: &mut Vec<Raw>) {
+    pub(super) fn sample(&mut self, events: &[OpenedEvent], out: &mut Vec<Raw>) {
         let together = self.read_pages();
         let (mut i, mut page) = (0, 0);
         while let Some(opened) = events.get(i) {
@@ -119,7 +123,7 @@ const WITH_GROUP: &str = "it is read with the others of its group, not all of wh
 
 /// The page of an event, or why it is read through the kernel.
 fn page(
-    opened: &Opened,
+    opened: &OpenedEvent,
     of_this_thread: bool,
     user_reads: &Result<Serialisation, String>,
 ) -> Result<Mapping, String> {
@@ -156,12 +160,12 @@ fn raw(values: &PageValues) -> Raw {
 }
 
 /// The value that the kernel returns.
-fn asked(opened: &Opened) -> Raw {
+fn asked(opened: &OpenedEvent) -> Raw {
     opened.read().ok().flatten().map_or(Raw::LOST, |values| told(&values))
 }
 
 /// The values that the kernel returns for a leader and those that follow it.
-fn ask_group(leader: &Opened, room: &mut [u64], out: &mut Vec<Raw>) {
+fn ask_group(leader: &OpenedEvent, room: &mut [u64], out: &mut Vec<Raw>) {
     let group = leader.event.read_group(room).ok().flatten();
     let value = |member| group.and_then(|group| group.of(member));
     out.extend((0..leader.reads).map(|member| value(member).map_or(Raw::LOST, |values| told(&values))));

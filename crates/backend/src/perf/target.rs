@@ -20,7 +20,7 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// One place to open an event at.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct EventTarget {
     who: Who,
     cpu: Option<u32>,
     /// Its events begin at the next exec.
@@ -40,26 +40,33 @@ enum Who {
     Thread(u32),
     Child(u32),
     Everyone,
-    Cgroup(Rc<Group>),
+    Cgroup(Rc<ControlGroup>),
 }
 
 /// A control group.
 #[derive(Debug)]
-struct Group {
+struct ControlGroup {
     folder: File,
     name: String,
     /// The root folder of the hierarchy.
     root: PathBuf,
 }
 
-impl Place {
-    fn new(who: Who) -> Place {
-        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false, together: false }
+impl EventTarget {
+    fn new(who: Who) -> EventTarget {
+        EventTarget {
+            who,
+            cpu: None,
+            starts_at_exec: false,
+            inherit: false,
+            user_reads: false,
+            together: false,
+        }
     }
 
     /// A running thread.
-    pub(super) fn thread(tid: u32, inherit: bool) -> Place {
-        Place { inherit, ..Place::new(Who::Thread(tid)) }
+    pub(super) fn thread(tid: u32, inherit: bool) -> EventTarget {
+        EventTarget { inherit, ..EventTarget::new(Who::Thread(tid)) }
     }
 
     /// The place in the kernel's terms.
@@ -73,8 +80,8 @@ impl Place {
     }
 
     /// The same place without its control group; `None` for other places.
-    pub(super) fn without_group(&self) -> Option<Place> {
-        matches!(self.who, Who::Cgroup(_)).then(|| Place { who: Who::Everyone, ..self.clone() })
+    pub(super) fn without_group(&self) -> Option<EventTarget> {
+        matches!(self.who, Who::Cgroup(_)).then(|| EventTarget { who: Who::Everyone, ..self.clone() })
     }
 
     /// That a control group lacks perf's controller, and the remedy; `None` for other places.
@@ -94,8 +101,8 @@ impl Place {
     }
 
     /// The same place on each of some CPUs.
-    pub(super) fn on_each(&self, cpus: &CpuSet) -> Vec<Place> {
-        cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..self.clone() }).collect()
+    pub(super) fn on_each(&self, cpus: &CpuSet) -> Vec<EventTarget> {
+        cpus.iter().map(|cpu| EventTarget { cpu: Some(cpu), ..self.clone() }).collect()
     }
 
     /// Whether the place counts the work of all users.
@@ -118,7 +125,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for EventTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.who {
             Who::ThisThread => f.write_str("this thread")?,
@@ -138,18 +145,18 @@ impl fmt::Display for Place {
 /// The places of a target, before the PMU of an event narrows them.
 ///
 /// A process has none: its threads come and go, and are listed when they are opened.
-pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
+pub(super) fn places(target: &Target) -> Result<Vec<EventTarget>, Refusal> {
     Ok(match target {
-        Target::ThisThread => vec![Place::new(Who::ThisThread)],
-        Target::Thread(tid) => vec![Place::thread(*tid, false)],
+        Target::ThisThread => vec![EventTarget::new(Who::ThisThread)],
+        Target::Thread(tid) => vec![EventTarget::thread(*tid, false)],
         Target::Child(pid) => {
-            vec![Place { starts_at_exec: true, inherit: true, ..Place::new(Who::Child(*pid)) }]
+            vec![EventTarget { starts_at_exec: true, inherit: true, ..EventTarget::new(Who::Child(*pid)) }]
         }
         Target::Cpus(cpus) => on_cpus(&Who::Everyone, online(cpus)?),
         Target::Cgroup { path, cpus } => on_cpus(&Who::Cgroup(Rc::new(open_cgroup(path)?)), online(cpus)?),
         Target::Process { .. } => Vec::new(),
         Target::Several(targets) => {
-            let each: Result<Vec<Vec<Place>>, Refusal> = targets.iter().map(places).collect();
+            let each: Result<Vec<Vec<EventTarget>>, Refusal> = targets.iter().map(places).collect();
             each?.concat()
         }
         _ => {
@@ -160,20 +167,20 @@ pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
 }
 
 /// The places where an event's PMU counts. An event of a package or the system has its own CPUs.
-pub(super) fn narrowed(places: &[Place], event: &PerfEvent) -> Vec<Place> {
+pub(super) fn narrowed(places: &[EventTarget], event: &PerfEvent) -> Vec<EventTarget> {
     if event.class == PerfClass::SystemDevice {
         let first = || [0].into_iter().collect();
         return on_cpus(&Who::Everyone, &event.cpus.clone().unwrap_or_else(first));
     }
-    let counts_at = |place: &&Place| match (place.cpu, &event.cpus) {
+    let counts_at = |place: &&EventTarget| match (place.cpu, &event.cpus) {
         (Some(cpu), Some(cpus)) => cpus.contains(cpu),
         _ => true,
     };
     places.iter().filter(counts_at).cloned().collect()
 }
 
-fn on_cpus(who: &Who, cpus: &CpuSet) -> Vec<Place> {
-    cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..Place::new(who.clone()) }).collect()
+fn on_cpus(who: &Who, cpus: &CpuSet) -> Vec<EventTarget> {
+    cpus.iter().map(|cpu| EventTarget { cpu: Some(cpu), ..EventTarget::new(who.clone()) }).collect()
 }
 
 /// The CPUs that are online now; `None` where the kernel does not report them.
@@ -191,7 +198,7 @@ fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
     }
 }
 
-fn open_cgroup(path: &Path) -> Result<Group, Refusal> {
+fn open_cgroup(path: &Path) -> Result<ControlGroup, Refusal> {
     let name = path.to_string_lossy().escape_debug().to_string();
     let folder = match cgroup::search(path, Hierarchy::PerfEvent) {
         Search::Found(folder) => folder,
@@ -210,7 +217,7 @@ fn open_cgroup(path: &Path) -> Result<Group, Refusal> {
     let is_group = |folder: &&Path| filesystem::is_control_group(folder).unwrap_or(false);
     let root = folder.ancestors().take_while(is_group).last().unwrap_or(&folder).to_owned();
     match File::open(&folder) {
-        Ok(folder) => Ok(Group { folder, name, root }),
+        Ok(folder) => Ok(ControlGroup { folder, name, root }),
         Err(e) => {
             let (kind, _) = refusal::meaning(&e, "", &name);
             Err(refusal::of_target(kind, format!("cannot open the control group '{name}': {e}")))
@@ -239,8 +246,8 @@ mod tests {
     use super::*;
     use crate::perf::program::tests::perf_event;
 
-    fn at(places: &[Place]) -> Vec<String> {
-        places.iter().map(Place::to_string).collect()
+    fn at(places: &[EventTarget]) -> Vec<String> {
+        places.iter().map(EventTarget::to_string).collect()
     }
 
     #[test]
@@ -268,15 +275,15 @@ mod tests {
     #[test]
     fn a_control_group_without_controllers_is_named_with_what_gives_it_one() {
         let folder = File::open("/").unwrap();
-        let group = Group { folder, name: "a/b".into(), root: "/sys/fs/cgroup".into() };
-        let place = Place { cpu: Some(3), ..Place::new(Who::Cgroup(Rc::new(group))) };
+        let group = ControlGroup { folder, name: "a/b".into(), root: "/sys/fs/cgroup".into() };
+        let place = EventTarget { cpu: Some(3), ..EventTarget::new(Who::Cgroup(Rc::new(group))) };
         let text = place.without_controller().unwrap();
         assert!(
             text.contains("'a/b'") && text.contains("tee /sys/fs/cgroup/cgroup.subtree_control"),
             "{text}"
         );
         assert_eq!(place.without_group().map(|place| place.to_string()).as_deref(), Some("CPU 3"));
-        let thread = Place::thread(1, false);
+        let thread = EventTarget::thread(1, false);
         assert!(thread.without_controller().is_none() && thread.without_group().is_none());
     }
 

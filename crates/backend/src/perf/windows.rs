@@ -33,7 +33,7 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, Interval, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::monotonic_ns;
 
-use super::overflow::{OverflowSample, Overflows, Sampling, Taken};
+use super::overflow::{OverflowRecord, OverflowSample, OverflowSampling, Overflows};
 use super::refusal;
 
 /// Pages of each ring: some 600 samples, and little of the memory that a user may lock.
@@ -172,7 +172,11 @@ impl PerfWindows {
     }
 
     fn open_on(&mut self, tid: Option<u32>, on: &Target) -> std::result::Result<(), Refusal> {
-        let how = Sampling { ring_pages: RING_PAGES, for_windows: true, ..Sampling::every(self.period) };
+        let how = OverflowSampling {
+            ring_pages: RING_PAGES,
+            for_windows: true,
+            ..OverflowSampling::every(self.period)
+        };
         let overflows = Overflows::open(&self.leader, &self.members, on, how)?;
         let group = ThreadGroup { overflows, tid, places: Vec::new(), has_ended: false };
         self.groups.insert(tid.unwrap_or(0), group);
@@ -249,15 +253,17 @@ impl ThreadGroup {
         let ThreadGroup { overflows, tid, places, .. } = self;
         let (mut rows, mut ended) = (Vec::new(), false);
         overflows.drain(|taken| match taken {
-            Taken::Sample(sample) => rows.extend(place(places, *tid, &sample.at).sample(&sample, order)),
-            Taken::Lost { at, samples } => place(places, *tid, &at).flags.lost_before += samples,
-            Taken::Throttled { at, .. } | Taken::Unthrottled { at, .. } => {
+            OverflowRecord::Sample(sample) => {
+                rows.extend(place(places, *tid, &sample.at).sample(&sample, order))
+            }
+            OverflowRecord::Lost { at, samples } => place(places, *tid, &at).flags.lost_before += samples,
+            OverflowRecord::Throttled { at, .. } | OverflowRecord::Unthrottled { at, .. } => {
                 place(places, *tid, &at).flags.throttled = true;
             }
-            Taken::Forked(task) => new.push(task.tid),
-            Taken::Ended { task, .. } => ended |= Some(task.tid) == *tid,
-            Taken::SwitchedOut { at } => place(places, *tid, &at).switched_out(),
-            Taken::SwitchedIn { at, cpu } => place(places, *tid, &at).switched_in(cpu),
+            OverflowRecord::Forked(task) => new.push(task.tid),
+            OverflowRecord::Ended { task, .. } => ended |= Some(task.tid) == *tid,
+            OverflowRecord::SwitchedOut { at } => place(places, *tid, &at).switched_out(),
+            OverflowRecord::SwitchedIn { at, cpu } => place(places, *tid, &at).switched_in(cpu),
         })?;
         if ended {
             rows.extend(self.last_rows(order)?);

@@ -8,7 +8,7 @@ use cyclometer_core::{CounterId, Error, ErrorKind, Result};
 
 use super::Bus;
 use super::program::Recipe;
-use group::Group;
+use group::DriverGroup;
 
 /// An upper bound on the event rate of any core: sixteen events in a cycle at eight gigahertz.
 const MOST_EVENTS_A_NS: u64 = 128;
@@ -22,7 +22,7 @@ pub(super) struct Driver {
     cpu: u32,
     pmu: String,
     recipe: Recipe,
-    groups: Vec<Group>,
+    groups: Vec<DriverGroup>,
     /// The rotation group that counts.
     selected: u32,
     counts: bool,
@@ -38,9 +38,10 @@ impl Driver {
     ///
     /// Those of the bus.
     pub(super) fn new(cpu: u32, pmu: &str, recipe: Recipe, bus: &mut dyn Bus) -> Result<Driver> {
-        let groups: Vec<Group> = recipe.groups().into_iter().map(|of| Group::new(of, &recipe)).collect();
+        let groups: Vec<DriverGroup> =
+            recipe.groups().into_iter().map(|of| DriverGroup::new(of, &recipe)).collect();
         let mut saved: Vec<(PmuReg, u64)> = Vec::new();
-        for register in groups.iter().filter_map(Group::program).flat_map(RegisterProgram::touched) {
+        for register in groups.iter().filter_map(DriverGroup::program).flat_map(RegisterProgram::touched) {
             if saved.iter().all(|(known, _)| *known != register) {
                 saved.push((register, bus.read(cpu, register)?));
             }
@@ -65,12 +66,12 @@ impl Driver {
 
     /// The steps that restore the registers, except those that another user has taken.
     fn restoring(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<Step>, Fault> {
-        let programs = self.groups.iter().filter_map(Group::program);
+        let programs = self.groups.iter().filter_map(DriverGroup::program);
         let mut steps: Vec<Step> = programs.flat_map(|program| restore(program, &self.saved)).collect();
         for group in &self.groups {
             steps.extend(group.left_behind(&self.saved, bus, self.cpu)?);
         }
-        if self.groups.iter().any(Group::has_given_away) {
+        if self.groups.iter().any(DriverGroup::has_given_away) {
             steps.retain(|step| !enables_all(step));
         }
         Ok(steps)
@@ -78,7 +79,7 @@ impl Driver {
 
     /// The groups that count in the selected rotation group.
     fn current(&self) -> Vec<usize> {
-        let counts = |group: &Group| group.turn().is_none_or(|turn| turn == self.selected);
+        let counts = |group: &DriverGroup| group.turn().is_none_or(|turn| turn == self.selected);
         (0..self.groups.len()).filter(|i| counts(&self.groups[*i])).collect()
     }
 
@@ -169,8 +170,9 @@ impl Driver {
     /// A cell for every event of this rotation group and for events that always count; with `None`, for all
     /// events.
     pub(super) fn cells(&self, turn: Option<u32>, partial: Option<&str>) -> impl Iterator<Item = Cell> {
-        let of_turn = move |group: &&Group| turn.is_none() || group.turn().is_none() || group.turn() == turn;
-        self.groups.iter().filter(of_turn).flat_map(Group::members).map(move |member| {
+        let of_turn =
+            move |group: &&DriverGroup| turn.is_none() || group.turn().is_none() || group.turn() == turn;
+        self.groups.iter().filter(of_turn).flat_map(DriverGroup::members).map(move |member| {
             let at = At { part: member.place.part, pmu: self.pmu.clone(), cpu: Some(self.cpu), tid: None };
             Cell {
                 at,
@@ -184,7 +186,7 @@ impl Driver {
     /// The longest time between reads, in ns, in which no counter can wrap twice unnoticed. `None`:
     /// unlimited.
     pub(super) fn longest_pause_ns(&self) -> Option<u64> {
-        self.groups.iter().filter_map(Group::program).filter_map(longest_pause_ns).min()
+        self.groups.iter().filter_map(DriverGroup::program).filter_map(longest_pause_ns).min()
     }
 
     /// Restores the previous values of the registers.

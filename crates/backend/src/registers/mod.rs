@@ -32,7 +32,7 @@ use cyclometer_core::{CpuSet, Error, Result};
 pub use chips::Chips;
 pub use left::{LeftRegisters, LeftState, Restoration, Restored};
 pub use owner::in_use;
-pub use short::{Ended, Loss, OnCpu, ShortCounts, ShortLimits, Window, count_short, rewritten};
+pub use short::{OnCpu, RepetitionEnd, ShortCounts, ShortLimits, Window, WindowLoss, count_short, rewritten};
 pub use source::RegisterSource;
 pub use windows::{
     CounterLoss, CpuWindows, Fired, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,

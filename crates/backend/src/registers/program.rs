@@ -16,19 +16,19 @@ use super::{Bus, CorePmu, OverflowSource, WindowSetup};
 pub(super) struct Recipe {
     chip: Chip,
     options: ProgramOptions,
-    members: Vec<(Place, Option<u32>, Placed)>,
+    members: Vec<(SlotPart, Option<u32>, Placed)>,
 }
 
 /// The events that count in one rotation group, or all the time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupOf {
     pub(super) turn: Option<u32>,
-    pub(super) members: Vec<(Place, Placed)>,
+    pub(super) members: Vec<(SlotPart, Placed)>,
 }
 
 /// An event of a core PMU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct SlotPart {
     pub(super) slot: SlotId,
     /// The index of its part.
     pub(super) part: usize,
@@ -62,7 +62,7 @@ impl Recipe {
         }
         let member = |(slot, (part, event)): &(&Slot, (usize, &RegisterEvent))| {
             let placed = placed(slot, event, slot.turn.unwrap_or(0))?;
-            Ok((Place { slot: slot.id, part: *part }, slot.turn, placed))
+            Ok((SlotPart { slot: slot.id, part: *part }, slot.turn, placed))
         };
         let members = members.iter().map(member).collect::<Result<_, Refusal>>()?;
         Ok(Some(Recipe { chip: core.chip, options, members }))
@@ -82,7 +82,7 @@ impl Recipe {
     }
 
     /// Its events; `None` where they rotate, as then not all of them count at the same time.
-    pub(super) fn at_once(&self) -> Option<Vec<(Place, Placed)>> {
+    pub(super) fn at_once(&self) -> Option<Vec<(SlotPart, Placed)>> {
         self.members.iter().map(|(place, turn, placed)| turn.is_none().then_some((*place, *placed))).collect()
     }
 

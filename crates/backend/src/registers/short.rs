@@ -57,7 +57,7 @@ pub struct Window {
 /// Why a window is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum WindowLoss {
     /// A control register does not hold what was written to it.
     Rewritten(PmuReg),
     /// The thread was on another CPU at the end.
@@ -70,21 +70,21 @@ pub enum Loss {
     Closed,
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for WindowLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Loss::Rewritten(register) => write!(f, "{register} was rewritten"),
-            Loss::Moved => f.write_str("the thread moved to another CPU"),
-            Loss::SwitchedOut => f.write_str("another thread had the CPU"),
-            Loss::StoodStill => f.write_str("no counter moved"),
-            Loss::Closed => f.write_str("the kernel closed the registers"),
+            WindowLoss::Rewritten(register) => write!(f, "{register} was rewritten"),
+            WindowLoss::Moved => f.write_str("the thread moved to another CPU"),
+            WindowLoss::SwitchedOut => f.write_str("another thread had the CPU"),
+            WindowLoss::StoodStill => f.write_str("no counter moved"),
+            WindowLoss::Closed => f.write_str("the kernel closed the registers"),
         }
     }
 }
 
 /// Why the repetition ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum RepetitionEnd {
     /// The requested number of windows was reached.
     Enough,
     /// The maximum number of attempts was reached.
@@ -101,9 +101,9 @@ pub struct ShortCounts {
     /// Number of attempts.
     pub attempts: u32,
     /// Reasons of lost windows, with a count for each.
-    pub losses: Vec<(Loss, u32)>,
+    pub losses: Vec<(WindowLoss, u32)>,
     /// Why counting ended.
-    pub ended: Ended,
+    pub ended: RepetitionEnd,
     /// CPUs whose registers could not be restored, as the thread is not on them any more. The bus keeps their
     /// values.
     pub not_restored: Vec<u32>,
@@ -171,7 +171,7 @@ pub fn count_short<B: Bus + OnCpu + ?Sized>(
     limits: ShortLimits,
     mut work: impl FnMut(&mut B),
 ) -> Result<ShortCounts> {
-    let mut found = Found::default();
+    let mut found = SavedRegisters::default();
     let counted = repeat(limits, || attempt(bus, program, &mut found, &mut work));
     let not_restored = found.give_back(bus);
     Ok(ShortCounts { not_restored, ..counted? })
@@ -182,7 +182,7 @@ fn repeat(
     limits: ShortLimits,
     mut attempt: impl FnMut() -> std::result::Result<Window, Failure>,
 ) -> Result<ShortCounts> {
-    let ended = Ended::AttemptLimit;
+    let ended = RepetitionEnd::AttemptLimit;
     let mut counted =
         ShortCounts { windows: Vec::new(), attempts: 0, losses: Vec::new(), ended, not_restored: Vec::new() };
     while counted.attempts < limits.attempts.get() {
@@ -190,14 +190,14 @@ fn repeat(
             Ok(window) => counted.windows.push(Window { attempt: counted.attempts, ..window }),
             Err(Failure::Lost(loss)) => counted.add(loss),
             Err(Failure::Unbegun) => {
-                counted.ended = Ended::Closed;
+                counted.ended = RepetitionEnd::Closed;
                 break;
             }
             Err(Failure::Error(error)) => return Err(error),
         }
         counted.attempts += 1;
         if counted.windows.len() == limits.windows.get() as usize {
-            counted.ended = Ended::Enough;
+            counted.ended = RepetitionEnd::Enough;
             break;
         }
     }
@@ -205,7 +205,7 @@ fn repeat(
 }
 
 impl ShortCounts {
-    fn add(&mut self, loss: Loss) {
+    fn add(&mut self, loss: WindowLoss) {
         match self.losses.iter_mut().find(|(known, _)| *known == loss) {
             Some((_, times)) => *times += 1,
             None => self.losses.push((loss, 1)),
@@ -216,7 +216,7 @@ impl ShortCounts {
 /// Why an attempt gave no window.
 enum Failure {
     /// The window was lost; the next one may be valid.
-    Lost(Loss),
+    Lost(WindowLoss),
     /// The registers were closed before the window began, and stay closed for the next one.
     Unbegun,
     /// An error that ends the repetition.
@@ -226,13 +226,13 @@ enum Failure {
 fn attempt<B: Bus + OnCpu + ?Sized>(
     bus: &mut B,
     program: &RegisterProgram,
-    found: &mut Found,
+    found: &mut SavedRegisters,
     work: &mut impl FnMut(&mut B),
 ) -> std::result::Result<Window, Failure> {
     let (cpu, switches) = (bus.cpu_now(), bus.switches());
     let before = begin(bus, program, found, cpu).map_err(|failure| match failure {
         // The window had not begun yet.
-        Failure::Lost(Loss::Closed) => Failure::Unbegun,
+        Failure::Lost(WindowLoss::Closed) => Failure::Unbegun,
         failure => failure,
     })?;
     let began_ns = bus.now_ns();
@@ -242,7 +242,7 @@ fn attempt<B: Bus + OnCpu + ?Sized>(
     let counts = program.counts(&before, &after).unwrap_or_default();
     judge(bus, program, cpu, &counts)?;
     if bus.switches() != switches {
-        return Err(Failure::Lost(Loss::SwitchedOut));
+        return Err(Failure::Lost(WindowLoss::SwitchedOut));
     }
     Ok(Window { attempt: 0, cpu, counts, took_ns })
 }
@@ -251,7 +251,7 @@ fn attempt<B: Bus + OnCpu + ?Sized>(
 fn begin<B: Bus + OnCpu + ?Sized>(
     bus: &mut B,
     program: &RegisterProgram,
-    found: &mut Found,
+    found: &mut SavedRegisters,
     cpu: u32,
 ) -> std::result::Result<Vec<u64>, Failure> {
     found.on(bus, program, cpu)?;
@@ -283,9 +283,9 @@ fn judge<B: Bus + OnCpu + ?Sized>(
     let changed = rewritten(program, &mut Through(bus), cpu).map_err(|fault| within(bus, cpu, fault))?;
     let loss = match changed {
         // Another CPU has other register values, too, so the move is the reason to report.
-        _ if bus.cpu_now() != cpu => Some(Loss::Moved),
-        Some(register) => Some(Loss::Rewritten(register)),
-        None if counts.iter().all(|count| *count == 0) => Some(Loss::StoodStill),
+        _ if bus.cpu_now() != cpu => Some(WindowLoss::Moved),
+        Some(register) => Some(WindowLoss::Rewritten(register)),
+        None if counts.iter().all(|count| *count == 0) => Some(WindowLoss::StoodStill),
         None => None,
     };
     loss.map_or(Ok(()), |loss| Err(Failure::Lost(loss)))
@@ -294,8 +294,8 @@ fn judge<B: Bus + OnCpu + ?Sized>(
 /// The meaning of a fault within an attempt: unreachable registers are a loss, all else is an error.
 fn within<B: OnCpu + ?Sized>(bus: &B, cpu: u32, fault: Fault) -> Failure {
     match fault {
-        _ if bus.cpu_now() != cpu => Failure::Lost(Loss::Moved),
-        Fault::Privilege { .. } => Failure::Lost(Loss::Closed),
+        _ if bus.cpu_now() != cpu => Failure::Lost(WindowLoss::Moved),
+        Fault::Privilege { .. } => Failure::Lost(WindowLoss::Closed),
         fault => Failure::Error(fault.into()),
     }
 }
@@ -319,9 +319,9 @@ impl<B: Bus + ?Sized> Registers for Through<'_, B> {
 
 /// The steps that restore the registers of CPUs.
 #[derive(Default)]
-struct Found(Vec<(u32, Vec<Step>)>);
+struct SavedRegisters(Vec<(u32, Vec<Step>)>);
 
-impl Found {
+impl SavedRegisters {
     /// Saves the registers of a CPU before they are written for the first time, and has the bus keep them.
     fn on<B: Bus + OnCpu + ?Sized>(
         &mut self,
@@ -337,7 +337,7 @@ impl Found {
         let steps = restore(program, &saved.map_err(|fault| within(bus, cpu, fault))?);
         bus.keep(cpu, &steps).map_err(|error| match bus.cpu_now() == cpu {
             true => Failure::Error(error),
-            false => Failure::Lost(Loss::Moved),
+            false => Failure::Lost(WindowLoss::Moved),
         })?;
         self.0.push((cpu, steps));
         Ok(())

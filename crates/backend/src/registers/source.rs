@@ -37,15 +37,15 @@ impl<B: Bus + 'static> RegisterSource<B> {
         RegisterSource { rung, cores, bus, moving: RefCell::default(), start: Instant::now() }
     }
 
-    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<Place, Refusal> {
+    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<CountedCpus, Refusal> {
         match on {
-            Target::Cpus(cpus) => Ok(Place { cpus: cpus.iter().collect(), company: None, child: None }),
+            Target::Cpus(cpus) => Ok(CountedCpus { cpus: cpus.iter().collect(), company: None, child: None }),
             Target::Child(pid) => {
                 let among = self.cpus_for(slots);
                 let Bound { cpu, company } =
                     self.bus.borrow_mut().bind(*pid, &among).map_err(|error| refusal(&error))?;
                 let child = company.is_some().then_some(*pid);
-                Ok(Place { cpus: vec![cpu], company, child })
+                Ok(CountedCpus { cpus: vec![cpu], company, child })
             }
             _ => Err(Refusal {
                 slot: None,
@@ -126,7 +126,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
 }
 
 /// The CPUs where counting happens.
-struct Place {
+struct CountedCpus {
     cpus: Vec<u32>,
     /// The other work that is counted there.
     company: Option<String>,
@@ -221,7 +221,7 @@ struct RegisterCounting<B: Bus> {
     /// Empty where windows have the counters.
     drivers: Vec<Driver>,
     windows: Option<Rc<SharedWindows<B>>>,
-    place: Place,
+    place: CountedCpus,
     selected: u32,
 }
 

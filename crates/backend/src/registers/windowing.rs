@@ -17,7 +17,7 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, CounterId, Error, ErrorKind, Refusal, Result, Slot, SlotId};
 
 use super::driver::Driver;
-use super::program::Place;
+use super::program::SlotPart;
 use super::{
     Bus, InterruptHandler, Outcome, OverflowSource, Row, ThreadSwitch, WindowCount, WindowEnd, WindowSetup,
     Windows,
@@ -59,7 +59,7 @@ struct CoreWindows {
     pmu: String,
     setup: WindowSetup,
     /// The event and counter of each slot of the setup.
-    members: Vec<(Place, CounterId)>,
+    members: Vec<(SlotPart, CounterId)>,
     /// The index of the boundary of each source of the setup.
     boundaries: Vec<usize>,
     /// One for each CPU. They hold the previous values of the registers.
@@ -435,12 +435,12 @@ impl CoreWindows {
 /// The event at whose overflow windows end.
 fn leader(
     slot: SlotId,
-    events: &[(Place, cyclometer_arch::Placed)],
+    events: &[(SlotPart, cyclometer_arch::Placed)],
     slots: &[Slot],
     pmu: &str,
 ) -> std::result::Result<usize, Refusal> {
     let name = name_of(slot, slots);
-    let own = |(index, (place, _)): (usize, &(Place, _))| (place.slot == slot).then_some(index);
+    let own = |(index, (place, _)): (usize, &(SlotPart, _))| (place.slot == slot).then_some(index);
     let own: Vec<usize> = events.iter().enumerate().filter_map(own).collect();
     let text = match own[..] {
         [one] => return Ok(one),

@@ -18,7 +18,7 @@ use cyclometer_sys::trace;
 use super::link::{Link, Silence};
 use super::{Links, file, hints};
 use crate::cgroup::memory::GroupBefore;
-use crate::launch::{Launcher, Native, shown};
+use crate::launch::{Launcher, NativeChild, shown};
 use crate::soft_settings::SoftwareSettings;
 
 /// Starts commands under the software PMU.
@@ -55,7 +55,7 @@ impl Launch for SoftwareLauncher<'_> {
 /// A command that a tracer follows.
 struct Translated {
     // Dropped first, while the tracer still waits for it.
-    native: Native,
+    native: NativeChild,
     cpu_baseline: Option<CpuBaseline>,
     _link: Rc<RefCell<Link>>,
 }

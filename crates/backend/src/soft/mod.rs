@@ -119,11 +119,6 @@ fn lines(slots: &[Slot]) -> std::result::Result<Vec<(SlotId, ExecutionEvent)>, R
     slots.iter().map(line).collect()
 }
 
-/// The number by which a translated program requests an event, from its name; `None` for an unknown event.
-pub fn event_number(name: &str) -> Option<u64> {
-    ExecutionEvent::from_name(name).map(|event| event.index() as u64)
-}
-
 impl SoftwareSettings {
     fn events(&self) -> impl Iterator<Item = ExecutionEvent> {
         let wanted = self.wanted;

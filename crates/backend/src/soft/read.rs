@@ -12,7 +12,7 @@ use cyclometer_soft::host::protocol::ProcessCounts;
 use super::link::Link;
 
 /// A number, or why it is missing.
-pub(super) type Sum = std::result::Result<u64, String>;
+pub(super) type EventSum = std::result::Result<u64, String>;
 
 /// The counts of one command and all its descendants.
 pub(super) struct SoftwareCounting {
@@ -21,7 +21,7 @@ pub(super) struct SoftwareCounting {
     started: Option<Instant>,
     exit: Option<Exit>,
     /// The last values read, in the order of the lines.
-    sums: Vec<Sum>,
+    sums: Vec<EventSum>,
     /// Whether these are the final values.
     settled: bool,
     /// Why the counts are incomplete, if they are.
@@ -51,7 +51,7 @@ impl SoftwareCounting {
     fn refresh(&mut self) -> Result<()> {
         let report = self.link.borrow_mut().ask();
         let report = report.map_err(|silence| Error::new(ErrorKind::StateLost, silence.to_string()))?;
-        let sums: Vec<Sum> = self.lines.iter().map(|(_, event)| sum(&report, *event)).collect();
+        let sums: Vec<EventSum> = self.lines.iter().map(|(_, event)| sum(&report, *event)).collect();
         // A process that waits for its child to execute a program cannot be read: its last counts would be
         // missing.
         if self.sums.iter().zip(&sums).any(|pair| matches!(pair, (Ok(before), Ok(now)) if now < before)) {
@@ -102,7 +102,7 @@ impl Counting for SoftwareCounting {
     }
 }
 
-fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
+fn cell(slot: SlotId, sum: &EventSum, elapsed_ns: u64) -> Cell {
     match sum {
         Ok(sum) => Cell::new(slot, *sum, elapsed_ns.max(1), elapsed_ns.max(1)),
         Err(reason) => Cell { lost: Some(reason.clone()), ..Cell::new(slot, 0, 0, 0) },
@@ -110,7 +110,7 @@ fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
 }
 
 /// The sum over all processes; no sum when one has no count.
-pub(super) fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> Sum {
+pub(super) fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> EventSum {
     let mut sum = 0_u64;
     let mut losers = Vec::new();
     for process in report {

@@ -23,14 +23,14 @@ pub trait Port {
     /// # Errors
     ///
     /// Why the CPU refuses the read.
-    fn read(&mut self, register: [u8; 5]) -> std::result::Result<u64, Denied>;
+    fn read(&mut self, register: [u8; 5]) -> std::result::Result<u64, PortDenied>;
 
     /// Writes a whole register.
     ///
     /// # Errors
     ///
     /// Why the CPU refuses the write.
-    fn write(&mut self, register: [u8; 5], value: u64) -> std::result::Result<(), Denied>;
+    fn write(&mut self, register: [u8; 5], value: u64) -> std::result::Result<(), PortDenied>;
 
     /// Waits until written values take effect.
     fn barrier(&mut self);
@@ -59,7 +59,7 @@ pub trait Port {
 
 /// Why an access was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Denied {
+pub enum PortDenied {
     /// The port does not know the register.
     NoRegister,
     /// User mode may not use the registers, or not any more.
@@ -100,8 +100,8 @@ impl SysregBus {
     ///
     /// # Errors
     ///
-    /// [`Denied::Closed`] when PMCR0 cannot be read.
-    pub fn new(mut port: Box<dyn Port>) -> std::result::Result<SysregBus, Denied> {
+    /// [`PortDenied::Closed`] when PMCR0 cannot be read.
+    pub fn new(mut port: Box<dyn Port>) -> std::result::Result<SysregBus, PortDenied> {
         let control = port.read(CONTROL)?;
         Ok(SysregBus {
             port,
@@ -158,10 +158,10 @@ fn encoding(register: PmuReg) -> std::result::Result<[u8; 5], Fault> {
     }
 }
 
-fn fault(denied: Denied, register: PmuReg) -> Fault {
+fn fault(denied: PortDenied, register: PmuReg) -> Fault {
     match denied {
-        Denied::NoRegister => Fault::NoRegister { register },
-        Denied::Closed => Fault::Privilege { register },
+        PortDenied::NoRegister => Fault::NoRegister { register },
+        PortDenied::Closed => Fault::Privilege { register },
     }
 }
 
@@ -285,19 +285,19 @@ mod tests {
     struct FakePort(Rc<RefCell<Fake>>);
 
     impl Port for FakePort {
-        fn read(&mut self, register: [u8; 5]) -> std::result::Result<u64, Denied> {
+        fn read(&mut self, register: [u8; 5]) -> std::result::Result<u64, PortDenied> {
             let fake = self.0.borrow();
             if fake.closed {
-                Err(Denied::Closed)
+                Err(PortDenied::Closed)
             } else {
                 Ok(fake.values.get(&register).copied().unwrap_or(0))
             }
         }
 
-        fn write(&mut self, register: [u8; 5], value: u64) -> std::result::Result<(), Denied> {
+        fn write(&mut self, register: [u8; 5], value: u64) -> std::result::Result<(), PortDenied> {
             let mut fake = self.0.borrow_mut();
             if fake.closed {
-                return Err(Denied::Closed);
+                return Err(PortDenied::Closed);
             }
             fake.values.insert(register, value);
             Ok(())

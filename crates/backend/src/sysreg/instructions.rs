@@ -3,7 +3,7 @@
 use cyclometer_core::{Error, ErrorKind};
 use cyclometer_sys::apple::{self, AppleRegisters, NoAccess};
 
-use super::bus::{Denied, Port};
+use super::bus::{Port, PortDenied};
 
 /// The registers of the thread's CPU, and an object that must live as long as they are used.
 pub(super) struct Instructions<T> {
@@ -15,11 +15,11 @@ pub(super) struct Instructions<T> {
 }
 
 impl<T> Port for Instructions<T> {
-    fn read(&mut self, register: [u8; 5]) -> Result<u64, Denied> {
+    fn read(&mut self, register: [u8; 5]) -> Result<u64, PortDenied> {
         self.registers.read(register).map_err(denied)
     }
 
-    fn write(&mut self, register: [u8; 5], value: u64) -> Result<(), Denied> {
+    fn write(&mut self, register: [u8; 5], value: u64) -> Result<(), PortDenied> {
         self.registers.write(register, value).map_err(denied)
     }
 
@@ -48,10 +48,10 @@ impl<T> Port for Instructions<T> {
     }
 }
 
-fn denied(denied: apple::Denied) -> Denied {
+fn denied(denied: apple::Denied) -> PortDenied {
     match denied {
-        apple::Denied::NotListed => Denied::NoRegister,
-        apple::Denied::Closed => Denied::Closed,
+        apple::Denied::NotListed => PortDenied::NoRegister,
+        apple::Denied::Closed => PortDenied::Closed,
     }
 }
 

@@ -23,7 +23,7 @@ use cyclometer_core::{Result, Rung, Source};
 
 use crate::registers::{CorePmu, RegisterSource};
 
-pub use bus::{Denied, Port, SysregBus};
+pub use bus::{Port, PortDenied, SysregBus};
 pub use host::SysregAccess;
 
 /// The driver on Apple's registers of one CPU, to which it binds the calling thread; with `None`, of the

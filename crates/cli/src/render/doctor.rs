@@ -2,7 +2,7 @@
 
 use cyclometer::core::Machine;
 use cyclometer::core::ladder::{Cause, RungState, Works};
-use cyclometer::core::machine::Access;
+use cyclometer::core::machine::AccessRights;
 use cyclometer::{LeftRegisters, LeftState, Restoration, Restored};
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn paragraph(text: &str, indent: usize, style: Style, paint: Paint) -> String {
     lines.iter().map(|line| format!("{:indent$}{}\n", "", paint.paint(style, line))).collect()
 }
 
-fn rights_text(access: &Access) -> String {
+fn rights_text(access: &AccessRights) -> String {
     let mut parts = vec![if access.root { "root" } else { "not root" }.to_owned()];
     let number = |name: &str, value: Option<i32>| value.map(|value| format!("{name} {value}"));
     parts.extend(number("perf_event_paranoid", access.perf_event_paranoid));

@@ -7,10 +7,10 @@ use cyclometer::catalogue::glossary;
 use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::{Cpu, Entry};
 use cyclometer::core::pmu::{ConfigWords, Family};
-use cyclometer::core::{CounterMask, EventCode, Modes};
+use cyclometer::core::{EventCode, Modes};
 use serde_json::{Value, json};
 
-use crate::render::events::counters;
+use crate::render::counters::{counters, fixed, numbers};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, wrap};
 
@@ -146,15 +146,4 @@ fn object(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>) -> Value {
         "notes": encoding.selected.notes,
         "reason": perf.err().or(registers.err()).map(EncodeError::to_string),
     })
-}
-
-/// The numbers of the bits that are set.
-pub fn numbers(bits: u64) -> Vec<u8> {
-    (0..64).filter(|n| bits >> n & 1 == 1).collect()
-}
-
-/// The number of the fixed counter, if there is one.
-pub fn fixed(counters: CounterMask) -> Option<u32> {
-    let bits = counters.fixed_bits();
-    (bits != 0).then(|| bits.trailing_zeros())
 }

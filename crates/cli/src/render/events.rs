@@ -8,17 +8,12 @@ use cyclometer::catalogue::table::{Cpu, Entry};
 use cyclometer::core::{CounterMask, EventCode};
 use serde_json::{Value, json};
 
-use crate::render::encoding::{fixed, numbers};
+use crate::render::counters::{counters, fixed, numbers};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, hanging, wrap};
 
 /// Columns before the text below a name.
 const INDENT: usize = 6;
-
-/// Counters as people read them: `0-3, fixed 1`.
-pub fn counters(mask: CounterMask) -> String {
-    if mask.is_empty() { "not named by the vendor".to_owned() } else { mask.to_string() }
-}
 
 /// A CPU and its events: code, counters, description.
 pub fn render(

@@ -2,7 +2,7 @@
 
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
-use cyclometer::core::report::Step;
+use cyclometer::core::report::FallbackStep;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
 use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
@@ -10,6 +10,7 @@ use cyclometer::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
+use crate::render::marks::marked;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
@@ -255,7 +256,7 @@ fn hardware_mend(causes: &[Cause]) -> Option<&str> {
 }
 
 fn legend(results: &Results<'_>) -> Option<String> {
-    let mut marked: Vec<Provenance> = results.summary.lines.iter().filter_map(super::table::marked).collect();
+    let mut marked: Vec<Provenance> = results.summary.lines.iter().filter_map(marked).collect();
     marked.sort_unstable();
     marked.dedup();
     let meanings: Vec<String> = marked
@@ -276,7 +277,7 @@ fn meaning(provenance: Provenance) -> &'static str {
 }
 
 /// Whether a step left an event with other modes than asked for.
-fn changes_a_name(results: &Results<'_>, step: &Step) -> bool {
+fn changes_a_name(results: &Results<'_>, step: &FallbackStep) -> bool {
     let Some(event) = &step.event else { return false };
     results.report.plan.lines.iter().any(|line| {
         let asked = line.event.modifiers.modes.unwrap_or(Modes::USER);

@@ -2,7 +2,7 @@
 
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::exec::ExitStatus;
-use cyclometer::core::report::{Run, Step};
+use cyclometer::core::report::{FallbackStep, Run};
 use cyclometer::core::{Count, Plan, Report, Target};
 use cyclometer::stats::{
     DerivedSummary, DerivedValue, Failures, LineSummary, PartSummary, RunValue, Statistics,
@@ -294,7 +294,7 @@ fn interval(line: &LineSummary) -> Value {
     json!({ "interval": interval, "interval_reason": reason })
 }
 
-fn step(step: &Step) -> Value {
+fn step(step: &FallbackStep) -> Value {
     json!({ "event": step.event, "refused": step.refused, "done": step.done })
 }
 

@@ -5,8 +5,7 @@ use cyclometer::catalogue::search::Pattern;
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::encoding::{fixed, numbers};
-use crate::render::events::counters;
+use crate::render::counters::{counters, fixed, numbers};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, wrap};
 

@@ -1,7 +1,7 @@
 //! A machine as JSON and in words.
 
 use cyclometer::core::Machine;
-use cyclometer::core::machine::{Access, CoreType};
+use cyclometer::core::machine::{AccessRights, CoreType};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -55,7 +55,7 @@ pub fn capabilities_json(machine: &Machine) -> Value {
 }
 
 /// The access rights of this process, as JSON.
-pub fn access_json(access: &Access) -> Value {
+pub fn access_json(access: &AccessRights) -> Value {
     json!({
         "root": access.root,
         "perf_event_paranoid": access.perf_event_paranoid,

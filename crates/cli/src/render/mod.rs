@@ -1,6 +1,7 @@
 //! From results to text, one module for each format.
 
 pub mod compare;
+mod counters;
 pub mod cpus;
 pub mod csv;
 pub mod decoded;
@@ -13,6 +14,7 @@ pub mod json;
 pub mod list;
 pub mod machine;
 pub mod markdown;
+mod marks;
 pub mod metrics;
 pub mod paint;
 pub mod phases;

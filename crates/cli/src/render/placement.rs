@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::{CounterId, CounterMask};
-use cyclometer::placement::{Because, CounterAssignment, Placed, Placement, Unplaceable};
+use cyclometer::placement::{Because, CounterAssignment, Placement, PlacementEvent, Unplaceable};
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
@@ -186,12 +186,13 @@ fn sits(placement: &Placement<'_>, pass: &[CounterAssignment], counter: CounterI
 /// The legend of the numbers in a picture.
 fn legend(placement: &Placement<'_>) -> String {
     let digits = placement.events.len().to_string().len();
-    let line = |(n, event): (usize, &Placed<'_>)| format!("  {:>digits$} {}\n", n + 1, event.selected.name);
+    let line =
+        |(n, event): (usize, &PlacementEvent<'_>)| format!("  {:>digits$} {}\n", n + 1, event.selected.name);
     placement.events.iter().enumerate().map(line).collect()
 }
 
 /// The second counter of an event that takes two.
-fn second(event: &Placed<'_>, counter: CounterId) -> String {
+fn second(event: &PlacementEvent<'_>, counter: CounterId) -> String {
     match counter {
         CounterId::General(n) if event.wide => format!(", with {}", name(CounterId::General(n + 1))),
         _ => String::new(),

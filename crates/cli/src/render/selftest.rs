@@ -1,7 +1,7 @@
 //! The result of a self-test, for people and as JSON by `schemas/selftest-1.json`.
 
 use cyclometer::Machine;
-use cyclometer::selftest::{Examined, Finding, Measurement, Section, Verdict};
+use cyclometer::selftest::{EventVerdict, Examined, Finding, Measurement, Section};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -44,7 +44,7 @@ fn table(section: &Section, verbose: bool, paint: Paint) -> String {
     if let Some(reason) = &section.absent {
         return out + &lines(&format!("not here: {}", clean(reason)), 2);
     }
-    let short = [Verdict::Unjudged, Verdict::NotCounted];
+    let short = [EventVerdict::Unjudged, EventVerdict::NotCounted];
     for finding in section.findings.iter().filter(|finding| verbose || !short.contains(&finding.verdict)) {
         out += &row(finding, paint);
     }
@@ -68,18 +68,18 @@ fn row(finding: &Finding, paint: Paint) -> String {
 /// The reason why no event of a section is counted, if it is the same for all.
 fn common_reason(section: &Section) -> Option<&str> {
     let first = section.findings.first()?;
-    let same = |one: &Finding| one.verdict == Verdict::NotCounted && one.why == first.why;
+    let same = |one: &Finding| one.verdict == EventVerdict::NotCounted && one.why == first.why;
     section.findings.iter().all(same).then_some(first.why.as_str())
 }
 
 /// The names of the events of a verdict, without reasons but one that all have.
-fn names(section: &Section, verdict: Verdict, paint: Paint) -> String {
+fn names(section: &Section, verdict: EventVerdict, paint: Paint) -> String {
     let names: Vec<&str> = section.of(verdict).map(|finding| finding.event.as_str()).collect();
     if names.is_empty() {
         return String::new();
     }
     let what = match verdict {
-        Verdict::NotCounted => "not counted here",
+        EventVerdict::NotCounted => "not counted here",
         _ => "counted, but nothing is known to hold them against",
     };
     let names = lines(&clean(&names.join(", ")), 4);
@@ -94,18 +94,18 @@ fn lines(text: &str, indent: usize) -> String {
     wrap(text, WIDTH - indent).iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }
 
-fn shown(verdict: Verdict) -> &'static str {
+fn shown(verdict: EventVerdict) -> &'static str {
     match verdict {
-        Verdict::NotCounted => "not counted",
+        EventVerdict::NotCounted => "not counted",
         other => other.word(),
     }
 }
 
-fn style(verdict: Verdict) -> Style {
+fn style(verdict: EventVerdict) -> Style {
     match verdict {
-        Verdict::Exact => Style::Good,
-        Verdict::Overcounts | Verdict::Plausible => Style::Plain,
-        Verdict::Wrong => Style::Bad,
+        EventVerdict::Exact => Style::Good,
+        EventVerdict::Overcounts | EventVerdict::Plausible => Style::Plain,
+        EventVerdict::Wrong => Style::Bad,
         _ => Style::Dim,
     }
 }
@@ -132,15 +132,15 @@ fn trusted(section: &Section, paint: Paint) -> String {
         ("software", _) => "The kernel".to_owned(),
         _ => "The software PMU".to_owned(),
     };
-    let names = |verdicts: &[Verdict]| {
+    let names = |verdicts: &[EventVerdict]| {
         let is = |finding: &&Finding| verdicts.contains(&finding.verdict);
         let found: Vec<&str> = section.findings.iter().filter(is).map(|one| one.event.as_str()).collect();
         clean(&found.join(", "))
     };
-    let exact = names(&[Verdict::Exact]);
-    let few_too_many = names(&[Verdict::Overcounts]);
-    let plausible = names(&[Verdict::Plausible]);
-    let wrong = names(&[Verdict::Wrong]);
+    let exact = names(&[EventVerdict::Exact]);
+    let few_too_many = names(&[EventVerdict::Overcounts]);
+    let plausible = names(&[EventVerdict::Plausible]);
+    let wrong = names(&[EventVerdict::Wrong]);
     let mut out = String::new();
     for (text, names, style) in [
         ("can be trusted for", exact, Style::Good),
@@ -158,7 +158,7 @@ fn trusted(section: &Section, paint: Paint) -> String {
 
 /// The whole result, with the machine.
 pub fn json(examined: &Examined, machine: &Machine) -> Value {
-    let names = |verdict: Verdict| -> Vec<&str> {
+    let names = |verdict: EventVerdict| -> Vec<&str> {
         let of = examined.findings().filter(|finding| finding.verdict == verdict);
         of.map(|finding| finding.event.as_str()).collect()
     };
@@ -171,7 +171,7 @@ pub fn json(examined: &Examined, machine: &Machine) -> Value {
         "ladder": doctor::ladder_json(machine),
         "interrupted": examined.interrupted,
         "truth": examined.is_true(),
-        "wrong": names(Verdict::Wrong),
+        "wrong": names(EventVerdict::Wrong),
         "sections": examined.sections.iter().map(section_json).collect::<Vec<_>>(),
     }))
 }
@@ -221,17 +221,21 @@ mod tests {
     use crate::render::testing::{golden, vm_without_pmu};
     use cyclometer::Rung;
 
-    fn finding(event: &str, verdict: Verdict, why: &str) -> Finding {
+    fn finding(event: &str, verdict: EventVerdict, why: &str) -> Finding {
         Finding { verdict, ..Finding::not_counted(event, why) }
     }
 
     fn examined() -> Examined {
         let findings = vec![
-            finding("instructions", Verdict::Exact, "the known number in each of 65 counts over 13 loops"),
-            finding("branches", Verdict::Wrong, "reads 0 in every loop, and claims to have counted"),
-            finding("cycles", Verdict::Plausible, "3.10 additions a cycle"),
-            finding("node-loads", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
-            finding("bus-cycles", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
+            finding(
+                "instructions",
+                EventVerdict::Exact,
+                "the known number in each of 65 counts over 13 loops",
+            ),
+            finding("branches", EventVerdict::Wrong, "reads 0 in every loop, and claims to have counted"),
+            finding("cycles", EventVerdict::Plausible, "3.10 additions a cycle"),
+            finding("node-loads", EventVerdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
+            finding("bus-cycles", EventVerdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
         ];
         let hardware = Section { kind: "hardware", rung: Rung::Perf, pmu: None, absent: None, findings };
         let absent = Some("the tracer\u{1b}[2J is forbidden".to_owned());
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_reason_that_all_events_have_is_told_to_everybody() {
-        let denied = |name| finding(name, Verdict::NotCounted, "not permitted on this thread (EACCES)");
+        let denied = |name| finding(name, EventVerdict::NotCounted, "not permitted on this thread (EACCES)");
         let section = Section {
             kind: "software",
             findings: vec![denied("task-clock"), denied("page-faults")],
@@ -269,7 +273,7 @@ mod tests {
     #[test]
     fn counts_that_are_a_little_too_high_are_not_called_exact_and_no_line_is_too_long() {
         let mut examined = examined();
-        examined.sections[0].findings[0].verdict = Verdict::Overcounts;
+        examined.sections[0].findings[0].verdict = EventVerdict::Overcounts;
         let text = render(&examined, &vm_without_pmu(), true, Paint::NONE);
         assert!(text.contains("This PMU can be trusted but for a few too many: instructions\n"), "{text}");
         assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");

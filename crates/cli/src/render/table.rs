@@ -11,6 +11,7 @@ use cyclometer::stats::{
 
 use crate::output::clean;
 use crate::render::footer::{self, is_folded};
+use crate::render::marks::{holds, marked};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
 
@@ -284,16 +285,6 @@ fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
     results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
 }
 
-/// The source of a value, as far as its mark shows it.
-pub fn marked(line: &LineSummary) -> Option<Provenance> {
-    line.provenance.filter(|who| line.statistics.mean.is_some() && holds(*who, line.verdict))
-}
-
-/// The mark of the software PMU says that a count is exact, so a partial count has none.
-fn holds(provenance: Provenance, verdict: Verdict) -> bool {
-    (provenance, verdict) != (Provenance::Counted, Verdict::Partial)
-}
-
 /// Stands for the value of a metric that has none: its inputs may all have been counted.
 pub const NOT_COUNTABLE: &str = "not countable";
 
@@ -529,7 +520,7 @@ mod tests {
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::plan::IntentSubject;
-    use cyclometer::core::report::Step;
+    use cyclometer::core::report::FallbackStep;
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
@@ -762,7 +753,7 @@ mod tests {
     fn a_step_that_changed_what_a_name_means_is_always_shown() {
         let mut show = hybrid();
         show.report.plan.lines[0].event.modifiers.modes = Some(Modes::USER_KERNEL);
-        show.report.steps.push(Step {
+        show.report.steps.push(FallbackStep {
             event: Some("cycles:uk".into()),
             refused: "EACCES".into(),
             done: "counted user mode only".into(),

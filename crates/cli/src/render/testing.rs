@@ -6,11 +6,11 @@ use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, InputStream, OutputStream, Reading};
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
-    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
+    AccessRights, Architecture, Capabilities, CoreType, CpuId, Machine, MachineCpu, Os, PmuFacts, Vendor,
 };
 use cyclometer::core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer::core::pmu::KernelPmu;
-use cyclometer::core::report::{LaunchKind, Run, SessionFailure, Slice, SliceCount, Step};
+use cyclometer::core::report::{FallbackStep, LaunchKind, Run, SessionFailure, Slice, SliceCount};
 use cyclometer::core::{
     Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Recovery,
     Report, Rung, Scope, Slot, SlotId,
@@ -73,7 +73,7 @@ pub fn vm_without_pmu() -> Machine {
         os: Os::Linux,
         kernel_release: Some("6.12.1".into()),
         architecture: Architecture::X86_64,
-        cpu: Cpu {
+        cpu: MachineCpu {
             vendor: Vendor::Intel,
             id: CpuId::X86 { family: 6, model: 0x8f, stepping: 8 },
             name: Some("Intel(R) Xeon(R) Processor @ 2.10GHz".into()),
@@ -91,7 +91,7 @@ pub fn vm_without_pmu() -> Machine {
         hypervisor: Some("KVM".into()),
         container: Some("docker".into()),
         pmus: vec![KernelPmu { name: "msr".into(), pmu_type: 9, ..KernelPmu::default() }],
-        access: Access { perf_event_paranoid: Some(3), seccomp: Some(2), ..Access::default() },
+        access: AccessRights { perf_event_paranoid: Some(3), seccomp: Some(2), ..AccessRights::default() },
         capabilities: Capabilities {
             architecture: "intel sapphirerapids".into(),
             counter_count: 0,
@@ -273,7 +273,7 @@ pub fn every_verdict(runs: usize) -> Show {
     (energy.widest, energy.scale) = (Some(Scope::Package), 2.328_306_436_538_696_3e-10);
     let cells = (0..runs).map(|i| verdict_cells(i as u64)).collect();
     let mut report = report(lines, cells);
-    report.steps.push(Step {
+    report.steps.push(FallbackStep {
         event: Some("exact_one:u".into()),
         refused: "EBUSY: the counter is held by another".into(),
         done: "tried again".into(),
@@ -547,7 +547,7 @@ pub fn remarks() -> Show {
     let mut report = report(lines, vec![cells]);
     for (name, line) in [("cache-references", 1), ("cache-misses", 2)] {
         report.plan.lines[line].event.candidates[0].modes = Some(Modes::ALL);
-        report.steps.push(Step {
+        report.steps.push(FallbackStep {
             event: Some(name.into()),
             refused: "the PMU cpu refuses these attributes (EINVAL)".to_owned(),
             done: "counted all modes".into(),

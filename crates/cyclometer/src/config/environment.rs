@@ -7,7 +7,7 @@ use cyclometer_core::{ErrorKind, Result};
 use cyclometer_monitor::LadderStep;
 use cyclometer_sys::host;
 
-use super::keys::{CONFIG_KEYS, Given, set};
+use super::keys::{CONFIG_KEYS, WrittenValue, set};
 use super::{Config, invalid};
 
 /// The variable that names a file.
@@ -46,8 +46,8 @@ fn variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Config> {
         let Some(text) = get(&name) else { continue };
         let text = text.to_string_lossy().into_owned();
         let given = match key.takes.starts_with("a list") {
-            true => Given::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
-            false => Given::Word { text: text.trim().to_owned(), quoted: false },
+            true => WrittenValue::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
+            false => WrittenValue::Word { text: text.trim().to_owned(), quoted: false },
         };
         set(&mut config, key.path, &given)
             .map_err(|e| invalid(format!("the variable {name}: {e}"), "correct the variable, or unset it"))?;

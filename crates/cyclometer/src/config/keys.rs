@@ -72,7 +72,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
 /// A value as it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "the environment has no mappings"))]
-pub(super) enum Given {
+pub(super) enum WrittenValue {
     /// A word; in quotes it is text even where it looks like a number.
     Word {
         text: String,
@@ -83,41 +83,43 @@ pub(super) enum Given {
     Mapping,
 }
 
-impl Given {
+impl WrittenValue {
     fn words(&self) -> String {
         match self {
-            Given::Word { text, quoted: true } => format!("the text \"{}\"", text.escape_debug()),
-            Given::Word { text, .. } if text.is_empty() => "nothing".to_owned(),
-            Given::Word { text, .. } => text.escape_debug().to_string(),
-            Given::List(_) => "a list".to_owned(),
-            Given::Mapping => "a mapping".to_owned(),
+            WrittenValue::Word { text, quoted: true } => format!("the text \"{}\"", text.escape_debug()),
+            WrittenValue::Word { text, .. } if text.is_empty() => "nothing".to_owned(),
+            WrittenValue::Word { text, .. } => text.escape_debug().to_string(),
+            WrittenValue::List(_) => "a list".to_owned(),
+            WrittenValue::Mapping => "a mapping".to_owned(),
         }
     }
 
     fn integer(&self, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
         match self {
-            Given::Word { text, quoted: false } => text.parse().ok().filter(|number| range.contains(number)),
+            WrittenValue::Word { text, quoted: false } => {
+                text.parse().ok().filter(|number| range.contains(number))
+            }
             _ => None,
         }
     }
 
     fn word(&self) -> Option<&str> {
         match self {
-            Given::Word { text, .. } => Some(text),
+            WrittenValue::Word { text, .. } => Some(text),
             _ => None,
         }
     }
 
     fn boolean(&self) -> Option<bool> {
         match self {
-            Given::Word { text, quoted: false } => text.parse().ok(),
+            WrittenValue::Word { text, quoted: false } => text.parse().ok(),
             _ => None,
         }
     }
 
     fn list(&self) -> Option<Vec<String>> {
         match self {
-            Given::List(list) if list.iter().all(|item| !item.is_empty()) => Some(list.clone()),
+            WrittenValue::List(list) if list.iter().all(|item| !item.is_empty()) => Some(list.clone()),
             _ => None,
         }
     }
@@ -129,7 +131,7 @@ pub(crate) const LONGEST_INTERVAL_MS: u32 = 3_600_000;
 pub(crate) const MOST_SAMPLES: u32 = 1 << 20;
 
 /// Sets a key, or returns the error.
-pub(super) fn set(config: &mut Config, path: &str, given: &Given) -> Result<(), String> {
+pub(super) fn set(config: &mut Config, path: &str, given: &WrittenValue) -> Result<(), String> {
     let Some(key) = CONFIG_KEYS.iter().find(|key| key.path == path) else {
         return Err(unknown(path));
     };

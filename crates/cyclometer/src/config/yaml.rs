@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use cyclometer_core::Result;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use super::keys::{Given, ROOMS, set, unknown};
+use super::keys::{ROOMS, WrittenValue, set, unknown};
 use super::{Config, invalid};
 
 /// The only key of the outermost mapping.
@@ -16,7 +16,7 @@ const DEEPEST: usize = 16;
 
 /// Reads a file's text.
 pub(super) fn read(text: &str) -> Result<Config> {
-    let mut reader = Reader { events: Parser::new_from_str(text).peekable() };
+    let mut reader = YamlReader { events: Parser::new_from_str(text).peekable() };
     reader.document().map_err(|Wrong { message, at }| {
         let at = at.map(|span| format!("line {}, column {}: ", span.start.line(), span.start.col() + 1));
         invalid(format!("{}{message}", at.unwrap_or_default()), "the keys are in docs/guides/sdk.md")
@@ -42,11 +42,11 @@ impl From<ScanError> for Wrong {
     }
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     events: Peekable<Parser<'a, StrInput<'a>>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn next(&mut self) -> std::result::Result<(Event<'a>, Span), Wrong> {
         match self.events.next() {
             Some(event) => Ok(event?),
@@ -122,12 +122,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> std::result::Result<(Given, Span), Wrong> {
+    fn value(&mut self, depth: usize) -> std::result::Result<(WrittenValue, Span), Wrong> {
         let (event, span) = self.next()?;
         let given = match event {
             Event::Scalar(text, style, ..) => {
                 let text = text.into_owned();
-                Given::Word { text, quoted: style != ScalarStyle::Plain }
+                WrittenValue::Word { text, quoted: style != ScalarStyle::Plain }
             }
             Event::Alias(_) => return Err(Wrong::at(span, "aliases are not read here: write the value out")),
             Event::SequenceStart(..) if depth < DEEPEST => self.list(depth)?,
@@ -137,26 +137,26 @@ impl<'a> Reader<'a> {
         Ok((given, span))
     }
 
-    fn list(&mut self, depth: usize) -> std::result::Result<Given, Wrong> {
+    fn list(&mut self, depth: usize) -> std::result::Result<WrittenValue, Wrong> {
         let mut items = Vec::new();
         loop {
             if let Some(Ok((Event::SequenceEnd, _))) = self.events.peek() {
                 self.next()?;
-                return Ok(Given::List(items));
+                return Ok(WrittenValue::List(items));
             }
             match self.value(depth + 1)? {
-                (Given::Word { text, .. }, _) => items.push(text),
+                (WrittenValue::Word { text, .. }, _) => items.push(text),
                 (_, span) => return Err(Wrong::at(span, "an item of a list must be a word")),
             }
         }
     }
 
     /// Reads over a mapping where there must be none, so that the error names the key.
-    fn skipped_mapping(&mut self, depth: usize) -> std::result::Result<Given, Wrong> {
+    fn skipped_mapping(&mut self, depth: usize) -> std::result::Result<WrittenValue, Wrong> {
         loop {
             if let Some(Ok((Event::MappingEnd, _))) = self.events.peek() {
                 self.next()?;
-                return Ok(Given::Mapping);
+                return Ok(WrittenValue::Mapping);
             }
             self.value(depth + 1)?;
         }

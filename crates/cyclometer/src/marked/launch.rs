@@ -12,20 +12,20 @@ use cyclometer_core::{
     Child, Counting, CpuBaseline, Error, ErrorKind, Launch, Part, Refusal, Result, Rung, Slot, SlotId,
     Source, Target,
 };
-use cyclometer_marker::board::{Board, Counts, MOST_COUNTERS, Row};
+use cyclometer_marker::board::{Board, BoardRow, Counts, MOST_COUNTERS};
 
 /// The boards of the commands of a measurement, and the contents of those that ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Boards(Rc<RefCell<State>>);
+pub(crate) struct Boards(Rc<RefCell<BoardsState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct BoardsState {
     /// Commands that have not been released, by process id.
     prepared: HashMap<u32, Marked>,
     /// Commands that were released and have not ended, by process id.
     released: HashMap<u32, Marked>,
     /// The contents of the boards of commands that have ended, in their order.
-    ended: Vec<Counted>,
+    ended: Vec<BoardContents>,
 }
 
 /// The board of one command.
@@ -41,8 +41,8 @@ pub(crate) struct Marked {
 /// The contents of the board of a command when it had ended. The board itself takes a descriptor and much of
 /// the address space, so that no measurement keeps one for each run.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct BoardContents {
+    pub(crate) rows: Vec<BoardRow>,
     pub(crate) dropped: u64,
     /// Whether there was no row for a thread and a name.
     pub(crate) is_out_of_rows: bool,
@@ -56,10 +56,10 @@ pub(crate) struct Counted {
     pub(crate) left_out: Vec<(SlotId, String)>,
 }
 
-impl From<Marked> for Counted {
-    fn from(marked: Marked) -> Counted {
+impl From<Marked> for BoardContents {
+    fn from(marked: Marked) -> BoardContents {
         let Marked { board, counters, left_out } = marked;
-        Counted {
+        BoardContents {
             rows: board.rows(),
             dropped: board.dropped(),
             is_out_of_rows: board.is_out_of_rows(),
@@ -83,7 +83,7 @@ pub(crate) struct MarkedCounter {
 
 impl Boards {
     /// The contents of the boards of the executed commands, in their order.
-    pub(crate) fn take(&self) -> Vec<Counted> {
+    pub(crate) fn take(&self) -> Vec<BoardContents> {
         std::mem::take(&mut self.0.borrow_mut().ended)
     }
 
@@ -97,7 +97,7 @@ impl Boards {
     fn end(&self, pid: u32) {
         let mut state = self.0.borrow_mut();
         state.prepared.remove(&pid);
-        let counted = state.released.remove(&pid).map(Counted::from);
+        let counted = state.released.remove(&pid).map(BoardContents::from);
         state.ended.extend(counted);
     }
 

@@ -8,10 +8,10 @@ use cyclometer_backend::thread_refusal;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Report, Rung, Slot, SlotId};
-use cyclometer_marker::board::{LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
+use cyclometer_marker::board::{BoardRow, LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Sum, VERSION};
 
+use launch::{BoardContents, MarkedCounter};
 pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
-use launch::{Counted, MarkedCounter};
 
 /// The counts of the regions that a command marked.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -75,7 +75,7 @@ pub struct MarkedThread {
 pub(crate) fn collect(boards: &Boards, report: &Report, warmups: u32) -> MarkedRegions {
     let all = boards.take();
     let boards = all.get(warmups as usize..).unwrap_or_default();
-    let rows: Vec<&[Row]> = boards.iter().map(|marked| marked.rows.as_slice()).collect();
+    let rows: Vec<&[BoardRow]> = boards.iter().map(|marked| marked.rows.as_slice()).collect();
     let regions = by_label(&rows).iter().map(|own| region(own, report, boards)).collect();
     MarkedRegions { regions, notes: notes(boards) }
 }
@@ -83,11 +83,11 @@ pub(crate) fn collect(boards: &Boards, report: &Report, warmups: u32) -> MarkedR
 /// The rows of one name: for each run those of its threads.
 struct OfLabel<'a> {
     label: &'a str,
-    rows: Vec<Vec<&'a Row>>,
+    rows: Vec<Vec<&'a BoardRow>>,
 }
 
 /// The rows by name, in the order in which names came first.
-fn by_label<'a>(rows: &[&'a [Row]]) -> Vec<OfLabel<'a>> {
+fn by_label<'a>(rows: &[&'a [BoardRow]]) -> Vec<OfLabel<'a>> {
     let mut found: Vec<OfLabel<'a>> = Vec::new();
     let mut places: HashMap<&'a str, usize> = HashMap::new();
     for (run, row) in rows.iter().enumerate().flat_map(|(run, rows)| rows.iter().map(move |row| (run, row))) {
@@ -100,7 +100,7 @@ fn by_label<'a>(rows: &[&'a [Row]]) -> Vec<OfLabel<'a>> {
     found
 }
 
-fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegion {
+fn region(own: &OfLabel<'_>, report: &Report, boards: &[BoardContents]) -> MarkedRegion {
     let mut report = report.clone();
     for pass in &mut report.plan.passes {
         // In its own threads a program counts all events all the time, as far as the kernel has counters for
@@ -119,7 +119,7 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegio
 }
 
 /// Replaces the counts of a whole run by those of some regions.
-fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]) -> MarkedRun {
+fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&BoardContents>, rows: &[&BoardRow]) -> MarkedRun {
     run.slices = Vec::new();
     // Others only ended regions: of before a fork, or by mistake.
     let begun = || rows.iter().filter(|row| row.begun > 0);
@@ -130,7 +130,7 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]
         let reason = if rows.is_empty() { NOT_EXECUTED } else { NEVER_BEGAN };
         run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
     }
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
+    let sum = |of: fn(&BoardRow) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
     MarkedRun {
         run: run.index,
         calls: sum(|row| row.begun),
@@ -143,17 +143,17 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]
 }
 
 /// How many threads were there: one that executed another program has a row of each.
-fn threads<'a>(rows: impl Iterator<Item = &'a Row>) -> u64 {
+fn threads<'a>(rows: impl Iterator<Item = &'a BoardRow>) -> u64 {
     let mut known = HashSet::new();
     // The threads that shared a row left only their number.
-    let counted = |row: &Row| match row.tid {
+    let counted = |row: &BoardRow| match row.tid {
         0 => row.threads,
         tid => u64::from(known.insert((row.pid, tid))),
     };
     rows.map(counted).fold(0, u64::saturating_add)
 }
 
-fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
+fn thread(row: &BoardRow, slots: &[Slot], marked: Option<&BoardContents>) -> MarkedThread {
     let cells = slots.iter().flat_map(|slot| slot_cells(slot, row, marked)).collect();
     MarkedThread {
         pid: row.pid,
@@ -198,7 +198,7 @@ fn join(sum: &mut Cell, other: Cell) {
 }
 
 /// The counts of a thread for an event.
-fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Counted>) -> Vec<Cell> {
+fn slot_cells(slot: &Slot, row: &BoardRow, marked: Option<&BoardContents>) -> Vec<Cell> {
     let counted_as = slot.opened_as();
     let why_not = || {
         let left_out = marked.and_then(|marked| marked.left_out.iter().find(|(id, _)| *id == counted_as));
@@ -211,7 +211,7 @@ fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Counted>) -> Vec<Cell> {
     if cells.is_empty() { why_not() } else { cells }
 }
 
-fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
+fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &BoardRow) -> Cell {
     let at = At { part: counter.part, pmu: counter.pmu.clone(), cpu: None, tid: Some(row.tid) };
     if sum.lost > 0 {
         let of = if sum.lost < row.ended {
@@ -233,7 +233,7 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
 }
 
 /// The reason why the counts of a region are incomplete.
-fn why_partial(row: &Row, rung: Rung) -> Option<String> {
+fn why_partial(row: &BoardRow, rung: Rung) -> Option<String> {
     if row.is_torn {
         return Some("the process died while it noted an end: that call may be counted in part".to_owned());
     }
@@ -250,10 +250,10 @@ const NOT_EXECUTED: &str = "the region was not executed in this run";
 const NEVER_BEGAN: &str = "it ended in this run, but never began";
 
 /// Why a region has no counts that began.
-fn why_nothing(row: &Row) -> &'static str {
+fn why_nothing(row: &BoardRow) -> &'static str {
     match row {
-        Row { is_torn: true, .. } => "the process died while it noted the first end",
-        Row { ended: 0, .. } => NEVER_ENDED,
+        BoardRow { is_torn: true, .. } => "the process died while it noted the first end",
+        BoardRow { ended: 0, .. } => NEVER_ENDED,
         _ => OUTERMOST_NEVER_ENDED,
     }
 }
@@ -291,7 +291,7 @@ struct Faults {
 }
 
 impl Faults {
-    fn add(&mut self, rows: &[&Row]) {
+    fn add(&mut self, rows: &[&BoardRow]) {
         for row in rows {
             // The program writes them: they may be any numbers.
             let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
@@ -328,9 +328,9 @@ impl Faults {
 }
 
 /// Remarks about all regions.
-fn notes(boards: &[Counted]) -> Vec<String> {
+fn notes(boards: &[BoardContents]) -> Vec<String> {
     let mut notes = Vec::new();
-    let sum = |of: fn(&Counted) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
+    let sum = |of: fn(&BoardContents) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
     let dropped = sum(|marked| marked.dropped);
     let cut = sum(|marked| marked.cut);
     if let Some(version) = boards.iter().find_map(|marked| marked.other_version) {
@@ -342,7 +342,7 @@ fn notes(boards: &[Counted]) -> Vec<String> {
         notes.push(NO_REGIONS.to_owned());
     }
     if dropped > 0 {
-        let is_out = |of: fn(&Counted) -> bool| boards.iter().any(of);
+        let is_out = |of: fn(&BoardContents) -> bool| boards.iter().any(of);
         let why =
             why_not_noted(is_out(|marked| marked.is_out_of_rows), is_out(|marked| marked.is_out_of_names));
         notes.push(format!("{dropped} begins and ends of regions were not noted: {why}"));
@@ -380,9 +380,10 @@ mod tests {
     fn every_fault_is_told_with_its_number() {
         assert!(Faults::default().notes().is_empty());
         let mut none = Faults::default();
-        none.add(&[&Row { begun: 2, ..Row::default() }]);
+        none.add(&[&BoardRow { begun: 2, ..BoardRow::default() }]);
         assert_eq!(none.notes(), ["begun and not ended 2 times: nothing is counted"]);
-        let row = Row { begun: 5, ended: 3, counted: 2, unmatched: 1, is_torn: true, ..Row::default() };
+        let row =
+            BoardRow { begun: 5, ended: 3, counted: 2, unmatched: 1, is_torn: true, ..BoardRow::default() };
         let mut faults = Faults::default();
         faults.add(&[&row]);
         assert_eq!(
@@ -397,19 +398,19 @@ mod tests {
 
     #[test]
     fn a_thread_that_executes_another_program_is_one_thread() {
-        let row = |pid, tid, threads| Row { pid, tid, threads, begun: 1, ..Row::default() };
+        let row = |pid, tid, threads| BoardRow { pid, tid, threads, begun: 1, ..BoardRow::default() };
         let rows = [row(7, 7, 1), row(7, 7, 1), row(7, 8, 1), row(9, 0, 5), row(9, 9, 1)];
         assert_eq!(threads(rows.iter()), 8);
     }
 
     #[test]
     fn numbers_of_faults_do_not_wrap() {
-        let row = Row {
+        let row = BoardRow {
             begun: u64::MAX,
             unmatched: u64::MAX,
             crossed: u64::MAX,
             forked: u64::MAX,
-            ..Row::default()
+            ..BoardRow::default()
         };
         let mut faults = Faults::default();
         faults.add(&[&row, &row]);
@@ -444,8 +445,8 @@ mod tests {
     #[test]
     fn a_region_without_a_value_is_no_zero() {
         let counter = MarkedCounter { slot: SlotId(0), rung: Rung::Perf, part: 0, pmu: "cpu".to_owned() };
-        let row = Row { begun: 2, ended: 2, counted: 2, tid: 7, ..Row::default() };
-        let of = |sum: Sum, row: &Row| cell(SlotId(0), &counter, &sum, row);
+        let row = BoardRow { begun: 2, ended: 2, counted: 2, tid: 7, ..BoardRow::default() };
+        let of = |sum: Sum, row: &BoardRow| cell(SlotId(0), &counter, &sum, row);
         let counted = of(Sum { value: 5, time_enabled_ns: 9, time_running_ns: 9, ..Sum::default() }, &row);
         assert_eq!((counted.raw, counted.lost, counted.at.tid), (5, None, Some(7)));
         let lost = of(Sum { value: 5, lost: 1, reason: Loss::Unread.code(), ..Sum::default() }, &row);
@@ -453,15 +454,15 @@ mod tests {
             (lost.raw, lost.lost.as_deref()),
             (0, Some("the counter could not be read at both ends (1 of 2 calls)"))
         );
-        let never = of(Sum::default(), &Row { begun: 1, ..Row::default() });
+        let never = of(Sum::default(), &BoardRow { begun: 1, ..BoardRow::default() });
         assert_eq!(never.lost.as_deref(), Some(NEVER_ENDED));
-        let inner = of(Sum::default(), &Row { begun: 6, ended: 5, ..Row::default() });
+        let inner = of(Sum::default(), &BoardRow { begun: 6, ended: 5, ..BoardRow::default() });
         assert_eq!(inner.lost.as_deref(), Some(OUTERMOST_NEVER_ENDED));
-        let some = of(Sum::default(), &Row { begun: 9, ended: 8, counted: 3, ..Row::default() });
+        let some = of(Sum::default(), &BoardRow { begun: 9, ended: 8, counted: 3, ..BoardRow::default() });
         assert_eq!((some.lost, some.partial.as_deref()), (None, Some("of 3 of 9 calls")));
-        let torn = Row { begun: 2, ended: 2, is_torn: true, ..Row::default() };
+        let torn = BoardRow { begun: 2, ended: 2, is_torn: true, ..BoardRow::default() };
         assert!(of(Sum::default(), &torn).lost.is_some_and(|why| why.contains("died")));
-        let torn = of(Sum::default(), &Row { counted: 2, ..torn });
+        let torn = of(Sum::default(), &BoardRow { counted: 2, ..torn });
         assert!(torn.lost.is_none() && torn.partial.is_some_and(|why| why.contains("died")));
     }
 }

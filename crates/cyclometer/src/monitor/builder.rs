@@ -7,7 +7,7 @@ use cyclometer_backend::{Serialisation, msr, region_sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::CommandSpec;
-use cyclometer_core::machine::Tracer;
+use cyclometer_core::machine::ProcessTracer;
 use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::{
     CpuSet, Error, ErrorKind, Event, Intent, Machine, Modes, Recovery, Result, Rung, Scope, Target,
@@ -199,7 +199,7 @@ impl MonitorBuilder {
             only: self.backend,
             // The software PMU gives each thread its own counts.
             subject: match (&target, &machine.access.tracer) {
-                (Target::ThisThread, Some(Tracer::SoftwarePmu)) => IntentSubject::TranslatedRegions,
+                (Target::ThisThread, Some(ProcessTracer::SoftwarePmu)) => IntentSubject::TranslatedRegions,
                 _ => IntentSubject::Running,
             },
             multiplex: Multiplex::Auto,

@@ -63,21 +63,21 @@ fn chip_missing(names: &[String], machine: &Machine) -> Option<String> {
 }
 
 /// One of Apple's chips.
-struct Chip {
+struct NamedChip {
     /// `M1`, `M1 Pro`.
     name: String,
     /// Whether the variant is known, and not only the generation.
     is_exact: bool,
 }
 
-fn chip(machine: &Machine) -> Option<Chip> {
+fn chip(machine: &Machine) -> Option<NamedChip> {
     let sold = machine.cpu.name.as_deref().and_then(|name| name.strip_prefix("Apple "));
     if let Some(name) = sold.filter(|name| name.starts_with('M')) {
-        return Some(Chip { name: name.to_owned(), is_exact: true });
+        return Some(NamedChip { name: name.to_owned(), is_exact: true });
     }
     let id = machine.core_types.iter().find_map(|core| core.cpu_id.as_deref()?.strip_prefix("apple-"))?;
     let generation = id.split(['/', '-']).next().unwrap_or(id);
-    Some(Chip { name: generation.to_uppercase(), is_exact: false })
+    Some(NamedChip { name: generation.to_uppercase(), is_exact: false })
 }
 
 /// The chips of an entry: `M1 Pro/Max/Ultra` is three.

@@ -1,7 +1,7 @@
 //! The software PMU's source: whether a program may be traced here, else why not.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
-use cyclometer_core::machine::{Architecture, Machine, Os, Tracer};
+use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer};
 use cyclometer_sys::process_list::ProcessList;
 use cyclometer_sys::tracer_call::{MEMORY_FILE_BYTES, NeededBytes, PRIVATE_BYTES, TracerCall};
 
@@ -42,7 +42,7 @@ fn elsewhere(machine: &Machine, probes: &AccessProbes) -> Option<(Works, Cause)>
 }
 
 fn refusal(machine: &Machine, probes: &AccessProbes) -> Option<Cause> {
-    if machine.access.tracer == Some(Tracer::SoftwarePmu) {
+    if machine.access.tracer == Some(ProcessTracer::SoftwarePmu) {
         return under_itself(probes.depth);
     }
     if let Some(cause) = without_processes(probes.processes) {
@@ -78,7 +78,7 @@ fn without_processes(list: ProcessList) -> Option<Cause> {
 
 /// Another process traces what starts here.
 fn traced(by: u32, machine: &Machine) -> Cause {
-    let unnamed = || Tracer::Other { pid: by, name: None };
+    let unnamed = || ProcessTracer::Other { pid: by, name: None };
     let tracer = machine.access.tracer.clone().unwrap_or_else(unnamed);
     let text = format!(
         "{tracer} traces every process that starts here, and a process can have one tracer only: count without it"

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cyclometer_core::exec::{Child, CommandSpec, ExitStatus, Signalled};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Counted, Error, Event, Intent, Launch, LaunchKind, Result, Rung, Source};
-use cyclometer_session::compare::{Arm, Comparison, Ended, Hooks, Schedule, Watcher, compare};
+use cyclometer_session::compare::{Arm, Comparison, EarlyEnd, Hooks, Schedule, Watcher, compare};
 use cyclometer_session::{SessionResources, SessionSettings};
 
 use crate::script::*;
@@ -186,7 +186,7 @@ fn a_command_that_fails_ends_the_comparison_and_is_named_and_cleanup_runs() {
     let played = play(ComparePlay { acts, ..ComparePlay::default() });
     let arm = played.comparison().rounds[3].order[0];
     let expected = format!("command {}: the command exited with status 3 in run 4", arm + 1);
-    assert_eq!(played.comparison().ended, Some(Ended::Failed(expected)));
+    assert_eq!(played.comparison().ended, Some(EarlyEnd::Failed(expected)));
     let other = &played.comparison().reports[1 - arm];
     assert_eq!(other.runs.len(), 3, "nothing runs behind a failure");
     let with_cleanup = play(ComparePlay {
@@ -257,14 +257,14 @@ fn a_signal_ends_everything_and_what_was_measured_stays() {
     let ok = || Act::Exit(ExitStatus::Code(0));
     let signal = Act::Signalled(Signalled { signal: 15, reached_command: false });
     let played = play(ComparePlay { acts: vec![ok(), ok(), signal], ..ComparePlay::default() });
-    assert_eq!(played.comparison().ended, Some(Ended::Interrupted(15)));
+    assert_eq!(played.comparison().ended, Some(EarlyEnd::Interrupted(15)));
     assert_eq!(played.asked.len(), 3);
 }
 
 #[test]
 fn the_watcher_can_end_it() {
     let played = play(ComparePlay { stops_after: Some(3), ..ComparePlay::default() });
-    assert_eq!(played.comparison().ended, Some(Ended::Stopped("seen enough".to_owned())));
+    assert_eq!(played.comparison().ended, Some(EarlyEnd::Stopped("seen enough".to_owned())));
     assert_eq!(played.asked.len(), 3);
 }
 
@@ -272,7 +272,7 @@ fn the_watcher_can_end_it() {
 fn time_that_is_over_ends_it_behind_a_whole_round() {
     let schedule = Schedule { budget: Some(Duration::ZERO), padding: 0 };
     let played = play(ComparePlay { schedule, ..ComparePlay::default() });
-    assert_eq!(played.comparison().ended, Some(Ended::Budget));
+    assert_eq!(played.comparison().ended, Some(EarlyEnd::Budget));
     assert_eq!(played.asked.len(), 2, "one pair is always made");
     assert!(played.asked.iter().all(|(_, padding)| *padding == 0));
 }

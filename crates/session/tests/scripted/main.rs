@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus, KillCause, RefusalKind, Signalled};
 use cyclometer_core::plan::{IntentSubject, Multiplex, Outcome};
-use cyclometer_core::report::{Run, Step};
+use cyclometer_core::report::{FallbackStep, Run};
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Recovery, Report, Rung,
     Source, Target,
@@ -85,7 +85,7 @@ impl Observer for Heard {
     fn run_finished(&mut self, _: &Run, _: &Plan) {
         self.finished += 1;
     }
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &FallbackStep) {
         self.steps.push(step.done.clone());
     }
 }

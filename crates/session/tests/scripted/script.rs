@@ -9,7 +9,7 @@ use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::*;
 use cyclometer_core::ladder::{Ladder, RungState, Works};
 use cyclometer_core::machine::{
-    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Os, PmuFacts, Vendor,
+    AccessRights, Architecture, Capabilities, CoreType, CpuId, MachineCpu, Os, PmuFacts, Vendor,
 };
 use cyclometer_core::modes::Modes;
 use cyclometer_core::{
@@ -295,7 +295,7 @@ pub fn machine() -> Machine {
         os: Os::Linux,
         kernel_release: None,
         architecture: Architecture::X86_64,
-        cpu: Cpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
+        cpu: MachineCpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
         core_types: Vec::new(),
         online: CpuSet::parse("0-1").unwrap(),
         smt_active: None,
@@ -303,7 +303,7 @@ pub fn machine() -> Machine {
         hypervisor: None,
         container: None,
         pmus: Vec::new(),
-        access: Access::default(),
+        access: AccessRights::default(),
         capabilities: Capabilities {
             architecture: String::new(),
             counter_count: 0,

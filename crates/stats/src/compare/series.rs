@@ -5,7 +5,8 @@ use cyclometer_core::{LaunchKind, Verdict};
 use super::LEAST_COUNTED;
 use super::signed_rank::LEAST_PAIRS;
 use crate::derived::DerivedSummary;
-use crate::summary::{LineSummary, RunValue, Summary};
+use crate::line_summary::{LineSummary, RunValue};
+use crate::summary::Summary;
 
 /// The value of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]

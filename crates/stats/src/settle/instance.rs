@@ -1,7 +1,7 @@
 //! The cells of an event by CPU and thread.
 
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::{Cell, Place, PlaceCells};
+use cyclometer_core::exec::{Cell, CellKey, PlaceCells};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Candidate, Count, Part, Rung};
 
@@ -157,7 +157,7 @@ impl<'a> Judged<'a> {
 
 /// The cells of an event on one CPU and thread.
 struct OnePlace<'a> {
-    place: Place,
+    place: CellKey,
     cells: PlaceCells<'a>,
     event: Judged<'a>,
 }

@@ -20,7 +20,7 @@ pub(crate) use rotated::Observed;
 use combine::combine;
 use instance::{Instance, Judged, not_counted};
 use rotated::combine_turns;
-use trust::{Limits, incredible_zero};
+use trust::{SourceLimits, incredible_zero};
 
 /// Combines the cells of one slot into a count.
 ///
@@ -75,7 +75,7 @@ impl<'a> SlotReading<'a> {
         let of_package = candidate.widest.is_some();
         match is_zero.then(|| incredible_zero(&instances, of_package)).flatten() {
             Some(reason) => not_counted(reason),
-            None => Limits { of: self, candidate }.apply(count, &cells, &instances),
+            None => SourceLimits { of: self, candidate }.apply(count, &cells, &instances),
         }
     }
 

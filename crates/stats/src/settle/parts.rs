@@ -9,7 +9,7 @@ use cyclometer_core::{Count, Scope, SlotId};
 use super::SlotReading;
 use super::combine::{Span, combine};
 use super::instance::{Judged, clamp, not_counted};
-use super::trust::Limits;
+use super::trust::SourceLimits;
 use crate::times::total;
 
 /// The count of one core PMU of a hybrid machine.
@@ -70,7 +70,7 @@ impl SlotReading<'_> {
         let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
             true => {
                 let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
-                Limits { of: self, candidate }.apply(combine(&instances, Span::Whole), own, &instances)
+                SourceLimits { of: self, candidate }.apply(combine(&instances, Span::Whole), own, &instances)
             }
             false => unscaled(pmu, own, whole),
         };

@@ -22,12 +22,12 @@ pub(super) fn told(count: &Count) -> String {
 }
 
 /// The limits of an event's source on its counts.
-pub(super) struct Limits<'a> {
+pub(super) struct SourceLimits<'a> {
     pub(super) of: SlotReading<'a>,
     pub(super) candidate: &'a Candidate,
 }
 
-impl Limits<'_> {
+impl SourceLimits<'_> {
     /// A count of these cells and instances, within the limits.
     pub(super) fn apply(&self, count: Count, cells: &[&Cell], instances: &[Instance]) -> Count {
         let count = blur(count, self.candidate, cells);

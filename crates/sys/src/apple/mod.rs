@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use guard::{Guard, Unblocked};
-use place::Place;
+use place::AppleThread;
 
 /// A system register: op0, op1, CRn, CRm, op2.
 pub type Encoding = [u8; 5];
@@ -42,7 +42,7 @@ pub const REGISTERS: &[Encoding] = access::REGISTERS;
 /// [`AppleRegisters::cpu_now`] shows moves.
 #[derive(Debug)]
 pub struct AppleRegisters {
-    place: Place,
+    place: AppleThread,
     _unblocked: Unblocked,
     _guard: Guard,
     /// Not `Send`, because it belongs to the thread that is bound.
@@ -57,7 +57,7 @@ impl AppleRegisters {
     ///
     /// The reason why access is impossible. On macOS a CPU by number is [`NoAccess::Unbindable`].
     pub fn probe(cpu: Option<u32>) -> Result<AppleRegisters, NoAccess> {
-        let place = Place::take(cpu)?;
+        let place = AppleThread::take(cpu)?;
         let guard = Guard::install().map_err(NoAccess::Handler)?;
         let unblocked = Unblocked::new().map_err(NoAccess::Handler)?;
         let registers = AppleRegisters { place, _unblocked: unblocked, _guard: guard, _thread: PhantomData };

@@ -17,20 +17,20 @@ pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_THREAD;
 
 /// The calling thread, bound to a core of Apple's; unbound when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AppleThread {
     cpu: u32,
     before: Affinity,
 }
 
-impl Place {
+impl AppleThread {
     /// Binds the calling thread to a CPU if that is one of Apple's; by default the CPU that it is on.
-    pub(super) fn take(cpu: Option<u32>) -> Result<Place, NoAccess> {
+    pub(super) fn take(cpu: Option<u32>) -> Result<AppleThread, NoAccess> {
         let cpu = cpu.unwrap_or_else(cpu_now);
         is_apple(cpu)?;
         let unbindable = |error| NoAccess::Unbindable { cpu, error };
         let before = Affinity::of(0).map_err(unbindable)?;
         Affinity::only(cpu).give(0).map_err(unbindable)?;
-        Ok(Place { cpu, before })
+        Ok(AppleThread { cpu, before })
     }
 
     pub(super) fn bound_to(&self) -> Option<u32> {
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AppleThread {
     fn drop(&mut self) {
         // If all CPUs from before are offline by now, the thread remains bound.
         let _ = self.before.give(0);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_not_there_is_none_of_apples() {
-        let error = Place::take(Some(8000)).unwrap_err();
+        let error = AppleThread::take(Some(8000)).unwrap_err();
         assert!(matches!(error, NoAccess::NotApple { .. }) && error.to_string().contains("cpu8000"));
     }
 }

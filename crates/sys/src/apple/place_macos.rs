@@ -10,15 +10,15 @@ pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_SELF;
 
 /// The CPU that the thread happens to be on.
 #[derive(Debug)]
-pub(super) struct Place(());
+pub(super) struct AppleThread(());
 
-impl Place {
+impl AppleThread {
     /// Accepts the current CPU; a CPU by number is an error.
-    pub(super) fn take(cpu: Option<u32>) -> Result<Place, NoAccess> {
+    pub(super) fn take(cpu: Option<u32>) -> Result<AppleThread, NoAccess> {
         let unsupported = io::ErrorKind::Unsupported;
         match (cpu, sysctl_integer("hw.cpufamily")) {
             (Some(cpu), _) => Err(NoAccess::Unbindable { cpu, error: unsupported.into() }),
-            (None, Some(_)) => Ok(Place(())),
+            (None, Some(_)) => Ok(AppleThread(())),
             (None, None) => Err(NoAccess::NotApple { found: "hw.cpufamily is not known".to_owned() }),
         }
     }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 /// The values of `getrusage(2)`, in ns and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// CPU time in user mode, in ns.
     pub user_ns: u64,
     /// CPU time in kernel mode, in ns.
@@ -22,9 +22,9 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-impl Usage {
-    pub(super) fn from_raw(raw: &libc::rusage) -> Usage {
-        Usage {
+impl ResourceUsage {
+    pub(super) fn from_raw(raw: &libc::rusage) -> ResourceUsage {
+        ResourceUsage {
             user_ns: nanoseconds(raw.ru_utime),
             system_ns: nanoseconds(raw.ru_stime),
             peak_rss_bytes: count(raw.ru_maxrss).saturating_mul(super::linux::MAXRSS_UNIT_BYTES),
@@ -36,8 +36,8 @@ impl Usage {
     }
 
     /// The usage since `before`. The peak resident set is no sum and is not changed.
-    pub fn since(self, before: Usage) -> Usage {
-        Usage {
+    pub fn since(self, before: ResourceUsage) -> ResourceUsage {
+        ResourceUsage {
             user_ns: self.user_ns.saturating_sub(before.user_ns),
             system_ns: self.system_ns.saturating_sub(before.system_ns),
             peak_rss_bytes: self.peak_rss_bytes,
@@ -64,7 +64,7 @@ fn nanoseconds(time: libc::timeval) -> u64 {
 /// # Errors
 ///
 /// `Unsupported` where the system accounts for processes only.
-pub fn thread_usage() -> io::Result<Usage> {
+pub fn thread_usage() -> io::Result<ResourceUsage> {
     let who = super::linux::RUSAGE_OF_THREAD.ok_or(io::ErrorKind::Unsupported)?;
     let mut raw = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: writes one rusage.
@@ -72,7 +72,7 @@ pub fn thread_usage() -> io::Result<Usage> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded and wrote the struct.
-    Ok(Usage::from_raw(unsafe { raw.assume_init_ref() }))
+    Ok(ResourceUsage::from_raw(unsafe { raw.assume_init_ref() }))
 }
 
 /// The unit of times in `/proc`: ticks a second, at least 1.
@@ -98,9 +98,19 @@ mod tests {
 
     #[test]
     fn what_was_used_before_is_taken_off_and_a_peak_is_not() {
-        let before = Usage { minor_faults: 30, voluntary_switches: 2, peak_rss_bytes: 9, ..Usage::default() };
-        let all = Usage { minor_faults: 80, voluntary_switches: 1, peak_rss_bytes: 9, ..Usage::default() };
-        let expected = Usage { minor_faults: 50, peak_rss_bytes: 9, ..Usage::default() };
+        let before = ResourceUsage {
+            minor_faults: 30,
+            voluntary_switches: 2,
+            peak_rss_bytes: 9,
+            ..ResourceUsage::default()
+        };
+        let all = ResourceUsage {
+            minor_faults: 80,
+            voluntary_switches: 1,
+            peak_rss_bytes: 9,
+            ..ResourceUsage::default()
+        };
+        let expected = ResourceUsage { minor_faults: 50, peak_rss_bytes: 9, ..ResourceUsage::default() };
         assert_eq!(all.since(before), expected);
     }
 

@@ -60,7 +60,9 @@ fn drain(socket: UnixStream) {
     let mut maker = Some(socket);
     let mut pipes: Vec<File> = Vec::new();
     while maker.is_some() || !pipes.is_empty() {
-        let Ok(Ready { pipes: can_be_read, maker: speaks }) = wait(maker.as_ref(), &pipes) else { return };
+        let Ok(ReadyPipes { pipes: can_be_read, maker: speaks }) = wait(maker.as_ref(), &pipes) else {
+            return;
+        };
         let mut can_be_read = can_be_read.into_iter();
         pipes.retain(|pipe| !can_be_read.next().unwrap_or(false) || drop_some(pipe));
         if speaks {
@@ -70,7 +72,7 @@ fn drain(socket: UnixStream) {
 }
 
 /// The descriptors that can be read.
-struct Ready {
+struct ReadyPipes {
     /// For each pipe, whether it can be read or has ended.
     pipes: Vec<bool>,
     /// Whether the maker has sent a message, or has gone.
@@ -78,7 +80,7 @@ struct Ready {
 }
 
 /// Waits until a descriptor can be read.
-fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
+fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<ReadyPipes> {
     let fds = pipes.iter().map(File::as_fd).chain(maker.map(UnixStream::as_fd));
     let slot = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut slots: Vec<libc::pollfd> = fds.map(slot).collect();
@@ -91,7 +93,7 @@ fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
     }
     let mut ready: Vec<bool> = slots.iter().map(|slot| slot.revents != 0).collect();
     let speaks = maker.is_some() && ready.pop() == Some(true);
-    Ok(Ready { pipes: ready, maker: speaks })
+    Ok(ReadyPipes { pipes: ready, maker: speaks })
 }
 
 /// Accepts a pipe; `false` when the maker has gone.

@@ -1,6 +1,6 @@
 //! The helper process: forked while the program is small, it creates commands as siblings of itself.
 //!
-//! The protocol uses one stream socket. A request is a [`Header`] with the descriptors (gate, then the
+//! The protocol uses one stream socket. A request is a [`RequestHeader`] with the descriptors (gate, then the
 //! streams that are replaced), followed by the strings, each with its NUL. The answer is a pid or a negative
 //! error number. The helper ends at the end of the stream.
 
@@ -18,7 +18,7 @@ use super::origin::Origin;
 use super::wait::{self, Reap};
 use super::witness::Witness;
 use super::{Strings, Traced};
-use message::Header;
+use message::RequestHeader;
 
 /// Our end of the helper.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Helper {
         gate: RawFd,
         traced: Option<Traced>,
     ) -> io::Result<u32> {
-        let (header, payload) = Header::describe(strings, streams, traced)?;
+        let (header, payload) = RequestHeader::describe(strings, streams, traced)?;
         let replaced = streams.into_iter().filter(|fd| *fd >= 0);
         let fds: Vec<RawFd> = std::iter::once(gate).chain(replaced).collect();
         let request = [&header.to_bytes()[..], &payload].concat();

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use libc::{c_char, c_int};
 
 use super::Traced;
-use super::accounting::Usage;
+use super::accounting::ResourceUsage;
 use super::origin::Origin;
 
 /// A command in the form that the kernel takes.
@@ -169,7 +169,7 @@ impl Before {
         // SAFETY: writes one rusage; when it fails, the zeros stay and nothing is subtracted.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, raw.as_mut_ptr()) };
         // SAFETY: all bytes are initialised, to zero or by the call, and any value is valid.
-        let used = Usage::from_raw(unsafe { raw.assume_init_ref() });
+        let used = ResourceUsage::from_raw(unsafe { raw.assume_init_ref() });
         Before([
             used.user_ns,
             used.system_ns,
@@ -199,10 +199,10 @@ impl Before {
     }
 
     /// The usage without a peak, which is no sum.
-    fn usage(self) -> Usage {
+    fn usage(self) -> ResourceUsage {
         let [user_ns, system_ns, minor_faults, major_faults, voluntary_switches, involuntary_switches] =
             self.0;
-        Usage {
+        ResourceUsage {
             user_ns,
             system_ns,
             peak_rss_bytes: 0,
@@ -224,7 +224,7 @@ fn report(gate: RawFd, bytes: &[u8]) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Story {
     /// The usage before exec; zero when the process did not reach exec.
-    pub(super) before: Usage,
+    pub(super) before: ResourceUsage,
     /// The reason why the command could not be executed.
     pub(super) failure: Option<c_int>,
 }
@@ -267,7 +267,7 @@ mod tests {
 
     const BEFORE: Before = Before([1, 2, 3, 4, 5, 6]);
 
-    fn check(parts: &[&[u8]], before: Usage, failure: Option<c_int>) {
+    fn check(parts: &[&[u8]], before: ResourceUsage, failure: Option<c_int>) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         parts.iter().for_each(|part| theirs.write_all(part).unwrap());
         drop(theirs);
@@ -278,9 +278,9 @@ mod tests {
     fn a_story_has_a_beginning_and_an_end_or_neither() {
         let (used, failed) = (BEFORE.to_bytes(), libc::ENOENT.to_ne_bytes());
         assert_eq!((BEFORE.usage().user_ns, BEFORE.usage().involuntary_switches), (1, 6));
-        check(&[], Usage::default(), None);
+        check(&[], ResourceUsage::default(), None);
         check(&[&used], BEFORE.usage(), None);
-        check(&[&failed], Usage::default(), Some(libc::ENOENT));
+        check(&[&failed], ResourceUsage::default(), Some(libc::ENOENT));
         check(&[&used, &failed], BEFORE.usage(), Some(libc::ENOENT));
     }
 }

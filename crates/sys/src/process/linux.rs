@@ -50,7 +50,7 @@ impl PidFd {
     }
 
     fn open(pid: u32, flags: c_long) -> io::Result<PidFd> {
-        let pid = c_long::from(super::wait::to_pid(pid)?);
+        let pid = c_long::from(super::pid::to_pid(pid)?);
         // SAFETY: makes a descriptor and touches no memory of ours.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
         let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;

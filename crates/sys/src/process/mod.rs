@@ -30,6 +30,7 @@ mod linux;
 mod linux;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the helper needs all of it, and is Linux's"))]
 mod origin;
+mod pid;
 mod wait;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
@@ -42,7 +43,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
+pub use accounting::{ResourceUsage, clock_ticks_per_second, thread_usage};
 pub use drain::Drain;
 #[cfg(target_os = "linux")]
 pub(crate) use image::leave;
@@ -61,7 +62,7 @@ pub(crate) use origin::all_signals;
 #[cfg(any(test, target_os = "linux"))]
 pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) use wait::to_pid;
+pub(crate) use pid::to_pid;
 pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
 pub use witness::Witness;
 
@@ -262,8 +263,8 @@ impl Pending {
     /// # Errors
     ///
     /// The reason why the command could not be executed: the operating system's from `execve(2)`.
-    pub fn used_before_exec(&mut self) -> io::Result<Usage> {
-        let Some(gate) = self.gate.take() else { return Ok(Usage::default()) };
+    pub fn used_before_exec(&mut self) -> io::Result<ResourceUsage> {
+        let Some(gate) = self.gate.take() else { return Ok(ResourceUsage::default()) };
         let story = image::read_story(&gate)?;
         match story.failure {
             None => Ok(story.before),

@@ -3,7 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::accounting::Usage;
+use super::accounting::ResourceUsage;
+use super::pid::to_pid;
 
 /// The end of a process, and its usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +12,7 @@ pub struct Ended {
     /// The exit status.
     pub status: Status,
     /// The accounting for it and the descendants that it waited for.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
 /// The exit status of a process.
@@ -53,7 +54,7 @@ pub fn reap(pid: u32, how: Reap) -> io::Result<Option<Ended>> {
         }
     }
     // SAFETY: the call succeeded and wrote the struct.
-    let usage = Usage::from_raw(unsafe { raw.assume_init_ref() });
+    let usage = ResourceUsage::from_raw(unsafe { raw.assume_init_ref() });
     Ok(Some(Ended { status: decode(status), usage }))
 }
 
@@ -93,14 +94,6 @@ pub fn group_of(pid: u32) -> io::Result<u32> {
 pub fn own_group() -> u32 {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     unsafe { libc::getpgrp() }.unsigned_abs()
-}
-
-/// A pid that names one process: neither 0 nor one that a conversion made negative.
-pub(crate) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
-    match libc::pid_t::try_from(pid) {
-        Ok(pid) if pid > 0 => Ok(pid),
-        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Extent, Format, Record, Records, RingError};
 use crate::fork::Birth;
-use crate::perf::Event;
+use crate::perf::OpenEvent;
 
 /// The offset in the first page at which the kernel stores its write position.
 ///
@@ -51,7 +51,7 @@ impl Ring {
     /// # Source
     ///
     /// Linux `kernel/events/core.c`, `perf_mmap`.
-    pub fn of(event: &Event, pages: usize) -> io::Result<Ring> {
+    pub fn of(event: &OpenEvent, pages: usize) -> io::Result<Ring> {
         let page = page_size();
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let size =
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::perf::tests::touch_pages;
     use crate::perf::{Attr, Reach, Whom, flags, open};
-    use crate::ring::{Mode, Sample, Woken, read_format, sample_type, wait};
+    use crate::ring::{Mode, SampleRecord, Woken, read_format, sample_type, wait};
     use std::time::{Duration, Instant};
 
     /// `PERF_TYPE_SOFTWARE`.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Page faults of this thread in user mode, disabled, and their ring.
-    fn page_faults(period: u64, pages: usize, format: Format) -> Option<(Event, Ring)> {
+    fn page_faults(period: u64, pages: usize, format: Format) -> Option<(OpenEvent, Ring)> {
         match open(&attributes(PAGE_FAULTS, period, format), Whom::ThisThread, None, None) {
             Ok(event) => {
                 let ring = Ring::of(&event, pages).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    fn drained(ring: &mut Ring, format: Format) -> (Vec<Sample>, u64) {
+    fn drained(ring: &mut Ring, format: Format) -> (Vec<SampleRecord>, u64) {
         let (mut samples, mut lost) = (Vec::new(), 0);
         ring.drain(format, |record| match record {
             Record::Sample(sample) => samples.push(sample),

@@ -60,7 +60,7 @@ pub enum Mode {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// A counter overflowed.
-    Sample(Sample),
+    Sample(SampleRecord),
     /// The buffer had no room for this many records since the one before.
     Lost {
         /// The event.
@@ -118,7 +118,7 @@ pub struct TaskRecord {
 
 /// A sample; `None` for a field that was not requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sample {
+pub struct SampleRecord {
     /// The code that was interrupted.
     pub mode: Mode,
     /// Whether the address is that of the instruction which caused the sample, and not of a later one.
@@ -153,12 +153,12 @@ pub struct Read {
     /// How long it was on a counter, in ns.
     pub time_running_ns: Option<u64>,
     /// One value, or one for each event of a group, its leader first.
-    pub values: Vec<Value>,
+    pub values: Vec<EventValue>,
 }
 
 /// The value of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Value {
+pub struct EventValue {
     /// The raw value.
     pub value: u64,
     /// The event.
@@ -259,7 +259,7 @@ impl Fields<'_> {
     }
 
     /// The order is that of the kernel's `perf_output_sample`.
-    fn sample(&mut self, misc: u16, format: Format) -> Option<Sample> {
+    fn sample(&mut self, misc: u16, format: Format) -> Option<SampleRecord> {
         use sample_type as has;
         let identifier = self.word_if(format.samples(has::IDENTIFIER))?;
         let ip = self.word_if(format.samples(has::IP))?;
@@ -272,7 +272,7 @@ impl Fields<'_> {
         let period_events = self.word_if(format.samples(has::PERIOD))?;
         let read = if format.samples(has::READ) { Some(self.read(format)?) } else { None };
         let (mode, is_exact_ip, id) = (Mode::of(misc), misc & EXACT_IP != 0, identifier.or(id));
-        Some(Sample {
+        Some(SampleRecord {
             mode,
             is_exact_ip,
             ip,
@@ -303,7 +303,7 @@ impl Fields<'_> {
     }
 
     /// The allocation is limited by the number of bytes, whatever number of values is claimed.
-    fn values(&mut self, number: u64, format: Format) -> Option<Vec<Value>> {
+    fn values(&mut self, number: u64, format: Format) -> Option<Vec<EventValue>> {
         let number = usize::try_from(number).ok().filter(|number| *number <= self.0.len() / 8)?;
         let mut values = Vec::with_capacity(number);
         for _ in 0..number {
@@ -313,10 +313,10 @@ impl Fields<'_> {
         Some(values)
     }
 
-    fn value(&mut self, value: u64, format: Format) -> Option<Value> {
+    fn value(&mut self, value: u64, format: Format) -> Option<EventValue> {
         let id = self.word_if(format.reads(read_format::ID))?;
         let lost = self.word_if(format.reads(read_format::LOST))?;
-        Some(Value { value, id, lost })
+        Some(EventValue { value, id, lost })
     }
 }
 
@@ -377,10 +377,10 @@ mod tests {
     #[test]
     fn every_field_of_a_sample_is_where_the_kernel_puts_it() {
         let values = vec![
-            Value { value: 11, id: Some(70), lost: Some(3) },
-            Value { value: 12, id: Some(73), lost: Some(0) },
+            EventValue { value: 11, id: Some(70), lost: Some(3) },
+            EventValue { value: 12, id: Some(73), lost: Some(0) },
         ];
-        let expected = Sample {
+        let expected = SampleRecord {
             mode: Mode::User,
             is_exact_ip: true,
             ip: Some(0x40_1000),
@@ -409,7 +409,7 @@ mod tests {
         let Ok(Record::Sample(sample)) = Record::parse(&bytes(kind::SAMPLE, 0, &[5, 6, 7]), one) else {
             panic!("no sample");
         };
-        let values = vec![Value { value: 5, id: Some(7), lost: None }];
+        let values = vec![EventValue { value: 5, id: Some(7), lost: None }];
         assert_eq!(sample.read, Some(Read { time_enabled_ns: Some(6), time_running_ns: None, values }));
     }
 

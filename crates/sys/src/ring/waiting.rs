@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
-use crate::perf::Event;
+use crate::perf::OpenEvent;
 use crate::process::time_left;
 
 /// The result of waiting for an event.
@@ -30,9 +30,9 @@ pub struct Woken {
 /// # Source
 ///
 /// Linux `kernel/events/core.c`, `perf_poll`.
-pub fn wait(events: &[&Event], until: Option<Instant>) -> io::Result<Vec<Woken>> {
+pub fn wait(events: &[&OpenEvent], until: Option<Instant>) -> io::Result<Vec<Woken>> {
     let slot =
-        |event: &&Event| libc::pollfd { fd: event.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        |event: &&OpenEvent| libc::pollfd { fd: event.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut slots: Vec<libc::pollfd> = events.iter().map(slot).collect();
     loop {
         let left = until.map(time_left);

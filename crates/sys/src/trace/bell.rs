@@ -42,15 +42,15 @@ use super::change::wait_for_any;
 pub struct Bell<'a> {
     socket: BorrowedFd<'a>,
     former_flags: c_int,
-    former: [(c_int, Former); 3],
+    former: [(c_int, FormerAction); 3],
     /// The interval at which the timer ends waits; `None` where it is unknown.
     ticks: Cell<Option<Duration>>,
 }
 
 /// The former action of a signal.
-struct Former(libc::sigaction);
+struct FormerAction(libc::sigaction);
 
-impl std::fmt::Debug for Former {
+impl std::fmt::Debug for FormerAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Former")
     }
@@ -153,7 +153,7 @@ impl Drop for Bell<'_> {
     fn drop(&mut self) {
         let _ = set_flags(self.socket, self.former_flags);
         set_timer(Duration::ZERO);
-        for (signal, Former(former)) in &self.former {
+        for (signal, FormerAction(former)) in &self.former {
             // SAFETY: reads one `sigaction`, which was in force before; a null old one is allowed.
             unsafe { libc::sigaction(*signal, former, std::ptr::null_mut()) };
         }
@@ -176,7 +176,7 @@ fn handler(handler: extern "C" fn(c_int)) -> libc::sighandler_t {
 }
 
 /// Sets the action of a signal; returns the former one.
-fn act(signal: c_int, handler: libc::sighandler_t, flags: c_int) -> io::Result<Former> {
+fn act(signal: c_int, handler: libc::sighandler_t, flags: c_int) -> io::Result<FormerAction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     let place = action.as_mut_ptr();
     // SAFETY: `action` has this field.
@@ -188,7 +188,7 @@ fn act(signal: c_int, handler: libc::sighandler_t, flags: c_int) -> io::Result<F
     // handlers store an atomic and set a timer, which may be done between any two instructions.
     known(unsafe { libc::sigaction(signal, place, former.as_mut_ptr()) })?;
     // SAFETY: zeroed, and written by the call.
-    Ok(Former(unsafe { former.assume_init() }))
+    Ok(FormerAction(unsafe { former.assume_init() }))
 }
 
 /// Sets the interval of `SIGALRM`; zero disables it. `errno` is preserved, as the call cannot fail.

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::page::{Counters, Page, PageValues, Permit};
 use super::{instructions, read_together};
 use crate::fork::Birth;
-use crate::perf::Event;
+use crate::perf::OpenEvent;
 
 /// The page that the kernel shares for an event of the calling thread; unmapped when dropped.
 ///
@@ -21,9 +21,9 @@ pub struct Mapping {
 }
 
 /// The counters of the CPU.
-struct Cpu<'a>(&'a Mapping);
+struct CpuCounters<'a>(&'a Mapping);
 
-impl Counters for Cpu<'_> {
+impl Counters for CpuCounters<'_> {
     #[inline]
     fn counter(&self, permit: Permit) -> u64 {
         debug_assert!(self.0.birth.is_here());
@@ -48,7 +48,7 @@ impl Mapping {
     ///
     /// The operating system's: `EINVAL` for events that are inherited, `EPERM` where too much memory is
     /// locked.
-    pub fn of(event: &Event) -> io::Result<Mapping> {
+    pub fn of(event: &OpenEvent) -> io::Result<Mapping> {
         let length = page_size();
         let fd = event.as_fd().as_raw_fd();
         let null = std::ptr::null_mut();
@@ -81,13 +81,13 @@ impl Mapping {
     /// Reads the counter by an instruction; `None` where a system call is needed.
     #[inline]
     pub fn read(&self) -> Option<PageValues> {
-        self.page()?.read(&Cpu(self))
+        self.page()?.read(&CpuCounters(self))
     }
 
     /// Reads only the counter by an instruction, without times; `None` where a system call is needed.
     #[inline]
     pub fn value(&self) -> Option<u64> {
-        self.page()?.value(&Cpu(self))
+        self.page()?.value(&CpuCounters(self))
     }
 
     /// Reads the counters of several events of this thread at one moment; false where a system call is
@@ -95,7 +95,7 @@ impl Mapping {
     pub fn read_all<'a>(mappings: impl Iterator<Item = &'a Mapping> + Clone, out: &mut [PageValues]) -> bool {
         let Some(first) = mappings.clone().next() else { return true };
         let pages = mappings.clone().filter_map(Mapping::page);
-        mappings.count() == pages.clone().count() && read_together(pages, &Cpu(first), out)
+        mappings.count() == pages.clone().count() && read_together(pages, &CpuCounters(first), out)
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     use crate::perf::{Attr, Reach, Whom, flags, open};
 
     /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: available without a PMU.
-    fn task_clock() -> Option<Event> {
+    fn task_clock() -> Option<OpenEvent> {
         let mut attr = Attr::new(1, 1);
         attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
         let event = open(&attr, Whom::ThisThread, None, None);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use cyclometer_backend::{Launcher, Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
+use cyclometer_backend::{Launcher, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{CpuSet, Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
@@ -216,9 +216,9 @@ impl Event {
     }
 }
 
-fn every(period: u64, ring_pages: usize) -> Result<Sampling> {
+fn every(period: u64, ring_pages: usize) -> Result<OverflowSampling> {
     let period = NonZeroU64::new(period).context("no period")?;
-    Ok(Sampling { ring_pages, ..Sampling::every(period) })
+    Ok(OverflowSampling { ring_pages, ..OverflowSampling::every(period) })
 }
 
 fn opened(answer: std::result::Result<Overflows, Refusal>) -> Result<Overflows> {
@@ -236,17 +236,17 @@ struct Drained {
 impl Drained {
     fn take(&mut self, overflows: &mut Overflows) -> Result<()> {
         Ok(overflows.drain(|taken| match taken {
-            Taken::Sample(sample) => self.samples.push(sample),
-            Taken::Lost { samples, .. } => self.lost += samples,
-            Taken::Throttled { .. } => self.throttled += 1,
-            Taken::Unthrottled { .. } => {}
+            OverflowRecord::Sample(sample) => self.samples.push(sample),
+            OverflowRecord::Lost { samples, .. } => self.lost += samples,
+            OverflowRecord::Throttled { .. } => self.throttled += 1,
+            OverflowRecord::Unthrottled { .. } => {}
             other => panic!("threads are not followed: {other:?}"),
         })?)
     }
 }
 
 /// Samples a program from its begin to its end on CPU 0; returns the records and the count.
-fn sampled(slot: &Slot, program: &Program, how: Sampling) -> Result<(Drained, u64)> {
+fn sampled(slot: &Slot, program: &Program, how: OverflowSampling) -> Result<(Drained, u64)> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let launcher = Launcher::start()?;
     let mut child = launcher.prepare(&CommandSpec::new(program.path))?;

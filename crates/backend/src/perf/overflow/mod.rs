@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::{Error, ErrorKind, Refusal, Result, Slot, SlotId, Target};
-use cyclometer_sys::perf::{Event, Reach};
+use cyclometer_sys::perf::{OpenEvent, Reach};
 use cyclometer_sys::ring::{self, Format, Read, Record, Ring, TaskRecord, Woken};
 
 pub use cyclometer_sys::ring::Mode;
 
 /// How an event is sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sampling {
+pub struct OverflowSampling {
     /// Events between two samples.
     pub period_events: NonZeroU64,
     /// Room for samples that were not taken out yet: pages of memory for each sampled place, a power of two.
@@ -25,15 +25,21 @@ pub struct Sampling {
     /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
-    /// them ([`Taken::Forked`]), of its switches and of its end. Samples then have the counts of the group
-    /// and its times, and addresses are as exact as the kernel makes them for this event.
+    /// them ([`OverflowRecord::Forked`]), of its switches and of its end. Samples then have the counts of the
+    /// group and its times, and addresses are as exact as the kernel makes them for this event.
     pub for_windows: bool,
 }
 
-impl Sampling {
+impl OverflowSampling {
     /// A sample after each period of so many events, with room for some thousand samples.
-    pub fn every(period_events: NonZeroU64) -> Sampling {
-        Sampling { period_events, ring_pages: 64, wake_after: 0, with_addresses: false, for_windows: false }
+    pub fn every(period_events: NonZeroU64) -> OverflowSampling {
+        OverflowSampling {
+            period_events,
+            ring_pages: 64,
+            wake_after: 0,
+            with_addresses: false,
+            for_windows: false,
+        }
     }
 }
 
@@ -42,24 +48,24 @@ impl Sampling {
 /// Each sample is one overflow, which the hardware reports by a delayed interrupt. The address is therefore
 /// that of a later instruction: by a few on hardware, by more where interrupts were off. Overflows that
 /// follow each other faster than interrupts are served share one sample. The kernel stops an event that
-/// interrupts too often for the rest of the tick ([`Taken::Throttled`]). So there are at most as many samples
-/// as the count has whole periods.
+/// interrupts too often for the rest of the tick ([`OverflowRecord::Throttled`]). So there are at most as
+/// many samples as the count has whole periods.
 #[derive(Debug)]
 pub struct Overflows {
-    rings: Vec<Sampled>,
+    rings: Vec<SampledEvent>,
     /// The events of the group, in the order of their values; the sampled one first.
     slots: Vec<SlotId>,
-    how: Sampling,
+    how: OverflowSampling,
 }
 
 /// The event at one place.
 #[derive(Debug)]
-struct Sampled {
+struct SampledEvent {
     // Dropped before the event whose memory it maps.
     ring: Ring,
-    event: Event,
+    event: OpenEvent,
     /// Kept open for the values of the other events of the group.
-    _members: Vec<Event>,
+    _members: Vec<OpenEvent>,
     format: Format,
     at: At,
     name: String,
@@ -69,7 +75,7 @@ struct Sampled {
 
 /// A record that [`Overflows::drain`] passes on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum OverflowRecord {
     /// A sample.
     Sample(OverflowSample),
     /// The ring was full, and so many records were lost.
@@ -79,7 +85,8 @@ pub enum Taken {
         /// Number of records: samples, and the kernel's throttling records, so at most as many samples.
         samples: u64,
     },
-    /// From here to the next [`Taken::Unthrottled`] the event does not count, as it interrupted too often.
+    /// From here to the next [`OverflowRecord::Unthrottled`] the event does not count, as it interrupted too
+    /// often.
     Throttled {
         /// Where.
         at: At,
@@ -171,7 +178,7 @@ impl Overflows {
         slot: &Slot,
         members: &[Slot],
         on: &Target,
-        how: Sampling,
+        how: OverflowSampling,
     ) -> std::result::Result<Overflows, Refusal> {
         let rings = open::rings(slot, members, on, how)?;
         let slots = std::iter::once(slot).chain(members).map(|slot| slot.id).collect();
@@ -204,12 +211,12 @@ impl Overflows {
     /// [`ErrorKind::StateLost`] where an event did not get or keep its counter, as Linux reports from 6.15
     /// on. Errors of the operating system.
     pub fn wait(&mut self, until: Option<Instant>) -> Result<Wake> {
-        let mut left: Vec<&mut Sampled> =
+        let mut left: Vec<&mut SampledEvent> =
             self.rings.iter_mut().filter(|sampled| !sampled.has_ended).collect();
         if left.is_empty() {
             return Ok(Wake::Ended);
         }
-        let events: Vec<&Event> = left.iter().map(|sampled| &sampled.event).collect();
+        let events: Vec<&OpenEvent> = left.iter().map(|sampled| &sampled.event).collect();
         let woken = ring::wait(&events, until)
             .map_err(|e| Error::new(ErrorKind::Os, format!("cannot wait for samples: {e}")).with_source(e))?;
         for (sampled, Woken { has_ended, .. }) in left.iter_mut().zip(&woken) {
@@ -233,9 +240,9 @@ impl Overflows {
     /// # Errors
     ///
     /// [`ErrorKind::StateLost`] where the kernel's records cannot be parsed, or this is a forked child.
-    pub fn drain(&mut self, mut each: impl FnMut(Taken)) -> Result<()> {
+    pub fn drain(&mut self, mut each: impl FnMut(OverflowRecord)) -> Result<()> {
         let (slots, how) = (&self.slots, self.how);
-        for Sampled { ring, format, at, name, .. } in &mut self.rings {
+        for SampledEvent { ring, format, at, name, .. } in &mut self.rings {
             let drained = ring.drain(*format, |record| each_of(record, at, slots, how, &mut each));
             drained.map_err(|e| {
                 Error::new(ErrorKind::StateLost, format!("the samples of {name} are lost: {e}"))
@@ -279,8 +286,8 @@ impl Overflows {
     }
 }
 
-impl Sampled {
-    fn control(&self, verb: &str, how: impl Fn(&Event) -> std::io::Result<()>) -> Result<()> {
+impl SampledEvent {
+    fn control(&self, verb: &str, how: impl Fn(&OpenEvent) -> std::io::Result<()>) -> Result<()> {
         how(&self.event).map_err(|e| self.error(verb, e))
     }
 
@@ -304,25 +311,31 @@ impl Sampled {
 }
 
 /// Passes a record on; records of other kinds are ignored.
-fn each_of(record: Record, at: &At, slots: &[SlotId], how: Sampling, each: &mut dyn FnMut(Taken)) {
+fn each_of(
+    record: Record,
+    at: &At,
+    slots: &[SlotId],
+    how: OverflowSampling,
+    each: &mut dyn FnMut(OverflowRecord),
+) {
     let at = || at.clone();
     match record {
-        Record::Sample(sample) => each(Taken::Sample(taken(sample, at(), slots, how))),
+        Record::Sample(sample) => each(OverflowRecord::Sample(taken(sample, at(), slots, how))),
         Record::Lost { records: samples, .. } | Record::LostSamples { samples } => {
-            each(Taken::Lost { at: at(), samples });
+            each(OverflowRecord::Lost { at: at(), samples });
         }
-        Record::Throttled { time_ns, .. } => each(Taken::Throttled { at: at(), time_ns }),
-        Record::Unthrottled { time_ns, .. } => each(Taken::Unthrottled { at: at(), time_ns }),
-        Record::Forked(task) => each(Taken::Forked(task)),
-        Record::Ended(task) => each(Taken::Ended { at: at(), task }),
-        Record::SwitchedOut => each(Taken::SwitchedOut { at: at() }),
-        Record::SwitchedIn { cpu } => each(Taken::SwitchedIn { at: at(), cpu }),
+        Record::Throttled { time_ns, .. } => each(OverflowRecord::Throttled { at: at(), time_ns }),
+        Record::Unthrottled { time_ns, .. } => each(OverflowRecord::Unthrottled { at: at(), time_ns }),
+        Record::Forked(task) => each(OverflowRecord::Forked(task)),
+        Record::Ended(task) => each(OverflowRecord::Ended { at: at(), task }),
+        Record::SwitchedOut => each(OverflowRecord::SwitchedOut { at: at() }),
+        Record::SwitchedIn { cpu } => each(OverflowRecord::SwitchedIn { at: at(), cpu }),
         Record::Other { .. } => {}
     }
 }
 
 /// A sample has all fields that `open` requested; one without them is malformed, and is rejected earlier.
-fn taken(sample: ring::Sample, at: At, slots: &[SlotId], how: Sampling) -> OverflowSample {
+fn taken(sample: ring::SampleRecord, at: At, slots: &[SlotId], how: OverflowSampling) -> OverflowSample {
     let read = sample.read.unwrap_or_default();
     let values = read.values.into_iter().map(|value| value.value);
     OverflowSample {

@@ -5,23 +5,23 @@ use std::io;
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Part, Refusal, Slot, Target};
-use cyclometer_sys::perf::{Attr, CLOCK_MONOTONIC, Event, flags};
+use cyclometer_sys::perf::{Attr, CLOCK_MONOTONIC, OpenEvent, flags};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::ring::{Format, Ring, read_format, sample_type};
 
-use super::{Sampled, Sampling, trouble};
-use crate::perf::group::{Member, Unit};
+use super::{OverflowSampling, SampledEvent, trouble};
+use crate::perf::group::{PerfGroup, PerfMember};
 use crate::perf::program::{attributes, open_event, refused};
 use crate::perf::refusal;
-use crate::perf::target::{self, Place};
+use crate::perf::target::{self, EventTarget};
 
 /// Opens everything, or nothing.
 pub(super) fn rings(
     slot: &Slot,
     members: &[Slot],
     on: &Target,
-    how: Sampling,
-) -> Result<Vec<Sampled>, Refusal> {
+    how: OverflowSampling,
+) -> Result<Vec<SampledEvent>, Refusal> {
     if !target::processes(on).is_empty() {
         let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
@@ -48,10 +48,10 @@ pub(super) fn rings(
 /// # Source
 ///
 /// Linux `kernel/events/core.c`, `perf_mmap`.
-fn places(on: &Target) -> Result<Vec<Place>, Refusal> {
+fn places(on: &Target) -> Result<Vec<EventTarget>, Refusal> {
     let places = target::places(on)?;
     let Some(online) = target::all_online() else { return Ok(places) };
-    let split = |place: Place| match (place.inherit, place.cpu()) {
+    let split = |place: EventTarget| match (place.inherit, place.cpu()) {
         (true, None) => place.on_each(&online),
         _ => vec![place],
     };
@@ -59,10 +59,10 @@ fn places(on: &Target) -> Result<Vec<Place>, Refusal> {
 }
 
 /// The event on each of its PMUs, with the members on the same PMU and the kernel's own.
-fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<Unit<'a>>, Refusal> {
+fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<PerfGroup<'a>>, Refusal> {
     let leaders = events(slot)?;
-    let unit = |leader: Member<'a>| {
-        let mut unit = Unit { members: vec![leader] };
+    let unit = |leader: PerfMember<'a>| {
+        let mut unit = PerfGroup { members: vec![leader] };
         for member in members {
             let beside = events(member)?.into_iter().find(|member| is_beside(member.event, leader.event));
             unit.members.push(beside.ok_or_else(|| elsewhere(member, leader.event))?);
@@ -72,8 +72,8 @@ fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<Unit<'a>>, Refus
     leaders.into_iter().map(unit).collect()
 }
 
-fn events(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
-    let events: Vec<Member<'_>> = slot
+fn events(slot: &Slot) -> Result<Vec<PerfMember<'_>>, Refusal> {
+    let events: Vec<PerfMember<'_>> = slot
         .parts
         .iter()
         .enumerate()
@@ -88,9 +88,9 @@ fn events(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
     Ok(events)
 }
 
-fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>, Refusal> {
+fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<'a>, Refusal> {
     match what {
-        Part::Perf(event) => Ok(Member { slot, part, event }),
+        Part::Perf(event) => Ok(PerfMember { slot, part, event }),
         _ => {
             let text = format!("{} is no event of perf: it cannot be sampled", slot.name);
             Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
@@ -109,14 +109,14 @@ fn elsewhere(member: &Slot, leader: &PerfEvent) -> Refusal {
 
 /// Opens the event with its members at one place, and its ring; `rings` is the number of all rings.
 fn ring(
-    unit: &Unit<'_>,
-    leader: &Member<'_>,
-    place: &Place,
-    how: Sampling,
+    unit: &PerfGroup<'_>,
+    leader: &PerfMember<'_>,
+    place: &EventTarget,
+    how: OverflowSampling,
     rings: usize,
-) -> Result<Sampled, Refusal> {
+) -> Result<SampledEvent, Refusal> {
     let (event, format) = leading(unit, leader, place, how)?;
-    let mut members: Vec<Event> = Vec::new();
+    let mut members: Vec<OpenEvent> = Vec::new();
     for member in unit.members.iter().skip(1) {
         let opened = open_event(&timed(attributes(unit, member, place, false)), place, Some(&event));
         let before = members.len() + 1;
@@ -124,7 +124,7 @@ fn ring(
     }
     let ring = Ring::of(&event, how.ring_pages);
     let ring = ring.map_err(|e| trouble::of_ring(leader.slot, place, how, rings, &e))?;
-    Ok(Sampled {
+    Ok(SampledEvent {
         ring,
         event,
         _members: members,
@@ -138,11 +138,11 @@ fn ring(
 
 /// Opens the sampled event. Kernels before 6.0 do not count lost samples, and reject a request to do so.
 fn leading(
-    unit: &Unit<'_>,
-    leader: &Member<'_>,
-    place: &Place,
-    how: Sampling,
-) -> Result<(Event, Format), Refusal> {
+    unit: &PerfGroup<'_>,
+    leader: &PerfMember<'_>,
+    place: &EventTarget,
+    how: OverflowSampling,
+) -> Result<(OpenEvent, Format), Refusal> {
     let mut answer = Err(io::Error::from_raw_os_error(errno::EINVAL));
     for (precise, lost) in attempts(leader.event, how) {
         let format = format(unit, leader.event, how, lost);
@@ -162,7 +162,7 @@ fn leading(
 }
 
 /// The levels of `precise_ip` to try, each with and without a count of lost samples.
-fn attempts(event: &PerfEvent, how: Sampling) -> Vec<(u8, u64)> {
+fn attempts(event: &PerfEvent, how: OverflowSampling) -> Vec<(u8, u64)> {
     let precise: &[u8] = if how.for_windows && event.class == PerfClass::Core { &[3, 2, 1, 0] } else { &[0] };
     precise.iter().flat_map(|precise| [(*precise, read_format::LOST), (*precise, 0)]).collect()
 }
@@ -175,7 +175,13 @@ fn timed(mut attr: Attr) -> Attr {
 }
 
 /// The attributes of the sampled event.
-fn sampled(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling, format: Format) -> Attr {
+fn sampled(
+    unit: &PerfGroup<'_>,
+    leader: &PerfMember<'_>,
+    place: &EventTarget,
+    how: OverflowSampling,
+    format: Format,
+) -> Attr {
     let attr = attributes(unit, leader, place, true).sampling(how.period_events.get(), format);
     let mut attr = timed(attr);
     attr.wakeup_events = how.wake_after;
@@ -191,7 +197,7 @@ fn sampled(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling, f
 /// # Source
 ///
 /// Linux `kernel/events/core.c`, `perf_swevent_event`.
-fn format(unit: &Unit<'_>, event: &PerfEvent, how: Sampling, lost: u64) -> Format {
+fn format(unit: &PerfGroup<'_>, event: &PerfEvent, how: OverflowSampling, lost: u64) -> Format {
     use sample_type as tells;
     let of_group = unit.members.len() > 1;
     let fields = [
@@ -213,8 +219,8 @@ mod tests {
     use crate::perf::program::tests::{event, slot};
     use std::num::NonZeroU64;
 
-    fn how() -> Sampling {
-        Sampling { with_addresses: true, wake_after: 3, ..Sampling::every(NonZeroU64::MIN) }
+    fn how() -> OverflowSampling {
+        OverflowSampling { with_addresses: true, wake_after: 3, ..OverflowSampling::every(NonZeroU64::MIN) }
     }
 
     #[test]
@@ -262,7 +268,8 @@ mod tests {
         let soft = slot(2, None, vec![event("software", 1, PerfClass::Software)]);
         let members = [beside, soft];
         let found = units(&leader, &members).unwrap();
-        let pmus = |unit: &Unit<'_>| unit.members.iter().map(|one| one.event.pmu.clone()).collect::<Vec<_>>();
+        let pmus =
+            |unit: &PerfGroup<'_>| unit.members.iter().map(|one| one.event.pmu.clone()).collect::<Vec<_>>();
         let shape: Vec<_> = found.iter().map(pmus).collect();
         assert_eq!(shape, [["cpu_core", "cpu_core", "software"], ["cpu_atom", "cpu_atom", "software"]]);
         let alone = [slot(3, None, vec![event("cpu_core", 4, PerfClass::Core)])];

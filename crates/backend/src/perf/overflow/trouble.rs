@@ -9,11 +9,11 @@ use cyclometer_sys::perf::{Attr, flags};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::ring::page_size;
 
-use super::Sampling;
-use crate::perf::group::{Member, Unit};
+use super::OverflowSampling;
+use crate::perf::group::{PerfGroup, PerfMember};
 use crate::perf::program::{open_event, refused};
 use crate::perf::refusal;
-use crate::perf::target::{self, Place};
+use crate::perf::target::{self, EventTarget};
 
 /// Why the sampled event was not opened.
 ///
@@ -23,9 +23,9 @@ use crate::perf::target::{self, Place};
 /// nothing else is wrong. `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before
 /// Linux 6.12.
 pub(super) fn of_leader(
-    unit: &Unit<'_>,
-    leader: &Member<'_>,
-    place: &Place,
+    unit: &PerfGroup<'_>,
+    leader: &PerfMember<'_>,
+    place: &EventTarget,
     attr: &Attr,
     e: &io::Error,
 ) -> Refusal {
@@ -51,7 +51,7 @@ pub(super) fn of_leader(
                     Linux can from version 6.12 on; sample one event alone";
         return refusal::of_slot(leader.slot.id, RefusalKind::Invalid, text.to_owned());
     }
-    let mut refusal = refused(&Unit { members: vec![*leader] }, leader, place, e, 0);
+    let mut refusal = refused(&PerfGroup { members: vec![*leader] }, leader, place, e, 0);
     if refusal.kind == RefusalKind::NoPermission {
         refusal.text += &permitting(paranoid(), place.is_everyones(), leader.slot.filter);
     }
@@ -73,7 +73,13 @@ fn no_interrupts(pmu: &str) -> String {
 /// # Source
 ///
 /// `perf_event_open(2)`, "MMAP layout"; Linux `kernel/events/core.c`, `perf_mmap`, for the limits.
-pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, rings: usize, e: &io::Error) -> Refusal {
+pub(super) fn of_ring(
+    slot: &Slot,
+    place: &EventTarget,
+    how: OverflowSampling,
+    rings: usize,
+    e: &io::Error,
+) -> Refusal {
     let pages = how.ring_pages;
     let (kind, text) = match e.raw_os_error() {
         Some(errno::EPERM) => {
@@ -128,7 +134,7 @@ impl Locked {
 /// The kernel's default of `kernel.perf_event_mlock_kb` where pages have 4 KiB.
 const USUAL_KB: u64 = 516;
 
-fn too_much_locked(locked: Locked, place: &Place) -> String {
+fn too_much_locked(locked: Locked, place: &EventTarget) -> String {
     let Locked { rings, ring_pages, allowed_kb, .. } = locked;
     let allowed = allowed_kb.map_or(String::new(), |kb| format!(", now {kb} for each CPU and user"));
     let all = if rings > 1 { format!(", one of {rings} such places,") } else { String::new() };
@@ -194,7 +200,7 @@ mod tests {
         assert!(text.contains("1024 pages") && text.contains("now 516 for each CPU"), "{text}");
         assert!(text.ends_with("`sudo sysctl kernel.perf_event_mlock_kb=4616`"), "{text}");
         let slot = Slot::new(SlotId(3), "e", Rung::Perf, Vec::new());
-        let how = Sampling { ring_pages: 3, ..Sampling::every(NonZeroU64::MIN) };
+        let how = OverflowSampling { ring_pages: 3, ..OverflowSampling::every(NonZeroU64::MIN) };
         let refusal = of_ring(&slot, &place, how, 1, &io::Error::from_raw_os_error(errno::EINVAL));
         assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(3)), RefusalKind::Invalid));
         assert!(refusal.text.contains("power of two"), "{}", refusal.text);

@@ -5,13 +5,13 @@ use cyclometer_core::{CounterId, Result};
 
 use super::{longest_pause_ns, written_back};
 use crate::registers::Bus;
-use crate::registers::program::{GroupOf, Place, Recipe};
+use crate::registers::program::{GroupOf, Recipe, SlotPart};
 
 /// Events of one rotation group on one CPU.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct DriverGroup {
     turn: Option<u32>,
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     /// The program of the members whose counters are still ours; `None` when there are none.
     program: Option<RegisterProgram>,
     /// The members that its reads belong to, in order.
@@ -25,8 +25,8 @@ pub(super) struct Group {
 
 /// An event and its counts so far.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
-    pub(super) place: Place,
+pub(super) struct GroupMember {
+    pub(super) place: SlotPart,
     placed: Placed,
     /// The program of this event alone; `None` for a share, which needs its slots.
     alone: Option<RegisterProgram>,
@@ -42,13 +42,13 @@ pub(super) struct Member {
     taken: bool,
 }
 
-impl Group {
-    pub(super) fn new(of: GroupOf, recipe: &Recipe) -> Group {
-        let member = |(place, placed): (Place, Placed)| {
+impl DriverGroup {
+    pub(super) fn new(of: GroupOf, recipe: &Recipe) -> DriverGroup {
+        let member = |(place, placed): (SlotPart, Placed)| {
             // A share without its slots is no program: then it relies on the registers of all of them.
             let alone = recipe.program(&[placed]).ok();
             let bits = |of: fn(&RegisterProgram) -> &Vec<RegisterBits>| alone.as_ref().map(of).cloned();
-            Member {
+            GroupMember {
                 place,
                 placed,
                 holds: bits(|program| &program.holds).unwrap_or_default(),
@@ -61,7 +61,7 @@ impl Group {
                 alone,
             }
         };
-        let mut group = Group {
+        let mut group = DriverGroup {
             turn: of.turn,
             members: of.members.into_iter().map(member).collect(),
             program: None,
@@ -82,7 +82,7 @@ impl Group {
         self.program.as_ref()
     }
 
-    pub(super) fn members(&self) -> &[Member] {
+    pub(super) fn members(&self) -> &[GroupMember] {
         &self.members
     }
 
@@ -164,7 +164,7 @@ impl Group {
         &self,
         bus: &mut dyn Bus,
         cpu: u32,
-        relied_on: impl Fn(&Member) -> &Vec<RegisterBits>,
+        relied_on: impl Fn(&GroupMember) -> &Vec<RegisterBits>,
     ) -> std::result::Result<Vec<(CounterId, String)>, Fault> {
         let (mut seen, mut found): (Vec<(PmuReg, u64)>, _) = Default::default();
         for member in self.active.iter().map(|i| &self.members[*i]) {
@@ -264,7 +264,7 @@ impl Group {
     }
 }
 
-impl Member {
+impl GroupMember {
     /// Whether its registers hold the values that we wrote, except those that enable it.
     fn is_untouched(&self, bus: &mut dyn Bus, cpu: u32) -> std::result::Result<bool, Fault> {
         for bits in &self.rests {

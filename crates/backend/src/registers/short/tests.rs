@@ -204,7 +204,7 @@ fn without_trouble_every_window_is_valid_and_true() {
     for id in CHIPS {
         let mut lab = Lab::busy(id, "noisy");
         let counted = lab.count(20_000, 50, 1000);
-        assert_eq!((counted.share(), counted.ended), (Some(1.0), Ended::Enough), "{id}");
+        assert_eq!((counted.share(), counted.ended), (Some(1.0), RepetitionEnd::Enough), "{id}");
         assert_eq!(counted.windows.len(), 50);
         assert!(
             counted.windows.iter().all(|window| window.cpu == 0 && window.took_ns.abs_diff(20_000) <= 1),
@@ -248,7 +248,7 @@ fn the_share_is_that_which_the_period_of_rewrites_allows() {
             );
             let control = register(&lab.machine.model().chip, "PMCR0");
             let lost = attempts - u32::try_from(counted.windows.len()).unwrap();
-            assert_eq!(counted.losses, [(Loss::Rewritten(control), lost)], "{id}");
+            assert_eq!(counted.losses, [(WindowLoss::Rewritten(control), lost)], "{id}");
         }
     }
 }
@@ -257,7 +257,10 @@ fn the_share_is_that_which_the_period_of_rewrites_allows() {
 fn windows_longer_than_the_kernel_ever_waits_are_all_lost_and_the_limit_ends_it() {
     let mut lab = Lab::busy("apple-m4", "loop").with(InjectedFault::RewriteControl { every_ns: 100_000 });
     let counted = lab.count(151_000, 1, 40);
-    assert_eq!((counted.share(), counted.ended, counted.attempts), (Some(0.0), Ended::AttemptLimit, 40));
+    assert_eq!(
+        (counted.share(), counted.ended, counted.attempts),
+        (Some(0.0), RepetitionEnd::AttemptLimit, 40)
+    );
     assert_eq!(counted.to_string(), "0 of 40 windows are valid; lost: 40 because PMCR0 was rewritten");
 }
 
@@ -265,7 +268,7 @@ fn windows_longer_than_the_kernel_ever_waits_are_all_lost_and_the_limit_ends_it(
 fn lost_windows_are_done_again_until_there_are_enough() {
     let mut lab = Lab::busy("apple-m3", "phases").with(InjectedFault::RewriteControl { every_ns: 100_000 });
     let counted = lab.count(50_000, 100, 10_000);
-    assert_eq!((counted.windows.len(), counted.ended), (100, Ended::Enough));
+    assert_eq!((counted.windows.len(), counted.ended), (100, RepetitionEnd::Enough));
     assert!((150..300).contains(&counted.attempts), "{}", counted.attempts);
 }
 
@@ -294,7 +297,7 @@ fn the_window_in_which_the_cpu_went_idle_is_lost_and_no_other() {
         let control = register(&lab.machine.model().chip, "PMCR0");
         assert_eq!(
             (counted.windows.len(), counted.losses),
-            (200, vec![(Loss::Rewritten(control), 100)]),
+            (200, vec![(WindowLoss::Rewritten(control), 100)]),
             "{id}"
         );
     }
@@ -314,7 +317,7 @@ fn a_stolen_counter_costs_one_window_and_is_named() {
         let counted = lab.count(20_000, 100, 100);
         assert_eq!(counted.windows.len(), 99, "{id}");
         let (loss, times) = counted.losses[0];
-        let Loss::Rewritten(register) = loss else { panic!("{loss}") };
+        let WindowLoss::Rewritten(register) = loss else { panic!("{loss}") };
         assert!(["PMCR1", "PMESR1"].contains(&register.to_string().as_str()), "{id} {register}");
         assert_eq!((times, counted.losses.len()), (1, 1));
     }
@@ -331,8 +334,8 @@ fn a_counter_of_somebody_else_does_not_matter() {
 fn writes_that_change_nothing_are_seen_at_once() {
     let mut lab = Lab::busy("apple-m1", "loop").with(InjectedFault::IgnoreWrites);
     let counted = lab.count(20_000, 1, 10);
-    assert_eq!((counted.windows.len(), counted.ended), (0, Ended::AttemptLimit));
-    assert!(matches!(counted.losses[0], (Loss::Rewritten(_), 10)));
+    assert_eq!((counted.windows.len(), counted.ended), (0, RepetitionEnd::AttemptLimit));
+    assert!(matches!(counted.losses[0], (WindowLoss::Rewritten(_), 10)));
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn a_window_in_which_nothing_happened_is_none() {
     let mut lab = Lab::new("apple-m1", Settings::default(), idle, &[0]);
     lab.machine.run(1_000, |_, _| {});
     let counted = lab.count(20_000, 1, 3);
-    assert_eq!(counted.losses, [(Loss::StoodStill, 3)]);
+    assert_eq!(counted.losses, [(WindowLoss::StoodStill, 3)]);
 }
 
 #[test]
@@ -368,7 +371,11 @@ fn a_thread_that_lost_its_cpu_lost_its_window_and_goes_on_where_it_is() {
             |loss| counted.losses.iter().find(|(known, _)| *known == loss).map_or(0, |(_, times)| *times);
         // A slice has five and a half windows; then the thread moves to another CPU, or runs again after
         // others.
-        assert!(times(Loss::Moved) > 10 && times(Loss::SwitchedOut) > 10, "{id} {:?}", counted.losses);
+        assert!(
+            times(WindowLoss::Moved) > 10 && times(WindowLoss::SwitchedOut) > 10,
+            "{id} {:?}",
+            counted.losses
+        );
         assert!((0.7..0.9).contains(&counted.share().unwrap()), "{id} {counted}");
         let cpus: std::collections::BTreeSet<u32> = counted.windows.iter().map(|window| window.cpu).collect();
         assert_eq!(cpus.len(), 2);
@@ -385,7 +392,10 @@ fn registers_that_are_closed_within_a_window_end_it_and_what_was_counted_stays()
     let counted = count_short(&mut lab, &program, limits(1000, 1000), |lab| lab.work(20_000)).unwrap();
     // The kernel's own value has no user access. After 25 to 75 windows one is lost, and no other can begin.
     assert!((24..=75).contains(&counted.windows.len()), "{}", counted.windows.len());
-    assert_eq!((counted.losses.clone(), counted.ended), (vec![(Loss::Closed, 1)], Ended::Closed));
+    assert_eq!(
+        (counted.losses.clone(), counted.ended),
+        (vec![(WindowLoss::Closed, 1)], RepetitionEnd::Closed)
+    );
     assert_eq!(counted.not_restored, [0]);
     assert_eq!(lab.kept, [0]);
     assert!(counted.windows.iter().zip(&lab.truths).all(|(window, truth)| window.counts == *truth));
@@ -396,7 +406,7 @@ fn closed_registers_give_no_window_and_no_share() {
     let mut lab = Lab::busy("apple-m1", "loop");
     lab.machine.use_from_user_mode(true);
     let counted = lab.count(20_000, 5, 5);
-    assert_eq!((counted.attempts, counted.share(), counted.ended), (0, None, Ended::Closed));
+    assert_eq!((counted.attempts, counted.share(), counted.ended), (0, None, RepetitionEnd::Closed));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::path::Path;
 use cyclometer::compare::{Compare, Executions};
 use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
-use cyclometer::interleaved::{Comparison, Ended, Watcher};
+use cyclometer::interleaved::{Comparison, EarlyEnd, Watcher};
 use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
 use cyclometer::stats::{Failures, summarise_with};
 use cyclometer::{Error, EventTables, Launcher, Machine, Result, Stat, asked_scope, machine};
@@ -315,10 +315,10 @@ fn early_end(contest: &Contest<'_>) -> Option<String> {
     const HELP: &str =
         "run it by itself, or use --output inherit, to see what it says; -i goes on when a command fails";
     match contest.comparison.ended.as_ref()? {
-        Ended::Failed(reason) => {
+        EarlyEnd::Failed(reason) => {
             Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(&failure::without_numbers(reason))))
         }
-        Ended::Stopped(reason) => Some(format!("cyclometer: error: {}\n", clean(reason))),
+        EarlyEnd::Stopped(reason) => Some(format!("cyclometer: error: {}\n", clean(reason))),
         _ => None,
     }
 }
@@ -335,7 +335,7 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
         .collect();
     match (&contest.comparison.ended, early_end(contest)) {
         (_, Some(text)) => lines.push(text),
-        (Some(Ended::Interrupted(signal)), None) => {
+        (Some(EarlyEnd::Interrupted(signal)), None) => {
             lines.push(format!("cyclometer: warning: ended early: signal {signal} came\n"));
         }
         _ => {}
@@ -352,7 +352,7 @@ fn failed_cleanups<'a>(contest: &Contest<'a>) -> Vec<&'a Error> {
 
 /// The warning about a baseline that was saved with failed runs.
 fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
-    let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
+    let is_saved = matches!(contest.comparison.ended, None | Some(EarlyEnd::Budget));
     let path = args.save_baseline.as_ref().filter(|_| is_saved)?;
     let failed = contest.comparison.reports.iter().find_map(|report| Failures::of(report).text())?;
     let path = output::clean_os(path.as_os_str());
@@ -371,8 +371,8 @@ fn warn_inconclusive(contest: &Contest<'_>, args: &CompareArgs) {
 
 fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
     match &contest.comparison.ended {
-        Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
-        Some(Ended::Failed(_)) => return exit::FAILURE,
+        Some(EarlyEnd::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
+        Some(EarlyEnd::Failed(_)) => return exit::FAILURE,
         _ if !contest.comparison.failed_cleanups.is_empty() => return exit::FAILURE,
         _ => {}
     }

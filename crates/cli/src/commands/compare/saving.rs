@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
@@ -40,7 +40,7 @@ impl Saving {
     /// `ErrorKind::InvalidInput` where the file has values that this measurement lacks, or where runs
     /// failed and none of the file's did; as [`Export::write`].
     pub fn save(self, contest: &Contest<'_>) -> Result<()> {
-        if !matches!(contest.comparison.ended, None | Some(Ended::Budget)) {
+        if !matches!(contest.comparison.ended, None | Some(EarlyEnd::Budget)) {
             // Half of a measurement is no measure for others.
             output::tell("cyclometer: warning: the baseline is not saved: not all was measured\n");
             return Ok(());

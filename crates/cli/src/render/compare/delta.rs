@@ -2,12 +2,13 @@
 
 use cyclometer::Error;
 use cyclometer::core::Unit;
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 use cyclometer::stats::compare::{
     Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
 };
 
+pub use super::level::{level, unit_of};
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
@@ -106,20 +107,6 @@ fn texts(one: &Compared) -> [String; 5] {
     let level = |median: Option<f64>| median.map_or_else(|| "–".to_owned(), |median| level(median, &unit));
     let change = one.change.map(|change| change_text(change, &unit)).unwrap_or_default();
     [level(one.a.median), level(one.b.median), change, interval(one, &unit), finding(one)]
-}
-
-/// A value in a unit that people know; any other unit is left out, as the metric's name says it.
-pub fn level(value: f64, unit: &Unit) -> String {
-    match unit {
-        Unit::Other(_) => units::short(value, &Unit::Ratio),
-        known => units::short(value, known),
-    }
-}
-
-/// A unit by its symbol.
-pub fn unit_of(symbol: &str) -> Unit {
-    let known = [Unit::Count, Unit::Nanoseconds, Unit::Bytes, Unit::Joules];
-    known.into_iter().find(|unit| unit.symbol() == symbol).unwrap_or_else(|| Unit::Other(symbol.to_owned()))
 }
 
 /// A change with its sign.
@@ -398,11 +385,11 @@ fn different_exits(contest: &Contest<'_>) -> Option<String> {
 }
 
 /// Why it ended early.
-pub fn ended(ended: &Ended) -> String {
+pub fn ended(ended: &EarlyEnd) -> String {
     match ended {
-        Ended::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
-        Ended::Interrupted(signal) => format!("ended early: signal {signal} came"),
-        Ended::Failed(reason) | Ended::Stopped(reason) => format!("ended early: {reason}"),
+        EarlyEnd::Budget => "ended when the time was over: all pairs until then are complete".to_owned(),
+        EarlyEnd::Interrupted(signal) => format!("ended early: signal {signal} came"),
+        EarlyEnd::Failed(reason) | EarlyEnd::Stopped(reason) => format!("ended early: {reason}"),
         _ => "ended early".to_owned(),
     }
 }

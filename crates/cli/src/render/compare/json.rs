@@ -1,7 +1,7 @@
 //! JSON by `schemas/compare-1.json`.
 
 use cyclometer::Error;
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange};
 use serde_json::{Value, json};
 
@@ -122,11 +122,11 @@ fn output(contest: &Contest<'_>) -> Value {
     json!({ "checked": contest.output_checked, "difference": contest.output_difference })
 }
 
-fn ended(ended: &Ended) -> Value {
+fn ended(ended: &EarlyEnd) -> Value {
     let kind = match ended {
-        Ended::Budget => "budget",
-        Ended::Interrupted(_) => "interrupted",
-        Ended::Failed(_) => "failed",
+        EarlyEnd::Budget => "budget",
+        EarlyEnd::Interrupted(_) => "interrupted",
+        EarlyEnd::Failed(_) => "failed",
         _ => "stopped",
     };
     json!({ "kind": kind, "text": super::delta::ended(ended) })

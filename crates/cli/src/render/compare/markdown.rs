@@ -1,10 +1,11 @@
 //! Markdown: a table for each comparison.
 
-use cyclometer::interleaved::Ended;
+use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 
 use super::Contest;
-use super::delta::{self, change_text, gate_reason, unit_of};
+use super::delta::{self, change_text, gate_reason};
+use super::level::unit_of;
 use crate::render::markdown::{code, escaped};
 use crate::render::units;
 
@@ -44,7 +45,7 @@ pub fn render(contest: &Contest<'_>) -> String {
             out.push('\n');
         }
     }
-    if let Some(end) = contest.comparison.ended.as_ref().filter(|end| **end != Ended::Budget) {
+    if let Some(end) = contest.comparison.ended.as_ref().filter(|end| **end != EarlyEnd::Budget) {
         out += &format!("**{}**\n\n", escaped(&delta::ended(end)));
     }
     out

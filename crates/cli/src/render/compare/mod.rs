@@ -3,6 +3,7 @@
 pub mod csv;
 pub mod delta;
 pub mod json;
+mod level;
 pub mod markdown;
 pub mod plot;
 pub mod strip;

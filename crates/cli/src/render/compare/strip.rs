@@ -2,7 +2,7 @@
 
 use super::{Contest, Versus};
 use crate::output::clean;
-use crate::render::compare::delta::{level, unit_of};
+use crate::render::compare::level::{level, unit_of};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns};
 

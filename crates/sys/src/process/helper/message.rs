@@ -7,7 +7,7 @@ use crate::process::{Strings, Traced};
 
 /// The fixed part of a request, before the strings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header {
+pub(super) struct RequestHeader {
     /// Length of all strings with their NULs, in bytes.
     pub(super) bytes: u32,
     /// Number of strings that are paths to try.
@@ -28,17 +28,17 @@ pub(in crate::process) const HEADER_BYTES: usize = 24;
 /// The gate and three streams.
 pub(in crate::process) const MAX_FDS: usize = 4;
 
-impl Header {
+impl RequestHeader {
     /// The header and the strings of a request.
     pub(super) fn describe(
         strings: &Strings,
         streams: [RawFd; 3],
         traced: Option<Traced>,
-    ) -> io::Result<(Header, Vec<u8>)> {
+    ) -> io::Result<(RequestHeader, Vec<u8>)> {
         let all = strings.candidates.iter().chain(&strings.argv).chain(&strings.variables);
         let payload: Vec<u8> = all.flat_map(|string| string.as_bytes_with_nul()).copied().collect();
         let count = |n: usize| u32::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG));
-        let header = Header {
+        let header = RequestHeader {
             bytes: count(payload.len())?,
             candidates: count(strings.candidates.len())?,
             args: count(strings.argv.len())?,
@@ -63,7 +63,7 @@ impl Header {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Header {
+    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> RequestHeader {
         let mut words = [0; 6];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             let mut four = [0; 4];
@@ -71,7 +71,7 @@ impl Header {
             *word = u32::from_ne_bytes(four);
         }
         let [bytes, candidates, args, variables, streams, traced] = words;
-        Header { bytes, candidates, args, variables, streams, traced }
+        RequestHeader { bytes, candidates, args, variables, streams, traced }
     }
 }
 
@@ -210,9 +210,15 @@ mod tests {
 
     #[test]
     fn a_header_survives_its_bytes() {
-        let header =
-            Header { bytes: 70_000, candidates: 3, args: 1000, variables: 1, streams: 0b101, traced: 3 };
-        assert_eq!(Header::from_bytes(&header.to_bytes()), header);
+        let header = RequestHeader {
+            bytes: 70_000,
+            candidates: 3,
+            args: 1000,
+            variables: 1,
+            streams: 0b101,
+            traced: 3,
+        };
+        assert_eq!(RequestHeader::from_bytes(&header.to_bytes()), header);
     }
 
     #[test]
@@ -223,10 +229,10 @@ mod tests {
             variables: vec![CString::new("P=x").unwrap()],
         };
         let (header, payload) =
-            Header::describe(&strings, [5, -1, 0], Some(Traced { fixed_layout: false })).unwrap();
+            RequestHeader::describe(&strings, [5, -1, 0], Some(Traced { fixed_layout: false })).unwrap();
         assert_eq!(
             header,
-            Header { bytes: 14, candidates: 1, args: 2, variables: 1, streams: 0b101, traced: 1 }
+            RequestHeader { bytes: 14, candidates: 1, args: 2, variables: 1, streams: 0b101, traced: 1 }
         );
         assert_eq!(payload, b"/bin/a\0a\0\0P=x\0");
     }
@@ -235,7 +241,7 @@ mod tests {
     fn a_header_says_how_to_prepare_for_a_tracer() {
         let strings = Strings { candidates: Vec::new(), argv: Vec::new(), variables: Vec::new() };
         for traced in [None, Some(Traced { fixed_layout: false }), Some(Traced { fixed_layout: true })] {
-            let (header, _) = Header::describe(&strings, [-1; 3], traced).unwrap();
+            let (header, _) = RequestHeader::describe(&strings, [-1; 3], traced).unwrap();
             assert_eq!(header.traced(), traced);
         }
     }

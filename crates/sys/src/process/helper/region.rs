@@ -1,13 +1,14 @@
 //! Memory directly from the kernel, for the helper, which must not use the allocator.
 //!
 //! The process of a command shares the helper's memory until it executes (`CLONE_VM`), which avoids copying.
-//! Its stack, pointers and strings are in a [`Region`], which is reused when the process no longer uses it.
+//! Its stack, pointers and strings are in a [`SpawnMemory`], which is reused when the process no longer uses
+//! it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_char, c_int};
 
-use super::message::Header;
+use super::message::RequestHeader;
 use crate::process::image::{Image, last_errno};
 use crate::process::name_of;
 
@@ -23,21 +24,21 @@ const STACK_BYTES: usize = 64 * 1024;
 /// The memory that a process needs before it executes: a word, a note, the stack, the pointers of an
 /// [`Image`], the strings.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct SpawnMemory {
     start: *mut libc::c_void,
     length: usize,
-    header: Header,
+    header: RequestHeader,
 }
 
 /// Size of a region for a request, in bytes.
-fn needed(header: Header) -> usize {
+fn needed(header: RequestHeader) -> usize {
     let table = table_length(header) * size_of::<*const c_char>();
     FRONT_BYTES + STACK_BYTES + table + header.bytes as usize
 }
 
-impl Region {
+impl SpawnMemory {
     /// Maps memory for a request.
-    pub(super) fn for_request(header: Header) -> Result<Region, c_int> {
+    pub(super) fn for_request(header: RequestHeader) -> Result<SpawnMemory, c_int> {
         let length = needed(header).next_multiple_of(64 * 1024);
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new anonymous mapping, of nobody else's memory; the length is not zero.
@@ -45,11 +46,11 @@ impl Region {
         if start == libc::MAP_FAILED {
             return Err(last_errno());
         }
-        Ok(Region { start, length, header })
+        Ok(SpawnMemory { start, length, header })
     }
 
     /// Prepares the region for another request; false where the request does not fit.
-    pub(super) fn take(&mut self, header: Header) -> bool {
+    pub(super) fn take(&mut self, header: RequestHeader) -> bool {
         let fits = needed(header) <= self.length;
         if fits {
             self.header = header;
@@ -175,7 +176,7 @@ unsafe fn name<'a>(variable: *const c_char) -> &'a [u8] {
     name_of(variable.to_bytes())
 }
 
-impl Drop for Region {
+impl Drop for SpawnMemory {
     fn drop(&mut self) {
         // SAFETY: our own mapping; the pool drops only regions that no process uses.
         unsafe { libc::munmap(self.start, self.length) };
@@ -184,7 +185,7 @@ impl Drop for Region {
 
 /// Number of entries of the table: two arrays, each with a null pointer after it. If variables are added, the
 /// whole environment follows.
-fn table_length(header: Header) -> usize {
+fn table_length(header: RequestHeader) -> usize {
     let environment = match header.variables {
         0 => 0,
         added => added as usize + own_environment().count() + 1,
@@ -226,7 +227,7 @@ const POOL: usize = 64;
 
 /// The regions, in use or available for the next request.
 #[derive(Debug)]
-pub(super) struct Pool([Option<Region>; POOL]);
+pub(super) struct Pool([Option<SpawnMemory>; POOL]);
 
 impl Pool {
     pub(super) const fn new() -> Pool {
@@ -234,11 +235,11 @@ impl Pool {
     }
 
     /// An idle region that is large enough for a request.
-    pub(super) fn region(&mut self, header: Header) -> Result<&mut Region, c_int> {
-        let idle = |slot: &&mut Option<Region>| slot.as_ref().is_none_or(Region::is_idle);
+    pub(super) fn region(&mut self, header: RequestHeader) -> Result<&mut SpawnMemory, c_int> {
+        let idle = |slot: &&mut Option<SpawnMemory>| slot.as_ref().is_none_or(SpawnMemory::is_idle);
         let slot = self.0.iter_mut().find(idle).ok_or(libc::ENOBUFS)?;
         if !slot.as_mut().is_some_and(|region| region.take(header)) {
-            *slot = Some(Region::for_request(header)?);
+            *slot = Some(SpawnMemory::for_request(header)?);
         }
         slot.as_mut().ok_or(libc::ENOMEM)
     }
@@ -250,7 +251,7 @@ mod tests {
 
     fn image_of(pool: &mut Pool, candidates: u32, args: u32, strings: &[u8]) -> Option<Vec<Vec<u8>>> {
         let bytes = strings.len() as u32;
-        let header = Header { bytes, candidates, args, variables: 0, streams: 0, traced: 0 };
+        let header = RequestHeader { bytes, candidates, args, variables: 0, streams: 0, traced: 0 };
         let region = pool.region(header).unwrap();
         region.strings().copy_from_slice(strings);
         let image = region.image()?;
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn a_region_in_use_is_not_handed_out() {
         let mut pool = Pool::new();
-        let header = Header { bytes: 4, candidates: 1, args: 1, variables: 0, streams: 0, traced: 0 };
+        let header = RequestHeader { bytes: 4, candidates: 1, args: 1, variables: 0, streams: 0, traced: 0 };
         let busy = pool.region(header).unwrap();
         let first = busy.stack_top();
         busy.word().store(1, Ordering::Release);
@@ -303,7 +304,7 @@ mod tests {
         assert_ne!(first, second);
         pool.0[0].as_ref().unwrap().word().store(0, Ordering::Release);
         assert_eq!(pool.region(header).unwrap().stack_top(), first);
-        pool.0.iter_mut().for_each(|slot| *slot = Some(Region::for_request(header).unwrap()));
+        pool.0.iter_mut().for_each(|slot| *slot = Some(SpawnMemory::for_request(header).unwrap()));
         pool.0.iter().flatten().for_each(|region| region.word().store(1, Ordering::Release));
         assert_eq!(pool.region(header).unwrap_err(), libc::ENOBUFS);
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void};
 
-use super::message::{HEADER_BYTES, Header, MAX_FDS};
-use super::region::{Pool, Region};
+use super::message::{HEADER_BYTES, MAX_FDS, RequestHeader};
+use super::region::{Pool, SpawnMemory};
 use super::{descriptors, message};
 use crate::process::image::{self, Image, Surroundings, above_standard, last_errno, leave};
 use crate::process::origin::{self, Origin};
@@ -43,7 +43,7 @@ pub(super) fn run(socket: RawFd, origin: &Origin) -> ! {
 fn serve_one(socket: RawFd, origin: &Origin, pool: &mut Pool) -> Option<c_int> {
     let mut bytes = [0; HEADER_BYTES];
     let mut fds = message::receive(socket, &mut bytes).ok()??;
-    let header = Header::from_bytes(&bytes);
+    let header = RequestHeader::from_bytes(&bytes);
     let answer = make(socket, header, &mut fds, origin, pool);
     for fd in fds {
         close(fd);
@@ -51,58 +51,58 @@ fn serve_one(socket: RawFd, origin: &Origin, pool: &mut Pool) -> Option<c_int> {
     // Without the strings the stream is out of step, so the helper ends.
     match answer {
         Ok(pid) => Some(pid),
-        Err(Fault::Refused(errno)) => Some(-errno),
-        Err(Fault::OutOfStep) => None,
+        Err(RequestFault::Refused(errno)) => Some(-errno),
+        Err(RequestFault::OutOfStep) => None,
     }
 }
 
-enum Fault {
+enum RequestFault {
     Refused(c_int),
     OutOfStep,
 }
 
 fn make(
     socket: RawFd,
-    header: Header,
+    header: RequestHeader,
     fds: &mut [RawFd; MAX_FDS],
     origin: &Origin,
     pool: &mut Pool,
-) -> Result<c_int, Fault> {
+) -> Result<c_int, RequestFault> {
     let region = match pool.region(header) {
         Ok(region) => region,
         Err(errno) => return Err(skip_strings(socket, header, errno)),
     };
     if !matches!(message::receive_exactly(socket, region.strings()), Ok(true)) {
-        return Err(Fault::OutOfStep);
+        return Err(RequestFault::OutOfStep);
     }
-    let image = region.image().ok_or(Fault::Refused(libc::EINVAL))?;
+    let image = region.image().ok_or(RequestFault::Refused(libc::EINVAL))?;
     for fd in &mut *fds {
         let low = *fd;
-        *fd = above_standard(low).map_err(Fault::Refused)?;
+        *fd = above_standard(low).map_err(RequestFault::Refused)?;
         if *fd != low {
             close(low);
         }
     }
-    let surroundings = arrange(header, fds).ok_or(Fault::Refused(libc::EINVAL))?;
+    let surroundings = arrange(header, fds).ok_or(RequestFault::Refused(libc::EINVAL))?;
     let newborn = Newborn { socket, image, surroundings, origin };
-    clone_sibling(newborn, region).map_err(Fault::Refused)
+    clone_sibling(newborn, region).map_err(RequestFault::Refused)
 }
 
 /// Skips the strings of a request that cannot be served, so that the next one is understood.
-fn skip_strings(socket: RawFd, header: Header, errno: c_int) -> Fault {
+fn skip_strings(socket: RawFd, header: RequestHeader, errno: c_int) -> RequestFault {
     let mut left = header.bytes as usize;
     let mut scrap = [0; 4096];
     while left > 0 {
         let part = left.min(scrap.len());
         let Some(Ok(true)) = scrap.get_mut(..part).map(|part| message::receive_exactly(socket, part)) else {
-            return Fault::OutOfStep;
+            return RequestFault::OutOfStep;
         };
         left -= part;
     }
-    Fault::Refused(errno)
+    RequestFault::Refused(errno)
 }
 
-fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Surroundings> {
+fn arrange(header: RequestHeader, fds: &[RawFd; MAX_FDS]) -> Option<Surroundings> {
     let [gate, given @ ..] = *fds;
     let mut given = given.into_iter();
     let mut streams = [-1; 3];
@@ -131,7 +131,7 @@ struct Newborn {
 /// with the helper's end. If several processes fail at the same moment, one may report the number of another.
 /// The same is possible if the helper fails to create the next process at that moment. Whether a command was
 /// executed is certain nevertheless.
-fn clone_sibling(newborn: Newborn, region: &mut Region) -> Result<c_int, c_int> {
+fn clone_sibling(newborn: Newborn, region: &mut SpawnMemory) -> Result<c_int, c_int> {
     let flags = libc::CLONE_PARENT | libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
     let note = region.leave_note(newborn);
     let word = region.word();

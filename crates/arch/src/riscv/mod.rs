@@ -1,14 +1,16 @@
 //! RISC-V: CSR numbers, the event selectors behind the SBI, and perf's config.
 
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+mod code;
 
-use crate::access::Access;
-use crate::chip::{Chip, Coded, CounterOptions};
-use crate::decode::DecodedEvent;
-use crate::error::EncodeError;
-use crate::field::{FieldSpec, each_counter, flags, low_mask, set_bits};
+pub(crate) use code::{config, events, perf_events, program};
+
+use cyclometer_core::CounterMask;
+
+use crate::chip::Chip;
+use crate::field::{FieldSpec, each_counter, set_bits};
 use crate::presence::Presence;
-use crate::register::{RegisterName, RegisterWrite};
+use crate::register_access::Access;
+use crate::register_name::RegisterName;
 
 /// CSR of mhpmevent0; events start with mhpmevent3.
 ///
@@ -194,50 +196,4 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
     each_counter((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff, field, 0)
-}
-
-/// The whole config of an event.
-pub(crate) fn config(coded: &Coded) -> u64 {
-    coded.config.unwrap_or(coded.code.select.into())
-}
-
-/// The write that counts an event on counter `n`, as the firmware makes it.
-///
-/// Machine mode is never counted.
-///
-/// # Source
-///
-/// OpenSBI `lib/sbi/sbi_pmu.c`, `pmu_ctr_enable_irq_hw`, `pmu_update_inhibit_flags`: MINH is set always.
-pub(crate) fn program(coded: &Coded, n: u8, how: CounterOptions) -> Result<Vec<RegisterWrite>, EncodeError> {
-    let config = config(coded);
-    if config >> FIRMWARE_SHIFT != 0 || !(3..32).contains(&n) {
-        return Err(EncodeError::NoRegister);
-    }
-    let greatest = low_mask(EVENT_BITS);
-    if config > greatest {
-        return Err(EncodeError::TooLarge { field: "event", value: config, greatest });
-    }
-    let flags = MINH | flags([(!how.modes.user, UINH), (!how.modes.kernel, SINH), (!how.interrupt, OF)]);
-    Ok(vec![RegisterWrite::of(Register::EventSelect(n), config | flags, u64::MAX)?])
-}
-
-fn event(config: u64) -> DecodedEvent {
-    DecodedEvent { config: Some(config), ..DecodedEvent::new(EventCode::default()) }
-}
-
-pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {
-    vec![event(config)]
-}
-
-/// The events in a register's value.
-pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
-    match register {
-        Register::EventSelect(n) if value & low_mask(EVENT_BITS) != 0 => vec![DecodedEvent {
-            counter: Some(CounterId::General(n)),
-            modes: Some(Modes { user: value & UINH == 0, kernel: value & SINH == 0, hypervisor: false }),
-            interrupt: Some(value & OF == 0),
-            ..event(value & low_mask(EVENT_BITS))
-        }],
-        _ => Vec::new(),
-    }
 }
