@@ -38,7 +38,11 @@ const PHRASES: &[(&str, &str)] = &[
 const SHIPPED: &[&str] = &["bindings/", "crates/"];
 
 /// The files whose documentation comments are the help of commands.
-const HELP: &[&str] = &["crates/cli/src/args.rs", "crates/cli/src/commands/compare/args.rs"];
+const HELP: &[&str] = &[
+    "crates/cli/src/args.rs",
+    "crates/cli/src/commands/compare/args.rs",
+    "crates/cli/src/commands/record/args.rs",
+];
 
 /// Adds each forbidden phrase of a text for users, of the code and of the pages.
 pub(super) fn check(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()> {
