@@ -331,7 +331,8 @@ impl<'a> Recorder<'a> {
         };
         let counts: Vec<Count> = columns.slots.iter().zip(&columns.sums).map(left).collect();
         self.unassigned.clone_from(&counts);
-        if counts.iter().all(|count| *count == Count::Exact(0)) {
+        let says_something = |count: &Count| !matches!(count, Count::Exact(0) | Count::NotCounted { .. });
+        if !counts.iter().any(says_something) {
             return;
         }
         let row = WindowRow {
@@ -365,6 +366,10 @@ impl<'a> Recorder<'a> {
 /// total does not: the rows may have a little more.
 fn unassigned(line: &PlanLine, total: &Count, rows: Option<u64>) -> Count {
     let is_account = line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os);
+    if let Count::Scaled { .. } = total {
+        let reason = "the total is an estimate, as windows have the counters".to_owned();
+        return Count::NotCounted { reason };
+    }
     match (total.value(), rows) {
         (Some(total), Some(rows)) => match total.checked_sub(rows) {
             Some(left) => Count::Exact(left),

@@ -132,6 +132,9 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         let stat = counted(&["-r", "3", "-e", "instructions:u", "--", FORK.path])?;
         pmu.counts(&stat, 0, &FORK, 3)
     });
+    if pmu.several && !pmu.shared_clock {
+        cases.case("rows of a command end after so many instructions, and add up", rows);
+    }
     cases.case("a running process is counted from where it is", || process(pmu));
     cases.case("a running thread is counted from where it is", || thread(pmu));
     cases.case("a process that does not exist is named", nobody);
@@ -165,6 +168,29 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
     if pmu.hybrid() {
         cases.case("an event is counted on every core type", || core_types(pmu));
     }
+}
+
+/// Instructions of a row.
+const ROW: u64 = 1_000_000;
+
+/// Records a loop, and adds up its rows.
+fn rows() -> Result<()> {
+    let every = format!("{ROW}:instructions:u");
+    let record =
+        ["record", "-q", "--backend", "perf", "--every", &every, "-e", "instructions:u", "-o", "/tmp/rows"];
+    run(Who::Root, TOOL, &[&record[..], &["--", LONG.path]].concat())?.expect(0)?;
+    let converted = run(Who::Root, TOOL, &["convert", "/tmp/rows", "--to", "jsonl"])?.expect(0)?;
+    let (mut sum, mut ended_by_events) = (0, 0);
+    for line in converted.out.lines() {
+        let row: serde_json::Value = serde_json::from_str(line)?;
+        let value = row["counts"]["instructions:u"]["value"].as_u64().with_context(|| format!("no count in {line}"))?;
+        sum += value;
+        ended_by_events += u64::from(row["cause"] == "boundary");
+    }
+    let expected = LONG.instructions / ROW;
+    ensure!(sum == LONG.instructions, "{sum} instead of {}\n{}", LONG.instructions, converted.out);
+    ensure!((expected / 2..=expected).contains(&ended_by_events), "{ended_by_events} rows of {expected}");
+    Ok(())
 }
 
 fn plan(pmu: &Pmu) -> Result<()> {

@@ -187,6 +187,8 @@ fn sampled(
     attr.wakeup_events = how.wake_after;
     if how.for_windows {
         attr.flags |= flags::TASK | flags::CONTEXT_SWITCH | flags::SAMPLE_ID_ALL;
+        // The counters of the totals beside would share the PMU with windows otherwise.
+        attr.flags |= flags::PINNED;
     }
     attr
 }
