@@ -12,8 +12,8 @@
 //!   the totals are those of inherited counters beside ([`PerfSource::open`](super::PerfSource))
 //! ```
 //!
-//! The groups are pinned: where there are too few counters for both, the totals share counters in rotation, and
-//! windows do not.
+//! The groups are pinned: where there are too few counters for both, the totals share counters in rotation,
+//! and windows do not.
 //!
 //! A thread's events before its group is open are in no window. The totals have them, and the recording
 //! reports the difference as unassigned.
