@@ -183,7 +183,9 @@ fn rows() -> Result<()> {
     let (mut sum, mut ended_by_events) = (0, 0);
     for line in converted.out.lines() {
         let row: serde_json::Value = serde_json::from_str(line)?;
-        let value = row["counts"]["instructions:u"]["value"].as_u64().with_context(|| format!("no count in {line}"))?;
+        let value = row["counts"]["instructions:u"]["value"]
+            .as_u64()
+            .with_context(|| format!("no count in {line}"))?;
         sum += value;
         ended_by_events += u64::from(row["cause"] == "boundary");
     }
