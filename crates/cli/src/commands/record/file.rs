@@ -38,7 +38,7 @@ enum FileState {
     /// Nothing is written yet: the columns are unknown.
     Opened(Box<dyn Write>),
     /// The header is written, and rows follow.
-    Begun(RecordingWriter<Box<dyn Write>>),
+    Begun(Box<RecordingWriter<Box<dyn Write>>>),
     /// Writing failed, or is over.
     Closed,
 }
@@ -88,7 +88,7 @@ impl RecordingFile {
                 let header = self.header(&recorded.columns, &[]);
                 RecordingWriter::new(out, &header).map_err(|error| self.error(error))?
             }
-            FileState::Begun(writer) => writer,
+            FileState::Begun(writer) => *writer,
             FileState::Closed => return Ok(()),
         };
         let mut out = writer.finish(&footer).map_err(|error| self.error(error))?;
@@ -129,7 +129,8 @@ impl RecordingSink for RecordingFile {
             return Ok(());
         };
         let header = self.header(columns, &boundaries);
-        self.state = FileState::Begun(RecordingWriter::new(out, &header).map_err(|error| self.error(error))?);
+        let writer = RecordingWriter::new(out, &header).map_err(|error| self.error(error))?;
+        self.state = FileState::Begun(Box::new(writer));
         Ok(())
     }
 
