@@ -5,7 +5,7 @@ use crate::event::Part;
 use crate::ladder::Rung;
 use crate::modes::Modes;
 
-/// The name of one slot; it is the index of the event in [`Plan::lines`].
+/// The name of one slot; it is the index of the event in [`Plan::lines`](crate::plan::Plan::lines).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotId(pub usize);
 

@@ -13,12 +13,12 @@
 //!
 //! # Method
 //!
-//! 1. [`scale`]: each rate is divided by its noise, which the differences of neighbours show, or by a tenth
+//! 1. `scale`: each rate is divided by its noise, which the differences of neighbours show, or by a tenth
 //!    of its range where the noise is less. So a rate that hardly moves makes no phase, and one outlier none
 //!    either.
-//! 2. [`change_points`]: the segmentation with the least sum of squares plus a penalty for each change
+//! 2. `change_points`: the segmentation with the least sum of squares plus a penalty for each change
 //!    (PELT). A single window is no segment.
-//! 3. [`groups`]: segments with similar means are one phase.
+//! 3. `groups`: segments with similar means are one phase.
 //!
 //! # Source
 //!
