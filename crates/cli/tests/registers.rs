@@ -10,7 +10,7 @@ use std::process::Output;
 
 use cyclometer_sim::{Model, Settings, SimMachine};
 use fake_devices::{EPERM, FakeDevices, VARIABLE, recording};
-use support::{cyclometer, schema, stderr, stdout};
+use support::{cyclometer, one_line, schema, stderr, stdout};
 
 /// A machine of two CPUs.
 fn devices(model: &str, machine: &str) -> FakeDevices {
@@ -58,8 +58,8 @@ fn registers_that_were_left_are_told_and_restored() {
             &format!("write PERF_CNTR_GLOBAL_CTL 0x0 {all}\nwrite PERF_CTL0 0x130076 {all}\nbarrier\n"),
         );
     }
-    let out = stdout(&doctor(&devices, &[]));
-    assert!(out.contains("counter registers of CPU 1: process 2147483632 wrote them and died"), "{out}");
+    let out = one_line(&stdout(&doctor(&devices, &[])));
+    assert!(out.contains("counter registers of CPU 1: process 2147483632 wrote them, and died"), "{out}");
     assert!(out.contains("fix: sudo cyclometer doctor --restore"), "{out}");
     let told: serde_json::Value = serde_json::from_str(&stdout(&doctor(&devices, &["--json"]))).unwrap();
     assert!(schema("doctor-1.json").is_valid(&told), "{told}");
