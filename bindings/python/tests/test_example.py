@@ -36,14 +36,14 @@ def test_with_a_pmu_it_prints_numbers() -> None:
         counted("cpu_cycles", 2_000_000),
         counted("instructions", 3_500_000),
         counted("l1d_cache_misses", 12_345),
-        counted("l1d_cache_loads", 1_000_000),
+        counted("l1d_cache_miss_base", 1_000_000),
         counted("branch_misses", 77),
     )
     assert output(engine) == "IPC: 1.75\nL1D Miss Rate: 1.234%\n"
 
 
 def test_without_a_pmu_it_says_that_nothing_was_counted() -> None:
-    names = ("cpu_cycles", "instructions", "l1d_cache_misses", "l1d_cache_loads", "branch_misses")
+    names = ("cpu_cycles", "instructions", "l1d_cache_misses", "l1d_cache_miss_base", "branch_misses")
     engine = scripted(*(not_counted(name, "no PMU in this virtual machine") for name in names))
     assert output(engine) == "IPC: not counted\nL1D Miss Rate: not counted\n"
 
@@ -53,7 +53,7 @@ def test_one_event_that_is_missing_does_not_hide_the_others() -> None:
         counted("cpu_cycles", 4_000),
         counted("instructions", 1_000),
         not_counted("l1d_cache_misses", "no such event"),
-        counted("l1d_cache_loads", 500),
+        counted("l1d_cache_miss_base", 500),
         counted("branch_misses", 7),
     )
     assert output(engine) == "IPC: 0.25\nL1D Miss Rate: not counted\n"
@@ -68,7 +68,7 @@ def test_on_this_machine_it_runs() -> None:
 
 def test_the_page_prints_what_it_says() -> None:
     program = (HERE.parent / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    names = ("cpu_cycles", "instructions", "l1d_cache_misses", "l1d_cache_loads")
+    names = ("cpu_cycles", "instructions", "l1d_cache_misses", "l1d_cache_miss_base")
     engine = scripted(*(not_counted(name, "no PMU") for name in names), counted("page-faults", 1234))
     assert output(engine, program) == "IPC: not counted\nL1D Miss Rate: not counted\n1234 page faults\n"
     assert output(NativeEngine, program).endswith(" page faults\n")
