@@ -64,13 +64,12 @@ fn on_fake_devices() -> Result<()> {
     cargo(&[&["test"], &packages[..], &feature, names.as_slice()].concat())
 }
 
-/// Lints and tests conversions with all their formats, and lints the tool without those that are optional.
+/// Lints and tests conversions with all their formats; the other steps have none of the optional ones.
 fn with_all_formats() -> Result<()> {
     let tool = ["--package", "cyclometer-cli", "--locked"];
     let lints = ["--all-targets", "--", "-D", "warnings"];
-    cargo(&[&["clippy"], &tool[..], &["--no-default-features"], &lints].concat())?;
-    cargo(&[&["clippy"], &tool[..], &["--features", "parquet"], &lints].concat())?;
-    cargo(&[&["test"], &tool[..], &["--features", "parquet", "--test", "convert"]].concat())
+    cargo(&[&["clippy"], &tool[..], &["--features", "parquet,firefox"], &lints].concat())?;
+    cargo(&[&["test"], &tool[..], &["--features", "parquet,firefox", "--test", "convert"]].concat())
 }
 
 /// Surroundings of a service or of a job under `nohup`: ignored signals, no home, files that are the owner's
