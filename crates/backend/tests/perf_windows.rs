@@ -18,7 +18,7 @@ use cyclometer_backend::{Launcher, PerfSource};
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{CommandSpec, OutputStream, Reading, RefusalKind, Waited};
 use cyclometer_core::window::{
-    RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, Windowing, WindowingState,
+    RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, WindowThread, Windowing, WindowingState,
 };
 use cyclometer_core::{Launch, Refusal, Slot, SlotId, Source, Target};
 
@@ -179,4 +179,44 @@ fn a_process_that_does_not_exist_and_boundaries_that_perf_lacks_are_refused() {
     assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
     let refusal = open(&Target::ThisThread, &spec(7, TICK_NS)).unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(7)), RefusalKind::Invalid));
+}
+
+/// The id of the calling thread.
+fn own_tid() -> u32 {
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let worker = std::thread::spawn(move || {
+        tell.send(own_tid()).unwrap();
+        while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
+            std::hint::spin_loop();
+        }
+    });
+    let tid = told.recv().unwrap();
+    let narrow = WindowSpec { most_rows: 2, ..spec(1, 100_000) };
+    let opened = permitted(PerfSource::new().windows(&slots(), &Target::Thread(tid), &narrow));
+    let Some(mut windows) = opened else {
+        drop(stop);
+        return;
+    };
+    windows.start().unwrap();
+    let mut run = RecordedRun { rows: Vec::new(), totals: Vec::new(), lost: 0 };
+    // The kernel's ring keeps what comes meanwhile, and the batch has room for two rows.
+    while run.rows.iter().all(|row| row.flags.lost_before == 0) {
+        std::thread::sleep(Duration::from_millis(5));
+        take(windows.as_mut(), &mut run, Instant::now());
+    }
+    drop(stop);
+    worker.join().unwrap();
+    windows.stop().unwrap();
+    take(windows.as_mut(), &mut run, Instant::now());
+    let thread = WindowThread { pid: std::process::id(), tid };
+    assert!(run.rows.iter().all(|row| row.thread == Some(thread)), "{:?}", run.rows);
+    let told: u64 = run.rows.iter().map(|row| row.flags.lost_before).sum();
+    assert!(told > 0 && told <= run.lost, "{told} of {}", run.lost);
 }

@@ -68,10 +68,11 @@ pub(super) fn open(
         order: slots.iter().map(|slot| slot.id).collect(),
         period,
         most_rows: spec.most_rows,
-        follows: !matches!(on, Target::Thread(_) | Target::ThisThread | Target::Cpus(_)),
+        follows: matches!(on, Target::Child(_) | Target::Process { .. }),
         groups: BTreeMap::new(),
         rows: VecDeque::new(),
         lost: 0,
+        dropped: BTreeMap::new(),
         began_ns: monotonic_ns(),
         has_started: false,
         has_stopped: false,
@@ -79,9 +80,8 @@ pub(super) fn open(
     };
     match on {
         Target::Process { pid, .. } => windows.open_process(*pid)?,
-        Target::Thread(tid) => windows.open_on(Some(*tid), on)?,
-        Target::Child(pid) => windows.open_on(Some(*pid), on)?,
-        Target::ThisThread => windows.open_on(Some(std::process::id()), on)?,
+        Target::Thread(tid) => windows.open_on(Some(thread_of(*tid)), on)?,
+        Target::Child(pid) => windows.open_on(Some(WindowThread { pid: *pid, tid: *pid }), on)?,
         Target::Cpus(_) => windows.open_on(None, on)?,
         _ => {
             let text = "perf records windows of one command, process or thread, or of CPUs";
@@ -106,6 +106,8 @@ pub(super) struct PerfWindows {
     rows: VecDeque<WindowRow>,
     /// Rows that were lost since the last batch.
     lost: u64,
+    /// Rows of each thread that had no room, since its last row that had.
+    dropped: BTreeMap<Option<WindowThread>, u64>,
     /// The start, in ns of the monotonic clock.
     began_ns: u64,
     has_started: bool,
@@ -117,7 +119,7 @@ pub(super) struct PerfWindows {
 struct ThreadGroup {
     overflows: Overflows,
     /// The thread; `None` for CPUs.
-    tid: Option<u32>,
+    thread: Option<WindowThread>,
     /// One for each place: a CPU, a PMU of a hybrid.
     places: Vec<PlaceState>,
     has_ended: bool,
@@ -161,7 +163,7 @@ impl PerfWindows {
                 break;
             }
             for tid in new {
-                match self.open_on(Some(tid), &Target::Thread(tid)) {
+                match self.open_on(Some(WindowThread { pid, tid }), &Target::Thread(tid)) {
                     Ok(()) => opened = Ok(()),
                     Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
                     Err(refusal) => return Err(refusal),
@@ -174,25 +176,26 @@ impl PerfWindows {
         })
     }
 
-    fn open_on(&mut self, tid: Option<u32>, on: &Target) -> std::result::Result<(), Refusal> {
+    fn open_on(&mut self, thread: Option<WindowThread>, on: &Target) -> std::result::Result<(), Refusal> {
         let how = OverflowSampling {
             ring_pages: RING_PAGES,
             for_windows: true,
             ..OverflowSampling::every(self.period)
         };
         let overflows = Overflows::open(&self.leader, &self.members, on, how)?;
-        let group = ThreadGroup { overflows, tid, places: Vec::new(), has_ended: false };
-        self.groups.insert(tid.unwrap_or(0), group);
+        let group = ThreadGroup { overflows, thread, places: Vec::new(), has_ended: false };
+        self.groups.insert(thread.map_or(0, |thread| thread.tid), group);
         Ok(())
     }
 
     /// Follows a new thread. One that has ended already has no windows.
-    fn follow(&mut self, tid: u32) {
+    fn follow(&mut self, thread: WindowThread) {
+        let tid = thread.tid;
         if !self.follows || self.groups.contains_key(&tid) {
             return;
         }
         let problem = match self.groups.len() < MOST_THREADS {
-            true => match self.open_on(Some(tid), &Target::Thread(tid)) {
+            true => match self.open_on(Some(thread), &Target::Thread(tid)) {
                 Ok(()) => self
                     .groups
                     .get(&tid)
@@ -220,18 +223,20 @@ impl PerfWindows {
             let mut new = Vec::new();
             for group in self.groups.values_mut() {
                 let rows = group.collect(&self.order, &mut new)?;
-                for row in rows {
+                for mut row in rows {
                     self.lost += row.flags.lost_before;
                     if self.rows.len() < self.most_rows {
+                        row.flags.lost_before += self.dropped.remove(&row.thread).unwrap_or(0);
                         self.rows.push_back(in_time(row, self.began_ns));
                     } else {
                         self.lost += 1;
+                        *self.dropped.entry(row.thread).or_default() += 1;
                     }
                 }
             }
             self.groups.retain(|_, group| !group.has_ended);
             let known = self.groups.len();
-            new.into_iter().for_each(|tid| self.follow(tid));
+            new.into_iter().for_each(|thread| self.follow(thread));
             if self.groups.len() == known {
                 return Ok(());
             }
@@ -244,6 +249,13 @@ fn in_time(mut row: WindowRow, began_ns: u64) -> WindowRow {
     row
 }
 
+/// A thread with its process; where `/proc` does not tell the process, the thread's own id stands for it.
+fn thread_of(tid: u32) -> WindowThread {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    WindowThread { pid: pid.unwrap_or(tid), tid }
+}
+
 /// The threads of a process.
 fn threads_of(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -252,21 +264,25 @@ fn threads_of(pid: u32) -> Vec<u32> {
 
 impl ThreadGroup {
     /// The rows of all records in the rings; threads that began go to `new`.
-    fn collect(&mut self, order: &[SlotId], new: &mut Vec<u32>) -> Result<Vec<WindowRow>> {
-        let ThreadGroup { overflows, tid, places, .. } = self;
+    fn collect(&mut self, order: &[SlotId], new: &mut Vec<WindowThread>) -> Result<Vec<WindowRow>> {
+        let ThreadGroup { overflows, thread, places, .. } = self;
         let (mut rows, mut ended) = (Vec::new(), false);
         overflows.drain(|taken| match taken {
             OverflowRecord::Sample(sample) => {
-                rows.extend(place(places, *tid, &sample.at).sample(&sample, order))
+                rows.extend(place(places, *thread, &sample.at).sample(&sample, order))
             }
-            OverflowRecord::Lost { at, samples } => place(places, *tid, &at).flags.lost_before += samples,
+            OverflowRecord::Lost { at, samples } => place(places, *thread, &at).flags.lost_before += samples,
             OverflowRecord::Throttled { at, .. } | OverflowRecord::Unthrottled { at, .. } => {
-                place(places, *tid, &at).flags.throttled = true;
+                place(places, *thread, &at).flags.throttled = true;
             }
-            OverflowRecord::Forked(task) => new.push(task.tid),
-            OverflowRecord::Ended { task, .. } => ended |= Some(task.tid) == *tid,
-            OverflowRecord::SwitchedOut { at } => place(places, *tid, &at).switched_out(),
-            OverflowRecord::SwitchedIn { at, cpu } => place(places, *tid, &at).switched_in(cpu),
+            OverflowRecord::Forked(task) => {
+                new.push(WindowThread { pid: task.pid, tid: task.tid });
+            }
+            OverflowRecord::Ended { task, .. } => {
+                ended |= thread.is_some_and(|own| own.tid == task.tid);
+            }
+            OverflowRecord::SwitchedOut { at } => place(places, *thread, &at).switched_out(),
+            OverflowRecord::SwitchedIn { at, cpu } => place(places, *thread, &at).switched_in(cpu),
         })?;
         if ended {
             rows.extend(self.last_rows(order)?);
@@ -281,19 +297,19 @@ impl ThreadGroup {
         let mut rows = Vec::new();
         for (at, counts) in by_place(&reading) {
             let end = WindowFinish { cause: WindowCause::End, time_ns: Some(monotonic_ns()), address: None };
-            rows.extend(place(&mut self.places, self.tid, &at).row(counts, end, order));
+            rows.extend(place(&mut self.places, self.thread, &at).row(counts, end, order));
         }
         Ok(rows)
     }
 }
 
 /// The state of a place; a new one has counted nothing.
-fn place<'a>(places: &'a mut Vec<PlaceState>, tid: Option<u32>, at: &At) -> &'a mut PlaceState {
+fn place<'a>(places: &'a mut Vec<PlaceState>, thread: Option<WindowThread>, at: &At) -> &'a mut PlaceState {
     let known = places.iter().position(|place| place.at == *at).unwrap_or_else(|| {
-        let switches = tid.map(|_| 0);
+        let switches = thread.map(|_| 0);
         places.push(PlaceState {
             at: at.clone(),
-            thread: None,
+            thread,
             values: BTreeMap::new(),
             enabled_ns: 0,
             running_ns: 0,
@@ -302,11 +318,7 @@ fn place<'a>(places: &'a mut Vec<PlaceState>, tid: Option<u32>, at: &At) -> &'a 
         });
         places.len() - 1
     });
-    let place = &mut places[known];
-    if place.thread.is_none() {
-        place.thread = tid.map(|tid| WindowThread { pid: tid, tid });
-    }
-    place
+    &mut places[known]
 }
 
 /// The counts of a reading, place by place.
@@ -339,9 +351,6 @@ impl PlaceState {
 
     fn sample(&mut self, sample: &OverflowSample, order: &[SlotId]) -> Option<WindowRow> {
         self.cpu = Some(sample.cpu);
-        if self.at.cpu.is_none() && sample.tid != u32::MAX {
-            self.thread = Some(WindowThread { pid: sample.pid, tid: sample.tid });
-        }
         let counts = GroupCounts {
             values: sample.values.iter().copied().collect(),
             enabled_ns: sample.time_enabled_ns?,
