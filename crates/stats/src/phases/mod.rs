@@ -207,7 +207,10 @@ fn rate(column: &[Option<f64>], weights: &[f64], windows: impl Iterator<Item = u
         let means = Statistics::of(&means.collect::<Vec<f64>>());
         let error = means.stddev.unwrap_or(0.0) / (means.n as f64).sqrt();
         let half = t_95(means.n as f64 - 1.0) * error;
-        (mean - half, mean + half)
+        // Rates of counts are never negative, so neither is a bound.
+        let is_positive = values.iter().all(|(value, _)| *value >= 0.0);
+        let low = if is_positive { (mean - half).max(0.0) } else { mean - half };
+        (low, mean + half)
     });
     Some(PhaseRate { mean, interval })
 }

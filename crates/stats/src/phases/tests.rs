@@ -164,3 +164,17 @@ fn boundaries_in_a_long_recording_are_right_to_the_window() {
     let (truth, found) = (bounds(&stretches), found(&phases));
     assert_eq!((found.len(), near(&found, &truth)), (3, 3), "{found:?} for {truth:?}");
 }
+
+#[test]
+fn the_interval_of_a_rate_that_is_never_negative_begins_at_zero_at_least() {
+    let mut rates = WindowRates {
+        weights: vec![1.0; 100],
+        columns: vec![vec![Some(0.0); 100]],
+        ..WindowRates::default()
+    };
+    rates.columns[0][50] = Some(40.0);
+    let phases = phases(&rates);
+    let interval = phases.phases[0].rates[0].and_then(|rate| rate.interval);
+    let Some((low, high)) = interval else { panic!("{:?}", phases.phases) };
+    assert!(low == 0.0 && high > 0.4, "{low} … {high}");
+}

@@ -1,11 +1,10 @@
 //! Where rows end, and the events that are counted, as asked for or by what this machine can count.
 
-use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use cyclometer::core::ladder::Works;
-use cyclometer::{Leader, Machine, Result, Rung};
+use cyclometer::{Leader, Machine, RecordedColumn, Result, Rung, Unit};
 
 use super::args::{Every, RecordArgs};
 use crate::failure;
@@ -140,25 +139,30 @@ fn with_leaders(events: String, leaders: &[Leader]) -> String {
     if missing.is_empty() { events } else { format!("{},{events}", missing.join(",")) }
 }
 
-impl fmt::Display for RowEnds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ends = self
-            .leaders
-            .iter()
-            .map(|leader| format!("{} {}", units::grouped(leader.period.get() as f64), leader.event));
-        match (ends.next(), self.interval) {
-            (Some(first), _) => {
-                write!(f, "every {first}")?;
-                ends.try_for_each(|other| write!(f, ", and every {other}"))
+impl RowEnds {
+    /// The ends in words, with units where events have one: `every 10.00 ms of task-clock`.
+    pub fn describe(&self, columns: &[RecordedColumn]) -> String {
+        let Some((first, others)) = self.leaders.split_first() else {
+            return format!("every {} ms", self.interval.unwrap_or_default().as_millis());
+        };
+        let of = |leader: &Leader| {
+            let is_own =
+                |column: &&RecordedColumn| column.name.split(':').next() == Some(leader.event.as_str());
+            let (period, event) = (leader.period.get() as f64, &leader.event);
+            match columns.iter().find(is_own).filter(|column| column.unit != Unit::Count) {
+                Some(column) => format!("{} of {event}", units::precise(period * column.scale, &column.unit)),
+                None => format!("{} {event}", units::grouped(period)),
             }
-            (None, interval) => write!(f, "every {} ms", interval.unwrap_or_default().as_millis()),
-        }
+        };
+        let first = format!("every {}", of(first));
+        others.iter().fold(first, |text, leader| format!("{text}, and every {}", of(leader)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer::Provenance;
 
     fn leader(event: &str) -> Leader {
         Leader { event: event.to_owned(), period: USUAL_PERIOD }
@@ -179,9 +183,20 @@ mod tests {
     #[test]
     fn ends_are_told_in_words() {
         let ends = |leaders: Vec<Leader>, interval| RowEnds { leaders, interval, events: String::new() };
-        assert_eq!(ends(vec![leader("instructions")], None).to_string(), "every 10,000,000 instructions");
+        assert_eq!(ends(vec![leader("instructions")], None).describe(&[]), "every 10,000,000 instructions");
         let two = ends(vec![leader("instructions"), leader("branches")], None);
-        assert_eq!(two.to_string(), "every 10,000,000 instructions, and every 10,000,000 branches");
-        assert_eq!(ends(Vec::new(), Some(Duration::from_millis(20))).to_string(), "every 20 ms");
+        assert_eq!(two.describe(&[]), "every 10,000,000 instructions, and every 10,000,000 branches");
+        let clock = RecordedColumn {
+            name: "task-clock".to_owned(),
+            unit: Unit::Nanoseconds,
+            scale: 1.0,
+            source: Rung::Perf,
+            provenance: Provenance::Kernel,
+            modes: None,
+            notes: Vec::new(),
+        };
+        let by_clock = ends(vec![leader("task-clock")], None).describe(&[clock]);
+        assert_eq!(by_clock, "every 10.00 ms of task-clock");
+        assert_eq!(ends(Vec::new(), Some(Duration::from_millis(20))).describe(&[]), "every 20 ms");
     }
 }

@@ -39,7 +39,12 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(&recorded, &args.file, &ends.to_string(), args.is_attached());
+        let text = render::recorded::text(
+            &recorded,
+            &args.file,
+            &ends.describe(&recorded.columns),
+            args.is_attached(),
+        );
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
