@@ -393,7 +393,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn window_notes(&mut self, notes: Vec<String>) {
-        self.notes = notes;
+        self.notes.extend(notes);
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
