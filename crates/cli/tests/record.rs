@@ -80,7 +80,7 @@ fn rows_of_the_software_pmu_have_exactly_the_period_and_add_up_to_the_totals_of_
         assert_eq!(recording.sum(column) as f64, of_stat, "{name}");
     }
     let table = stderr(&out);
-    assert!(table.contains("rows, one every 500,000 instructions, in r\n"), "{table}");
+    assert!(table.contains("rows, one every 500,000 instructions:u, in r\n"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
 }
 

@@ -12,7 +12,7 @@ use cyclometer::{
 };
 
 pub use args::RecordArgs;
-use boundaries::RowEnds;
+use boundaries::{RowEnds, describe};
 use file::RecordingFile;
 
 use super::streams::{self, CommandInput};
@@ -33,18 +33,13 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
-    let stat = measurement(args, &machine, simulated, &ends)?;
+    let run = planned(args, &machine, simulated, &ends)?;
     let mut file = RecordingFile::create(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
+    let recorded = run.run(&launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(
-            &recorded,
-            &args.file,
-            &ends.describe(&recorded.columns),
-            args.is_attached(),
-        );
+        let text = render::recorded::text(&recorded, &args.file, &describe(&recorded), args.is_attached());
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
@@ -90,6 +85,27 @@ fn simulated_machine(args: &RecordArgs) -> Result<Option<Simulated>> {
 
 fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
+}
+
+/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target, and
+/// with these rights.
+fn planned(
+    args: &RecordArgs,
+    machine: &Machine,
+    simulated: Option<Simulated>,
+    ends: &RowEnds,
+) -> Result<RecordRun> {
+    let stat = measurement(args, machine, simulated.clone(), ends)?;
+    let run = recording(stat, ends);
+    let is_chosen = args.every.is_some() || args.interval.is_some() || !args.also.is_empty();
+    match run.check() {
+        Ok(()) => Ok(run),
+        Err(error) if is_chosen => Err(error),
+        Err(_) => {
+            let ends = RowEnds::by_time(args);
+            Ok(recording(measurement(args, machine, simulated, &ends)?, &ends))
+        }
+    }
 }
 
 fn measurement(
