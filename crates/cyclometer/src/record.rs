@@ -76,8 +76,8 @@ pub trait RecordingSink {
     /// Those of the sink: nothing more is recorded, and the command goes on.
     fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, plan: &Plan) -> Result<()>;
 
-    /// The name of a thread, before its first rows and again after it executed another program. A thread that ended
-    /// before its rows were taken has none.
+    /// The name of a thread, before its first rows and again after it executed another program. A thread that
+    /// ended before its rows were taken has none.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ impl RecordRun {
     ///
     /// # Errors
     ///
-    /// Those of [`Stat::run`] and [`RecordRun::check`]; `ErrorKind::EventUnsupported` for a leader whose source has
-    /// no windows of this target.
+    /// Those of [`Stat::run`] and [`RecordRun::check`]; `ErrorKind::EventUnsupported` for a leader whose
+    /// source has no windows of this target.
     pub fn run(&self, launcher: &Launcher, sink: &mut dyn RecordingSink) -> Result<Recorded> {
         let (stat, spec) = self.planned()?;
         let mut recorder = Recorder::new(sink, spec);
@@ -157,8 +157,9 @@ impl RecordRun {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::UnknownEvent` for a leader that is no event, `ErrorKind::InvalidInput` for several events in
-    /// place of one, and `ErrorKind::EventUnsupported` for one that is not counted here, or not by such a source.
+    /// `ErrorKind::UnknownEvent` for a leader that is no event, `ErrorKind::InvalidInput` for several events
+    /// in place of one, and `ErrorKind::EventUnsupported` for one that is not counted here, or not by such a
+    /// source.
     pub fn check(&self) -> Result<()> {
         self.planned().map(|_| ())
     }

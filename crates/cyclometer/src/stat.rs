@@ -256,7 +256,8 @@ impl Stat {
         Ok(self)
     }
 
-    /// The place of an event in the list: with the same name and modes, which are the default ones if left out.
+    /// The place of an event in the list: with the same name and modes, which are the default ones if left
+    /// out.
     pub(crate) fn position_of(&self, name: &str) -> Result<Option<usize>> {
         let modes = |event: &Event| event.modifiers.modes.unwrap_or(Modes::USER);
         let leader = self.single(name)?;

@@ -73,7 +73,7 @@ pub(super) fn open(
         seen: BTreeSet::new(),
         missed: 0,
         groups: BTreeMap::new(),
-        kept: KeptRows { most: spec.most_rows, ..KeptRows::default() },
+        kept: RowsByOverflow { most: spec.most_rows, ..RowsByOverflow::default() },
         began_ns: monotonic_ns(),
         state: RecordingState::Opened,
         notes: BTreeSet::new(),
@@ -108,7 +108,7 @@ pub(super) struct PerfWindows {
     missed: u64,
     /// The groups by thread; those of CPUs are at 0.
     groups: BTreeMap<u32, ThreadGroup>,
-    kept: KeptRows,
+    kept: RowsByOverflow,
     /// The start, in ns of the monotonic clock.
     began_ns: u64,
     state: RecordingState,
@@ -125,7 +125,7 @@ enum RecordingState {
 
 /// Rows that wait to be taken.
 #[derive(Default)]
-struct KeptRows {
+struct RowsByOverflow {
     rows: VecDeque<WindowRow>,
     most: usize,
     /// Rows that were lost since the last batch.
@@ -241,8 +241,8 @@ impl PerfWindows {
         self.notes.insert(format!("some threads have no rows: {reason}"));
     }
 
-    /// Takes all records out of all rings, and follows the threads that they report. A group that cannot be read
-    /// any more costs its own rows only.
+    /// Takes all records out of all rings, and follows the threads that they report. A group that cannot be
+    /// read any more costs its own rows only.
     fn collect(&mut self) {
         loop {
             let (mut new, mut lost) = (Vec::new(), None);
@@ -273,7 +273,7 @@ impl PerfWindows {
     }
 }
 
-fn keep(mut row: WindowRow, kept: &mut KeptRows, began_ns: u64) {
+fn keep(mut row: WindowRow, kept: &mut RowsByOverflow, began_ns: u64) {
     row.time_ns = row.time_ns.map(|time| time.saturating_sub(began_ns));
     kept.lost += row.flags.lost_before;
     kept.ring_was_full |= row.flags.lost_before > 0;
@@ -450,8 +450,8 @@ impl PlaceState {
     }
 }
 
-/// The count between two values. A pinned group is on counters whenever its PMU's cores run the thread, so a value
-/// is never extrapolated: on a hybrid, the time on other cores belongs to the group of their PMU.
+/// The count between two values. A pinned group is on counters whenever its PMU's cores run the thread, so a
+/// value is never extrapolated: on a hybrid, the time on other cores belongs to the group of their PMU.
 fn counted(now: u64, before: u64, throttled: bool) -> Count {
     match now.checked_sub(before) {
         None => Count::Lost { reason: "the value went back".to_owned() },

@@ -158,7 +158,7 @@ pub struct ScriptedSource {
     pub cells: SlotCells,
     /// The slots that count in a probe, by their position and their name; `None`: nothing can be probed.
     pub probed: Option<Probed>,
-    /// What its windows do; `None`: it has none.
+    /// The script of its windows; `None`: it has none.
     pub windows: Option<WindowFate>,
 }
 

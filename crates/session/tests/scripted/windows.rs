@@ -12,7 +12,7 @@ use cyclometer_session::SessionSettings;
 use super::script::*;
 use super::{Play, play};
 
-/// What the windows of a scripted source do.
+/// The script by which the windows of a scripted source go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WindowFate {
     Count,

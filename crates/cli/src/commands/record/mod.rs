@@ -87,8 +87,8 @@ fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
 }
 
-/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target, and
-/// with these rights.
+/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target,
+/// and with these rights.
 fn planned(
     args: &RecordArgs,
     machine: &Machine,
