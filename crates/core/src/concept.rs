@@ -1,4 +1,4 @@
-//! Concepts: what the events of a core can count, whatever a vendor calls the event.
+//! Concepts: the things that events of a core can count, whatever a vendor calls the event.
 //!
 //! Kernels say how often each concept happens in an iteration, simulated chips count concepts, and inference
 //! finds the concepts that an unknown event counts. Concepts overlap on purpose (every taken branch is a
@@ -21,7 +21,7 @@ pub enum Nature {
 
 macro_rules! concepts {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $nature:ident;)+) => {
-        /// What an event can count.
+        /// A kind of event: each thing that an event can count.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[non_exhaustive]
         pub enum Concept {
@@ -42,7 +42,7 @@ macro_rules! concepts {
                 match self { $(Concept::$variant => Nature::$nature,)+ }
             }
 
-            /// What is counted, as a sentence's beginning without a full stop.
+            /// The thing counted, as a sentence's beginning without a full stop.
             pub const fn about(self) -> &'static str {
                 match self { $(Concept::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }
