@@ -238,7 +238,17 @@ fn lane_chart(
     let parts = |rate: &WindowRate, window: usize| {
         rate.parts(|event| lane.value(event, window), lane.windows[window].length_ns)
     };
-    let panel = |rate: &WindowRate| panel(rate, &events[rate.event], windows, |window| parts(rate, window));
+    let has_one_ipc = rates.iter().filter(|rate| matches!(rate.per, RateDivisor::Cycle(_))).count() == 1;
+    let panel = |rate: &WindowRate| {
+        let panel = panel(rate, &events[rate.event], windows, |window| parts(rate, window));
+        match rate.per {
+            RateDivisor::Cycle(_) if !has_one_ipc => {
+                ChartPanel { name: format!("IPC of {}", panel.name), ..panel }
+            }
+            RateDivisor::Cycle(_) => ChartPanel { name: "IPC".to_owned(), ..panel },
+            _ => panel,
+        }
+    };
     let panels: Vec<ChartPanel> = rates.iter().map(panel).collect();
     let edges = lane.edges(usual);
     let divisor = |rate: &WindowRate, window| parts(rate, window).map_or(0.0, |(_, divisor)| divisor);
@@ -277,19 +287,15 @@ fn panel(
     let factor = rate.factor(&event.unit);
     let value = |parts| rate.value(parts).map(|value| value * factor);
     let sums = (0..windows).filter_map(&parts).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let (name, per, per_word) = match rate.per {
-        RateDivisor::Cycle(_) => ("IPC".to_owned(), "instructions per cycle", "cycle"),
-        RateDivisor::ThousandInstructions(_) => {
-            (clean(&event.name), "per 1,000 instructions", "1000 instructions")
-        }
-        RateDivisor::Second if event.unit == Unit::Nanoseconds => {
-            (clean(&event.name), "time per second", "second")
-        }
-        RateDivisor::Second => (clean(&event.name), "per second", "second"),
-        RateDivisor::Window => (clean(&event.name), "in each window", "window"),
+    let (per, per_word) = match rate.per {
+        RateDivisor::Cycle(_) => ("instructions per cycle", "cycle"),
+        RateDivisor::ThousandInstructions(_) => ("per 1,000 instructions", "1000 instructions"),
+        RateDivisor::Second if event.unit == Unit::Nanoseconds => ("time per second", "second"),
+        RateDivisor::Second => ("per second", "second"),
+        RateDivisor::Window => ("in each window", "window"),
     };
     ChartPanel {
-        name,
+        name: clean(&event.name),
         per,
         per_word,
         unit: rate.unit(&event.unit),
