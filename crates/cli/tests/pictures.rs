@@ -291,6 +291,24 @@ fn phases_as_json_keep_to_the_schema_and_find_the_boundaries() {
 }
 
 #[test]
+fn work_that_alternates_in_each_window_is_no_phase_in_silence() {
+    let turns: Vec<(usize, Work)> = (0..300).map(|i| (1, if i % 2 == 0 { READ } else { COMPUTE })).collect();
+    let recorded = Recorded::new(&hardware(), &worked(MAIN, &turns, 0.02));
+    let said = "rates change from window to window: choose a smaller N \
+        (thread 1200: IPC, l1d_cache_misses:u, branch-misses:u)";
+    for command in ["plot", "phases"] {
+        let text = support::one_line(&recorded.shown(&[command]));
+        assert!(text.contains(said), "{text}");
+        assert!(!known().shown(&[command]).contains("smaller N"));
+    }
+    assert!(recorded.picture("p.svg", &[]).contains(said));
+    let json: Value = serde_json::from_str(&recorded.shown(&["phases", "--json"])).unwrap();
+    schema("phases-1.json").validate(&json).unwrap_or_else(|error| panic!("{error}: {json:#}"));
+    assert_eq!(json["lanes"][0]["rates"][0]["fast"], true);
+    assert_eq!(json["remarks"][0], said);
+}
+
+#[test]
 fn no_rows_and_one_row_are_shown_as_what_they_are() {
     let none = Recorded::new(&hardware(), &[]);
     let one = Recorded::new(&hardware(), &worked(WORKER, &[(1, WRITE)], 0.0));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cyclometer::core::{Rung, Unit};
 use cyclometer::recording::{RecordedBoundary, RecordingEnd, RecordingHeader};
-use cyclometer::stats::phases::{Phases, WindowRates, phases};
+use cyclometer::stats::phases::{MOST_STEPS, Phases, WindowRates, phases};
 use cyclometer::stats::window_rates::{RateDivisor, RatedEvent, WindowRate, instructions, window_rates};
 
 use crate::lanes::{LaneAxis, LaneMark, LaneOwner, RecordingLane, RecordingLanes};
@@ -115,6 +115,19 @@ impl LaneChart {
         parts.join(" · ")
     }
 
+    /// The rates that change faster than phases can be found, with the remedy.
+    fn fast_changes(&self) -> Option<String> {
+        let fast = self.phases.fast_columns.iter().map(|column| self.panels[*column].name.as_str());
+        let names = fast.collect::<Vec<&str>>().join(", ");
+        let remedy = match self.windows() {
+            ..=MOST_STEPS => "choose a smaller N",
+            _ => "choose a smaller N, and record a shorter part of the run",
+        };
+        let whose = self.owner.words();
+        let text = || format!("rates change from window to window: {remedy} ({whose}: {names})");
+        (!names.is_empty()).then(text)
+    }
+
     /// Number of windows.
     pub fn windows(&self) -> usize {
         self.edges.len().saturating_sub(1)
@@ -181,13 +194,14 @@ impl RecordingChart {
             let last = lanes.iter().map(|lane| lane.range.1).fold(f64::NEG_INFINITY, f64::max);
             lanes.iter_mut().for_each(|lane| lane.range = (first, last));
         }
+        let fast: Vec<String> = lanes.iter().filter_map(LaneChart::fast_changes).collect();
         RecordingChart {
             title: title(&recording.header),
             subtitle: windows_in_words(&recording.header),
             axis: axis.unwrap_or(usual),
             lanes,
             others: others(&order[drawn..]),
-            remarks: remarks(recording),
+            remarks: remarks(recording).into_iter().chain(fast).collect(),
         }
     }
 
