@@ -404,6 +404,14 @@ fn a_cut_recording_is_drawn_as_far_as_it_goes_and_a_damaged_one_fails_afterwards
     }
     std::fs::write(&recorded.file, "event,count\n").unwrap();
     assert_eq!(recorded.run(&["plot"]).status.code(), Some(125));
+    let path = recorded.path().to_owned();
+    std::fs::remove_file(&path).unwrap();
+    for command in [&["plot"][..], &["phases"], &["convert", "--to", "csv"]] {
+        let out = recorded.run(command);
+        assert_eq!(out.status.code(), Some(125));
+        let said = support::one_line(&stderr(&out));
+        assert!(said.contains(&format!("FILE: cannot read {path}: no such file")), "{said}");
+    }
 }
 
 #[test]
