@@ -309,6 +309,21 @@ fn work_that_alternates_in_each_window_is_no_phase_in_silence() {
 }
 
 #[test]
+fn phases_beyond_z_are_no_phase_of_one_letter_on_the_terminal() {
+    let level = |rate: u32, i: u32| 1.0 + f64::from(i / 4u32.pow(rate) % 4);
+    let work = |i: u32| (20, [level(0, i), 10.0 * level(1, i), level(2, i)]);
+    let recorded = |kinds: u32| {
+        Recorded::new(&hardware(), &worked(MAIN, &(0..kinds).map(work).collect::<Vec<_>>(), 0.0))
+    };
+    let text = recorded(28).shown(&["plot"]);
+    let phases = text.lines().find_map(|line| line.trim_start().strip_prefix("phase ")).unwrap();
+    assert!(text.contains("28 phases") && phases.starts_with('A') && phases.contains("Z++"), "{text}");
+    assert_eq!(phases.trim_end_matches('+').rfind('A'), phases.find('B').map(|b| b - 1), "{text}");
+    assert!(text.contains("+: a phase beyond Z; cyclometer phases shows each\n"), "{text}");
+    assert!(!recorded(26).shown(&["plot"]).contains('+'));
+}
+
+#[test]
 fn no_rows_and_one_row_are_shown_as_what_they_are() {
     let none = Recorded::new(&hardware(), &[]);
     let one = Recorded::new(&hardware(), &worked(WORKER, &[(1, WRITE)], 0.0));
