@@ -17,22 +17,11 @@ use cyclometer_recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordingFooter, RecordingHeader, RecordingWriter,
 };
 use serde_json::Value;
-use support::{run, schema, stderr, stdout};
+use support::{recorded_event as event, run, schema, stderr, stdout};
 
 const MAIN: WindowThread = WindowThread { pid: 1200, tid: 1200 };
 const WORKER: WindowThread = WindowThread { pid: 1200, tid: 1201 };
 const PERIOD: u64 = 512_000;
-
-fn event(name: &str) -> RecordedEvent {
-    RecordedEvent {
-        name: name.to_owned(),
-        unit: Unit::Count,
-        scale: 1.0,
-        source: Some(Rung::Perf),
-        provenance: Some(Provenance::Hardware),
-        modes: Some(Modes::USER),
-    }
-}
 
 fn header(events: Vec<RecordedEvent>, boundary: RecordedBoundary) -> RecordingHeader {
     RecordingHeader {
