@@ -15,7 +15,9 @@ pub use args::RecordArgs;
 use boundaries::{RowEnds, describe};
 use file::RecordingFile;
 
+use super::plot::PictureFile;
 use super::streams::{self, CommandInput};
+use crate::export::NamedFiles;
 use crate::output::{self, Channel};
 use crate::{exit, export, failure, render};
 
@@ -34,6 +36,7 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
     let run = planned(args, &machine, simulated, &ends)?;
+    let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
     let mut file = RecordingFile::create(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
     let recorded = run.run(&launcher, &mut file)?;
@@ -43,13 +46,23 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
-    match recorded.sink_error {
-        Some(error) => Err(error),
-        None => Ok(exit_code(args, &recorded)),
+    let code = exit_code(args, &recorded);
+    if let Some(error) = recorded.sink_error {
+        return Err(error);
     }
+    drop(launcher);
+    picture.map_or(Ok(()), |picture| picture.draw(&args.file))?;
+    Ok(code)
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
+    if args.plot.is_some() && export::is_stdout(&args.file) {
+        return Err(failure::usage(
+            "--plot reads the file of the recording, and -o - is none",
+            "name a file with -o, or leave --plot out",
+        ));
+    }
+    check_files(args)?;
     if args.machine.is_some() {
         return Ok(());
     }
@@ -65,6 +78,16 @@ fn check(args: &RecordArgs) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses one file for two purposes.
+fn check_files(args: &RecordArgs) -> Result<()> {
+    let (input, (output, _)) = (streams::input(args.input.as_deref()), outputs(args));
+    let recording = Some(args.file.as_path()).filter(|file| !export::is_stdout(file));
+    let tables = args.tables.iter();
+    let files = tables.fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let files = files.written("-o", recording).written("--plot", args.plot.as_deref());
+    files.streams(&input, &output).check()
 }
 
 /// The simulated machine that was asked for.
