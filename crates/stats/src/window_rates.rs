@@ -7,8 +7,8 @@
 //! | others, where the length of a window is known | per second |
 //! | others, if nothing else is left | the count of each window |
 //!
-//! An event is divided by one of the same PMU, source and modes. A software event has no modes, and is divided
-//! by `instructions:u`.
+//! An event is divided by one of the same PMU, source and modes. A software event has no modes, and is
+//! divided by `instructions:u`.
 //!
 //! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
 
@@ -79,7 +79,8 @@ fn base(name: &str) -> String {
     name.split(':').next().unwrap_or(name).to_ascii_lowercase()
 }
 
-/// The PMU in a name. Without one an event counts on all core PMUs, and where there is a `cpu` it is the only one.
+/// The PMU in a name. Without one an event counts on all core PMUs, and where there is a `cpu` it is the only
+/// one.
 fn pmu(name: &str) -> Option<&str> {
     name.split_once('/').map(|(pmu, _)| pmu).filter(|pmu| *pmu != "cpu")
 }

@@ -69,8 +69,8 @@ pub struct Phases {
     pub phases: Vec<PhaseSummary>,
     /// Columns that were not used, because too many of their values are missing or not finite.
     pub unused_columns: Vec<usize>,
-    /// Columns that change faster than phases can be found: a phase with its mean is a mixture of different work.
-    /// With more than [`MOST_STEPS`] windows shorter windows do not help, but a shorter run.
+    /// Columns that change faster than phases can be found: a phase with its mean is a mixture of different
+    /// work. With more than [`MOST_STEPS`] windows shorter windows do not help, but a shorter run.
     pub fast_columns: Vec<usize>,
 }
 
@@ -102,8 +102,8 @@ pub struct PhaseSummary {
 pub struct PhaseRate {
     /// The mean, in the unit of the column.
     pub mean: f64,
-    /// The 95 % confidence interval of the mean; `None` for fewer than [`LEAST_FOR_INTERVAL`] windows, and where
-    /// the divisor is zero in nearly all of them.
+    /// The 95 % confidence interval of the mean; `None` for fewer than [`LEAST_FOR_INTERVAL`] windows, and
+    /// where the divisor is zero in nearly all of them.
     pub interval: Option<(f64, f64)>,
 }
 
