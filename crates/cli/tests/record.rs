@@ -6,8 +6,10 @@ mod support;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use cyclometer::core::Count;
@@ -45,6 +47,9 @@ impl ReadRecording {
 fn record(folder: &Path, arguments: &[&str]) -> Output {
     cyclometer().arg("record").args(arguments).current_dir(folder).output().unwrap()
 }
+
+/// Rows by time, which every machine has.
+const BY_TIME: [&str; 7] = ["-q", "-I", "5", "--backend", "os", "-e", "user_time"];
 
 const LOOP: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
 
@@ -115,9 +120,109 @@ fn a_recording_of_that_name_is_kept_and_another_file_stays() {
 }
 
 #[test]
+fn runs_that_fail_leave_recordings_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ["-o", "r", "--", "true"];
+    let good = || record(folder.path(), &[&BY_TIME[..], &command].concat());
+    assert!(good().status.success() && good().status.success());
+    let contents = || ["r", "r.old"].map(|name| fs::read(folder.path().join(name)).unwrap());
+    let before = contents();
+    for options in
+        [&["--every", "1000:cycels"][..], &["--backend", "os", "--every", "1000", "-e", "user_time"]]
+    {
+        for _ in 0..2 {
+            let out = record(folder.path(), &[options, &command].concat());
+            assert_eq!(out.status.code(), Some(125), "{out:?}");
+            assert!(contents() == before, "{options:?}");
+        }
+    }
+    fs::write(folder.path().join("r.old"), "notes\n").unwrap();
+    let out = good();
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("r.old is no recording, and stays as it is"), "{}", stderr(&out));
+    assert_eq!(fs::read(folder.path().join("r")).unwrap(), before[0]);
+    assert_eq!(fs::read_to_string(folder.path().join("r.old")).unwrap(), "notes\n");
+}
+
+#[test]
+fn the_target_of_a_link_is_recorded_to_and_the_link_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let (target, link) = (folder.path().join("other/r"), folder.path().join("link"));
+    symlink("other/r", &link).unwrap();
+    for _ in 0..2 {
+        let out = record(folder.path(), &[&BY_TIME[..], &["-o", "link", "--", "true"]].concat());
+        assert!(out.status.success(), "{out:?}");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(matches!(read(&target).end, RecordingEnd::Complete(_)));
+    }
+    assert!(matches!(read(&folder.path().join("other/r.old")).end, RecordingEnd::Complete(_)));
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_the_recording_and_ends_the_command_as_without_us() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = |command: &str| {
+        let program = env!("CARGO_BIN_EXE_cyclometer");
+        // The unit is 512 bytes or 1 KiB, by the shell.
+        let script = format!("ulimit -f 1; exec {program} record \"$@\" -o r -- sh -c '{command}'");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).args(&BY_TIME[1..]).current_dir(folder.path());
+        shell.env("NO_COLOR", "1").output().unwrap()
+    };
+    let sleeps = limited("for i in 1 2 3 4 5 6 7 8 9; do sleep 0.02; done; : > ran");
+    assert_eq!(sleeps.status.code(), Some(125), "{sleeps:?}");
+    assert!(stderr(&sleeps).contains("-o: cannot write r: file too large"), "{}", stderr(&sleeps));
+    assert!(folder.path().join("ran").exists(), "the command ran to its end");
+    let signalled = limited("head -c 9999 /dev/zero > big; echo status $? >&2");
+    assert!(stderr(&signalled).contains("status 153"), "SIGXFSZ is 25: {}", stderr(&signalled));
+}
+
+#[test]
+fn a_reader_that_ends_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = cyclometer()
+        .args(["record", "-I", "5", "--backend", "os", "-e", "user_time", "-o", "-"])
+        .args([
+            "--output",
+            "null",
+            "--",
+            "sh",
+            "-c",
+            "while ! test -e closed; do sleep 0.01; done; sleep 0.05",
+        ])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(recorder.stdout.take());
+    fs::write(folder.path().join("closed"), "").unwrap();
+    let out = recorder.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(
+        said.contains("the reader of standard output has ended") && !said.contains("output: -"),
+        "{said}"
+    );
+    assert!(said.contains("in standard output\n"), "{said}");
+}
+
+#[test]
 fn options_that_make_no_sense_are_errors_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let touch = ["--", "touch", "ran"];
+    fs::write(folder.path().join("input"), "").unwrap();
+    fs::write(folder.path().join("table"), "").unwrap();
+    symlink("input", folder.path().join("link")).unwrap();
+    for _ in 0..2 {
+        assert!(
+            record(folder.path(), &[&BY_TIME[..], &["-o", "recording", "--", "true"]].concat())
+                .status
+                .success()
+        );
+    }
+    let before = fs::read(folder.path().join("recording")).unwrap();
     for (options, said) in [
         (&["--every", "0"][..], "a row of 0 events never ends"),
         (&["--every", "99999999999999999999"], "wider than any counter"),
@@ -127,6 +232,13 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
         (&["-o", "/nope/r"], "/nope/r"),
         (&["-o", "-"], "would mix on standard output"),
         (&["-p", "1", "-t", "1"], "cannot be used with"),
+        (&["--every", "1,5M"], "'1,5M' is no number of events; write 1500k"),
+        (&["-o", "same", "--output", "./same"], "-o and --output both go to ./same"),
+        (&["-o", "input", "--input", "input"], "-o and --input are one file: input"),
+        (&["-o", "table", "--events", "table"], "are one file: table"),
+        (&["-o", "link", "--input", "input"], "-o and --input are one file: input"),
+        (&["--output", "recording"], "-o FILE"),
+        (&["-o", "recording", "--input", "recording.old"], "are one file: recording.old"),
     ] {
         let out = record(folder.path(), &[options, &touch[..]].concat());
         assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
@@ -134,6 +246,8 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
         assert!(!folder.path().join("ran").exists(), "{options:?}");
     }
     assert_eq!(record(folder.path(), &["--", "no-such-program"]).status.code(), Some(127));
+    assert_eq!(fs::read(folder.path().join("recording")).unwrap(), before);
+    assert!(!folder.path().join("cyclometer.rec").exists());
 }
 
 #[test]
@@ -164,24 +278,39 @@ fn a_recording_goes_to_a_pipe_and_is_converted_from_it() {
     assert!(stdout(&converted).lines().count() >= 2, "{converted:?}");
 }
 
+/// A process with its process group, which ends with the test.
+struct KilledGroup(Child);
+
+impl Drop for KilledGroup {
+    fn drop(&mut self) {
+        let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{}", self.0.id())]).status();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_killed_recorder_loses_no_row_that_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
-    let mut recorder = cyclometer()
+    let recorder = cyclometer()
         .args(["record", "-q", "-I", "5", "--backend", "os", "-e", "user_time", "-o"])
         .arg(&path)
         .args(["--", "sleep", "60"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .unwrap();
+    let mut recorder = KilledGroup(recorder);
     let late = Instant::now() + Duration::from_secs(60);
     let rows = || fs::File::open(&path).ok().and_then(|file| Some(Recording::open(file).ok()?.count()));
     while rows().unwrap_or(0) < 3 {
         assert!(Instant::now() < late, "no row was written");
         std::thread::sleep(Duration::from_millis(5));
     }
-    recorder.kill().unwrap();
-    recorder.wait().unwrap();
+    recorder.0.kill().unwrap();
+    recorder.0.wait().unwrap();
     let recording = read(&path);
     assert!(recording.rows.len() >= 3);
     assert!(matches!(recording.end, RecordingEnd::Incomplete { .. }), "{:?}", recording.end);

@@ -46,6 +46,8 @@ pub struct Leader {
 /// A column of a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedColumn {
+    /// Its event in the plan.
+    pub slot: SlotId,
     /// The name with the modes that are counted, as `instructions:u`.
     pub name: String,
     /// The unit of scaled values.
@@ -212,7 +214,7 @@ impl Columns {
         let without_column = lines.map(|(index, line)| (line.label(), reason(line, index, plan, source)));
         let without_column = without_column.collect();
         let columns: Vec<RecordedColumn> =
-            own.iter().filter_map(|slot| column(plan.lines.get(slot.0)?)).collect();
+            own.iter().filter_map(|slot| column(*slot, plan.lines.get(slot.0)?)).collect();
         let sums = vec![Some(0); own.len()];
         Columns { slots: own, columns, without_column, sums }
     }
@@ -238,9 +240,10 @@ fn reason(line: &PlanLine, index: usize, plan: &Plan, source: Option<Rung>) -> S
     }
 }
 
-fn column(line: &PlanLine) -> Option<RecordedColumn> {
+fn column(slot: SlotId, line: &PlanLine) -> Option<RecordedColumn> {
     let candidate = line.candidate()?;
     Some(RecordedColumn {
+        slot,
         name: line.label(),
         unit: line.event.unit.clone(),
         scale: candidate.scale,

@@ -18,6 +18,7 @@ use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;
 
 pub use distinct::NamedFiles;
+pub use replacement::Temporary;
 
 /// The most links that are followed, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
@@ -110,6 +111,15 @@ enum Destination {
     File(PathBuf),
 }
 
+/// A destination of contents that are written while the command runs.
+#[derive(Debug)]
+pub enum LiveDestination {
+    /// Standard output, a device, a pipe or an inherited descriptor.
+    Stream(File),
+    /// A regular file, or one to be made, by its path without links. It is not changed yet.
+    File(PathBuf),
+}
+
 impl Export {
     /// Finds out where a path leads, without changing the file; `-` is standard output.
     ///
@@ -128,6 +138,23 @@ impl Export {
     /// Whether it is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self.destination, Destination::Stdout)
+    }
+
+    /// The destination for contents that are written while the command runs. A named pipe waits for its reader
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io`, naming the file.
+    pub fn into_live(self) -> Result<LiveDestination> {
+        let Export { option, path, destination } = self;
+        let opened = match destination {
+            Destination::File(file) => return Ok(LiveDestination::File(file)),
+            Destination::Stdout => inherited_output(STDOUT).map(File::from),
+            Destination::Stream(stream) => Ok(stream),
+            Destination::Pipe => open_pipe(&path),
+        };
+        opened.map(LiveDestination::Stream).map_err(|error| of_file(option, FileUse::Written, &path, error))
     }
 
     /// Whether writing may wait for a reader, however long that takes.
@@ -171,8 +198,7 @@ impl Export {
             }
             Destination::Stream(stream) => stream_to(stream, fill).map_err(|error| error.named(cannot_write)),
             Destination::Pipe => {
-                let pipe = with_invoker_rights(|| OpenOptions::new().write(true).open(&path));
-                let pipe = pipe.and_then(|pipe| pipe).map_err(cannot_write)?;
+                let pipe = open_pipe(&path).map_err(cannot_write)?;
                 stream_to(pipe, fill).map_err(|error| error.named(cannot_write))
             }
             Destination::File(file) => {
@@ -263,6 +289,11 @@ fn descriptor_named(path: &Path) -> Option<i32> {
         number if is_in("/dev/fd") || is_in("/proc/self/fd") => number.parse().ok(),
         _ => None,
     }
+}
+
+/// Opens a named pipe, which waits for its reader.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    with_invoker_rights(|| OpenOptions::new().write(true).open(path)).and_then(|pipe| pipe)
 }
 
 fn is_pipe(path: &Path) -> bool {

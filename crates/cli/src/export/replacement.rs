@@ -61,7 +61,8 @@ fn former(target: &Path) -> io::Result<Option<Metadata>> {
 }
 
 /// A new file, which goes away unless it takes its name.
-struct Temporary {
+#[derive(Debug)]
+pub struct Temporary {
     path: PathBuf,
     file: File,
     is_renamed: bool,
@@ -78,7 +79,11 @@ impl Temporary {
     }
 
     /// Makes one in the folder of `target`, with the owner and permissions of `former`.
-    fn beside(target: &Path, former: Option<&Metadata>) -> io::Result<Temporary> {
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, as for a folder that takes no new file.
+    pub fn beside(target: &Path, former: Option<&Metadata>) -> io::Result<Temporary> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if former.is_some() {
@@ -118,7 +123,21 @@ impl Temporary {
         Ok(done)
     }
 
-    fn rename_to(&mut self, target: &Path) -> io::Result<()> {
+    /// The file, which may be written after it was renamed.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Takes the place of `target`.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; both files are then as they were.
+    pub fn rename_to(&mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.is_renamed = true;
         Ok(())

@@ -162,7 +162,7 @@ impl RowEnds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::Provenance;
+    use cyclometer::{Provenance, core::SlotId};
 
     fn leader(event: &str) -> Leader {
         Leader { event: event.to_owned(), period: USUAL_PERIOD }
@@ -187,6 +187,7 @@ mod tests {
         let two = ends(vec![leader("instructions"), leader("branches")], None);
         assert_eq!(two.describe(&[]), "every 10,000,000 instructions, and every 10,000,000 branches");
         let clock = RecordedColumn {
+            slot: SlotId(0),
             name: "task-clock".to_owned(),
             unit: Unit::Nanoseconds,
             scale: 1.0,

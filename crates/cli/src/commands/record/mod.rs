@@ -7,8 +7,8 @@ mod file;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded, Result,
-    Simulated, Stat, check_program, machine, simulated,
+    CommandSpec, EventTables, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
+    Result, Simulated, Stat, check_program, machine, simulated,
 };
 
 pub use args::RecordArgs;
@@ -34,14 +34,15 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
     let stat = measurement(args, &machine, simulated, &ends)?;
-    let mut file = RecordingFile::create(args, &machine)?;
+    let mut file = RecordingFile::open(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
     let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
         let text = render::recorded::text(
             &recorded,
-            &args.file,
+            &file.name(),
+            file.windows(),
             &ends.describe(&recorded.columns),
             args.is_attached(),
         );
@@ -55,21 +56,25 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
-    if args.machine.is_some() {
-        return Ok(());
-    }
-    if args.command.is_empty() && !args.is_attached() {
+    let is_run = !args.command.is_empty();
+    if args.machine.is_none() && !is_run && !args.is_attached() {
         let hint = "name a command behind --, or use -p, -t, -a or -C";
         return Err(failure::usage("there is nothing to record", hint));
     }
-    let (output, _) = outputs(args);
-    if export::is_stdout(&args.file) && !args.command.is_empty() && output == OutputStream::Inherit {
-        return Err(failure::usage(
-            "the command's output and the recording would mix on standard output",
-            "add --output null, or use -o FILE",
-        ));
+    let (input, output) = match is_run {
+        true => (streams::input(args.input.as_deref()), outputs(args).0),
+        false => (InputStream::Null, OutputStream::Null),
+    };
+    if let OutputStream::File(path) = &output
+        && file::is_recording(path)
+    {
+        let name = output::clean_os(path.as_os_str());
+        let message = format!("--output: the command's output would replace the recording {name}");
+        return Err(failure::usage(message, "name the file of the recording with -o FILE"));
     }
-    Ok(())
+    let old = file::old_file(&args.file);
+    let results = [(file::OPTION, Some(args.file.as_path())), ("the kept recording", old.as_deref())];
+    export::check(&results, &args.tables, (&input, &output))
 }
 
 /// The simulated machine that was asked for.
