@@ -7,9 +7,9 @@ use crate::output::clean;
 use crate::render::{WIDTH, columns, hanging, units};
 
 /// Windows, lost rows and totals, at most 80 columns.
-pub fn text(recorded: &Recorded, file: &str, windows: u64, ends: &str, is_attached: bool) -> String {
-    let rows = units::grouped(windows as f64);
-    let s = if windows == 1 { "" } else { "s" };
+pub fn text(recorded: &Recorded, file: &str, ends: &str, is_attached: bool) -> String {
+    let rows = units::grouped(recorded.rows as f64);
+    let s = if recorded.rows == 1 { "" } else { "s" };
     let what = if is_attached { "the target" } else { "the command" };
     let mut out = format!("\n{rows} row{s}, one {}, in {}\n", clean(ends), clean(file));
     if recorded.lost_rows > 0 {
@@ -75,6 +75,7 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
 #[cfg(test)]
 mod tests {
     use cyclometer::core::SlotId;
+    use cyclometer::core::window::{WindowBoundary, WindowSpec};
     use cyclometer::{Provenance, Rung, Unit};
 
     use super::*;
@@ -97,16 +98,17 @@ mod tests {
         let raw = "cpu/event=0xc0,umask=0x0f,cmask=1/:u";
         let recorded = Recorded {
             report: one_run().report,
+            spec: WindowSpec::new(WindowBoundary::Interval(std::time::Duration::from_millis(5))),
             columns: vec![column("loads:u"), column(raw), column("stores:u")],
             totals: vec![Count::Exact(9), lost.clone(), Count::Exact(5)],
             unassigned: vec![lost, Count::Exact(0), Count::Exact(0)],
-            rows: 3,
+            rows: 2,
             lost_rows: 0,
             without_column: vec![("cycles".to_owned(), long.clone()), (raw.repeat(2), long.clone())],
             notes: vec![long.clone()],
             sink_error: None,
         };
-        let shown = text(&recorded, "r", 2, "every 5 ms", false);
+        let shown = text(&recorded, "r", "every 5 ms", false);
         assert!(shown.starts_with("\n2 rows, one every 5 ms, in r\n"), "{shown}");
         let is_fitting = |line: &&str| columns(line) <= WIDTH || line.contains(&raw.repeat(2));
         assert!(shown.lines().all(|line| is_fitting(&line)), "{shown}");

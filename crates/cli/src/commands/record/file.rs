@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cyclometer::core::SlotId;
-use cyclometer::core::window::{WindowBoundary, WindowCause, WindowRow, WindowSpec};
+use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
 use cyclometer::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, Recording, RecordingError,
     RecordingFooter, RecordingHeader, RecordingResult, RecordingWriter,
@@ -32,8 +32,6 @@ pub struct RecordingFile {
     command: Vec<String>,
     target: Option<String>,
     state: FileState,
-    /// Rows that were written and are windows: those without one are not.
-    windows: u64,
 }
 
 /// The progress of a recording's file.
@@ -62,7 +60,6 @@ impl RecordingFile {
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             target: target(args),
             state: FileState::Closed,
-            windows: 0,
         };
         if let LiveDestination::File(path) = &destination {
             file.by_invoker(|| {
@@ -76,11 +73,6 @@ impl RecordingFile {
     /// The name as it is shown.
     pub fn name(&self) -> String {
         if is_stdout(&self.path) { "standard output".to_owned() } else { clean_os(self.path.as_os_str()) }
-    }
-
-    /// Number of windows that were written.
-    pub fn windows(&self) -> u64 {
-        self.windows
     }
 
     /// Writes the end.
@@ -180,13 +172,17 @@ impl RecordingSink for RecordingFile {
         Ok(())
     }
 
+    fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
+        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
+        limited(|| writer.thread_name(thread, name)).map_err(|error| self.error(error))
+    }
+
     fn rows(&mut self, rows: &[WindowRow], _lost: u64) -> Result<()> {
         let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
         if let Err(error) = limited(|| writer.rows(rows)) {
             self.state = FileState::Closed;
             return Err(self.error(error));
         }
-        self.windows += rows.iter().filter(|row| row.cause != WindowCause::Unassigned).count() as u64;
         Ok(())
     }
 }
@@ -213,8 +209,9 @@ impl FormerContents {
     fn of(path: &Path) -> io::Result<FormerContents> {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FormerContents::Nothing),
-            found if !found?.is_file() => return Ok(FormerContents::Foreign),
-            _ => {}
+            Err(error) => return Err(error),
+            Ok(found) if !found.is_file() => return Ok(FormerContents::Foreign),
+            Ok(_) => {}
         }
         match Recording::open(File::open(path)?) {
             Err(RecordingError::Io(error)) => Err(error),
@@ -323,7 +320,7 @@ mod tests {
 
     use clap::Parser;
     use cyclometer::core::Count;
-    use cyclometer::core::window::WindowFlags;
+    use cyclometer::core::window::{WindowCause, WindowFlags};
     use cyclometer::{Provenance, Rung, Unit};
 
     use super::*;
@@ -387,8 +384,7 @@ mod tests {
         let recorded = || {
             let mut file = opened(&path).unwrap();
             file.begin(&[column(0)], &spec, &one_run().report.plan).unwrap();
-            file.rows(&[row(WindowCause::End), row(WindowCause::Unassigned)], 0).unwrap();
-            assert_eq!(file.windows(), 1, "the row of events without a window is none");
+            file.rows(&[row(WindowCause::End)], 0).unwrap();
         };
         drop(opened(&path).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -12,9 +12,10 @@ use cyclometer::{
 };
 
 pub use args::RecordArgs;
-use boundaries::RowEnds;
+use boundaries::{RowEnds, describe};
 use file::RecordingFile;
 
+use super::plot::PictureFile;
 use super::streams::{self, CommandInput};
 use crate::output::{self, Channel};
 use crate::{exit, export, failure, render};
@@ -33,29 +34,33 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
-    let stat = measurement(args, &machine, simulated, &ends)?;
+    let run = planned(args, &machine, simulated, &ends)?;
+    let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
     let mut file = RecordingFile::open(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
+    let recorded = run.run(&launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(
-            &recorded,
-            &file.name(),
-            file.windows(),
-            &ends.describe(&recorded.columns),
-            args.is_attached(),
-        );
+        let text = render::recorded::text(&recorded, &file.name(), &describe(&recorded), args.is_attached());
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
-    match recorded.sink_error {
-        Some(error) => Err(error),
-        None => Ok(exit_code(args, &recorded)),
+    let code = exit_code(args, &recorded);
+    if let Some(error) = recorded.sink_error {
+        return Err(error);
     }
+    drop(launcher);
+    picture.map_or(Ok(()), |picture| picture.draw(&args.file))?;
+    Ok(code)
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
+    if args.plot.is_some() && export::is_stdout(&args.file) {
+        return Err(failure::usage(
+            "--plot reads the file of the recording, and -o - is none",
+            "name a file with -o, or leave --plot out",
+        ));
+    }
     let is_run = !args.command.is_empty();
     if args.machine.is_none() && !is_run && !args.is_attached() {
         let hint = "name a command behind --, or use -p, -t, -a or -C";
@@ -73,7 +78,11 @@ fn check(args: &RecordArgs) -> Result<()> {
         return Err(failure::usage(message, "name the file of the recording with -o FILE"));
     }
     let old = file::old_file(&args.file);
-    let results = [(file::OPTION, Some(args.file.as_path())), ("the kept recording", old.as_deref())];
+    let results = [
+        (file::OPTION, Some(args.file.as_path())),
+        ("--plot", args.plot.as_deref()),
+        ("the kept recording", old.as_deref()),
+    ];
     export::check(&results, &args.tables, (&input, &output))
 }
 
@@ -95,6 +104,27 @@ fn simulated_machine(args: &RecordArgs) -> Result<Option<Simulated>> {
 
 fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
+}
+
+/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target,
+/// and with these rights.
+fn planned(
+    args: &RecordArgs,
+    machine: &Machine,
+    simulated: Option<Simulated>,
+    ends: &RowEnds,
+) -> Result<RecordRun> {
+    let stat = measurement(args, machine, simulated.clone(), ends)?;
+    let run = recording(stat, ends);
+    let is_chosen = args.every.is_some() || args.interval.is_some() || !args.also.is_empty();
+    match run.check() {
+        Ok(()) => Ok(run),
+        Err(error) if is_chosen => Err(error),
+        Err(_) => {
+            let ends = RowEnds::by_time(args);
+            Ok(recording(measurement(args, machine, simulated, &ends)?, &ends))
+        }
+    }
 }
 
 fn measurement(
