@@ -140,7 +140,8 @@ fn also(text: &str) -> Result<Every, String> {
     Ok(Every { period: period(number)?, event: Some(event.to_owned()) })
 }
 
-const SUFFIXES: [(&str, u64); 4] = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+/// In the order of their factors, and the usual one of two letters last.
+const SUFFIXES: [(&str, u64); 4] = [("K", 1_000), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 
 /// A number with digits in groups of three, and the suffixes k, M and G.
 fn period(text: &str) -> Result<NonZeroU64, String> {
