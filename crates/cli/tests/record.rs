@@ -159,53 +159,97 @@ fn the_target_of_a_link_is_recorded_to_and_the_link_stays() {
     assert!(matches!(read(&folder.path().join("other/r.old")).end, RecordingEnd::Complete(_)));
 }
 
-#[test]
-fn a_limit_on_the_size_of_files_is_an_error_of_the_recording_and_ends_the_command_as_without_us() {
-    let folder = tempfile::tempdir().unwrap();
-    let limited = |command: &str| {
-        let program = env!("CARGO_BIN_EXE_cyclometer");
-        // The unit is 512 bytes or 1 KiB, by the shell.
-        let script = format!("ulimit -f 1; exec {program} record \"$@\" -o r -- sh -c '{command}'");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &script, "sh"]).args(&BY_TIME[1..]).current_dir(folder.path());
-        shell.env("NO_COLOR", "1").output().unwrap()
-    };
-    let sleeps = limited("for i in 1 2 3 4 5 6 7 8 9; do sleep 0.02; done; : > ran");
-    assert_eq!(sleeps.status.code(), Some(125), "{sleeps:?}");
-    assert!(stderr(&sleeps).contains("-o: cannot write r: file too large"), "{}", stderr(&sleeps));
-    assert!(folder.path().join("ran").exists(), "the command ran to its end");
-    let signalled = limited("head -c 9999 /dev/zero > big; echo status $? >&2");
-    assert!(stderr(&signalled).contains("status 153"), "SIGXFSZ is 25: {}", stderr(&signalled));
+/// The recorder below a limit on the size of files, in blocks of 512 bytes, of a script.
+fn limited(folder: &Path, blocks: u32, interval_ms: &str, script: &str) -> Output {
+    let program = env!("CARGO_BIN_EXE_cyclometer");
+    let shell = format!("ulimit -f {blocks}; exec {program} \"$@\"");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &shell, "sh", "record", "-I", interval_ms, "--backend", "os", "-e", "user_time"]);
+    limited.args(["-o", "r", "--", "sh", "-c", script]).current_dir(folder).stdin(Stdio::null());
+    limited.env("NO_COLOR", "1").output().unwrap()
 }
 
 #[test]
-fn a_reader_that_ends_is_named() {
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_the_former_recording_beside_the_rows_until_then() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = cyclometer()
-        .args(["record", "-I", "5", "--backend", "os", "-e", "user_time", "-o", "-"])
-        .args([
-            "--output",
-            "null",
-            "--",
-            "sh",
-            "-c",
-            "while ! test -e closed; do sleep 0.01; done; sleep 0.05",
-        ])
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(recorder.stdout.take());
-    fs::write(folder.path().join("closed"), "").unwrap();
-    let out = recorder.wait_with_output().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let good = record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "true"]].concat());
+    assert!(good.status.success(), "{good:?}");
+    let before = fs::read(at("r")).unwrap();
+    let blocks = u32::try_from(before.len() / 512 + 2).unwrap();
+    let is_full = format!("[ $(wc -c < r.part) -ge {} ]", blocks * 512);
+    let script = format!(
+        "n=0; until {is_full} || [ $n = 6000 ]; do sleep 0.01; n=$((n+1)); done; sleep 0.05; : > ran"
+    );
+    let out = limited(folder.path(), blocks, "1", &script);
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     let said = stderr(&out);
-    assert!(
-        said.contains("the reader of standard output has ended") && !said.contains("output: -"),
-        "{said}"
-    );
-    assert!(said.contains("in standard output\n"), "{said}");
+    assert!(said.contains("-o: cannot write r: file too large"), "{said}");
+    assert!(said.contains("ulimit -f") && said.contains("rows that were recorded are in r.part"), "{said}");
+    assert!(said.contains(" rows, one every 1 ms, in r.part\n"), "{said}");
+    assert!(at("ran").exists(), "the command ran to its end");
+    assert!(!at("r.old").exists() && fs::read(at("r")).unwrap() == before);
+    let kept = read(&at("r.part"));
+    assert!(!kept.rows.is_empty() && matches!(kept.end, RecordingEnd::Incomplete { .. }), "{:?}", kept.end);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_no_row_fits_in_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = limited(folder.path(), 1, "5", "sleep 0.1; : > ran");
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(said.contains("\n0 rows, one every 5 ms\n") && !said.contains("r.part"), "{said}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["ran"]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_the_command_as_without_the_recorder() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 0.1; head -c 999999 /dev/zero > big; echo status $? >&2";
+    let out = limited(folder.path(), 64, "5", script);
+    assert!(stderr(&out).contains("status 153"), "SIGXFSZ is 25: {}", stderr(&out));
+}
+
+/// A recorder whose rows go to a pipe, of a script that waits for the file `go`, and fails after a minute.
+fn recorder_to_pipe(folder: &Path, quiet: &[&str], then: &str) -> Child {
+    let wait = "n=0; until [ -e go ] || [ $n = 6000 ]; do sleep 0.01; n=$((n+1)); done; [ -e go ] || exit 9";
+    let mut recorder = cyclometer();
+    recorder.args(["record", "-I", "5", "--backend", "os", "-e", "user_time", "-o", "-"]).args(quiet);
+    recorder.args(["--output", "null", "--", "sh", "-c", &format!("{wait}; {then}")]).current_dir(folder);
+    recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn rows_arrive_at_a_reader_while_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = recorder_to_pipe(folder.path(), &["-q"], "exit 0");
+    let mut rows = Recording::open(recorder.stdout.take().unwrap()).unwrap();
+    for _ in 0..3 {
+        assert!(rows.next().unwrap().unwrap().time_ns.is_some());
+    }
+    fs::write(folder.path().join("go"), "").unwrap();
+    rows.by_ref().for_each(|row| drop(row.unwrap()));
+    assert!(matches!(rows.end(), Some(RecordingEnd::Complete(_))), "{:?}", rows.end());
+    let out = recorder.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "the command saw no row before its end: {out:?}");
+}
+
+#[test]
+fn a_reader_that_ends_early_is_no_error_and_the_command_runs_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for (quiet, said) in [(&[][..], "in standard output, whose reader ended early\n"), (&["-q"], "")] {
+        let mut recorder = recorder_to_pipe(folder.path(), quiet, "sleep 0.05; : > ran; exit 3");
+        drop(recorder.stdout.take());
+        fs::write(folder.path().join("go"), "").unwrap();
+        let out = recorder.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(3), "{out:?}");
+        assert!(stderr(&out).contains(said) && !stderr(&out).contains("error"), "{}", stderr(&out));
+        assert!(!said.is_empty() || stderr(&out).is_empty(), "{}", stderr(&out));
+        fs::remove_file(folder.path().join("ran")).unwrap();
+        fs::remove_file(folder.path().join("go")).unwrap();
+    }
 }
 
 #[test]
@@ -328,12 +372,16 @@ impl Drop for KilledGroup {
 }
 
 #[test]
-fn a_killed_recorder_loses_no_row_that_was_written() {
+fn a_killed_recorder_leaves_its_rows_in_a_file_beside_and_the_former_recordings() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let at = |name: &str| folder.path().join(name);
+    let good = || record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "true"]].concat());
+    assert!(good().status.success() && good().status.success());
+    let contents = || [at("r"), at("r.old")].map(|path| fs::read(path).unwrap());
+    let (before, path) = (contents(), at("r.part"));
     let recorder = cyclometer()
         .args(["record", "-q", "-I", "5", "--backend", "os", "-e", "user_time", "-o"])
-        .arg(&path)
+        .arg(at("r"))
         .args(["--", "sleep", "60"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -353,6 +401,23 @@ fn a_killed_recorder_loses_no_row_that_was_written() {
     let recording = read(&path);
     assert!(recording.rows.len() >= 3);
     assert!(matches!(recording.end, RecordingEnd::Incomplete { .. }), "{:?}", recording.end);
+    assert!(contents() == before, "a run that was killed replaced a recording");
+    let (kept, good) = (fs::read(&path).unwrap(), good());
+    assert!(good.status.success() && fs::read(&path).unwrap() == kept, "{good:?}");
+    assert_eq!(fs::read(at("r.old")).unwrap(), before[0]);
+}
+
+#[test]
+fn a_file_that_takes_the_name_while_the_command_runs_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo notes > r; sleep 0.05";
+    let out = record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "sh", "-c", script]].concat());
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(said.contains("-o: r is no recording, and stays as it is"), "{said}");
+    assert!(said.contains("the rows that were recorded are in r.part\n"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("r")).unwrap(), "notes\n");
+    assert!(matches!(read(&folder.path().join("r.part")).end, RecordingEnd::Complete(_)));
 }
 
 #[test]

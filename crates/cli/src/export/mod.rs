@@ -18,7 +18,6 @@ use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;
 
 pub use distinct::NamedFiles;
-pub use replacement::Temporary;
 
 /// The most links that are followed, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;

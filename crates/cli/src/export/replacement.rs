@@ -61,8 +61,7 @@ fn former(target: &Path) -> io::Result<Option<Metadata>> {
 }
 
 /// A new file, which goes away unless it takes its name.
-#[derive(Debug)]
-pub struct Temporary {
+struct Temporary {
     path: PathBuf,
     file: File,
     is_renamed: bool,
@@ -79,11 +78,7 @@ impl Temporary {
     }
 
     /// Makes one in the folder of `target`, with the owner and permissions of `former`.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's, as for a folder that takes no new file.
-    pub fn beside(target: &Path, former: Option<&Metadata>) -> io::Result<Temporary> {
+    fn beside(target: &Path, former: Option<&Metadata>) -> io::Result<Temporary> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if former.is_some() {
@@ -123,21 +118,7 @@ impl Temporary {
         Ok(done)
     }
 
-    /// The file, which may be written after it was renamed.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's.
-    pub fn file(&self) -> io::Result<File> {
-        self.file.try_clone()
-    }
-
-    /// Takes the place of `target`.
-    ///
-    /// # Errors
-    ///
-    /// The operating system's; both files are then as they were.
-    pub fn rename_to(&mut self, target: &Path) -> io::Result<()> {
+    fn rename_to(&mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.is_renamed = true;
         Ok(())

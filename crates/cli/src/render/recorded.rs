@@ -7,11 +7,12 @@ use crate::output::clean;
 use crate::render::{WIDTH, columns, hanging, units};
 
 /// Windows, lost rows and totals, at most 80 columns.
-pub fn text(recorded: &Recorded, file: &str, ends: &str, is_attached: bool) -> String {
+pub fn text(recorded: &Recorded, place: Option<&str>, ends: &str, is_attached: bool) -> String {
     let rows = units::grouped(recorded.rows as f64);
     let s = if recorded.rows == 1 { "" } else { "s" };
     let what = if is_attached { "the target" } else { "the command" };
-    let mut out = format!("\n{rows} row{s}, one {}, in {}\n", clean(ends), clean(file));
+    let place = place.map(|place| format!(", in {}", clean(place))).unwrap_or_default();
+    let mut out = format!("\n{rows} row{s}, one {}{place}\n", clean(ends));
     if recorded.lost_rows > 0 {
         let lost = units::grouped(recorded.lost_rows as f64);
         out += &format!("  {lost} rows were lost; the rows after them have their events\n");
@@ -108,7 +109,7 @@ mod tests {
             notes: vec![long.clone()],
             sink_error: None,
         };
-        let shown = text(&recorded, "r", "every 5 ms", false);
+        let shown = text(&recorded, Some("r"), "every 5 ms", false);
         assert!(shown.starts_with("\n2 rows, one every 5 ms, in r\n"), "{shown}");
         let is_fitting = |line: &&str| columns(line) <= WIDTH || line.contains(&raw.repeat(2));
         assert!(shown.lines().all(|line| is_fitting(&line)), "{shown}");

@@ -1,29 +1,26 @@
 //! The file of a recording: written while the command runs, so that an early end loses no row.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cyclometer::core::SlotId;
 use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
 use cyclometer::recording::{
-    RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, Recording, RecordingError,
-    RecordingFooter, RecordingHeader, RecordingResult, RecordingWriter,
+    RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingError, RecordingFooter,
+    RecordingHeader, RecordingResult, RecordingWriter,
 };
 use cyclometer::{
     Error, ErrorKind, FileSizeSignalIgnored, Machine, Plan, Recorded, RecordedColumn, RecordingSink,
-    Recovery, Result, with_invoker_rights,
+    Recovery, Result,
 };
 
 use super::args::RecordArgs;
-use crate::export::{self, Export, LiveDestination, Temporary, is_stdout};
+use super::part_file::{OPTION, PartFile};
+use crate::export::{self, Export, LiveDestination, is_stdout};
 use crate::failure::{FileUse, of_file};
 use crate::output::clean_os;
-
-/// The option that names the file.
-pub const OPTION: &str = "-o";
 
 /// A recording that is written.
 pub struct RecordingFile {
@@ -36,17 +33,27 @@ pub struct RecordingFile {
 
 /// The progress of a recording's file.
 enum FileState {
-    /// Nothing is written or kept yet: the columns are unknown.
+    /// Nothing is written yet: the columns are unknown.
     Waiting(LiveDestination),
     /// The header is written, and rows follow.
-    Begun(Box<RecordingWriter<File>>),
-    /// Writing failed, or is over.
-    Closed,
+    Begun(Box<BegunRecording>),
+    /// All is written.
+    Ended,
+    /// The reader of a stream has ended, and the rest of the recording has nowhere to go.
+    ReaderEnded,
+    /// Writing failed. Rows until then are in this file, if there are any.
+    Failed(Option<PathBuf>),
+}
+
+/// A recording with its header. A stream has no file that takes a name.
+struct BegunRecording {
+    writer: RecordingWriter<File>,
+    part: Option<PartFile>,
 }
 
 impl RecordingFile {
-    /// Finds out before anything runs whether the file can be written. A regular file is not changed before
-    /// the first rows; then a recording of that name is kept as FILE.old.
+    /// Finds out before anything runs whether the file can be written. A regular file is left as it is until
+    /// the run has ended.
     ///
     /// # Errors
     ///
@@ -54,32 +61,38 @@ impl RecordingFile {
     /// recording, FILE.old included.
     pub fn open(args: &RecordArgs, machine: &Machine) -> Result<RecordingFile> {
         let destination = Export::open(OPTION, &args.file)?.into_live()?;
-        let file = RecordingFile {
+        if let LiveDestination::File(target) = &destination {
+            PartFile::check(target)?;
+        }
+        Ok(RecordingFile {
             path: args.file.clone(),
             machine: machine.clone(),
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             target: target(args),
-            state: FileState::Closed,
+            state: FileState::Waiting(destination),
+        })
+    }
+
+    /// The place of the rows as it is shown; `None` if they are nowhere.
+    pub fn place(&self) -> Option<String> {
+        let named = match is_stdout(&self.path) {
+            true => "standard output".to_owned(),
+            false => clean_os(self.path.as_os_str()),
         };
-        if let LiveDestination::File(path) = &destination {
-            file.by_invoker(|| {
-                old_name(path)?;
-                Temporary::beside(path, None).map(|_| ()).map_err(|error| file.error(error.into()))
-            })?;
+        match &self.state {
+            FileState::Waiting(_) => None,
+            FileState::Begun(_) | FileState::Ended => Some(named),
+            FileState::ReaderEnded => Some(format!("{named}, whose reader ended early")),
+            FileState::Failed(kept) => kept.as_ref().map(|kept| clean_os(kept.as_os_str())),
         }
-        Ok(RecordingFile { state: FileState::Waiting(destination), ..file })
     }
 
-    /// The name as it is shown.
-    pub fn name(&self) -> String {
-        if is_stdout(&self.path) { "standard output".to_owned() } else { clean_os(self.path.as_os_str()) }
-    }
-
-    /// Writes the end.
+    /// Writes the end, and gives the file its name.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io`, naming the file.
+    /// `ErrorKind::Io`, naming the file; `ErrorKind::InvalidInput` for a file of that name that is no recording,
+    /// and has come while the command ran.
     pub fn finish(&mut self, recorded: &Recorded) -> Result<()> {
         if recorded.sink_error.is_some() {
             return Ok(());
@@ -92,45 +105,68 @@ impl RecordingFile {
             elapsed_ns: run.map(|run| run.wall_ns),
             notes: notes(recorded),
         };
-        let writer = match std::mem::replace(&mut self.state, FileState::Closed) {
-            FileState::Waiting(destination) => {
-                self.begun(destination, &self.header(&recorded.columns, &[]))?
-            }
-            FileState::Begun(writer) => *writer,
-            FileState::Closed => return Ok(()),
-        };
-        limited(|| writer.finish(&footer)).map_err(|error| self.error(error))?;
-        Ok(())
-    }
-
-    /// Writes the header, to a regular file in place of the former one.
-    fn begun(&self, destination: LiveDestination, header: &RecordingHeader) -> Result<RecordingWriter<File>> {
-        let written = |out| limited(|| RecordingWriter::new(out, header)).map_err(|error| self.error(error));
-        let path = match destination {
-            LiveDestination::Stream(out) => return written(out),
-            LiveDestination::File(path) => path,
-        };
-        let failed = |error: io::Error| self.error(error.into());
-        self.by_invoker(|| {
-            let old = old_name(&path)?;
-            let mut new = Temporary::beside(&path, None).map_err(failed)?;
-            let writer = written(new.file().map_err(failed)?)?;
-            old.iter().try_for_each(|old| fs::rename(&path, old)).map_err(failed)?;
-            new.rename_to(&path).map_err(|error| {
-                // The first error is returned.
-                let _ = old.iter().try_for_each(|old| fs::rename(old, &path));
-                failed(error)
-            })?;
-            Ok(writer)
+        // A run without rows has told nobody its columns.
+        self.begin(&recorded.columns, &recorded.spec, &recorded.report.plan)?;
+        let Some(BegunRecording { writer, part }) = self.take_begun() else { return Ok(()) };
+        if let Err(error) = limited(|| writer.finish(&footer)) {
+            return self.stop(part, error);
+        }
+        self.state = FileState::Ended;
+        let Some(mut part) = part else { return Ok(()) };
+        part.take_name().map_err(|error| {
+            part.keep();
+            self.fail(Some(part), error)
         })
     }
 
-    /// Under sudo a path leads where it leads the invoker.
-    fn by_invoker<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        with_invoker_rights(act).map_err(|error| self.error(error.into()))?
+    /// Ends writing because the run failed; the error names the file that has the rows.
+    pub fn abandon(&mut self, error: Error) -> Error {
+        let part = self.take_begun().and_then(|begun| begun.part);
+        self.fail(part, error)
     }
 
-    fn header(&self, columns: &[RecordedColumn], boundaries: &[RecordedBoundary]) -> RecordingHeader {
+    /// Takes what is written out of a recording that has begun; others stay as they are.
+    fn take_begun(&mut self) -> Option<BegunRecording> {
+        match std::mem::replace(&mut self.state, FileState::Failed(None)) {
+            FileState::Begun(begun) => Some(*begun),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Ends writing after an error of it. A reader that ends before the recording is none, as in other commands.
+    fn stop(&mut self, part: Option<PartFile>, error: RecordingError) -> Result<()> {
+        match error {
+            RecordingError::Io(error) if part.is_none() && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.state = FileState::ReaderEnded;
+                Ok(())
+            }
+            error => {
+                let error = self.error(error);
+                Err(self.fail(part, error))
+            }
+        }
+    }
+
+    fn stop_begun(&mut self, error: RecordingError) -> Result<()> {
+        let part = self.take_begun().and_then(|begun| begun.part);
+        self.stop(part, error)
+    }
+
+    /// Ends writing: the error with the file that has the rows.
+    fn fail(&mut self, part: Option<PartFile>, error: Error) -> Error {
+        let kept = part.and_then(PartFile::close);
+        let named = kept.as_ref().map(|kept| clean_os(kept.as_os_str()));
+        self.state = FileState::Failed(kept);
+        let Some(named) = named else { return error };
+        let remedy = error.recovery().to_string();
+        let before = if remedy.is_empty() { remedy } else { remedy + "; " };
+        error.with_recovery(Recovery::fix(format!("{before}the rows that were recorded are in {named}")))
+    }
+
+    fn header(&self, columns: &[RecordedColumn], boundaries: Vec<RecordedBoundary>) -> RecordingHeader {
         let machine = &self.machine;
         RecordingHeader {
             tool: format!("cyclometer {}", env!("CARGO_PKG_VERSION")),
@@ -139,7 +175,7 @@ impl RecordingFile {
             target: self.target.clone(),
             start_unix_ns: start_unix_ns(),
             events: columns.iter().map(recorded_event).collect(),
-            boundaries: boundaries.to_vec(),
+            boundaries,
             sources: RecordedSource::all_of(&machine.ladder),
             notes: Vec::new(),
         }
@@ -147,43 +183,60 @@ impl RecordingFile {
 
     fn error(&self, error: RecordingError) -> Error {
         match error {
-            RecordingError::Io(error) if !is_stdout(&self.path) => {
-                of_file(OPTION, FileUse::Written, &self.path, error)
+            RecordingError::Io(error) if is_stdout(&self.path) => export::cannot_print(&error),
+            RecordingError::Io(error) => of_file(OPTION, FileUse::Written, &self.path, error),
+            other => {
+                let error = Error::from(other);
+                Error::new(ErrorKind::Io, format!("{OPTION}: {error}"))
+                    .with_recovery(error.recovery().clone())
             }
-            RecordingError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                Error::new(ErrorKind::Io, "the reader of standard output has ended")
-                    .with_recovery(Recovery::fix("name a reader that reads to the end, or a file: -o FILE"))
-                    .with_source(error)
-            }
-            RecordingError::Io(error) => export::cannot_print(&error),
-            other => Error::new(ErrorKind::Io, format!("{OPTION}: {other}")),
         }
+    }
+}
+
+impl BegunRecording {
+    fn new(destination: &LiveDestination, header: &RecordingHeader) -> RecordingResult<BegunRecording> {
+        let (part, out) = match destination {
+            LiveDestination::Stream(out) => (None, out.try_clone()?),
+            LiveDestination::File(target) => {
+                let (part, out) = PartFile::create(target)?;
+                (Some(part), out)
+            }
+        };
+        Ok(BegunRecording { writer: limited(|| RecordingWriter::new(out, header))?, part })
+    }
+
+    fn rows(&mut self, rows: &[WindowRow]) -> RecordingResult<()> {
+        let written = limited(|| self.writer.rows(rows));
+        // Of a batch that failed some frames may be written.
+        if let Some(part) = self.part.as_mut().filter(|_| self.writer.rows_written() > 0) {
+            part.keep();
+        }
+        written
     }
 }
 
 impl RecordingSink for RecordingFile {
     fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, _plan: &Plan) -> Result<()> {
-        let boundaries = recorded_boundaries(&spec.boundaries, columns)?;
-        let FileState::Waiting(destination) = std::mem::replace(&mut self.state, FileState::Closed) else {
-            return Ok(());
-        };
-        let writer = self.begun(destination, &self.header(columns, &boundaries))?;
-        self.state = FileState::Begun(Box::new(writer));
+        let FileState::Waiting(destination) = &self.state else { return Ok(()) };
+        let header = self.header(columns, recorded_boundaries(&spec.boundaries, columns)?);
+        match BegunRecording::new(destination, &header) {
+            Ok(begun) => self.state = FileState::Begun(Box::new(begun)),
+            Err(error) => self.stop(None, error)?,
+        }
         Ok(())
     }
 
     fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
-        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
-        limited(|| writer.thread_name(thread, name)).map_err(|error| self.error(error))
+        let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
+        let written = limited(|| begun.writer.thread_name(thread, name));
+        written.or_else(|error| self.stop_begun(error))
     }
 
     fn rows(&mut self, rows: &[WindowRow], _lost: u64) -> Result<()> {
-        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
-        if let Err(error) = limited(|| writer.rows(rows)) {
-            self.state = FileState::Closed;
-            return Err(self.error(error));
-        }
-        Ok(())
+        let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
+        let written = begun.rows(rows);
+        written.or_else(|error| self.stop_begun(error))
     }
 }
 
@@ -192,74 +245,6 @@ impl RecordingSink for RecordingFile {
 fn limited<T>(write: impl FnOnce() -> RecordingResult<T>) -> RecordingResult<T> {
     let _ignored = FileSizeSignalIgnored::new()?;
     write()
-}
-
-/// The contents of a file that a recording is to replace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FormerContents {
-    /// There is no file, or it has no header.
-    Nothing,
-    /// A recording, which may be damaged, or of another version.
-    Recording,
-    /// Anything else.
-    Foreign,
-}
-
-impl FormerContents {
-    fn of(path: &Path) -> io::Result<FormerContents> {
-        match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FormerContents::Nothing),
-            Err(error) => return Err(error),
-            Ok(found) if !found.is_file() => return Ok(FormerContents::Foreign),
-            Ok(_) => {}
-        }
-        match Recording::open(File::open(path)?) {
-            Err(RecordingError::Io(error)) => Err(error),
-            Err(RecordingError::Empty | RecordingError::NoHeader) => Ok(FormerContents::Nothing),
-            Err(RecordingError::Foreign) => Ok(FormerContents::Foreign),
-            _ => Ok(FormerContents::Recording),
-        }
-    }
-
-    /// The same of a file that is replaced.
-    fn replaceable(path: &Path) -> Result<FormerContents> {
-        let found = FormerContents::of(path);
-        match found.map_err(|error| of_file(OPTION, FileUse::Read, path, error))? {
-            FormerContents::Foreign => {
-                let name = clean_os(path.as_os_str());
-                let fix = "name another file, or remove that one";
-                let text = format!("{OPTION}: {name} is no recording, and stays as it is");
-                Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(fix)))
-            }
-            replaceable => Ok(replaceable),
-        }
-    }
-}
-
-/// The name under which a recording is kept when a new one takes its place; `None` if there is none. The path
-/// has no links.
-fn old_name(path: &Path) -> Result<Option<PathBuf>> {
-    if FormerContents::replaceable(path)? != FormerContents::Recording {
-        return Ok(None);
-    }
-    let mut old = OsString::from(path);
-    old.push(".old");
-    let old = PathBuf::from(old);
-    FormerContents::replaceable(&old).map(|_| Some(old))
-}
-
-/// The same for a path as it was named. Errors are left to [`RecordingFile::open`].
-pub fn old_file(named: &Path) -> Option<PathBuf> {
-    if is_stdout(named) {
-        return None;
-    }
-    with_invoker_rights(|| old_name(&fs::canonicalize(named).ok()?).ok()?).ok()?
-}
-
-/// Whether a path leads to a recording.
-pub fn is_recording(path: &Path) -> bool {
-    let contents = with_invoker_rights(|| FormerContents::of(&fs::canonicalize(path)?));
-    matches!(contents, Ok(Ok(FormerContents::Recording)))
 }
 
 fn target(args: &RecordArgs) -> Option<String> {
@@ -316,11 +301,14 @@ fn notes(recorded: &Recorded) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::num::NonZeroU64;
+    use std::path::Path;
 
     use clap::Parser;
     use cyclometer::core::Count;
     use cyclometer::core::window::{WindowCause, WindowFlags};
+    use cyclometer::recording::Recording;
     use cyclometer::{Provenance, Rung, Unit};
 
     use super::*;
@@ -347,18 +335,18 @@ mod tests {
         }
     }
 
-    fn opened(path: &Path) -> Result<RecordingFile> {
+    fn opened(path: &Path) -> RecordingFile {
         let words = ["record".as_ref(), "-o".as_ref(), path.as_os_str(), "--".as_ref(), "true".as_ref()];
-        RecordingFile::open(&Recorder::parse_from(words).args, &vm_without_pmu())
+        RecordingFile::open(&Recorder::parse_from(words).args, &vm_without_pmu()).unwrap()
     }
 
-    fn row(cause: WindowCause) -> WindowRow {
+    fn row() -> WindowRow {
         WindowRow {
             thread: None,
             cpu: None,
             time_ns: None,
             address: None,
-            cause,
+            cause: WindowCause::End,
             counts: vec![Count::Exact(1)],
             enabled_ns: None,
             running_ns: None,
@@ -377,32 +365,26 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_or_replaced_before_the_columns_are_known() {
+    fn a_run_that_fails_leaves_the_former_recordings_and_names_the_file_with_its_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, old) = (folder.path().join("r"), folder.path().join("r.old"));
+        let at = |name: &str| folder.path().join(name);
         let spec = WindowSpec::new(WindowBoundary::Interval(std::time::Duration::from_millis(1)));
-        let recorded = || {
-            let mut file = opened(&path).unwrap();
+        let begun = || {
+            let mut file = opened(&at("r"));
             file.begin(&[column(0)], &spec, &one_run().report.plan).unwrap();
-            file.rows(&[row(WindowCause::End)], 0).unwrap();
+            file
         };
-        drop(opened(&path).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        recorded();
-        let first = fs::read(&path).unwrap();
-        drop(opened(&path).unwrap());
-        assert!(!old.exists() && fs::read(&path).unwrap() == first);
-        recorded();
-        assert_eq!(fs::read(&old).unwrap(), first);
-        // Neither an empty file nor one without its header is worth keeping.
-        for headerless in [0, first.len() / 4] {
-            fs::write(&path, &first[..headerless]).unwrap();
-            recorded();
-            assert_eq!(fs::read(&old).unwrap(), first);
-        }
-        fs::write(&old, "notes").unwrap();
-        assert!(opened(&path).is_err_and(|error| error.to_string().contains("r.old is no recording")));
-        assert_eq!(fs::read_to_string(&old).unwrap(), "notes");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "a temporary file is left");
+        let failed = || Error::new(ErrorKind::Io, "no room").with_recovery(Recovery::fix("make room"));
+        let (mut without_rows, mut with_rows) = (begun(), begun());
+        with_rows.rows(&[row()], 0).unwrap();
+        assert_eq!(without_rows.abandon(failed()).recovery().to_string(), "make room");
+        assert_eq!((without_rows.place(), at("r.part").exists()), (None, false));
+        let kept = at("r.part2");
+        let help = with_rows.abandon(failed()).recovery().to_string();
+        assert_eq!(help, format!("make room; the rows that were recorded are in {}", kept.display()));
+        assert_eq!(with_rows.place(), Some(kept.display().to_string()));
+        let recording = Recording::open(File::open(&kept).unwrap()).unwrap();
+        assert_eq!(recording.map(|row| row.unwrap()).collect::<Vec<_>>(), [row()]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -3,6 +3,7 @@
 mod args;
 mod boundaries;
 mod file;
+mod part_file;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use file::RecordingFile;
 use super::plot::PictureFile;
 use super::streams::{self, CommandInput};
 use crate::output::{self, Channel};
+use crate::render::plot::PlotFormat;
 use crate::{exit, export, failure, render};
 
 /// The workload of a simulated machine unless one is named.
@@ -38,10 +40,15 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
     let mut file = RecordingFile::open(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = run.run(&launcher, &mut file)?;
+    let recorded = run.run(&launcher, &mut file).map_err(|error| file.abandon(error))?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(&recorded, &file.name(), &describe(&recorded), args.is_attached());
+        let text = render::recorded::text(
+            &recorded,
+            file.place().as_deref(),
+            &describe(&recorded),
+            args.is_attached(),
+        );
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
@@ -55,6 +62,9 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
+    if let Some(path) = &args.plot {
+        PlotFormat::named("--plot", path)?;
+    }
     if args.plot.is_some() && export::is_stdout(&args.file) {
         return Err(failure::usage(
             "--plot reads the file of the recording, and -o - is none",
@@ -71,15 +81,15 @@ fn check(args: &RecordArgs) -> Result<()> {
         false => (InputStream::Null, OutputStream::Null),
     };
     if let OutputStream::File(path) = &output
-        && file::is_recording(path)
+        && part_file::is_recording(path)
     {
         let name = output::clean_os(path.as_os_str());
         let message = format!("--output: the command's output would replace the recording {name}");
         return Err(failure::usage(message, "name the file of the recording with -o FILE"));
     }
-    let old = file::old_file(&args.file);
+    let old = part_file::old_file(&args.file);
     let results = [
-        (file::OPTION, Some(args.file.as_path())),
+        (part_file::OPTION, Some(args.file.as_path())),
         ("--plot", args.plot.as_deref()),
         ("the kept recording", old.as_deref()),
     ];
