@@ -95,7 +95,7 @@ impl From<RecordingError> for Error {
             }
             RecordingError::Foreign => "name a file that `cyclometer record` has written",
             RecordingError::Empty | RecordingError::NoHeader => {
-                "record again; a former one of that name may be in FILE.old"
+                "record again; an earlier recording may be in FILE.old, and rows of a run that was killed in FILE.part"
             }
             RecordingError::Damaged { .. } | RecordingError::Malformed { .. } => {
                 "copy the file again if it is a copy, else record again; the rows before that byte are intact"

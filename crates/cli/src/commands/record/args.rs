@@ -23,7 +23,7 @@ pub const USUAL_FILE: &str = "cyclometer.rec";
 const NOTES: &str = "\
 Without --every and --interval a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
 counts that were measured in its window, not the period. `cyclometer phases FILE`, `plot FILE` and `convert FILE` read \
-recordings. A recording of that name is kept as FILE.old.
+recordings. Rows are written to FILE.part until the run has ended; a recording of the name FILE is then kept as FILE.old.
 
 Exit status: that of the command; 125 cyclometer failed; 126 the command cannot be executed; 127 the command does not \
 exist; 128 + n signal n.";
