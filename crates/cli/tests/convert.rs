@@ -359,6 +359,21 @@ fn standard_input_is_read_and_a_file_is_replaced_as_a_whole() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_also_on_standard_output() {
+    let (folder, path) = file(&written(&vec![row(MAIN, 1); 200]));
+    for (destination, said) in
+        [("> out", "to standard output: file too large"), ("-o out", "-o: cannot write out")]
+    {
+        let script = format!("ulimit -f 1; exec \"$0\" convert \"$1\" --to jsonl {destination}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cyclometer")]).arg(&path).current_dir(folder.path());
+        let out = shell.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(out.status.code(), Some(125), "{out:?}");
+        assert!(stderr(&out).contains(said) && stderr(&out).contains("\nhelp: "), "{}", stderr(&out));
+    }
+}
+
+#[test]
 fn a_recording_that_ends_early_is_converted_as_far_as_it_goes() {
     let bytes = recorded();
     let whole = converted(&bytes, "csv");

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::{Error, ErrorKind, Recovery, Result};
-use cyclometer::{InputStream, OutputStream, inherited_output, with_invoker_rights};
+use cyclometer::{FileSizeSignalIgnored, InputStream, OutputStream, inherited_output, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;
@@ -191,9 +191,14 @@ impl Export {
     pub fn stream<T>(self, fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>) -> Result<Option<T>> {
         let Export { option, path, destination } = self;
         let cannot_write = |error| of_file(option, FileUse::Written, &path, error);
+        // A limit of the size of files is an error as others are.
+        let _ignored = FileSizeSignalIgnored::new().map_err(cannot_write)?;
         match destination {
             Destination::Stdout => {
-                stream_to(io::stdout(), fill).map_err(|error| error.named(|error| cannot_print(&error)))
+                // Without a buffer of the library, which it would write once more at the exit.
+                let stdout =
+                    inherited_output(STDOUT).map(File::from).map_err(|error| cannot_print(&error))?;
+                stream_to(stdout, fill).map_err(|error| error.named(|error| cannot_print(&error)))
             }
             Destination::Stream(stream) => stream_to(stream, fill).map_err(|error| error.named(cannot_write)),
             Destination::Pipe => {
