@@ -317,6 +317,7 @@ fn a_picture_that_cannot_be_drawn_is_refused_before_anything_runs() {
     fs::write(folder.path().join("in.svg"), "input").unwrap();
     for (options, said) in [
         (&["-o", "-", "--output", "null", "--plot", "p.svg"][..], "--plot reads the file of the recording"),
+        (&["-o", "/dev/null", "--plot", "p.svg"], "and -o /dev/null is none"),
         (&["--plot", "p.png"], "--plot p.png: the name ends neither in .svg nor in .html"),
         (&["--plot", "-"], "--plot -: the name ends neither"),
         (&["--plot", "nope/p.svg"], "--plot: cannot write nope/p.svg"),

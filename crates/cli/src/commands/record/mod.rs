@@ -5,11 +5,13 @@ mod boundaries;
 mod file;
 mod part_file;
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use cyclometer::{
     CommandSpec, EventTables, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
-    Result, Simulated, Stat, check_program, machine, simulated,
+    Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
 };
 
 pub use args::RecordArgs;
@@ -62,15 +64,7 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
-    if let Some(path) = &args.plot {
-        PlotFormat::named("--plot", path)?;
-    }
-    if args.plot.is_some() && export::is_stdout(&args.file) {
-        return Err(failure::usage(
-            "--plot reads the file of the recording, and -o - is none",
-            "name a file with -o, or leave --plot out",
-        ));
-    }
+    args.plot.as_deref().map_or(Ok(()), |picture| check_picture(picture, &args.file))?;
     let is_run = !args.command.is_empty();
     if args.machine.is_none() && !is_run && !args.is_attached() {
         let hint = "name a command behind --, or use -p, -t, -a or -C";
@@ -94,6 +88,21 @@ fn check(args: &RecordArgs) -> Result<()> {
         ("the kept recording", old.as_deref()),
     ];
     export::check(&results, &args.tables, (&input, &output))
+}
+
+/// A picture is drawn of the recording's file, which a stream does not have.
+fn check_picture(picture: &Path, file: &Path) -> Result<()> {
+    PlotFormat::named("--plot", picture)?;
+    let is_stream = || {
+        let found = with_invoker_rights(|| fs::metadata(file));
+        found.flatten().is_ok_and(|found| !found.is_file() && !found.is_dir())
+    };
+    if export::is_stdout(file) || is_stream() {
+        let name = output::clean_os(file.as_os_str());
+        let message = format!("--plot reads the file of the recording, and -o {name} is none");
+        return Err(failure::usage(message, "name a file with -o, or leave --plot out"));
+    }
+    Ok(())
 }
 
 /// The simulated machine that was asked for.
