@@ -446,6 +446,18 @@ fn names_in_a_picture_are_no_markup() {
     assert!(page.contains("default-src 'none'") && !page.contains("https://"));
 }
 
+#[test]
+fn events_of_no_window_are_named_in_words() {
+    let mut rows = worked(MAIN, &[(40, READ)], 0.01);
+    let no_window = WindowRow { cause: WindowCause::Unassigned, thread: None, ..rows[0].clone() };
+    rows.push(WindowRow { time_ns: None, ..no_window });
+    let recorded = Recorded::new(&hardware(), &rows);
+    let pictures = ["p.svg", "p.html"].map(|name| recorded.picture(name, &[]));
+    for text in [recorded.shown(&["plot"]), recorded.shown(&["phases"])].iter().chain(&pictures) {
+        assert!(text.contains("some events are in no window") && !text.contains("unassigned"), "{text}");
+    }
+}
+
 /// A browser that gives no document for so long has hung.
 const CHROMIUM_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
