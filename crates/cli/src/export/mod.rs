@@ -139,8 +139,8 @@ impl Export {
         matches!(self.destination, Destination::Stdout)
     }
 
-    /// The destination for contents that are written while the command runs. A named pipe waits for its reader
-    /// here.
+    /// The destination for contents that are written while the command runs. A named pipe waits for its
+    /// reader here.
     ///
     /// # Errors
     ///

@@ -140,7 +140,7 @@ fn also(text: &str) -> Result<Every, String> {
     Ok(Every { period: period(number)?, event: Some(event.to_owned()) })
 }
 
-/// In the order of their factors, and the usual one of two letters last.
+/// Suffixes in the order of their factors; the usual one of two letters is the last of them.
 const SUFFIXES: [(&str, u64); 4] = [("K", 1_000), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 
 /// A number with digits in groups of three, and the suffixes k, M and G.
@@ -178,7 +178,8 @@ fn without_separators(number: &str) -> Option<String> {
     Some(digits)
 }
 
-/// A number with a decimal point or comma, as it is to be written: `1500k` for `1.5` and a factor of a million.
+/// A number with a decimal point or comma, as it is to be written: `1500k` for `1.5` and a factor of a
+/// million.
 fn decimal(number: &str, factor: u64) -> Option<String> {
     let (whole, fraction) = number.split_once(['.', ','])?;
     if !is_digits(whole) || !is_digits(fraction) {

@@ -91,8 +91,8 @@ impl RecordingFile {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io`, naming the file; `ErrorKind::InvalidInput` for a file of that name that is no recording,
-    /// and has come while the command ran.
+    /// `ErrorKind::Io`, naming the file; `ErrorKind::InvalidInput` for a file of that name that is no
+    /// recording, and has come while the command ran.
     pub fn finish(&mut self, recorded: &Recorded) -> Result<()> {
         if recorded.sink_error.is_some() {
             return Ok(());
@@ -105,7 +105,7 @@ impl RecordingFile {
             elapsed_ns: run.map(|run| run.wall_ns),
             notes: notes(recorded),
         };
-        // A run without rows has told nobody its columns.
+        // The columns of a run without rows are not written yet.
         self.begin(&recorded.columns, &recorded.spec, &recorded.report.plan)?;
         let Some(BegunRecording { writer, part }) = self.take_begun() else { return Ok(()) };
         if let Err(error) = limited(|| writer.finish(&footer)) {
@@ -136,7 +136,8 @@ impl RecordingFile {
         }
     }
 
-    /// Ends writing after an error of it. A reader that ends before the recording is none, as in other commands.
+    /// Ends writing after an error. A reader that ends before the recording does is none, as in other
+    /// commands.
     fn stop(&mut self, part: Option<PartFile>, error: RecordingError) -> Result<()> {
         match error {
             RecordingError::Io(error) if part.is_none() && error.kind() == io::ErrorKind::BrokenPipe => {
@@ -208,7 +209,7 @@ impl BegunRecording {
 
     fn rows(&mut self, rows: &[WindowRow]) -> RecordingResult<()> {
         let written = limited(|| self.writer.rows(rows));
-        // Of a batch that failed some frames may be written.
+        // Some frames of a batch that failed may be written.
         if let Some(part) = self.part.as_mut().filter(|_| self.writer.rows_written() > 0) {
             part.keep();
         }
@@ -240,8 +241,8 @@ impl RecordingSink for RecordingFile {
     }
 }
 
-/// Writes with SIGXFSZ ignored: a limit on the size of files is an error as others are. Not for the whole run:
-/// the command would ignore the signal too.
+/// Writes with SIGXFSZ ignored: a limit on the size of files is an error as others are. The signal is not
+/// ignored for the whole run, as the command would ignore it too.
 fn limited<T>(write: impl FnOnce() -> RecordingResult<T>) -> RecordingResult<T> {
     let _ignored = FileSizeSignalIgnored::new()?;
     write()

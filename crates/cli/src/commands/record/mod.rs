@@ -95,7 +95,7 @@ fn check_picture(picture: &Path, file: &Path) -> Result<()> {
     PlotFormat::named("--plot", picture)?;
     let is_stream = || {
         let found = with_invoker_rights(|| fs::metadata(file));
-        found.flatten().is_ok_and(|found| !found.is_file() && !found.is_dir())
+        matches!(found, Ok(Ok(found)) if !found.is_file() && !found.is_dir())
     };
     if export::is_stdout(file) || is_stream() {
         let name = output::clean_os(file.as_os_str());

@@ -1,7 +1,7 @@
 //! The file of rows while a run lasts: FILE.part, which takes the name FILE when the run has ended.
 //!
-//! A run that fails or is killed thus leaves FILE and FILE.old as they were. Its rows stay in FILE.part, which
-//! reads as a recording without an end.
+//! A run that fails or is killed thus leaves FILE and FILE.old as they were. Its rows stay in FILE.part,
+//! which reads as a recording without an end.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

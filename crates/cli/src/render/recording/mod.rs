@@ -66,7 +66,7 @@ pub struct RecordedRows<R> {
     bare: BareCounts,
 }
 
-/// What a format without verdicts does not say of its numbers.
+/// Numbers of counts whose verdicts a format cannot hold.
 #[derive(Debug, Default)]
 struct BareCounts {
     /// Number of counts that are not exact, by verdict.
