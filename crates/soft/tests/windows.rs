@@ -193,6 +193,19 @@ fn handlers_of_signals_are_in_the_windows_of_their_thread() {
 }
 
 #[test]
+fn signals_that_come_at_any_time_leave_windows_as_long_as_they_are() {
+    for (source, args) in [("loops.c", ["interrupted", "1000000000"]), ("signals.c", ["timers", ""])] {
+        let Some(job) = job(source, &["-O2"], &args) else { return };
+        for period in [100_003, 1_000_000_007] {
+            let run = job.clone().windowed(every(period)).run(soft());
+            assert!(run.lost().is_empty(), "{:?}", run.lost());
+            assert_exact(&run, period);
+            assert_adds_up(&run);
+        }
+    }
+}
+
+#[test]
 fn a_fault_before_a_boundary_leaves_the_window_open() {
     let Some(job) = job("fault.S", BARE, &[]) else { return };
     let last = |run: &TestRun| rows(run).last().map(|row| (row.end, row.counts[0].unwrap()));

@@ -189,6 +189,8 @@ pub(crate) struct OpenWindow {
     pub(super) steps: Option<WindowSteps>,
     /// The boundary and the readout where the thread will be in some instructions.
     ahead: Option<(WindowBoundaryPoint, WindowCounts)>,
+    /// The thread is outside of translated code, and the budget in its slot is the rest of the window.
+    keeps_budget: bool,
 }
 
 /// The end of a window.
@@ -211,7 +213,8 @@ pub(super) struct WindowSteps {
 impl OpenWindow {
     pub(super) fn new(pid: u32, tid: u32, request: &WindowRequest) -> OpenWindow {
         let before = WindowCounts::none(request);
-        OpenWindow { pid, tid, before, start: None, lost_before: 0, steps: None, ahead: None }
+        let (start, steps, ahead, keeps_budget) = (None, None, None, false);
+        OpenWindow { pid, tid, before, start, lost_before: 0, steps, ahead, keeps_budget }
     }
 
     /// Whether the thread is in a translation.
@@ -227,7 +230,18 @@ impl OpenWindow {
     /// The thread leaves its translation; `now` is its readout.
     pub(super) fn leave(&mut self, now: &WindowCounts) {
         self.before = self.counts(now);
-        (self.start, self.steps) = (None, None);
+        (self.start, self.steps, self.keeps_budget) = (None, None, false);
+    }
+
+    /// The thread leaves translated code. A budget to a boundary behind another one is not kept: whether the
+    /// thread has reached the first is not known.
+    pub(super) fn set_kept_budget(&mut self, is_known: bool) {
+        self.keeps_budget = is_known && self.ahead.is_none();
+    }
+
+    /// Whether the budget in the thread's slot is the rest of the window. The thread enters translated code.
+    pub(super) fn take_kept_budget(&mut self) -> bool {
+        std::mem::take(&mut self.keeps_budget)
     }
 
     /// The counts of the window up to a readout.
@@ -239,9 +253,15 @@ impl OpenWindow {
     }
 
     /// The instructions of the window up to a readout of the current translation.
-    pub(super) fn instructions(&self, now: u64) -> u64 {
+    fn instructions(&self, now: u64) -> u64 {
         let start = self.start.as_ref().map_or(now, |start| start.instructions);
         self.before.instructions.wrapping_add(now.wrapping_sub(start))
+    }
+
+    /// The instructions to the end of the window. It may have one more than its period, or -1, because of a
+    /// system call that is made again.
+    pub(super) fn instructions_left(&self, period: u64, now: u64) -> u64 {
+        period.saturating_add_signed(self.instructions(now).cast_signed().wrapping_neg())
     }
 }
 

@@ -16,8 +16,8 @@
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
 //!                                   ──> negative: stop ──> row, new budget
-//! the thread leaves translated code ──> its budget does not matter
-//! it enters translated code again   ──> budget = boundary − instructions so far
+//! the thread leaves translated code ──> the rest of its block is added to the budget again
+//! it enters translated code again   ──> the budget is as it left it
 //! ```
 //!
 //! # Invariants
@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::ledger::CounterSnapshot;
+use super::code_cache::CodeCacheMapping;
+use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
 use super::readings::SleepingThread;
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
@@ -86,10 +87,19 @@ impl Tracer {
         }
         window.steps = None;
         let Some(period) = recording.request.period else { return Ok(()) };
+        let is_kept = window.take_kept_budget();
+        if is_kept && !context.is_checked() {
+            return Ok(());
+        }
         let totals = context.read_out_left([ExecutionEvent::Instructions].into_iter().collect());
         let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
         recording.settle_ahead(window, now);
-        let left = period.get().wrapping_sub(window.instructions(now));
+        let left = window.instructions_left(period.get(), now);
+        if is_kept {
+            let kept = context.cache.borrow().load(context.slot, BUDGET);
+            assert!(period.get() > MOST_BUDGET || kept == left, "{kept} instructions are kept, {left} left");
+            return Ok(());
+        }
         context.store_budget(left, 0);
         Ok(())
     }
@@ -117,7 +127,7 @@ impl Tracer {
         let Some(period) = recording.request.period else { return self.resume_checked(tid) };
         let now = context.window_counts(position, recording)?;
         recording.settle_ahead(window, now.instructions());
-        let mut left = period.get().saturating_sub(window.instructions(now.instructions()));
+        let mut left = window.instructions_left(period.get(), now.instructions());
         if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()
         {
@@ -228,7 +238,7 @@ impl Tracer {
         recording.settle_ahead(window, now.instructions());
         recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
         if let Some(period) = recording.request.period {
-            let left = period.get().saturating_sub(window.instructions(now.instructions()));
+            let left = window.instructions_left(period.get(), now.instructions());
             match budget {
                 BudgetState::Charged(charged) => window.set_budget(context, left, charged),
                 BudgetState::InLoop(round) => context.set_rounds(round, left, registers.r11),
@@ -238,15 +248,17 @@ impl Tracer {
         Ok(())
     }
 
-    /// An instruction was executed once more than blocks show: a system call that is made again.
-    pub(super) fn charge_repeated(&mut self, tid: u32) {
+    /// Adds instructions to a thread's budget that its ledger takes back, or subtracts those that it adds.
+    pub(super) fn change_budget(&mut self, tid: u32, instructions: i64) {
         if self.recording.is_none() {
             return;
         }
-        if let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) {
+        if let Some(TaskMode::Translated(context) | TaskMode::Native(context)) =
+            self.tasks.get(&tid).map(|task| &task.mode)
+        {
             let cache = context.cache.borrow();
             let left = cache.load(context.slot, BUDGET);
-            cache.store(context.slot, BUDGET, left.wrapping_sub(1));
+            cache.store(context.slot, BUDGET, left.wrapping_add_signed(instructions));
         }
     }
 }
@@ -262,6 +274,22 @@ fn pushes_flags(tid: u32, pc: u64) -> bool {
 }
 
 impl OpenWindow {
+    /// The thread leaves translated code at a position: adds the instructions to its budget again that are
+    /// subtracted and not executed. The budget is kept for its return, where it is certain to be the rest of
+    /// this window.
+    pub(super) fn keep_budget(&mut self, cache: &CodeCacheMapping, slot: usize, position: TranslatedPc) {
+        let budget = cache.load(slot, BUDGET);
+        let left = match (cache.translation.budget_at(position.pc), position.r11) {
+            (BudgetState::Charged(charged), _) => Some(budget.wrapping_add(charged.into())),
+            (BudgetState::InLoop(round), Some(r11)) => {
+                Some(round.left_of(budget, cache.load(slot, ROUNDS).wrapping_add(r11)))
+            }
+            (BudgetState::InLoop(_), None) | (BudgetState::Settling, _) => None,
+        };
+        left.into_iter().for_each(|left| cache.store(slot, BUDGET, left));
+        self.set_kept_budget(left.is_some());
+    }
+
     /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
     /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
     /// there.
@@ -347,6 +375,11 @@ impl TranslationContext {
             NextAddress::Known(address) => Some(address),
             NextAddress::Rcx(_) => None,
         }
+    }
+
+    /// Whether kept budgets are compared with the counters.
+    fn is_checked(&self) -> bool {
+        cfg!(debug_assertions) && self.cache.borrow().translation.blocks() < CHECKED_BLOCKS
     }
 
     fn is_unsure(&self, pc: u64) -> bool {

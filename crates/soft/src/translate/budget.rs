@@ -59,6 +59,13 @@ pub(crate) struct RoundState {
 }
 
 impl RoundState {
+    /// The instructions that may be executed from here on, of a budget in memory. `done` are the rounds in r11
+    /// since the loop was entered.
+    pub(crate) fn left_of(self, budget: u64, done: u64) -> u64 {
+        let rounds = done.wrapping_add(u64::from(!self.counted));
+        budget.wrapping_add(self.rest.into()).wrapping_sub(rounds.wrapping_mul(self.size.into()))
+    }
+
     /// The budget in memory for so many instructions from here on, a round at least. `done` are the rounds in
     /// r11 since the loop was entered.
     pub(crate) fn budget_for(self, left: u64, done: u64) -> u64 {
@@ -178,5 +185,18 @@ impl CodeEmitter {
         self.put(counted, &[0x4a, 0x8d, 0x4c, 0x19, 1]);
         self.store(counted, 1, BUDGET);
         self.load(counted, 1, RCX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_is_not_over_leaves_its_rest_of_the_budget() {
+        let (round, budget) = (|rest, counted| RoundState { size: 3, rest, counted }, 100);
+        assert_eq!(round(2, true).left_of(budget, 5), 87, "four rounds and an instruction are executed");
+        assert_eq!(round(3, true).left_of(budget, 5), 88, "the round that was counted has not begun");
+        assert_eq!(round(0, false).left_of(budget, 5), 82, "the sixth round is over, and not counted");
     }
 }
