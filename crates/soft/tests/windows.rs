@@ -6,7 +6,6 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::ProcessCounts;
@@ -26,7 +25,8 @@ fn events() -> Vec<ExecutionEvent> {
 }
 
 fn every(period: u64) -> WindowRequest {
-    WindowRequest { period: NonZeroU64::new(period), interval: None, most_rows: usize::MAX, events: events() }
+    let period = NonZeroU64::new(period).unwrap();
+    WindowRequest { period, most_rows: usize::MAX, events: events() }
 }
 
 fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<TestJob> {
@@ -271,21 +271,4 @@ fn rows_that_nobody_takes_are_counted_as_lost() {
     // Two programs, each with a shorter last window.
     let windows = instructions.div_ceil(100);
     assert!((windows..=windows + 1).contains(&(lost + kept)), "{lost} + {kept}, {instructions}");
-}
-
-#[test]
-fn windows_end_after_a_time_too() {
-    let Some(job) = job("loops.c", &["-O2"], &["rounds", "30000000"]) else { return };
-    let ten = WindowRequest { interval: Some(Duration::from_millis(10)), ..every(0) };
-    let both = WindowRequest { interval: ten.interval, ..every(7_000_001) };
-    for request in [ten, both] {
-        let run = job.clone().windowed(request).run(soft());
-        let rows = rows(&run);
-        assert!(rows.iter().any(|row| row.end == TracedWindowEnd::Interval), "{rows:?}");
-        for row in rows.iter().filter(|row| row.end == TracedWindowEnd::Period) {
-            assert_eq!(row.counts[0], Some(7_000_001), "{row:?}");
-        }
-        assert!(rows.iter().all(|row| row.counts[0].unwrap() <= 60_200_000), "{rows:?}");
-        assert_adds_up(&run);
-    }
 }

@@ -110,7 +110,7 @@ impl Tracer {
         }
     }
 
-    pub(super) fn is_translated(&self, tid: u32, pc: u64) -> bool {
+    fn is_translated(&self, tid: u32, pc: u64) -> bool {
         let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
@@ -119,7 +119,6 @@ impl Tracer {
 
     /// Reads the counts of a stopped task, if they were requested.
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
-        self.end_interval(tid)?;
         if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
@@ -217,7 +216,7 @@ fn totals(
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-pub(super) struct SleepingThread {
+struct SleepingThread {
     /// The address where it continues.
     pc: u64,
     /// Its run time so far, as the scheduler reports it.
@@ -225,18 +224,13 @@ pub(super) struct SleepingThread {
 }
 
 impl SleepingThread {
-    /// The address where it continues.
-    pub(super) fn pc(&self) -> u64 {
-        self.pc
-    }
-
     /// `None` where it runs, or is blocked otherwise.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
     /// `/proc/pid/schedstat`.
-    pub(super) fn read(tid: u32) -> Option<SleepingThread> {
+    fn read(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;

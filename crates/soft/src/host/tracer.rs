@@ -213,7 +213,6 @@ pub(crate) fn follow(
             break;
         }
         tracer.report_early(&mut socket);
-        tracer.end_intervals();
         tracer.send_rows(&mut socket);
         let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
         let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());

@@ -1,7 +1,7 @@
 //! Requests for windows and their rows, as lines of the protocol.
 //!
 //! ```text
-//! w PERIOD INTERVAL MOST EVENT...            from the tool: numbers, with 0 for none; the interval in ns
+//! w PERIOD MOST EVENT...                     from the tool: instructions of a window, most rows, events
 //! windows                                    the answer
 //! window PID TID END ADDRESS TIME LOST COUNT...    a row: a count for each event, - for an unknown one
 //! lost-windows NUMBER                        rows that were lost since the line before of this kind
@@ -10,7 +10,6 @@
 //! Rows are never inside a report ([`super::protocol`]).
 
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use crate::ExecutionEvent;
 
@@ -31,9 +30,7 @@ const UNKNOWN: &str = "-";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WindowRequest {
     /// Instructions of a window.
-    pub period: Option<NonZeroU64>,
-    /// The longest that a window lasts.
-    pub interval: Option<Duration>,
+    pub period: NonZeroU64,
     /// Most rows that the tracer keeps.
     pub most_rows: usize,
     /// The events whose counts are in rows.
@@ -45,8 +42,6 @@ pub struct WindowRequest {
 pub enum TracedWindowEnd {
     /// After its instructions.
     Period,
-    /// After its time.
-    Interval,
     /// The thread executes another program.
     Exec,
     /// The thread ends, or is detached.
@@ -54,13 +49,11 @@ pub enum TracedWindowEnd {
 }
 
 impl TracedWindowEnd {
-    const ALL: [TracedWindowEnd; 4] =
-        [TracedWindowEnd::Period, TracedWindowEnd::Interval, TracedWindowEnd::Exec, TracedWindowEnd::End];
+    const ALL: [TracedWindowEnd; 3] = [TracedWindowEnd::Period, TracedWindowEnd::Exec, TracedWindowEnd::End];
 
     fn word(self) -> &'static str {
         match self {
             TracedWindowEnd::Period => "period",
-            TracedWindowEnd::Interval => "interval",
             TracedWindowEnd::Exec => "exec",
             TracedWindowEnd::End => "end",
         }
@@ -98,9 +91,7 @@ pub enum WindowLine {
 impl WindowRequest {
     /// The line of the request, with its end.
     pub fn line(&self) -> String {
-        let period = self.period.map_or(0, NonZeroU64::get);
-        let interval = self.interval.map_or(0, |interval| interval.as_nanos());
-        let head = format!("{} {period} {interval} {}", char::from(WINDOWS), self.most_rows);
+        let head = format!("{} {} {}", char::from(WINDOWS), self.period, self.most_rows);
         let events = self.events.iter().map(|event| format!(" {event}"));
         events.fold(head, |line, event| line + &event) + "\n"
     }
@@ -108,14 +99,9 @@ impl WindowRequest {
     /// Reads the rest of the line, behind its first byte.
     pub(crate) fn read(rest: &str) -> Option<WindowRequest> {
         let mut words = rest.split_ascii_whitespace();
-        let period = NonZeroU64::new(words.next()?.parse().ok()?);
-        let interval = match words.next()?.parse().ok()? {
-            0 => None,
-            ns => Some(Duration::from_nanos(ns)),
-        };
-        let most_rows = words.next()?.parse().ok()?;
+        let (period, most_rows) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let events = words.map(ExecutionEvent::from_name).collect::<Option<Vec<_>>>()?;
-        Some(WindowRequest { period, interval, most_rows, events })
+        Some(WindowRequest { period, most_rows, events })
     }
 }
 
@@ -172,7 +158,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_read_as_they_were_written(
-            (pid, tid, end, address) in (any::<u32>(), any::<u32>(), 0usize..4, any::<Option<u64>>()),
+            (pid, tid, end, address) in (any::<u32>(), any::<u32>(), 0usize..3, any::<Option<u64>>()),
             (time_ns, lost_before) in (any::<u64>(), any::<u64>()),
             counts in prop::collection::vec(any::<Option<u64>>(), 0..4),
         ) {
@@ -187,11 +173,10 @@ mod tests {
 
         #[test]
         fn requests_are_read_as_they_were_written(
-            period: u64, interval: u64, most_rows: usize, events in 0..ExecutionEvent::ALL.len(),
+            period: NonZeroU64, most_rows: usize, events in 0..ExecutionEvent::ALL.len(),
         ) {
             let request = WindowRequest {
-                period: NonZeroU64::new(period),
-                interval: (interval > 0).then_some(Duration::from_nanos(interval)),
+                period,
                 most_rows,
                 events: ExecutionEvent::ALL[..events].to_vec(),
             };
@@ -204,6 +189,8 @@ mod tests {
         for line in ["window 1 2 period - 3", "window 1 2 never - 3 4", "lost-windows x", "windows", ""] {
             assert_eq!(WindowLine::read(line), None, "{line}");
         }
-        assert_eq!(WindowRequest::read(" 1 0 5 cycles"), None);
+        for line in [" 1 5 cycles", " 0 5 loads", " 1 x loads", " 1", ""] {
+            assert_eq!(WindowRequest::read(line), None, "{line}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! The tool reads when it wants to. Rows that it has not read are kept up to a number; later ones are lost,
 //! and counted as lost.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,6 @@ pub(crate) struct WindowRecording {
     pub(super) request: WindowRequest,
     /// The time of the request.
     began: Instant,
-    /// The end of the current interval.
-    interval_end: Option<Instant>,
-    /// Threads whose windows end at their next stop, because the interval is over.
-    pub(super) over: HashSet<u32>,
     rows: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
@@ -38,20 +34,8 @@ const SENT_AT_ONCE: usize = 1 << 16;
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
-        let interval_end = request.interval.map(|interval| began + interval);
-        let (over, rows, unsent) = (HashSet::new(), VecDeque::new(), Vec::new());
-        WindowRecording { request, began, interval_end, over, rows, lost: 0, unsent, next_send: began }
-    }
-
-    /// Whether an interval has ended; the next one begins.
-    pub(super) fn pass_interval(&mut self, now: Instant) -> bool {
-        let (Some(interval), Some(end)) = (self.request.interval, self.interval_end) else { return false };
-        if now < end {
-            return false;
-        }
-        // Intervals that were missed are left out.
-        self.interval_end = Some((end + interval).max(now));
-        true
+        let (rows, unsent) = (VecDeque::new(), Vec::new());
+        WindowRecording { request, began, rows, lost: 0, unsent, next_send: began }
     }
 
     /// Every event that is read: those of the rows, and the instructions, which end windows.
@@ -130,10 +114,10 @@ impl WindowRecording {
         }
     }
 
-    /// The longest time to wait until rows are to be sent, or an interval has ended.
+    /// The longest time to wait until rows are to be sent.
     pub(super) fn longest_wait(&self) -> Option<Duration> {
         let is_pending = !self.unsent.is_empty() || !self.rows.is_empty() || self.lost > 0;
-        if is_pending { Some(SEND_EVERY) } else { self.request.interval }
+        is_pending.then_some(SEND_EVERY)
     }
 
     /// Sends rows now and then, as far as the socket takes them.

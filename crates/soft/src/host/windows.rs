@@ -25,19 +25,18 @@
 //! - The counts of a thread's rows add up to its counts, whatever the budget does.
 //! - A step ends in the same block: the last instruction of a block is behind every boundary in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cyclometer_sys::trace::{self, Registers};
 
 use super::code_cache::CodeCacheMapping;
 use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::readings::SleepingThread;
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
 use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
 use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
-use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS, RoundState};
+use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
 use crate::{EventSet, ExecutionEvent};
 
 /// The largest budget.
@@ -61,12 +60,12 @@ impl Tracer {
         if self.tasks.values().any(TracedTask::has_context) {
             return None;
         }
-        self.settings.translation.budget = request.period;
+        self.settings.translation.budget = Some(request.period);
         self.recording = Some(WindowRecording::new(request));
         Some(format!("{ACCEPTED}\n"))
     }
 
-    /// The longest time to wait, for an interval or for rows that were not sent.
+    /// The longest time to wait for rows that were not sent.
     pub(super) fn window_wait(&self) -> Option<Duration> {
         self.recording.as_ref()?.longest_wait()
     }
@@ -86,7 +85,7 @@ impl Tracer {
             window.enter(WindowCounts::of(&totals, &recording.request));
         }
         window.steps = None;
-        let Some(period) = recording.request.period else { return Ok(()) };
+        let period = recording.request.period;
         let is_kept = window.take_kept_budget();
         if is_kept && !context.is_checked() {
             return Ok(());
@@ -124,7 +123,7 @@ impl Tracer {
             return self.resume_checked(tid);
         }
         let position = TranslatedPc::new(pc, registers);
-        let Some(period) = recording.request.period else { return self.resume_checked(tid) };
+        let period = recording.request.period;
         let now = context.window_counts(position, recording)?;
         recording.settle_ahead(window, now.instructions());
         let mut left = window.instructions_left(period.get(), now.instructions());
@@ -174,78 +173,8 @@ impl Tracer {
     pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
         let window = self.tasks.get_mut(&tid).and_then(|task| task.window.take());
         if let (Some(recording), Some(window)) = (&mut self.recording, window) {
-            recording.over.remove(&tid);
             recording.end_last(*window, end);
         }
-    }
-
-    /// Ends the windows of all threads, if the interval is over: of those that run, at their next stop.
-    pub(super) fn end_intervals(&mut self) {
-        let Some(recording) = &mut self.recording else { return };
-        if !recording.pass_interval(Instant::now()) {
-            return;
-        }
-        // The budget of a thread that sleeps cannot be set: it may wake up meanwhile.
-        let steady = recording.request.period.is_none();
-        let is_translated = |task: &TracedTask| matches!(task.mode, TaskMode::Translated(_));
-        let running = self.tasks.iter().filter(|(_, task)| is_translated(task) && task.vfork_wait.is_none());
-        let threads: Vec<u32> = running.map(|(tid, _)| *tid).collect();
-        for tid in threads {
-            match SleepingThread::read(tid) {
-                Some(asleep) if steady && self.is_translated(tid, asleep.pc()) => {
-                    self.end_interval_asleep(tid, &asleep);
-                }
-                Some(_) => {}
-                None if trace::interrupt(tid).is_ok() => {
-                    self.recording.iter_mut().for_each(|recording| recording.over.extend([tid]));
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// Ends the window of a thread that sleeps in a system call, unless it wakes up meanwhile.
-    fn end_interval_asleep(&mut self, tid: u32, asleep: &SleepingThread) {
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else { return };
-        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else { return };
-        let now = context.window_counts(TranslatedPc::of_call(asleep.pc()), recording);
-        if SleepingThread::read(tid).as_ref() == Some(asleep)
-            && let Ok(now) = now
-        {
-            recording.end_window(window, TracedWindowEnd::Interval, context.address_at(asleep.pc()), now);
-        }
-    }
-
-    /// Ends the window of a stopped thread whose interval is over.
-    pub(super) fn end_interval(&mut self, tid: u32) -> TraceResult {
-        if !self.recording.as_mut().is_some_and(|recording| recording.over.remove(&tid)) {
-            return Ok(());
-        }
-        let registers = trace::registers(tid)?;
-        let pc = self.pc(tid, &registers)?;
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
-            return Ok(());
-        };
-        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
-            return Ok(());
-        };
-        // Counts of masked elements are not whole in the middle of their instruction.
-        let budget = context.cache.borrow().translation.budget_at(pc);
-        if context.is_unsure(pc) || budget == BudgetState::Settling {
-            return Ok(());
-        }
-        let now = context.window_counts(TranslatedPc::new(pc, &registers), recording)?;
-        recording.settle_ahead(window, now.instructions());
-        recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
-        if let Some(period) = recording.request.period {
-            let left = window.instructions_left(period.get(), now.instructions());
-            match budget {
-                BudgetState::Charged(charged) => window.set_budget(context, left, charged),
-                BudgetState::InLoop(round) => context.set_rounds(round, left, registers.r11),
-                BudgetState::Settling => {}
-            }
-        }
-        Ok(())
     }
 
     /// Adds instructions to a thread's budget that its ledger takes back, or subtracts those that it adds.
@@ -347,14 +276,6 @@ impl TranslationContext {
     fn store_budget(&self, left: u64, charged: u16) {
         let budget = left.min(MOST_BUDGET).wrapping_sub(charged.into());
         self.cache.borrow().store(self.slot, BUDGET, budget);
-    }
-
-    /// Lets the thread execute so many instructions in a loop that counts its rounds in r11. Those for which
-    /// it was entered are not more than the budget then, and fit in a whole one.
-    fn set_rounds(&self, round: RoundState, left: u64, r11: u64) {
-        let cache = self.cache.borrow();
-        let done = cache.load(self.slot, ROUNDS).wrapping_add(r11);
-        cache.store(self.slot, BUDGET, round.budget_for(left.min(MOST_BUDGET), done));
     }
 
     /// The first instructions of the block at a stop, if they are known to count the same each time. `None`

@@ -65,13 +65,6 @@ impl RoundState {
         let rounds = done.wrapping_add(u64::from(!self.counted));
         budget.wrapping_add(self.rest.into()).wrapping_sub(rounds.wrapping_mul(self.size.into()))
     }
-
-    /// The budget in memory for so many instructions from here on, a round at least. `done` are the rounds in
-    /// r11 since the loop was entered.
-    pub(crate) fn budget_for(self, left: u64, done: u64) -> u64 {
-        let rounds = done.wrapping_add(u64::from(!self.counted));
-        left.wrapping_sub(self.rest.into()).wrapping_add(rounds.wrapping_mul(self.size.into()))
-    }
 }
 
 /// Bytes of the jump out of a loop of which a round was one too many.
