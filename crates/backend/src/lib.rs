@@ -51,6 +51,7 @@ mod sources;
 mod sources;
 pub mod sysreg;
 mod thread_events;
+mod thread_name;
 #[cfg(unix)]
 mod usage;
 
@@ -76,3 +77,4 @@ pub use soft_settings::{SoftwareSettings, WantedEvents};
 pub use sources::{region_sources, sources};
 pub use sysreg::{Port, PortDenied, SysregAccess, SysregBus};
 pub use thread_events::ThreadEvent;
+pub use thread_name::thread_name;

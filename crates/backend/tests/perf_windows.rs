@@ -220,3 +220,57 @@ fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
     let told: u64 = run.rows.iter().map(|row| row.flags.lost_before).sum();
     assert!(told > 0 && told <= run.lost, "{told} of {}", run.lost);
 }
+
+#[test]
+fn what_a_short_process_created_before_its_group_was_open_is_found_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("go");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // The middle shell creates the inner one at once, and waits for it.
+    let script = format!("(sh -c 'read x < {}; {BUSY}' & wait); true", pipe.display());
+    let go_on = |take_rows: &mut dyn FnMut()| {
+        let writer = loop {
+            match OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&pipe) {
+                Ok(writer) => break writer,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        // All forks have happened before the first rows are taken.
+        take_rows();
+        (&writer).write_all(b"\n").unwrap();
+    };
+    let Some(run) = recorded_while("sh", &["-c", &script], go_on) else { return };
+    let threads: BTreeSet<u32> = run.rows.iter().filter_map(|row| Some(row.thread?.tid)).collect();
+    assert_eq!(threads.len(), 3, "{:?}", run.rows);
+    assert!(sum(&run.rows, 1) <= run.totals[1]);
+    assert!(run.rows.iter().any(|row| row.cause == WindowCause::Boundary(0)), "{:?}", run.rows);
+}
+
+#[test]
+fn a_running_process_has_no_more_in_its_rows_than_in_totals_that_end_after_them() {
+    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let (source, target) = (PerfSource::new(), Target::Process { pid: child.id(), inherit: true });
+    let counting = permitted(source.open(&slots(), &target));
+    let windows = permitted(source.windows(&slots(), &target, &spec(1, TICK_NS)));
+    let Some((mut counting, mut windows)) = counting.zip(windows) else {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        return;
+    };
+    counting.start().unwrap();
+    windows.start().unwrap();
+    let mut run = RecordedRun { rows: Vec::new(), totals: Vec::new(), lost: 0 };
+    while run.rows.len() < 5 {
+        take(windows.as_mut(), &mut run, Instant::now() + Duration::from_millis(5));
+    }
+    windows.stop().unwrap();
+    counting.stop().unwrap();
+    assert_eq!(take(windows.as_mut(), &mut run, Instant::now()), WindowingState::Ended);
+    let mut reading = Reading::default();
+    counting.read(&mut reading).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let total: u64 = reading.cells.iter().filter(|cell| cell.slot == SlotId(1)).map(|cell| cell.raw).sum();
+    assert!(sum(&run.rows, 1) <= total, "{} of {total}", sum(&run.rows, 1));
+    assert_eq!(run.rows.last().map(|row| row.cause), Some(WindowCause::End));
+}

@@ -14,23 +14,12 @@ use cyclometer::core::{Count, Interval};
 use cyclometer::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordingFooter, RecordingHeader, RecordingWriter,
 };
-use cyclometer::{ExitStatus, Modes, Provenance, Rung, Unit};
+use cyclometer::{ExitStatus, Unit};
 use serde_json::Value;
-use support::{cyclometer, run, schema, stderr, stdout};
+use support::{cyclometer, recorded_event as event, run, schema, stderr, stdout};
 
 const MAIN: WindowThread = WindowThread { pid: 120, tid: 120 };
 const WORKER: WindowThread = WindowThread { pid: 120, tid: 121 };
-
-fn event(name: &str) -> RecordedEvent {
-    RecordedEvent {
-        name: name.to_owned(),
-        unit: Unit::Count,
-        scale: 1.0,
-        source: Some(Rung::Perf),
-        provenance: Some(Provenance::Hardware),
-        modes: Some(Modes::USER),
-    }
-}
 
 fn header() -> RecordingHeader {
     let energy = RecordedEvent { unit: Unit::Joules, scale: 0.25, modes: None, ..event("energy-pkg") };

@@ -12,27 +12,16 @@ use std::process::Output;
 use std::time::Duration;
 
 use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_core::{Count, Modes, Provenance, Random, Rung, Unit};
+use cyclometer_core::{Count, Provenance, Random, Rung, Unit};
 use cyclometer_recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordingFooter, RecordingHeader, RecordingWriter,
 };
 use serde_json::Value;
-use support::{run, schema, stderr, stdout};
+use support::{recorded_event as event, run, schema, stderr, stdout};
 
 const MAIN: WindowThread = WindowThread { pid: 1200, tid: 1200 };
 const WORKER: WindowThread = WindowThread { pid: 1200, tid: 1201 };
 const PERIOD: u64 = 512_000;
-
-fn event(name: &str) -> RecordedEvent {
-    RecordedEvent {
-        name: name.to_owned(),
-        unit: Unit::Count,
-        scale: 1.0,
-        source: Some(Rung::Perf),
-        provenance: Some(Provenance::Hardware),
-        modes: Some(Modes::USER),
-    }
-}
 
 fn header(events: Vec<RecordedEvent>, boundary: RecordedBoundary) -> RecordingHeader {
     RecordingHeader {
@@ -291,6 +280,39 @@ fn phases_as_json_keep_to_the_schema_and_find_the_boundaries() {
 }
 
 #[test]
+fn work_that_alternates_in_each_window_is_no_phase_in_silence() {
+    let turns: Vec<(usize, Work)> = (0..300).map(|i| (1, if i % 2 == 0 { READ } else { COMPUTE })).collect();
+    let recorded = Recorded::new(&hardware(), &worked(MAIN, &turns, 0.02));
+    let said = "rates change from window to window: choose a smaller N \
+        (thread 1200: IPC, l1d_cache_misses:u, branch-misses:u)";
+    for command in ["plot", "phases"] {
+        let text = support::one_line(&recorded.shown(&[command]));
+        assert!(text.contains(said), "{text}");
+        assert!(!known().shown(&[command]).contains("smaller N"));
+    }
+    assert!(recorded.picture("p.svg", &[]).contains(said));
+    let json: Value = serde_json::from_str(&recorded.shown(&["phases", "--json"])).unwrap();
+    schema("phases-1.json").validate(&json).unwrap_or_else(|error| panic!("{error}: {json:#}"));
+    assert_eq!(json["lanes"][0]["rates"][0]["fast"], true);
+    assert_eq!(json["remarks"][0], said);
+}
+
+#[test]
+fn phases_beyond_z_are_no_phase_of_one_letter_on_the_terminal() {
+    let level = |rate: u32, i: u32| 1.0 + f64::from(i / 4u32.pow(rate) % 4);
+    let work = |i: u32| (20, [level(0, i), 10.0 * level(1, i), level(2, i)]);
+    let recorded = |kinds: u32| {
+        Recorded::new(&hardware(), &worked(MAIN, &(0..kinds).map(work).collect::<Vec<_>>(), 0.0))
+    };
+    let text = recorded(28).shown(&["plot"]);
+    let phases = text.lines().find_map(|line| line.trim_start().strip_prefix("phase ")).unwrap();
+    assert!(text.contains("28 phases") && phases.starts_with('A') && phases.contains("Z++"), "{text}");
+    assert_eq!(phases.trim_end_matches('+').rfind('A'), phases.find('B').map(|b| b - 1), "{text}");
+    assert!(text.contains("+: a phase beyond Z; cyclometer phases shows each\n"), "{text}");
+    assert!(!recorded(26).shown(&["plot"]).contains('+'));
+}
+
+#[test]
 fn no_rows_and_one_row_are_shown_as_what_they_are() {
     let none = Recorded::new(&hardware(), &[]);
     let one = Recorded::new(&hardware(), &worked(WORKER, &[(1, WRITE)], 0.0));
@@ -386,6 +408,14 @@ fn a_cut_recording_is_drawn_as_far_as_it_goes_and_a_damaged_one_fails_afterwards
     }
     std::fs::write(&recorded.file, "event,count\n").unwrap();
     assert_eq!(recorded.run(&["plot"]).status.code(), Some(125));
+    let path = recorded.path().to_owned();
+    std::fs::remove_file(&path).unwrap();
+    for command in [&["plot"][..], &["phases"], &["convert", "--to", "csv"]] {
+        let out = recorded.run(command);
+        assert_eq!(out.status.code(), Some(125));
+        let said = support::one_line(&stderr(&out));
+        assert!(said.contains(&format!("FILE: cannot read {path}: no such file")), "{said}");
+    }
 }
 
 #[test]

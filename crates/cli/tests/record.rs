@@ -80,7 +80,7 @@ fn rows_of_the_software_pmu_have_exactly_the_period_and_add_up_to_the_totals_of_
         assert_eq!(recording.sum(column) as f64, of_stat, "{name}");
     }
     let table = stderr(&out);
-    assert!(table.contains("rows, one every 500,000 instructions, in r\n"), "{table}");
+    assert!(table.contains("rows, one every 500,000 instructions:u, in r\n"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
 }
 
@@ -134,6 +134,73 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
         assert!(!folder.path().join("ran").exists(), "{options:?}");
     }
     assert_eq!(record(folder.path(), &["--", "no-such-program"]).status.code(), Some(127));
+}
+
+#[test]
+fn windows_end_at_the_event_that_is_named_in_its_modes() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, leader, period, others) in [
+        (
+            ["--every", "1M", "-e", "instructions:k,instructions:u"],
+            "instructions:u",
+            1_000_000,
+            "instructions:k",
+        ),
+        (["--every", "500k:cycles", "-e", "{cycles:k,instructions}"], "cycles:u", 500_000, "cycles:k"),
+    ] {
+        let out = record(folder.path(), &[&["--machine", "sim:skylake", "-o", "r"], &options[..]].concat());
+        assert!(out.status.success(), "{out:?}");
+        let recording = read(&folder.path().join("r"));
+        let column = recording.columns.iter().position(|name| name == leader).unwrap();
+        assert!(recording.columns.iter().any(|name| name == others), "{:?}", recording.columns);
+        let inner: Vec<u64> = recording
+            .rows
+            .iter()
+            .filter(|row| row.cause == WindowCause::Boundary(0))
+            .map(|row| row.counts[column].value().unwrap())
+            .collect();
+        let mean = inner.iter().sum::<u64>() / inner.len() as u64;
+        assert!(mean.abs_diff(period) < period / 1000, "{leader}: {mean}");
+    }
+}
+
+#[test]
+fn a_recording_is_drawn_when_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{LOOP}; exit 3");
+    for (name, begins) in [("p.svg", "<svg "), ("p.html", "<!DOCTYPE html>")] {
+        let options = ["-q", "-I", "5", "--backend", "os", "-e", "user_time,page-faults", "--plot", name];
+        let out = record(folder.path(), &[&options[..], &["--", "sh", "-c", &script]].concat());
+        assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(3), ""), "{out:?}");
+        let picture = fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(picture.starts_with(begins) && picture.contains("page-faults"), "{picture}");
+        let mut again = cyclometer();
+        again.args(["plot", "cyclometer.rec", "-o"]).arg(format!("again-{name}"));
+        assert!(again.current_dir(folder.path()).output().unwrap().status.success());
+        assert_eq!(fs::read_to_string(folder.path().join(format!("again-{name}"))).unwrap(), picture);
+    }
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("in.svg"), "input").unwrap();
+    for (options, said) in [
+        (&["-o", "-", "--output", "null", "--plot", "p.svg"][..], "--plot reads the file of the recording"),
+        (&["--plot", "p.png"], "--plot p.png: the name ends neither in .svg nor in .html"),
+        (&["--plot", "-"], "--plot -: the name ends neither"),
+        (&["--plot", "nope/p.svg"], "--plot: cannot write nope/p.svg"),
+        (&["-o", "p.svg", "--plot", "./p.svg"], "-o and --plot both go to ./p.svg"),
+        (&["--input", "in.svg", "--plot", "in.svg"], "--plot and --input are one file: in.svg"),
+        (&["--output", "./out.svg", "--plot", "out.svg"], "--plot and --output both go to ./out.svg"),
+    ] {
+        let os = ["-I", "5", "--backend", "os", "-e", "user_time"];
+        let out = record(folder.path(), &[&os[..], options, &["--", "touch", "ran"]].concat());
+        assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
+        assert!(support::one_line(&stderr(&out)).contains(said), "{options:?}: {}", stderr(&out));
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["in.svg"], "neither a recording nor a picture is made");
 }
 
 #[test]

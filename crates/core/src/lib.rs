@@ -11,6 +11,7 @@
 //! does no I/O, reads no clock, looks at no target and contains no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod concept;
 pub mod count;
 pub mod counter;
 pub mod cpuset;
@@ -30,6 +31,7 @@ pub mod slot;
 pub mod syntax;
 pub mod window;
 
+pub use concept::Concept;
 pub use count::{Count, Interval, Provenance, Scope, Verdict};
 pub use counter::{CounterId, CounterMask};
 pub use cpuset::CpuSet;

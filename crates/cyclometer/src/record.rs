@@ -1,20 +1,23 @@
 //! RecordRun: a row of counts for each window of a run, as `cyclometer record` does.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use cyclometer_backend::Launcher;
+use cyclometer_backend::{Launcher, thread_name};
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::report::Run;
-use cyclometer_core::window::{RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec};
+use cyclometer_core::window::{
+    RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread,
+};
 use cyclometer_core::{
     Count, Error, ErrorKind, Modes, Part, Plan, Provenance, Recovery, Report, Result, Rung, Scope, Slot,
     SlotId, Unit,
 };
 use cyclometer_session::{Moment, Observer};
-use cyclometer_stats::{latest, settle, settle_interval};
+use cyclometer_stats::{difference, latest, settle, settle_interval, settle_slices};
 
 use crate::Stat;
 
@@ -37,7 +40,7 @@ enum RowEnd {
 /// An event at which windows end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leader {
-    /// Its name, as it is in the list of events.
+    /// Its name, with modifiers as in a list of events. An event that is not in the list is added to it.
     pub event: String,
     /// Events from one boundary to the next.
     pub period: NonZeroU64,
@@ -46,6 +49,8 @@ pub struct Leader {
 /// A column of a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedColumn {
+    /// The event of the plan.
+    pub slot: SlotId,
     /// The name with the modes that are counted, as `instructions:u`.
     pub name: String,
     /// The unit of scaled values.
@@ -71,6 +76,17 @@ pub trait RecordingSink {
     /// Those of the sink: nothing more is recorded, and the command goes on.
     fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, plan: &Plan) -> Result<()>;
 
+    /// The name of a thread, before its first rows and again after it executed another program. A thread that
+    /// ended before its rows were taken has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordingSink::begin`].
+    fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
+        let _ = (thread, name);
+        Ok(())
+    }
+
     /// Rows, and how many were lost since the rows before.
     ///
     /// # Errors
@@ -84,6 +100,8 @@ pub trait RecordingSink {
 pub struct Recorded {
     /// The run, with the totals.
     pub report: Report,
+    /// Where rows ended.
+    pub spec: WindowSpec,
     /// The columns.
     pub columns: Vec<RecordedColumn>,
     /// The count of each column over the whole run.
@@ -126,46 +144,69 @@ impl RecordRun {
     ///
     /// # Errors
     ///
-    /// Those of [`Stat::run`]; `ErrorKind::UnknownEvent` for a leader that is not in the list of events, and
-    /// `ErrorKind::EventUnsupported` for one that is not counted here, or whose source has no windows.
+    /// Those of [`Stat::run`] and [`RecordRun::check`]; `ErrorKind::EventUnsupported` for a leader whose
+    /// source has no windows of this target.
     pub fn run(&self, launcher: &Launcher, sink: &mut dyn RecordingSink) -> Result<Recorded> {
-        let stat = self.stat.clone().runs(1).warmups(0);
-        let (stat, spec) = match &self.end {
+        let (stat, spec) = self.planned()?;
+        let mut recorder = Recorder::new(sink, spec);
+        let report = stat.run(launcher, &mut recorder)?;
+        Ok(recorder.finish(report))
+    }
+
+    /// Whether every leader is counted here, by a source that can have windows.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::UnknownEvent` for a leader that is no event, `ErrorKind::InvalidInput` for several events
+    /// in place of one, and `ErrorKind::EventUnsupported` for one that is not counted here, or not by such a
+    /// source.
+    pub fn check(&self) -> Result<()> {
+        self.planned().map(|_| ())
+    }
+
+    /// The measurement with its leaders, and where rows end.
+    fn planned(&self) -> Result<(Stat, WindowSpec)> {
+        let mut stat = self.stat.clone().runs(1).warmups(0);
+        Ok(match &self.end {
             RowEnd::Interval(interval) => {
                 let spec = WindowSpec::new(WindowBoundary::Interval(*interval));
                 (stat.interval(*interval), spec)
             }
             RowEnd::Events(leaders) => {
+                for leader in leaders {
+                    stat = stat.leading(&leader.event)?;
+                }
                 let plan = stat.plan()?;
-                let boundaries =
-                    leaders.iter().map(|leader| boundary(leader, &plan)).collect::<Result<_>>()?;
+                let boundaries = leaders.iter().map(|leader| boundary(&stat, leader, &plan));
+                let boundaries = boundaries.collect::<Result<_>>()?;
                 let spec = WindowSpec { boundaries, most_rows: WindowSpec::MOST_ROWS };
                 (stat.windows(spec.clone()), spec)
             }
-        };
-        let mut recorder = Recorder::new(sink, spec);
-        let report = stat.run(launcher, &mut recorder)?;
-        Ok(recorder.finish(report))
+        })
     }
 }
 
-fn boundary(leader: &Leader, plan: &Plan) -> Result<WindowBoundary> {
-    let index = plan.lines.iter().position(|line| is_named(line, &leader.event)).ok_or_else(|| {
-        let text = format!("the event {} is not in the list of events", leader.event);
-        let fix = format!("add it: -e {},...", leader.event);
-        Error::new(ErrorKind::UnknownEvent, text).with_recovery(Recovery::fix(fix))
-    })?;
-    if let Outcome::NotCounted(count) = &plan.lines[index].outcome {
-        let reason = count.reason().unwrap_or_default();
-        let text = format!("windows cannot end at {}: {reason}", leader.event);
+fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary> {
+    let index = stat.position_of(&leader.event)?;
+    let obstacle = |reason: &str| {
+        let text = format!("rows cannot end at {}: {reason}", leader.event);
         let fix = "record a row for each length of time: --interval 10";
-        return Err(Error::new(ErrorKind::EventUnsupported, text).with_recovery(Recovery::fix(fix)));
+        Error::new(ErrorKind::EventUnsupported, text).with_recovery(Recovery::fix(fix))
+    };
+    let Some(line) = index.and_then(|index| plan.lines.get(index)) else {
+        return Err(obstacle("it is not among the events"));
+    };
+    if let Outcome::NotCounted(count) = &line.outcome {
+        return Err(obstacle(&count.reason().unwrap_or_default()));
     }
-    Ok(WindowBoundary::Events { slot: SlotId(index), period: leader.period })
-}
-
-fn is_named(line: &PlanLine, name: &str) -> bool {
-    line.event.name == name || line.label() == name
+    match line.candidate().map(|candidate| candidate.rung) {
+        // Accounts and clocks have no interrupts; a better source was skipped for a reason.
+        Some(Rung::Os) => match line.skipped.first() {
+            Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
+            None => Err(obstacle("accounts of the operating system raise no interrupt")),
+        },
+        _ => Ok(WindowBoundary::Events { slot: SlotId(index.unwrap_or_default()), period: leader.period }),
+    }
 }
 
 /// Passes rows on, and adds them up.
@@ -175,8 +216,11 @@ struct Recorder<'a> {
     columns: Option<Columns>,
     rows: u64,
     lost_rows: u64,
-    /// The last reading of an interval.
+    /// The last reading of an interval, and the number of slices until then.
     before: Reading,
+    slices: usize,
+    /// Threads whose names the sink knows, as far as they have one.
+    named: BTreeSet<WindowThread>,
     notes: Vec<String>,
     /// The part of each total that no row has; empty until the run ends.
     unassigned: Vec<Count>,
@@ -185,7 +229,6 @@ struct Recorder<'a> {
 
 /// The columns of a recording.
 struct Columns {
-    slots: Vec<SlotId>,
     columns: Vec<RecordedColumn>,
     without_column: Vec<(String, String)>,
     /// The sum of each column over all rows; `None` if a row has no value.
@@ -202,19 +245,20 @@ impl Columns {
         });
         let source = leader.map(|leader| leader.rung);
         let is_peak = |slot: &Slot| slot.parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)));
-        let has_column = |slot: &Slot| match source {
+        let has_column = |slot: &&Slot| match source {
             _ if is_peak(slot) => false,
             Some(source) => slot.rung == source && slot.twin_of.is_none(),
             None => true,
         };
-        let own: Vec<SlotId> = slots.iter().filter(|slot| has_column(slot)).map(|slot| slot.id).collect();
-        let lines = plan.lines.iter().enumerate().filter(|(index, _)| !own.contains(&SlotId(*index)));
+        let own = slots.iter().filter(has_column);
+        let columns: Vec<RecordedColumn> =
+            own.filter_map(|slot| column(slot.id, plan.lines.get(slot.id.0)?)).collect();
+        let has_none = |index: usize| columns.iter().all(|column| column.slot != SlotId(index));
+        let lines = plan.lines.iter().enumerate().filter(|(index, _)| has_none(*index));
         let without_column = lines.map(|(index, line)| (line.label(), reason(line, index, plan, source)));
         let without_column = without_column.collect();
-        let columns: Vec<RecordedColumn> =
-            own.iter().filter_map(|slot| column(plan.lines.get(slot.0)?)).collect();
-        let sums = vec![Some(0); own.len()];
-        Columns { slots: own, columns, without_column, sums }
+        let sums = vec![Some(0); columns.len()];
+        Columns { columns, without_column, sums }
     }
 
     fn add(&mut self, row: &WindowRow) {
@@ -238,9 +282,10 @@ fn reason(line: &PlanLine, index: usize, plan: &Plan, source: Option<Rung>) -> S
     }
 }
 
-fn column(line: &PlanLine) -> Option<RecordedColumn> {
+fn column(slot: SlotId, line: &PlanLine) -> Option<RecordedColumn> {
     let candidate = line.candidate()?;
     Some(RecordedColumn {
+        slot,
         name: line.label(),
         unit: line.event.unit.clone(),
         scale: candidate.scale,
@@ -261,23 +306,27 @@ impl<'a> Recorder<'a> {
             rows: 0,
             lost_rows: 0,
             before,
+            slices: 0,
+            named: BTreeSet::new(),
             notes: Vec::new(),
             unassigned: Vec::new(),
             sink_error: None,
         }
     }
 
+    /// The columns; the first call tells the sink of them.
+    fn columns(&mut self, plan: &Plan) -> &mut Columns {
+        if self.columns.is_none() {
+            let columns = Columns::of(&self.spec, plan);
+            self.sink_error = self.sink.begin(&columns.columns, &self.spec, plan).err();
+            self.columns = Some(columns);
+        }
+        self.columns.get_or_insert_with(|| Columns::of(&self.spec, plan))
+    }
+
     /// Passes rows on, unless the sink has failed.
     fn pass_on(&mut self, rows: &[WindowRow], lost: u64, plan: &Plan) {
-        let columns = match &mut self.columns {
-            Some(columns) => columns,
-            missing => {
-                let columns = missing.insert(Columns::of(&self.spec, plan));
-                let begun = self.sink.begin(&columns.columns, &self.spec, plan);
-                self.sink_error = begun.err();
-                columns
-            }
-        };
+        let columns = self.columns(plan);
         rows.iter().for_each(|row| columns.add(row));
         let of_source = rows.iter().find(|row| row.cause == WindowCause::Unassigned);
         of_source.into_iter().for_each(|row| self.unassigned.clone_from(&row.counts));
@@ -285,19 +334,42 @@ impl<'a> Recorder<'a> {
         if self.sink_error.is_some() || (rows.is_empty() && lost == 0) {
             return;
         }
+        if let Err(error) = self.name_threads(rows) {
+            self.sink_error = Some(error);
+            return;
+        }
         match self.sink.rows(rows, lost) {
-            Ok(()) => self.rows += rows.len() as u64,
+            Ok(()) => {
+                self.rows += rows.iter().filter(|row| row.cause != WindowCause::Unassigned).count() as u64;
+            }
             Err(error) => self.sink_error = Some(error),
         }
     }
 
-    /// The row between two readings.
+    /// Tells the sink the names of threads that are new, or execute another program.
+    fn name_threads(&mut self, rows: &[WindowRow]) -> Result<()> {
+        for row in rows {
+            let Some(thread) = row.thread else { continue };
+            if row.cause == WindowCause::Exec {
+                self.named.remove(&thread);
+            } else if self.named.insert(thread)
+                && let Some(name) = thread_name(thread)
+            {
+                self.sink.thread_name(thread, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The row between two moments.
     fn interval_row(&mut self, moment: &Moment<'_>, plan: &Plan, cause: WindowCause) {
-        let slots = Columns::of(&self.spec, plan).slots;
-        let before = &self.before;
+        let slots: Vec<SlotId> = self.columns(plan).columns.iter().map(|column| column.slot).collect();
+        let slices = moment.slices.get(self.slices..).unwrap_or_default();
+        let since = difference(moment.reading, &self.before);
         let count = |slot: &SlotId| {
-            let line = &plan.lines[slot.0];
-            settle_interval(line, moment.reading, before, *slot, Scope::Tree)
+            settle_slices(plan, moment.pass, slices, &since, *slot, Scope::Tree).unwrap_or_else(|| {
+                settle_interval(&plan.lines[slot.0], moment.reading, &self.before, *slot, Scope::Tree)
+            })
         };
         let row = WindowRow {
             thread: None,
@@ -311,6 +383,7 @@ impl<'a> Recorder<'a> {
             flags: WindowFlags::default(),
         };
         self.before = latest(moment.reading, &self.before);
+        self.slices = moment.slices.len();
         self.pass_on(&[row], 0, plan);
     }
 
@@ -325,11 +398,14 @@ impl<'a> Recorder<'a> {
         if !self.unassigned.is_empty() {
             return;
         }
-        let left = |(slot, sum): (&SlotId, &Option<u64>)| {
-            let total = settle(&plan.lines[slot.0], &run.reading, *slot, Scope::Tree);
-            unassigned(&plan.lines[slot.0], &total, *sum)
-        };
-        let counts: Vec<Count> = columns.slots.iter().zip(&columns.sums).map(left).collect();
+        let (mut counts, mut notes) = (Vec::new(), Vec::new());
+        for (column, rows) in columns.columns.iter().zip(&columns.sums) {
+            let line = &plan.lines[column.slot.0];
+            let total = settle(line, &run.reading, column.slot, Scope::Tree);
+            counts.push(unassigned(line, &total, *rows));
+            notes.extend(launch_note(column, &total, *rows));
+        }
+        self.notes.extend(notes);
         self.unassigned.clone_from(&counts);
         let says_something = |count: &Count| !matches!(count, Count::Exact(0) | Count::NotCounted { .. });
         if !counts.iter().any(says_something) {
@@ -351,15 +427,38 @@ impl<'a> Recorder<'a> {
 
     fn finish(self, report: Report) -> Recorded {
         let Recorder { columns, rows, lost_rows, notes, unassigned, sink_error, spec, .. } = self;
-        let Columns { slots, columns, without_column, .. } =
+        let Columns { columns, without_column, .. } =
             columns.unwrap_or_else(|| Columns::of(&spec, &report.plan));
-        let total = |slot: &SlotId| match report.runs.first() {
-            Some(run) => settle(&report.plan.lines[slot.0], &run.reading, *slot, Scope::Tree),
+        let total = |column: &RecordedColumn| match report.runs.first() {
+            Some(run) => settle(&report.plan.lines[column.slot.0], &run.reading, column.slot, Scope::Tree),
             None => Count::NotCounted { reason: "the run did not end".to_owned() },
         };
-        let totals = slots.iter().map(total).collect();
-        Recorded { totals, unassigned, columns, rows, lost_rows, without_column, notes, sink_error, report }
+        let totals = columns.iter().map(total).collect();
+        Recorded {
+            totals,
+            unassigned,
+            spec,
+            columns,
+            rows,
+            lost_rows,
+            without_column,
+            notes,
+            sink_error,
+            report,
+        }
     }
+}
+
+/// A note that rows of an account have more than its total.
+fn launch_note(column: &RecordedColumn, total: &Count, rows: Option<u64>) -> Option<String> {
+    let more = rows?.checked_sub(total.value()?).filter(|more| *more > 0)?;
+    (column.source == Rung::Os).then(|| {
+        let RecordedColumn { name, unit, .. } = column;
+        let unit = if *unit == Unit::Count { String::new() } else { format!(" {}", unit.symbol()) };
+        format!(
+            "{name}: the rows have {more}{unit} more than the total: they contain the launch of the command"
+        )
+    })
 }
 
 /// The part of a total that the rows do not have. The accounts of a command contain its launch, which the
@@ -374,7 +473,7 @@ fn unassigned(line: &PlanLine, total: &Count, rows: Option<u64>) -> Count {
         (Some(total), Some(rows)) => match total.checked_sub(rows) {
             Some(left) => Count::Exact(left),
             None if is_account => Count::Exact(0),
-            None => Count::Lost { reason: format!("the rows have {rows} events, and the run {total}") },
+            None => Count::Lost { reason: format!("the rows have {rows}, and the run has {total}") },
         },
         (None, _) => total.clone(),
         (_, None) => Count::Lost { reason: "a row has no count".to_owned() },
@@ -393,7 +492,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn window_notes(&mut self, notes: Vec<String>) {
-        self.notes = notes;
+        self.notes.extend(notes);
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {

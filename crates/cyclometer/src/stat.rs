@@ -13,8 +13,8 @@ use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
-    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
-    Plan, Recovery, Report, Result, Rung, Source, Target,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Modes,
+    Part, Plan, Recovery, Report, Result, Rung, Source, Target,
 };
 use cyclometer_session::{MeasurementJob, Observer, SessionResources, SessionSettings};
 use cyclometer_stats::{MetricRequest, partners};
@@ -241,6 +241,40 @@ impl Stat {
             more.into_iter().map(|event| Event { group: event.group.map(|group| group + groups), ..event }),
         );
         Ok(self)
+    }
+
+    /// Adds an event in front, unless it is in the list with the same modes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stat::events`]; `ErrorKind::InvalidInput` for several events.
+    pub(crate) fn leading(mut self, name: &str) -> Result<Stat> {
+        if self.position_of(name)?.is_none() {
+            let leader = self.single(name)?;
+            self.events.insert(0, leader);
+        }
+        Ok(self)
+    }
+
+    /// The place of an event in the list: with the same name and modes, which are the default ones if left
+    /// out.
+    pub(crate) fn position_of(&self, name: &str) -> Result<Option<usize>> {
+        let modes = |event: &Event| event.modifiers.modes.unwrap_or(Modes::USER);
+        let leader = self.single(name)?;
+        let is_same = |event: &Event| event.name == leader.name && modes(event) == modes(&leader);
+        Ok(self.events.iter().position(is_same))
+    }
+
+    fn single(&self, name: &str) -> Result<Event> {
+        let mut events = resolve_list_in(name, &self.machine, self.tables.tables(), true)?;
+        match (events.pop(), events.is_empty()) {
+            (Some(event), true) => Ok(Event { group: None, ..event }),
+            _ => {
+                let text = format!("rows end at one event, and '{name}' is not one");
+                let fix = "name one event: --every N:EVENT, and others with --also EVENT=N";
+                Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(fix)))
+            }
+        }
     }
 
     /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are

@@ -30,8 +30,9 @@ impl RunningSession<'_, '_> {
         child.release()?;
         let pass = self.pass_of(execution);
         let (exit, interrupted) = self.attend(child.as_mut(), &mut opened, pass)?;
+        self.stop_windows(&mut opened.windows);
         let mut reading = finish(&mut opened, &exit);
-        opened.windows.iter_mut().try_for_each(|windows| self.last_windows(windows))?;
+        self.last_windows(&mut opened.windows);
         let rotation = opened.rotation.take();
         let ended = now(child.as_ref());
         let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources, ended));
@@ -74,7 +75,7 @@ impl RunningSession<'_, '_> {
                 Waited::TimedOut => {
                     let passed = now(child);
                     if draining.strikes(passed) {
-                        opened.windows.iter_mut().try_for_each(|windows| self.drain_windows(windows))?;
+                        self.drain_windows(&mut opened.windows);
                     }
                     let row = rows.strikes(passed);
                     // A row holds whole slices.

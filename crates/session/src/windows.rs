@@ -26,6 +26,11 @@ impl OpenWindows {
         self.windowing.start()
     }
 
+    /// Ends the windows; their last rows are taken by [`RunningSession::last_windows`].
+    fn stop(&mut self) -> Result<()> {
+        self.windowing.stop()
+    }
+
     /// The rows that there are; waits for them until a point in time.
     fn next(&mut self, until: Instant) -> Result<(&RowBatch, WindowingState)> {
         self.batch.rows.clear();
@@ -57,12 +62,55 @@ impl RunningSession<'_, '_> {
             Some(windowing) => windowing,
             None => self.source(rung)?.windows(&slots, target, spec),
         };
-        let windowing = windowing.map_err(|refusal| refused(&refusal))?;
+        let windowing = windowing.map_err(|refusal| refused(&self.with_reason_of_source(refusal, spec)))?;
         Ok(Some(OpenWindows { windowing, batch: RowBatch::default() }))
     }
 
-    /// Reports the rows that there are.
-    pub(crate) fn drain_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
+    /// A refusal of a source without windows, with the reason why no better one counts the leader.
+    fn with_reason_of_source(&self, refusal: Refusal, spec: &WindowSpec) -> Refusal {
+        let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
+            WindowBoundary::Events { slot, .. } => self.report.plan.lines.get(slot.0),
+            WindowBoundary::Interval(_) => None,
+        });
+        match leader.and_then(|line| line.skipped.first()) {
+            Some(skipped) if refusal.kind == RefusalKind::TargetNotSupported => {
+                let text = format!("{}; {}: {}", refusal.text, skipped.rung, skipped.reason);
+                Refusal { text, ..refusal }
+            }
+            _ => refusal,
+        }
+    }
+
+    /// Reports the rows that there are. Windows that fail end: the command and its counters go on.
+    pub(crate) fn drain_windows(&mut self, windows: &mut Option<OpenWindows>) {
+        self.on_windows(windows, RunningSession::take_rows);
+    }
+
+    /// Ends the windows before the counters of the totals end, so that no row has more than those.
+    pub(crate) fn stop_windows(&mut self, windows: &mut Option<OpenWindows>) {
+        self.on_windows(windows, |_, windows| windows.stop());
+    }
+
+    /// Reports the last rows, after the end.
+    pub(crate) fn last_windows(&mut self, windows: &mut Option<OpenWindows>) {
+        self.on_windows(windows, RunningSession::take_last_rows);
+    }
+
+    fn on_windows(
+        &mut self,
+        windows: &mut Option<OpenWindows>,
+        act: impl FnOnce(&mut Self, &mut OpenWindows) -> Result<()>,
+    ) {
+        let Some(open) = windows else { return };
+        if let Err(error) = act(self, open) {
+            let notes = open.windowing.notes().into_iter();
+            let notes = notes.chain([format!("the rows end before the run: {error}")]).collect();
+            self.observer.window_notes(notes);
+            *windows = None;
+        }
+    }
+
+    fn take_rows(&mut self, windows: &mut OpenWindows) -> Result<()> {
         let (batch, _) = windows.next(Instant::now())?;
         if !batch.rows.is_empty() || batch.lost > 0 {
             self.observer.windows(batch, &self.report.plan);
@@ -70,13 +118,7 @@ impl RunningSession<'_, '_> {
         Ok(())
     }
 
-    /// Ends the windows, and reports their last rows.
-    ///
-    /// # Errors
-    ///
-    /// `ErrorKind::StateLost` if a source does not give its last rows.
-    pub(crate) fn last_windows(&mut self, windows: &mut OpenWindows) -> Result<()> {
-        windows.windowing.stop()?;
+    fn take_last_rows(&mut self, windows: &mut OpenWindows) -> Result<()> {
         let limit = Instant::now() + LAST_ROWS;
         loop {
             let (batch, state) = windows.next(limit)?;
@@ -122,14 +164,27 @@ fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
     })
 }
 
+/// The error of windows that are refused. Time ends rows where events cannot; it mends no other obstacle.
 fn refused(refusal: &Refusal) -> Error {
-    if refusal.kind == RefusalKind::Invalid {
-        return Error::new(ErrorKind::InvalidInput, refusal.text.clone()).with_recovery(Recovery::fix(
+    use RefusalKind as Kind;
+    let by_time = "record a row for each length of time: --interval 10";
+    let (kind, fix) = match refusal.kind {
+        Kind::Invalid => (
+            ErrorKind::InvalidInput,
             "choose another period or other events, or record by time: --interval 10",
-        ));
-    }
-    Error::new(ErrorKind::EventUnsupported, refusal.text.clone())
-        .with_recovery(Recovery::fix("record a row for each length of time: --interval 10"))
+        ),
+        Kind::NoPermission => {
+            (ErrorKind::PermissionDenied, "`cyclometer doctor` shows what gives the permission")
+        }
+        Kind::Busy => {
+            (ErrorKind::CounterBusy, "end the other user of the counters; `cyclometer doctor` names it")
+        }
+        Kind::NoSuchTarget => (ErrorKind::NoSuchTarget, "`ps -eL` shows processes (PID) and threads (LWP)"),
+        Kind::TooManyFiles => (ErrorKind::Os, "raise the limit: ulimit -n"),
+        Kind::Other => (ErrorKind::Os, by_time),
+        _ => (ErrorKind::EventUnsupported, by_time),
+    };
+    Error::new(kind, refusal.text.clone()).with_recovery(Recovery::fix(fix))
 }
 
 #[cfg(test)]
@@ -137,14 +192,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_without_windows_is_an_error_with_the_remedy() {
-        for (kind, expected) in [
-            (RefusalKind::TargetNotSupported, ErrorKind::EventUnsupported),
-            (RefusalKind::Invalid, ErrorKind::InvalidInput),
+    fn windows_that_are_refused_are_an_error_of_that_kind_with_its_remedy() {
+        for (kind, expected, remedy) in [
+            (RefusalKind::TargetNotSupported, ErrorKind::EventUnsupported, "--interval 10"),
+            (RefusalKind::NotSupported, ErrorKind::EventUnsupported, "--interval 10"),
+            (RefusalKind::GroupTooLarge, ErrorKind::EventUnsupported, "--interval 10"),
+            (RefusalKind::GroupMixed, ErrorKind::EventUnsupported, "--interval 10"),
+            (RefusalKind::Invalid, ErrorKind::InvalidInput, "--interval 10"),
+            (RefusalKind::NoPermission, ErrorKind::PermissionDenied, "doctor"),
+            (RefusalKind::Busy, ErrorKind::CounterBusy, "doctor"),
+            (RefusalKind::NoSuchTarget, ErrorKind::NoSuchTarget, "ps -eL"),
+            (RefusalKind::TooManyFiles, ErrorKind::Os, "ulimit -n"),
         ] {
             let error = refused(&Refusal { slot: None, kind, text: "the reason".to_owned() });
             assert_eq!((error.kind(), error.to_string().as_str()), (expected, "the reason"));
-            assert!(error.recovery().to_string().contains("--interval 10"), "{:?}", error.recovery());
+            assert!(error.recovery().to_string().contains(remedy), "{kind:?}: {:?}", error.recovery());
         }
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! | events of the recording | rate |
 //! |---|---|
-//! | cycles and instructions of the same modes | instructions per cycle |
+//! | instructions, and cycles | instructions per cycle |
 //! | instructions, and another event | the event per 1,000 instructions |
 //! | others, where the length of a window is known | per second |
 //! | others, if nothing else is left | the count of each window |
+//!
+//! An event is divided by one of the same PMU, source and modes. A software event has no modes, and is
+//! divided by `instructions:u`.
 //!
 //! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
 
@@ -15,7 +18,7 @@ use cyclometer_core::{Modes, Rung};
 /// An event of a recording, as far as rates depend on it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RatedEvent {
-    /// The name as it is printed.
+    /// The name as it is printed, with the PMU before a slash if it names one.
     pub name: String,
     /// The unit of its values.
     pub unit: Unit,
@@ -76,16 +79,32 @@ fn base(name: &str) -> String {
     name.split(':').next().unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Index of the first event of one of these names, of the given modes if there is one.
-fn find(events: &[RatedEvent], names: &[&str], modes: Option<Modes>) -> Option<usize> {
-    let is_named = |event: &RatedEvent| names.contains(&base(&event.name).as_str());
-    let of_modes = events.iter().position(|event| is_named(event) && event.modes == modes);
-    of_modes.or_else(|| events.iter().position(is_named))
+/// The PMU in a name. Without one an event counts on all core PMUs, and where there is a `cpu` it is the only
+/// one.
+fn pmu(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(pmu, _)| pmu).filter(|pmu| *pmu != "cpu")
 }
 
-/// Index of the first event that counts instructions.
+fn is_any(event: &RatedEvent, names: &[&str]) -> bool {
+    names.contains(&base(&event.name).as_str())
+}
+
+/// Index of the first event of one of these names and modes by which an event can be divided.
+fn divisor(events: &[RatedEvent], rated: &RatedEvent, names: &[&str], modes: Option<Modes>) -> Option<usize> {
+    let divides = |event: &RatedEvent| {
+        is_any(event, names)
+            && event.modes == modes
+            && event.source == rated.source
+            && pmu(&event.name) == pmu(&rated.name)
+    };
+    events.iter().position(divides)
+}
+
+/// Index of the first event that counts instructions, in user mode if there is one.
 pub fn instructions(events: &[RatedEvent]) -> Option<usize> {
-    find(events, &INSTRUCTIONS, Some(Modes::USER))
+    let is_meant = |event: &RatedEvent| is_any(event, &INSTRUCTIONS);
+    let of_user = events.iter().position(|event| is_meant(event) && event.modes == Some(Modes::USER));
+    of_user.or_else(|| events.iter().position(is_meant))
 }
 
 /// The rates that the events allow, in the order of the events. `is_timed` says whether the lengths of
@@ -103,18 +122,17 @@ pub fn window_rates(events: &[RatedEvent], is_timed: bool) -> Vec<WindowRate> {
 
 fn rate_of(events: &[RatedEvent], event: usize, is_timed: bool) -> Option<WindowRate> {
     let rated = &events[event];
-    let is_any = |names: &[&str]| names.contains(&base(&rated.name).as_str());
     let by_time = is_timed && rated.source != Some(Rung::Soft);
     let second = by_time.then_some(RateDivisor::Second);
-    let same_modes = |other: &usize| events[*other].modes == rated.modes;
-    let per = if is_any(&INSTRUCTIONS) {
-        let cycles = find(events, &CYCLES, rated.modes).filter(same_modes);
-        cycles.map(RateDivisor::Cycle).or(second)
-    } else if is_any(&CYCLES) {
-        let instructions = find(events, &INSTRUCTIONS, rated.modes).filter(same_modes);
-        second.filter(|_| instructions.is_none())
+    let divisor = |names, modes| divisor(events, rated, names, modes);
+    let per = if is_any(rated, &INSTRUCTIONS) {
+        divisor(&CYCLES, rated.modes).map(RateDivisor::Cycle).or(second)
+    } else if is_any(rated, &CYCLES) {
+        let is_divisor = divisor(&INSTRUCTIONS, rated.modes).is_some();
+        second.filter(|_| !is_divisor)
     } else if rated.unit == Unit::Count {
-        let instructions = find(events, &INSTRUCTIONS, rated.modes);
+        let of_user = || rated.modes.is_none().then(|| divisor(&INSTRUCTIONS, Some(Modes::USER))).flatten();
+        let instructions = divisor(&INSTRUCTIONS, rated.modes).or_else(of_user);
         instructions.map(RateDivisor::ThousandInstructions).or(second)
     } else if matches!(rated.unit, Unit::Nanoseconds | Unit::Bytes | Unit::Joules) {
         second
@@ -168,7 +186,11 @@ mod tests {
     use super::*;
 
     fn event(name: &str) -> RatedEvent {
-        let modes = Some(if name.ends_with(":k") { Modes::KERNEL } else { Modes::USER });
+        let modes = match name.rsplit_once(':').map(|(_, modes)| modes) {
+            Some("k") => Some(Modes::KERNEL),
+            _ if name == "page-faults" => None,
+            _ => Some(Modes::USER),
+        };
         RatedEvent { name: name.to_owned(), unit: Unit::Count, source: Some(Rung::Perf), modes }
     }
 
@@ -181,7 +203,7 @@ mod tests {
         use RateDivisor::{Cycle, Second, ThousandInstructions, Window};
         let events = ["cycles:u", "instructions:u", "branch-misses:u"].map(event);
         assert_eq!(rates(&events, true), [(1, Cycle(0)), (2, ThousandInstructions(1))]);
-        let vendors = ["cpu_core/INST_RETIRED.ANY/u", "CPU_CLK_UNHALTED.THREAD:u"].map(event);
+        let vendors = ["cpu_core/INST_RETIRED.ANY/u", "cpu_core/CPU_CLK_UNHALTED.THREAD/u"].map(event);
         assert_eq!(rates(&vendors, false), [(0, Cycle(1))]);
         assert_eq!(rates(&[event("cycles:u"), event("page-faults")], true), [(0, Second), (1, Second)]);
         assert_eq!(rates(&[event("instructions:u")], true), [(0, Second)]);
@@ -194,6 +216,37 @@ mod tests {
         assert_eq!(rates(&events, false), [(2, RateDivisor::Cycle(0))]);
         let events = ["cycles:k", "instructions:u"].map(event);
         assert_eq!(rates(&events, true), [(0, RateDivisor::Second), (1, RateDivisor::Second)]);
+    }
+
+    #[test]
+    fn an_event_is_divided_by_one_of_its_own_pmu() {
+        use RateDivisor::{Cycle, Second, ThousandInstructions};
+        let hybrid =
+            ["cpu_core/cycles/", "cpu_core/instructions/", "cpu_atom/cycles/", "cpu_atom/instructions/"];
+        assert_eq!(rates(&hybrid.map(event), false), [(1, Cycle(0)), (3, Cycle(2))]);
+        let without =
+            ["cpu_core/cycles/", "cpu_atom/instructions/", "cpu_core/branch-misses/", "page-faults"];
+        assert_eq!(rates(&without.map(event), true), [0, 1, 2, 3].map(|event| (event, Second)));
+        // Without a PMU an event counts on both.
+        let of_both = ["instructions:u", "cpu_atom/cycles/", "cpu_atom/branch-misses/"];
+        assert_eq!(rates(&of_both.map(event), true), [0, 1, 2].map(|event| (event, Second)));
+        let only = ["instructions:u", "cpu/cycles/u", "cpu/event=0xc5/u"];
+        assert_eq!(rates(&only.map(event), false), [(0, Cycle(1)), (2, ThousandInstructions(0))]);
+        assert_eq!(rates(&["instructions:u", "uncore_imc/reads/"].map(event), true)[1], (1, Second));
+    }
+
+    #[test]
+    fn an_event_is_divided_by_instructions_of_its_own_modes_and_source() {
+        use RateDivisor::{Second, ThousandInstructions, Window};
+        let events = ["instructions:u", "branch-misses:k", "page-faults"].map(event);
+        assert_eq!(rates(&events, true)[1..], [(1, Second), (2, ThousandInstructions(0))]);
+        assert_eq!(rates(&events, false), [(2, ThousandInstructions(0))]);
+        let events = ["instructions:u", "branch-misses:k"].map(event);
+        assert_eq!(rates(&events, false), [(0, Window), (1, Window)]);
+        let events = ["instructions:k", "page-faults"].map(event);
+        assert_eq!(rates(&events, true), [(0, Second), (1, Second)]);
+        let soft = RatedEvent { source: Some(Rung::Soft), ..event("instructions:u") };
+        assert_eq!(rates(&[soft, event("page-faults")], true), [(1, Second)]);
     }
 
     #[test]

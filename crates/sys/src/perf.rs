@@ -45,11 +45,6 @@ pub mod flags {
     pub const USE_CLOCKID: u64 = 1 << 25;
     /// Records of context switches.
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
-
-    /// How exact the address of a sample is, 0 to 3: a field of two bits.
-    pub const fn precise_ip(level: u8) -> u64 {
-        (level as u64 & 3) << 15
-    }
 }
 
 /// `read_format`: value, time enabled, time running.

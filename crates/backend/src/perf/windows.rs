@@ -23,7 +23,7 @@
 //! Linux `kernel/events/core.c`, `perf_mmap` and `perf_event_overflow`; `perf_event_open(2)`,
 //! `PERF_SAMPLE_READ`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -33,8 +33,9 @@ use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
 };
-use cyclometer_core::{Count, Interval, Refusal, Result, Slot, SlotId, Target};
+use cyclometer_core::{Count, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::monotonic_ns;
+use cyclometer_sys::process::check_process_list;
 
 use super::overflow::{OverflowRecord, OverflowSample, OverflowSampling, Overflows};
 use super::refusal;
@@ -67,16 +68,15 @@ pub(super) fn open(
         members,
         order: slots.iter().map(|slot| slot.id).collect(),
         period,
-        most_rows: spec.most_rows,
         follows: matches!(on, Target::Child(_) | Target::Process { .. }),
+        lists: check_process_list().is_ok(),
+        seen: BTreeSet::new(),
+        missed: 0,
         groups: BTreeMap::new(),
-        rows: VecDeque::new(),
-        lost: 0,
-        dropped: BTreeMap::new(),
+        kept: RowsByOverflow { most: spec.most_rows, ..RowsByOverflow::default() },
         began_ns: monotonic_ns(),
-        has_started: false,
-        has_stopped: false,
-        notes: Vec::new(),
+        state: RecordingState::Opened,
+        notes: BTreeSet::new(),
     };
     match on {
         Target::Process { pid, .. } => windows.open_process(*pid)?,
@@ -98,21 +98,42 @@ pub(super) struct PerfWindows {
     /// The slots in the order of a row's counts.
     order: Vec<SlotId>,
     period: NonZeroU64,
-    most_rows: usize,
     /// Whether threads that begin are followed.
     follows: bool,
+    /// Whether `/proc` is that of our PID namespace: else its ids are those of others.
+    lists: bool,
+    /// Threads that have been opened, or could not be.
+    seen: BTreeSet<u32>,
+    /// Threads that ended before their group was open.
+    missed: u64,
     /// The groups by thread; those of CPUs are at 0.
     groups: BTreeMap<u32, ThreadGroup>,
+    kept: RowsByOverflow,
+    /// The start, in ns of the monotonic clock.
+    began_ns: u64,
+    state: RecordingState,
+    notes: BTreeSet<String>,
+}
+
+/// The progress of a recording.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RecordingState {
+    Opened,
+    Running,
+    Stopped,
+}
+
+/// Rows that wait to be taken.
+#[derive(Default)]
+struct RowsByOverflow {
     rows: VecDeque<WindowRow>,
+    most: usize,
     /// Rows that were lost since the last batch.
     lost: u64,
     /// Rows of each thread that had no room, since its last row that had.
     dropped: BTreeMap<Option<WindowThread>, u64>,
-    /// The start, in ns of the monotonic clock.
-    began_ns: u64,
-    has_started: bool,
-    has_stopped: bool,
-    notes: Vec<String>,
+    /// Whether the kernel has reported lost records.
+    ring_was_full: bool,
 }
 
 /// The groups of one thread, or of CPUs.
@@ -154,26 +175,30 @@ struct WindowFinish {
 
 impl PerfWindows {
     fn open_process(&mut self, pid: u32) -> std::result::Result<(), Refusal> {
-        let mut opened = Err(None);
         // Threads may begin while the list is read; another list has them.
         loop {
-            let new: Vec<u32> =
-                threads_of(pid).into_iter().filter(|tid| !self.groups.contains_key(tid)).collect();
+            let new: Vec<WindowThread> =
+                threads_of(pid).into_iter().filter(|thread| !self.seen.contains(&thread.tid)).collect();
             if new.is_empty() {
                 break;
             }
-            for tid in new {
-                match self.open_on(Some(WindowThread { pid, tid }), &Target::Thread(tid)) {
-                    Ok(()) => opened = Ok(()),
+            for thread in new {
+                match self.open_thread(thread) {
                     Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
-                    Err(refusal) => return Err(refusal),
+                    opened => opened?,
                 }
             }
         }
-        opened.map_err(|refusal: Option<Refusal>| {
+        if self.groups.is_empty() {
             let text = format!("process {pid} does not exist, or has ended");
-            refusal.unwrap_or_else(|| refusal::of_target(RefusalKind::NoSuchTarget, text))
-        })
+            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+        }
+        Ok(())
+    }
+
+    fn open_thread(&mut self, thread: WindowThread) -> std::result::Result<(), Refusal> {
+        self.seen.insert(thread.tid);
+        self.open_on(Some(thread), &Target::Thread(thread.tid))
     }
 
     fn open_on(&mut self, thread: Option<WindowThread>, on: &Target) -> std::result::Result<(), Refusal> {
@@ -184,69 +209,81 @@ impl PerfWindows {
         };
         let overflows = Overflows::open(&self.leader, &self.members, on, how)?;
         let group = ThreadGroup { overflows, thread, places: Vec::new(), has_ended: false };
+        self.seen.extend(thread.map(|thread| thread.tid));
         self.groups.insert(thread.map_or(0, |thread| thread.tid), group);
         Ok(())
     }
 
-    /// Follows a new thread. One that has ended already has no windows.
-    fn follow(&mut self, thread: WindowThread) {
-        let tid = thread.tid;
-        if !self.follows || self.groups.contains_key(&tid) {
-            return;
-        }
-        let problem = match self.groups.len() < MOST_THREADS {
-            true => match self.open_on(Some(thread), &Target::Thread(tid)) {
-                Ok(()) => self
-                    .groups
-                    .get(&tid)
-                    .and_then(|group| group.overflows.start().err())
-                    .map(|e| e.to_string()),
-                Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => None,
-                Err(refusal) => Some(refusal.text),
-            },
-            false => Some(format!("more than {MOST_THREADS} threads at the same time")),
-        };
-        if let Some(problem) = problem {
-            self.note(format!("some threads have no windows: {problem}"));
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+    /// Follows new threads, and those that they created before their groups were open.
+    fn follow(&mut self, mut new: Vec<WindowThread>) {
+        while let Some(thread) = new.pop() {
+            if self.seen.contains(&thread.tid) {
+                continue;
+            }
+            if self.groups.len() >= MOST_THREADS {
+                self.notes.insert(format!(
+                    "some threads have no rows: more than {MOST_THREADS} ran at the same time"
+                ));
+                return;
+            }
+            let opened = self.open_thread(thread);
+            match opened.map(|()| self.groups.get(&thread.tid).map(|group| group.overflows.start())) {
+                Ok(Some(Err(error))) => self.without_rows(&error.to_string()),
+                Ok(_) if self.lists => new.extend(relatives(thread.pid)),
+                Ok(_) => {}
+                Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => self.missed += 1,
+                Err(refusal) => self.without_rows(&refusal.text),
+            }
         }
     }
 
-    /// Takes all records out of all rings, and follows the threads that they report.
-    fn collect(&mut self) -> Result<()> {
+    fn without_rows(&mut self, reason: &str) {
+        self.notes.insert(format!("some threads have no rows: {reason}"));
+    }
+
+    /// Takes all records out of all rings, and follows the threads that they report. A group that cannot be
+    /// read any more costs its own rows only.
+    fn collect(&mut self) {
         loop {
-            let mut new = Vec::new();
+            let (mut new, mut lost) = (Vec::new(), None);
             for group in self.groups.values_mut() {
-                let rows = group.collect(&self.order, &mut new)?;
-                for mut row in rows {
-                    self.lost += row.flags.lost_before;
-                    if self.rows.len() < self.most_rows {
-                        row.flags.lost_before += self.dropped.remove(&row.thread).unwrap_or(0);
-                        self.rows.push_back(in_time(row, self.began_ns));
-                    } else {
-                        self.lost += 1;
-                        *self.dropped.entry(row.thread).or_default() += 1;
+                match group.collect(&self.order, &mut new) {
+                    Ok(rows) => rows.into_iter().for_each(|row| keep(row, &mut self.kept, self.began_ns)),
+                    Err(error) => {
+                        group.has_ended = true;
+                        lost = Some(error.to_string());
                     }
                 }
             }
             self.groups.retain(|_, group| !group.has_ended);
-            let known = self.groups.len();
-            new.into_iter().for_each(|thread| self.follow(thread));
-            if self.groups.len() == known {
-                return Ok(());
+            lost.iter().for_each(|reason| self.without_rows(reason));
+            if self.kept.ring_was_full {
+                self.notes.insert(
+                    "a buffer of the kernel was full: rows and the begin of threads were lost".to_owned(),
+                );
             }
+            // An id that a fork reports is of a new thread, also where another one had it.
+            new.retain(|thread: &WindowThread| !self.groups.contains_key(&thread.tid));
+            self.seen.retain(|tid| new.iter().all(|thread| thread.tid != *tid));
+            if new.is_empty() || !self.follows || self.state == RecordingState::Stopped {
+                return;
+            }
+            self.follow(new);
         }
     }
 }
 
-fn in_time(mut row: WindowRow, began_ns: u64) -> WindowRow {
+fn keep(mut row: WindowRow, kept: &mut RowsByOverflow, began_ns: u64) {
     row.time_ns = row.time_ns.map(|time| time.saturating_sub(began_ns));
-    row
+    kept.lost += row.flags.lost_before;
+    kept.ring_was_full |= row.flags.lost_before > 0;
+    if kept.rows.len() < kept.most {
+        row.flags.lost_before += kept.dropped.remove(&row.thread).unwrap_or(0);
+        kept.rows.push_back(row);
+    } else {
+        kept.lost += 1;
+        *kept.dropped.entry(row.thread).or_default() += 1;
+    }
 }
 
 /// A thread with its process; where `/proc` does not tell the process, the thread's own id stands for it.
@@ -257,16 +294,34 @@ fn thread_of(tid: u32) -> WindowThread {
 }
 
 /// The threads of a process.
-fn threads_of(pid: u32) -> Vec<u32> {
+fn threads_of(pid: u32) -> Vec<WindowThread> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.map(|tid| WindowThread { pid, tid }).collect()
+}
+
+/// The threads of a process, and the processes that they created, each by its first thread.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/PID/task/TID/children`.
+fn relatives(pid: u32) -> Vec<WindowThread> {
+    let threads = threads_of(pid);
+    let children = threads.iter().flat_map(|thread| {
+        let listed = fs::read_to_string(format!("/proc/{pid}/task/{}/children", thread.tid));
+        let listed = listed.unwrap_or_default();
+        let ids: Vec<u32> = listed.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
+        ids.into_iter().map(|pid| WindowThread { pid, tid: pid })
+    });
+    let children: Vec<WindowThread> = children.collect();
+    threads.into_iter().chain(children).collect()
 }
 
 impl ThreadGroup {
     /// The rows of all records in the rings; threads that began go to `new`.
     fn collect(&mut self, order: &[SlotId], new: &mut Vec<WindowThread>) -> Result<Vec<WindowRow>> {
         let ThreadGroup { overflows, thread, places, .. } = self;
-        let (mut rows, mut ended) = (Vec::new(), false);
+        let (mut rows, mut ended_ns) = (Vec::new(), None);
         overflows.drain(|taken| match taken {
             OverflowRecord::Sample(sample) => {
                 rows.extend(place(places, *thread, &sample.at).sample(&sample, order))
@@ -279,24 +334,25 @@ impl ThreadGroup {
                 new.push(WindowThread { pid: task.pid, tid: task.tid });
             }
             OverflowRecord::Ended { task, .. } => {
-                ended |= thread.is_some_and(|own| own.tid == task.tid);
+                let is_own = thread.is_some_and(|own| own.tid == task.tid);
+                ended_ns = ended_ns.or(is_own.then_some(task.time_ns));
             }
             OverflowRecord::SwitchedOut { at } => place(places, *thread, &at).switched_out(),
             OverflowRecord::SwitchedIn { at, cpu } => place(places, *thread, &at).switched_in(cpu),
         })?;
-        if ended {
-            rows.extend(self.last_rows(order)?);
+        if let Some(ended_ns) = ended_ns {
+            rows.extend(self.last_rows(order, ended_ns)?);
             self.has_ended = true;
         }
         Ok(rows)
     }
 
-    /// The rows from the last boundaries to now.
-    fn last_rows(&mut self, order: &[SlotId]) -> Result<Vec<WindowRow>> {
+    /// The rows from the last boundaries to the end at this time.
+    fn last_rows(&mut self, order: &[SlotId], ended_ns: u64) -> Result<Vec<WindowRow>> {
         let reading = self.overflows.counts()?;
         let mut rows = Vec::new();
         for (at, counts) in by_place(&reading) {
-            let end = WindowFinish { cause: WindowCause::End, time_ns: Some(monotonic_ns()), address: None };
+            let end = WindowFinish { cause: WindowCause::End, time_ns: Some(ended_ns), address: None };
             rows.extend(place(&mut self.places, self.thread, &at).row(counts, end, order));
         }
         Ok(rows)
@@ -367,7 +423,7 @@ impl PlaceState {
         let count = |slot: &SlotId| match now.values.get(slot) {
             Some(value) => {
                 let before = self.values.get(slot).copied().unwrap_or(0);
-                counted(*value, before, enabled_ns, running_ns)
+                counted(*value, before, self.flags.throttled)
             }
             None => Count::NotCounted { reason: format!("{} does not have the event", self.at.pmu) },
         };
@@ -394,56 +450,60 @@ impl PlaceState {
     }
 }
 
-/// The count between two values of a group that was enabled and on counters for so long.
-fn counted(now: u64, before: u64, enabled_ns: u64, running_ns: u64) -> Count {
-    let Some(raw) = now.checked_sub(before) else {
-        return Count::Lost { reason: "the value went back".to_owned() };
-    };
-    if running_ns >= enabled_ns {
-        return Count::Exact(raw);
-    }
-    if running_ns == 0 {
-        return Count::NotCounted { reason: "the group was on no counter in this window".to_owned() };
-    }
-    let estimate = u128::from(raw) * u128::from(enabled_ns) / u128::from(running_ns);
-    let reason = "a window is too short for an interval estimate".to_owned();
-    Count::Scaled {
-        raw,
-        estimate: u64::try_from(estimate).unwrap_or(u64::MAX),
-        time_enabled_ns: enabled_ns,
-        time_running_ns: running_ns,
-        interval: Interval::Unknown { reason },
+/// The count between two values. A pinned group is on counters whenever its PMU's cores run the thread, so a
+/// value is never extrapolated: on a hybrid, the time on other cores belongs to the group of their PMU.
+fn counted(now: u64, before: u64, throttled: bool) -> Count {
+    match now.checked_sub(before) {
+        None => Count::Lost { reason: "the value went back".to_owned() },
+        Some(raw) if throttled => Count::Partial {
+            raw,
+            part: "the kernel stopped the counter for a while, as it interrupted too often".to_owned(),
+        },
+        Some(raw) => Count::Exact(raw),
     }
 }
 
 impl Windowing for PerfWindows {
     fn start(&mut self) -> Result<()> {
         self.began_ns = monotonic_ns();
-        self.has_started = true;
-        self.groups.values().try_for_each(|group| group.overflows.start())
+        self.state = RecordingState::Running;
+        self.groups.values().try_for_each(|group| group.overflows.start())?;
+        // Disabled events report no forks, so what began between opening and start is looked for.
+        let known: BTreeSet<u32> = self.groups.values().filter_map(|group| Some(group.thread?.pid)).collect();
+        if self.follows && self.lists {
+            self.follow(known.into_iter().flat_map(relatives).collect());
+        }
+        Ok(())
     }
 
     fn stop(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.has_stopped, true) {
+        if self.state == RecordingState::Stopped {
             return Ok(());
         }
-        self.groups.values().try_for_each(|group| group.overflows.stop())?;
-        self.collect()?;
-        for group in self.groups.values_mut() {
-            let rows = group.last_rows(&self.order)?;
-            self.rows.extend(rows.into_iter().map(|row| in_time(row, self.began_ns)));
+        self.state = RecordingState::Stopped;
+        let stopped: Vec<Result<()>> = self.groups.values().map(|group| group.overflows.stop()).collect();
+        let stopped_ns = monotonic_ns();
+        self.collect();
+        for mut group in std::mem::take(&mut self.groups).into_values() {
+            match group.last_rows(&self.order, stopped_ns) {
+                Ok(rows) => rows.into_iter().for_each(|row| keep(row, &mut self.kept, self.began_ns)),
+                Err(error) => self.without_rows(&error.to_string()),
+            }
         }
-        self.groups.clear();
-        Ok(())
+        stopped.into_iter().collect()
     }
 
     fn next(&mut self, until: Instant, batch: &mut RowBatch) -> Result<WindowingState> {
         loop {
-            self.collect()?;
-            let is_over = self.has_stopped || (self.has_started && self.groups.is_empty());
-            if !self.rows.is_empty() || is_over || Instant::now() >= until {
-                batch.rows.extend(self.rows.drain(..));
-                batch.lost += std::mem::take(&mut self.lost);
+            self.collect();
+            let is_over = match self.state {
+                RecordingState::Opened => false,
+                RecordingState::Running => self.groups.is_empty(),
+                RecordingState::Stopped => true,
+            };
+            if !self.kept.rows.is_empty() || is_over || Instant::now() >= until {
+                batch.rows.extend(self.kept.rows.drain(..));
+                batch.lost += std::mem::take(&mut self.kept.lost);
                 return Ok(if is_over { WindowingState::Ended } else { WindowingState::Open });
             }
             std::thread::sleep(PAUSE.min(until.saturating_duration_since(Instant::now())));
@@ -451,6 +511,10 @@ impl Windowing for PerfWindows {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes.clone()
+        let missed = (self.missed > 0).then(|| {
+            let s = if self.missed == 1 { "" } else { "s" };
+            format!("{} thread{s} ended before counters could be opened for rows", self.missed)
+        });
+        self.notes.iter().cloned().chain(missed).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! `plot`: the rates, phases and marks of a recording as a picture, or on the terminal.
 
+use std::path::Path;
+
 use cyclometer::Result;
 
 use super::recorded;
@@ -21,21 +23,20 @@ use crate::render::plot::{PlotFormat, page, recording, terminal};
 /// thread that the recording does not have; for a damaged recording, after the rows before the damage were
 /// drawn.
 pub fn run(args: &PlotArgs, cli: &Cli) -> Result<u8> {
-    let format = args.output.as_deref().map(|path| PlotFormat::named("-o", path)).transpose()?;
     NamedFiles::default()
         .read("the recording", Some(args.file.as_path()).filter(|file| !recorded::is_stdin(file)))
         .written("-o", args.output.as_deref())
         .check()?;
-    let export = args.output.as_deref().map(|path| Export::open("-o", path)).transpose()?;
+    let picture = args.output.as_deref().map(|path| PictureFile::open("-o", path)).transpose()?;
     let mut read = recorded::read(&args.file)?;
     if let Some(tid) = args.thread {
         recorded::keep_thread(&mut read, tid)?;
     }
     let axis = args.over.map(|over| axis(&read, over)).transpose()?;
     let chart = RecordingChart::new(&read, axis, None);
-    match (export, format) {
-        (Some(export), Some(format)) => export.write(&picture(&chart, format))?,
-        _ => {
+    match picture {
+        Some(picture) => picture.write(&chart)?,
+        None => {
             let text = terminal::render(&chart, terminal_width(), super::paint(cli, Channel::Out));
             super::print(&text)?;
         }
@@ -46,11 +47,39 @@ pub fn run(args: &PlotArgs, cli: &Cli) -> Result<u8> {
     }
 }
 
-/// A recording as a picture.
-pub fn picture(chart: &RecordingChart, format: PlotFormat) -> String {
-    match format {
-        PlotFormat::Svg => recording::svg(chart, None),
-        PlotFormat::Html => page::recording(chart),
+/// The file of a picture, which has proved writable.
+pub struct PictureFile {
+    export: Export,
+    format: PlotFormat,
+}
+
+impl PictureFile {
+    /// Opens the file that an option names; the format is that of its name.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` for a name of no format, and `ErrorKind::Io` when it cannot be written.
+    pub fn open(option: &'static str, path: &Path) -> Result<PictureFile> {
+        let format = PlotFormat::named(option, path)?;
+        Ok(PictureFile { export: Export::open(option, path)?, format })
+    }
+
+    /// Draws the recording of a file with the usual axis and threads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`].
+    pub fn draw(self, file: &Path) -> Result<()> {
+        let read = recorded::read(file)?;
+        self.write(&RecordingChart::new(&read, None, None))?;
+        read.failure.map_or(Ok(()), |error| Err(recorded::unreadable(file, error)))
+    }
+
+    fn write(self, chart: &RecordingChart) -> Result<()> {
+        self.export.write(&match self.format {
+            PlotFormat::Svg => recording::svg(chart, None),
+            PlotFormat::Html => page::recording(chart),
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use cyclometer::core::window::WindowThread;
 use cyclometer::recording::{Recording, RecordingError};
 use cyclometer::{Error, Result};
 
-use crate::failure::usage;
+use crate::failure::{FileUse, of_file, usage};
 use crate::lanes::{LaneOwner, RecordingLanes};
 use crate::output::clean_os;
 
@@ -27,20 +27,38 @@ pub fn is_stdin(file: &Path) -> bool {
 ///
 /// `ErrorKind::Io` and `ErrorKind::InvalidInput`, naming the file.
 pub fn read(file: &Path) -> Result<RecordingLanes> {
-    let opened: io::Result<Box<dyn Read>> = match is_stdin(file) {
-        true => Ok(Box::new(io::stdin())),
-        false => File::open(file).map(|file| Box::new(BufReader::new(file)) as Box<dyn Read>),
-    };
-    let input = opened.map_err(|error| unreadable(file, error.into()))?;
-    let recording = Recording::open(input).map_err(|error| unreadable(file, error))?;
-    Ok(RecordingLanes::read(recording))
+    open(file).map(RecordingLanes::read).map_err(|error| unreadable(file, error))
 }
 
-/// The error of a recording, with the name of its file.
+/// Opens a recording.
+///
+/// # Errors
+///
+/// Those of its file and of its header.
+pub fn open(file: &Path) -> std::result::Result<Recording<Box<dyn Read>>, RecordingError> {
+    Recording::open(match is_stdin(file) {
+        true => Box::new(io::stdin()) as Box<dyn Read>,
+        false => Box::new(BufReader::new(File::open(file)?)),
+    })
+}
+
+/// The name of a recording in messages.
+pub fn name(file: &Path) -> String {
+    if is_stdin(file) { "standard input".to_owned() } else { clean_os(file.as_os_str()) }
+}
+
+/// The error of a recording that is read, with the name of its file.
 pub fn unreadable(file: &Path, error: RecordingError) -> Error {
-    let name = if is_stdin(file) { "standard input".to_owned() } else { clean_os(file.as_os_str()) };
-    let error = Error::from(error);
-    let message = format!("cannot read {name}: {error}");
+    failed("read", file, error)
+}
+
+/// The error of a recording with which something cannot be done, with the name of its file.
+pub fn failed(verb: &str, file: &Path, error: RecordingError) -> Error {
+    let error = match error {
+        RecordingError::Io(error) => return of_file("FILE", FileUse::Read, file, error),
+        other => Error::from(other),
+    };
+    let message = format!("cannot {verb} {}: {error}", name(file));
     Error::new(error.kind(), message).with_recovery(error.recovery().clone()).with_source(error)
 }
 

@@ -108,11 +108,7 @@ fn lane_json(lane: &LaneChart) -> Value {
         LaneOwner::Cpu(cpu) => (Value::Null, json!(cpu)),
         LaneOwner::Whole => (Value::Null, Value::Null),
     };
-    let rates = lane
-        .panels
-        .iter()
-        .enumerate()
-        .map(|(i, panel)| rate_json(panel, !lane.phases.unused_columns.contains(&i)));
+    let rates = lane.panels.iter().enumerate().map(|(i, panel)| rate_json(panel, lane, i));
     let phases = lane.phases.phases.iter().enumerate().map(|(i, phase)| {
         json!({
             "phase": phase_letter(i),
@@ -142,12 +138,19 @@ fn lane_json(lane: &LaneChart) -> Value {
     })
 }
 
-fn rate_json(panel: &ChartPanel, is_used: bool) -> Value {
+fn rate_json(panel: &ChartPanel, lane: &LaneChart, column: usize) -> Value {
     let unit = match &panel.unit {
         Unit::Count => "count",
         other => other.symbol(),
     };
-    json!({ "name": panel.name, "per": panel.per_word, "unit": unit, "overall": panel.overall, "used": is_used })
+    json!({
+        "name": panel.name,
+        "per": panel.per_word,
+        "unit": unit,
+        "overall": panel.overall,
+        "used": !lane.phases.unused_columns.contains(&column),
+        "fast": lane.phases.fast_columns.contains(&column),
+    })
 }
 
 fn phase_rate_json(rate: &Option<PhaseRate>) -> Value {

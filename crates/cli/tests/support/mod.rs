@@ -5,9 +5,23 @@
 
 use std::process::{Command, Output, Stdio};
 
+use cyclometer::recording::RecordedEvent;
+use cyclometer::{Modes, Provenance, Rung, Unit};
 use serde_json::Value;
 
 pub use cyclometer_test_support::{has, one_line, skip, skip_without_peer};
+
+/// A hardware event of user mode, as a column of a recording.
+pub fn recorded_event(name: &str) -> RecordedEvent {
+    RecordedEvent {
+        name: name.to_owned(),
+        unit: Unit::Count,
+        scale: 1.0,
+        source: Some(Rung::Perf),
+        provenance: Some(Provenance::Hardware),
+        modes: Some(Modes::USER),
+    }
+}
 
 /// The program, with an environment that does not colour its output.
 pub fn cyclometer() -> Command {

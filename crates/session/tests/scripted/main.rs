@@ -6,6 +6,7 @@ mod passes;
 mod rotation;
 mod script;
 mod translated;
+mod windows;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use cyclometer_core::exec::{CommandSpec, ExitStatus, KillCause, RefusalKind, Signalled};
 use cyclometer_core::plan::{IntentSubject, Multiplex, Outcome};
 use cyclometer_core::report::{FallbackStep, Run};
+use cyclometer_core::window::RowBatch;
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Recovery, Report, Rung,
     Source, Target,
@@ -40,6 +42,7 @@ struct Play {
     probed: Option<Probed>,
     /// Something that runs already, in place of a command.
     watches: bool,
+    windows: Option<windows::WindowFate>,
 }
 
 impl Default for Play {
@@ -62,6 +65,7 @@ impl Default for Play {
             multiplex: Multiplex::Auto,
             probed: None,
             watches: false,
+            windows: None,
         }
     }
 }
@@ -72,6 +76,8 @@ struct Heard {
     steps: Vec<String>,
     started: Vec<(u32, bool)>,
     finished: u32,
+    window_rows: usize,
+    window_notes: Vec<String>,
 }
 
 impl Observer for Heard {
@@ -81,6 +87,12 @@ impl Observer for Heard {
     fn interval(&mut self, moment: &Moment<'_>, _: &Plan) {
         assert!(!moment.reading.cells.is_empty());
         self.intervals += 1;
+    }
+    fn windows(&mut self, batch: &RowBatch, _: &Plan) {
+        self.window_rows += batch.rows.len();
+    }
+    fn window_notes(&mut self, notes: Vec<String>) {
+        self.window_notes.extend(notes);
     }
     fn run_finished(&mut self, _: &Run, _: &Plan) {
         self.finished += 1;
@@ -114,6 +126,7 @@ fn play(play: Play) -> Played {
     perf.fate = play.fate;
     perf.cells = play.cells.unwrap_or(perf.cells);
     perf.probed = play.probed;
+    perf.windows = play.windows;
     let os = ScriptedSource::new(Rung::Os, &log);
     let mut soft = ScriptedSource::new(Rung::Soft, &log).answering(play.soft);
     soft.fate = play.soft_fate;

@@ -18,6 +18,9 @@ use cyclometer_core::{
 };
 
 /// The log of events, in order; shared by everything in one script.
+use super::windows::{ScriptedWindows, WindowFate};
+use cyclometer_core::window::{WindowSpec, Windowing};
+
 pub type Log = Rc<RefCell<Vec<String>>>;
 
 /// How one child behaves.
@@ -155,6 +158,8 @@ pub struct ScriptedSource {
     pub cells: SlotCells,
     /// The slots that count in a probe, by their position and their name; `None`: nothing can be probed.
     pub probed: Option<Probed>,
+    /// The script of its windows; `None`: it has none.
+    pub windows: Option<WindowFate>,
 }
 
 /// Whether an event counts in a probe.
@@ -170,6 +175,7 @@ impl ScriptedSource {
             fate: Fate::Count,
             cells,
             probed: None,
+            windows: None,
         }
     }
 
@@ -206,7 +212,22 @@ impl Source for ScriptedSource {
                 cells: self.cells.clone(),
                 fate: self.fate,
                 stopped: false,
+                logs_stop: self.windows.is_some(),
             })),
+        }
+    }
+
+    fn windows(
+        &self,
+        _: &[Slot],
+        _: &Target,
+        _: &WindowSpec,
+    ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
+        match self.windows {
+            Some(fate) => Ok(Box::new(ScriptedWindows { log: self.log.clone(), fate, stopped: false })),
+            None => {
+                Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: "none".to_owned() })
+            }
         }
     }
 
@@ -252,6 +273,7 @@ struct ScriptedCounting {
     cells: SlotCells,
     fate: Fate,
     stopped: bool,
+    logs_stop: bool,
 }
 
 impl Counting for ScriptedCounting {
@@ -261,6 +283,9 @@ impl Counting for ScriptedCounting {
     }
 
     fn stop(&mut self) -> Result<()> {
+        if self.logs_stop {
+            self.log.borrow_mut().push(format!("stop {}", self.rung));
+        }
         self.stopped = true;
         Ok(())
     }

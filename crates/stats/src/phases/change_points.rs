@@ -3,7 +3,7 @@
 use super::scale::Points;
 
 /// Most steps of the first search; more windows than that are taken together.
-const MOST_STEPS: usize = 4096;
+pub const MOST_STEPS: usize = 4096;
 
 /// The penalty of a change, in units of (rates + 1) · ln(windows). 1 would be the Bayesian information
 /// criterion; neighbouring windows of real programs are not independent, so more is demanded.

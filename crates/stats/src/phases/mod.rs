@@ -19,6 +19,8 @@
 //! 2. `change_points`: the segmentation with the least sum of squares plus a penalty for each change
 //!    (PELT). A single window is no segment.
 //! 3. `groups`: segments with similar means are one phase.
+//! 4. `mixtures`: a phase whose windows are far from its mean is no phase, but changes that the search could
+//!    not tell from noise.
 //!
 //! # Source
 //!
@@ -27,6 +29,7 @@
 
 mod change_points;
 mod groups;
+mod mixtures;
 mod scale;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,8 @@ use std::ops::Range;
 
 use crate::rotation::quantile::t_95;
 use crate::statistics::Statistics;
+
+pub use change_points::MOST_STEPS;
 
 /// The rates of the windows of one thread, in their order.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -64,6 +69,9 @@ pub struct Phases {
     pub phases: Vec<PhaseSummary>,
     /// Columns that were not used, because too many of their values are missing or not finite.
     pub unused_columns: Vec<usize>,
+    /// Columns that change faster than phases can be found: a phase with its mean is a mixture of different
+    /// work. With more than [`MOST_STEPS`] windows shorter windows do not help, but a shorter run.
+    pub fast_columns: Vec<usize>,
 }
 
 /// A stretch of windows that belong to one phase.
@@ -94,12 +102,16 @@ pub struct PhaseSummary {
 pub struct PhaseRate {
     /// The mean, in the unit of the column.
     pub mean: f64,
-    /// The 95 % confidence interval of the mean; `None` for fewer than [`LEAST_FOR_INTERVAL`] windows.
+    /// The 95 % confidence interval of the mean; `None` for fewer than [`LEAST_FOR_INTERVAL`] windows, and
+    /// where the divisor is zero in nearly all of them.
     pub interval: Option<(f64, f64)>,
 }
 
 /// Fewest windows of a phase for the interval of a mean.
 pub const LEAST_FOR_INTERVAL: usize = 25;
+
+/// Fewest means of batches that say how far the mean may be off. A batch in which nothing happened has none.
+const LEAST_BATCHES: usize = 3;
 
 /// Fewest windows in which phases are looked for; all of fewer windows are one phase.
 pub const LEAST_WINDOWS: usize = 8;
@@ -123,9 +135,10 @@ pub fn phases(rates: &WindowRates) -> Phases {
     if windows == 0 {
         return Phases::default();
     }
-    let scaled: Vec<Option<Vec<f64>>> = rates.columns.iter().map(|column| usable(column)).collect();
-    let unused_columns = (0..scaled.len()).filter(|column| scaled[*column].is_none()).collect();
-    let points = scale::Points::of(scaled.into_iter().flatten().map(scale::scaled).collect(), windows);
+    let used: Vec<Option<Vec<f64>>> = rates.columns.iter().map(|column| usable(column)).collect();
+    let unused_columns = (0..used.len()).filter(|column| used[*column].is_none()).collect();
+    let points =
+        scale::Points::of(used.iter().flatten().map(|column| scale::scaled(column)).collect(), windows);
     let bounds = match windows {
         ..LEAST_WINDOWS => Vec::new(),
         _ => change_points::change_points(&points),
@@ -135,7 +148,10 @@ pub fn phases(rates: &WindowRates) -> Phases {
     let segments = of_segment.into_iter().zip(segments);
     let segments = segments.map(|(phase, windows)| PhaseSegment { windows, phase }).collect();
     let segments = joined(segments);
-    Phases { phases: summaries(rates, &segments), segments, unused_columns }
+    let is_fast =
+        |column: &usize| used[*column].as_ref().is_some_and(|rate| mixtures::has_mixture(rate, &segments));
+    let fast_columns = (0..used.len()).filter(is_fast).collect();
+    Phases { phases: summaries(rates, &segments), segments, unused_columns, fast_columns }
 }
 
 /// The values of a column, each missing one replaced by that before it.
@@ -200,17 +216,18 @@ fn rate(column: &[Option<f64>], weights: &[f64], windows: impl Iterator<Item = u
     let present = |window: usize| Some((column[window].filter(|value| value.is_finite())?, weights[window]));
     let values: Vec<(f64, f64)> = windows.filter_map(present).collect();
     let mean = weighted_mean(&values)?;
-    let interval = (values.len() >= LEAST_FOR_INTERVAL).then(|| {
+    let interval = (values.len() >= LEAST_FOR_INTERVAL).then_some(()).and_then(|()| {
         let batches = values.len().isqrt();
         let bound = |batch: usize| batch * values.len() / batches;
         let means = (0..batches).filter_map(|batch| weighted_mean(&values[bound(batch)..bound(batch + 1)]));
-        let means = Statistics::of(&means.collect::<Vec<f64>>());
+        let means: Vec<f64> = means.collect();
+        let means = (means.len() >= LEAST_BATCHES).then(|| Statistics::of(&means))?;
         let error = means.stddev.unwrap_or(0.0) / (means.n as f64).sqrt();
         let half = t_95(means.n as f64 - 1.0) * error;
         // Rates of counts are never negative, so neither is a bound.
         let is_positive = values.iter().all(|(value, _)| *value >= 0.0);
         let low = if is_positive { (mean - half).max(0.0) } else { mean - half };
-        (low, mean + half)
+        Some((low, mean + half))
     });
     Some(PhaseRate { mean, interval })
 }

@@ -15,28 +15,29 @@ const ROUNDING: f64 = 1e-9;
 ///
 /// The noise is that of neighbours, by the median of their differences: changes of phase are few, and hardly
 /// move the median.
-pub(super) fn scaled(values: Vec<f64>) -> Vec<f64> {
+pub(super) fn scaled(values: &[f64]) -> Vec<f64> {
     let differences = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     // The median absolute difference of two normal values is 0.6745 × √2 standard deviations.
     let noise = sorted_median(differences) / (0.6745 * std::f64::consts::SQRT_2);
-    let mut sorted = values.clone();
+    let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let centre = median(&sorted);
     let unit = noise.max(LEAST_NOISE * range(&sorted));
     let largest = sorted.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
     match unit > ROUNDING * largest {
-        true => values.into_iter().map(|value| (value - centre) / unit).collect(),
+        true => values.iter().map(|value| (value - centre) / unit).collect(),
         false => vec![0.0; values.len()],
     }
 }
 
-fn sorted_median(mut values: Vec<f64>) -> f64 {
+/// The median; 0 for no values.
+pub(super) fn sorted_median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     if values.is_empty() { 0.0 } else { median(&values) }
 }
 
 /// The range without its tails, or with them where nothing else is left.
-fn range(sorted: &[f64]) -> f64 {
+pub(super) fn range(sorted: &[f64]) -> f64 {
     let cut = (sorted.len() as f64 * TAIL) as usize;
     let last = sorted.len() - 1;
     let inner = sorted[last - cut] - sorted[cut];

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use cyclometer_core::Random;
 
-use super::{LEAST_FOR_INTERVAL, Phases, WindowRates, phases};
+use super::{LEAST_FOR_INTERVAL, MOST_STEPS, Phases, WindowRates, phases};
 
 /// Part of a program: so many windows with these rates.
 type Stretch = (usize, [f64; 3]);
@@ -177,4 +177,56 @@ fn the_interval_of_a_rate_that_is_never_negative_begins_at_zero_at_least() {
     let interval = phases.phases[0].rates[0].and_then(|rate| rate.interval);
     let Some((low, high)) = interval else { panic!("{:?}", phases.phases) };
     assert!(low == 0.0 && high > 0.4, "{low} … {high}");
+}
+
+#[test]
+fn work_that_changes_faster_than_phases_are_found_is_reported_and_no_other() {
+    // Many segments take long to group, so the longer runs have none.
+    let lengths: [(usize, f64, &[usize]); 4] = [
+        (400, 0.0, &[1, 2, 4, 7]),
+        (400, 0.05, &[1, 2, 4, 7]),
+        (3 * MOST_STEPS, 0.02, &[1, 2]),
+        (10 * MOST_STEPS, 0.02, &[4, 7]),
+    ];
+    for (windows, noise, lengths) in lengths {
+        for &length in lengths {
+            let turns: Vec<Stretch> =
+                (0..windows / length).map(|i| (length, if i % 2 == 0 { READ } else { COMPUTE })).collect();
+            let phases = phases(&program(&turns, noise, &mut Random::seeded(7)));
+            let is_reported = phases.fast_columns == [0, 1, 2];
+            let shares: Vec<f64> = phases.phases.iter().map(|phase| phase.share).collect();
+            let is_found = shares.len() == 2 && shares.iter().all(|share| (0.48..0.52).contains(share));
+            assert!(is_reported != is_found, "{length} of {windows}: {:?} {shares:?}", phases.fast_columns);
+        }
+    }
+    for seed in 0..100 {
+        let mut random = Random::seeded(seed);
+        let known = random_program(&mut random);
+        assert!(phases(&program(&known, 0.05, &mut random)).fast_columns.is_empty(), "seed {seed}");
+        let noise = program(&[(25 + random.below(400), READ)], 0.3, &mut random);
+        assert!(phases(&noise).fast_columns.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn fast_changes_of_a_part_of_the_run_are_reported_and_tiny_ones_are_not() {
+    let turns = |windows: usize, other: [f64; 3]| {
+        (0..windows).map(move |i| (1, if i % 2 == 0 { READ } else { other }))
+    };
+    let hair = READ.map(|rate| rate * 1.01);
+    let phases_of = |stretches: Vec<Stretch>| phases(&program(&stretches, 0.0, &mut Random::seeded(8)));
+    assert!(phases_of(turns(200, hair).collect()).fast_columns.is_empty());
+    let late = phases_of([(300, READ)].into_iter().chain(turns(200, COMPUTE)).collect());
+    assert_eq!(late.fast_columns, [0, 1, 2]);
+}
+
+#[test]
+fn a_mean_of_two_batches_has_no_interval() {
+    for batches in 1..=3 {
+        let divisors: Vec<f64> = (0..25).map(|i| if i < 5 * batches { 1.0 } else { 0.0 }).collect();
+        let columns = vec![(0..25).map(|i| Some(f64::from(i % 5))).collect()];
+        let rates = WindowRates { weights: vec![1.0; 25], columns, divisors: vec![divisors] };
+        let rate = phases(&rates).phases[0].rates[0].unwrap();
+        assert_eq!((rate.mean, rate.interval.is_some()), (2.0, batches == 3), "{batches}: {rate:?}");
+    }
 }

@@ -26,7 +26,9 @@ pub struct OverflowSampling {
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
     /// them ([`OverflowRecord::Forked`]), of its switches and of its end. Samples then have the counts of the
-    /// group and its times, and addresses are as exact as the kernel makes them for this event.
+    /// group and its times. Addresses are those of plain interrupts: with `precise_ip` Linux counts some
+    /// events by another unit (IBS of AMD), or counts another event (cycles on older CPUs of Intel), and here
+    /// counts come first.
     pub for_windows: bool,
 }
 

@@ -29,6 +29,9 @@ pub(super) fn rings(
     let mut places = if how.for_windows { target::places(on)? } else { places(on)? };
     places.iter_mut().for_each(|place| place.inherit &= !how.for_windows);
     let units = units(slot, members)?;
+    if how.for_windows {
+        units.iter().skip(1).try_for_each(alone_on_its_pmu)?;
+    }
     let mut wanted = Vec::new();
     for (unit, leader) in units.iter().filter_map(|unit| Some((unit, unit.leader()?))) {
         let at = target::narrowed(&places, leader.event);
@@ -98,6 +101,18 @@ fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<'
     }
 }
 
+/// On a hybrid a thread has a group on each PMU; the kernel's own events would be in all of them.
+fn alone_on_its_pmu(unit: &PerfGroup<'_>) -> Result<(), Refusal> {
+    let of_kernel = unit.members.iter().find(|member| member.event.class == PerfClass::Software);
+    of_kernel.map_or(Ok(()), |member| {
+        let text = format!(
+            "{} would be counted once for each of several core PMUs: leave it out, or record it alone",
+            member.slot.name
+        );
+        Err(refusal::of_slot(member.slot.id, RefusalKind::GroupMixed, text))
+    })
+}
+
 fn is_beside(event: &PerfEvent, leader: &PerfEvent) -> bool {
     event.pmu == leader.pmu || event.class == PerfClass::Software || leader.class == PerfClass::Software
 }
@@ -144,27 +159,18 @@ fn leading(
     how: OverflowSampling,
 ) -> Result<(OpenEvent, Format), Refusal> {
     let mut answer = Err(io::Error::from_raw_os_error(errno::EINVAL));
-    for (precise, lost) in attempts(leader.event, how) {
+    for lost in [read_format::LOST, 0] {
         let format = format(unit, leader.event, how, lost);
-        let mut attr = sampled(unit, leader, place, how, format);
-        attr.flags |= flags::precise_ip(precise);
-        answer = open_event(&attr, place, None);
+        answer = open_event(&sampled(unit, leader, place, how, format), place, None);
         match answer {
             Ok(event) => return Ok((event, format)),
             Err(ref e) if e.raw_os_error() == Some(errno::EINVAL) => {}
-            Err(_) if precise > 0 => {}
             Err(_) => break,
         }
     }
     let why = answer.err().unwrap_or_else(|| io::Error::from_raw_os_error(errno::EINVAL));
     let attr = sampled(unit, leader, place, how, format(unit, leader.event, how, 0));
     Err(trouble::of_leader(unit, leader, place, &attr, &why))
-}
-
-/// The levels of `precise_ip` to try, each with and without a count of lost samples.
-fn attempts(event: &PerfEvent, how: OverflowSampling) -> Vec<(u8, u64)> {
-    let precise: &[u8] = if how.for_windows && event.class == PerfClass::Core { &[3, 2, 1, 0] } else { &[0] };
-    precise.iter().flat_map(|precise| [(*precise, read_format::LOST), (*precise, 0)]).collect()
 }
 
 /// Takes times from the monotonic clock, which the whole group has to use.

@@ -46,6 +46,9 @@ pub struct RecordArgs {
     /// The file to write; - is standard output.
     #[arg(help_heading = ROWS, short = 'o', long = "file", value_name = "FILE", default_value = USUAL_FILE)]
     pub file: PathBuf,
+    /// Draw the recording when it has ended: F.svg or F.html.
+    #[arg(help_heading = ROWS, long, value_name = "F")]
+    pub plot: Option<PathBuf>,
     /// Events to count, as in `cycles,instructions,branch-misses`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,

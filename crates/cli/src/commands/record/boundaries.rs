@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use cyclometer::core::ladder::Works;
-use cyclometer::{Leader, Machine, RecordedColumn, Result, Rung, Unit};
+use cyclometer::core::window::WindowBoundary;
+use cyclometer::{Leader, Machine, Recorded, RecordedColumn, Result, Rung, Unit};
 
 use super::args::{Every, RecordArgs};
 use crate::failure;
@@ -123,80 +124,85 @@ impl RowEnds {
         };
         let mut leaders = vec![first];
         leaders.extend(args.also.iter().map(|every| leader(every, INSTRUCTIONS)));
-        let events = with_leaders(events, &leaders);
         Ok(RowEnds { leaders, interval: None, events })
     }
 }
 
-/// The list with each leader, the missing ones in front.
-fn with_leaders(events: String, leaders: &[Leader]) -> String {
-    let is_named = |name: &str| {
-        let words = events.split([',', '{', '}']);
-        words.into_iter().any(|word| word == name || word.split(':').next() == Some(name))
-    };
-    let missing = leaders.iter().map(|leader| leader.event.as_str()).filter(|name| !is_named(name));
-    let missing: Vec<&str> = missing.collect();
-    if missing.is_empty() { events } else { format!("{},{events}", missing.join(",")) }
+impl RowEnds {
+    /// Rows by time, with events that every machine has.
+    pub fn by_time(args: &RecordArgs) -> RowEnds {
+        let named = args.events.join(",");
+        let events = if named.is_empty() { OF_ACCOUNTING.to_owned() } else { named };
+        RowEnds { leaders: Vec::new(), interval: Some(USUAL_INTERVAL), events }
+    }
 }
 
-impl RowEnds {
-    /// The ends in words, with units where events have one: `every 10.00 ms of task-clock`.
-    pub fn describe(&self, columns: &[RecordedColumn]) -> String {
-        let Some((first, others)) = self.leaders.split_first() else {
-            return format!("every {} ms", self.interval.unwrap_or_default().as_millis());
-        };
-        let of = |leader: &Leader| {
-            let is_own =
-                |column: &&RecordedColumn| column.name.split(':').next() == Some(leader.event.as_str());
-            let (period, event) = (leader.period.get() as f64, &leader.event);
-            match columns.iter().find(is_own).filter(|column| column.unit != Unit::Count) {
-                Some(column) => format!("{} of {event}", units::precise(period * column.scale, &column.unit)),
-                None => format!("{} {event}", units::grouped(period)),
+/// The ends of rows in words, with units where events have one: `every 10.00 ms of task-clock`.
+pub fn describe(recorded: &Recorded) -> String {
+    let ends = recorded.spec.boundaries.iter().map(|boundary| match *boundary {
+        WindowBoundary::Interval(time) => format!("every {} ms", time.as_millis()),
+        WindowBoundary::Events { slot, period } => {
+            let period = period.get() as f64;
+            match recorded.columns.iter().find(|column| column.slot == slot) {
+                Some(RecordedColumn { name, unit, scale, .. }) if *unit != Unit::Count => {
+                    format!("every {} of {name}", units::precise(period * scale, unit))
+                }
+                Some(RecordedColumn { name, .. }) => format!("every {} {name}", units::grouped(period)),
+                None => format!("every {} events", units::grouped(period)),
             }
-        };
-        let first = format!("every {}", of(first));
-        others.iter().fold(first, |text, leader| format!("{text}, and every {}", of(leader)))
-    }
+        }
+    });
+    ends.collect::<Vec<_>>().join(", and ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use cyclometer::Provenance;
+    use cyclometer::core::SlotId;
+    use cyclometer::core::window::WindowSpec;
 
-    fn leader(event: &str) -> Leader {
-        Leader { event: event.to_owned(), period: USUAL_PERIOD }
-    }
-
-    #[test]
-    fn a_leader_that_is_not_in_the_list_is_put_in_front() {
-        let with = |events: &str, leaders: &[&str]| {
-            let leaders: Vec<Leader> = leaders.iter().map(|name| leader(name)).collect();
-            with_leaders(events.to_owned(), &leaders)
-        };
-        assert_eq!(with("loads,stores", &["instructions"]), "instructions,loads,stores");
-        assert_eq!(with("loads,instructions:u", &["instructions"]), "loads,instructions:u");
-        assert_eq!(with("{cycles,instructions}", &["instructions", "cycles"]), "{cycles,instructions}");
-        assert_eq!(with("cycles", &["branches", "misses"]), "branches,misses,cycles");
-    }
-
-    #[test]
-    fn ends_are_told_in_words() {
-        let ends = |leaders: Vec<Leader>, interval| RowEnds { leaders, interval, events: String::new() };
-        assert_eq!(ends(vec![leader("instructions")], None).describe(&[]), "every 10,000,000 instructions");
-        let two = ends(vec![leader("instructions"), leader("branches")], None);
-        assert_eq!(two.describe(&[]), "every 10,000,000 instructions, and every 10,000,000 branches");
-        let clock = RecordedColumn {
-            name: "task-clock".to_owned(),
-            unit: Unit::Nanoseconds,
+    fn column(slot: usize, name: &str, unit: Unit) -> RecordedColumn {
+        RecordedColumn {
+            slot: SlotId(slot),
+            name: name.to_owned(),
+            unit,
             scale: 1.0,
             source: Rung::Perf,
             provenance: Provenance::Kernel,
             modes: None,
             notes: Vec::new(),
-        };
-        let by_clock = ends(vec![leader("task-clock")], None).describe(&[clock]);
-        assert_eq!(by_clock, "every 10.00 ms of task-clock");
-        assert_eq!(ends(Vec::new(), Some(Duration::from_millis(20))).describe(&[]), "every 20 ms");
+        }
+    }
+
+    fn recorded(boundaries: Vec<WindowBoundary>) -> Recorded {
+        Recorded {
+            report: crate::render::testing::one_run().report,
+            spec: WindowSpec { boundaries, most_rows: 1 },
+            columns: vec![
+                column(3, "instructions:u", Unit::Count),
+                column(1, "task-clock", Unit::Nanoseconds),
+            ],
+            totals: Vec::new(),
+            unassigned: Vec::new(),
+            rows: 0,
+            lost_rows: 0,
+            without_column: Vec::new(),
+            notes: Vec::new(),
+            sink_error: None,
+        }
+    }
+
+    #[test]
+    fn ends_are_described_with_the_names_and_units_of_their_columns() {
+        let events = |slot| WindowBoundary::Events { slot: SlotId(slot), period: USUAL_PERIOD };
+        let described = |boundaries| describe(&recorded(boundaries));
+        assert_eq!(described(vec![events(3)]), "every 10,000,000 instructions:u");
+        assert_eq!(described(vec![events(1)]), "every 10.00 ms of task-clock");
+        assert_eq!(
+            described(vec![events(3), events(1)]),
+            "every 10,000,000 instructions:u, and every 10.00 ms of task-clock"
+        );
+        assert_eq!(described(vec![WindowBoundary::Interval(Duration::from_millis(20))]), "every 20 ms");
     }
 }

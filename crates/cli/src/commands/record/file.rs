@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec};
+use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
 use cyclometer::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, Recording, RecordingError,
     RecordingFooter, RecordingHeader, RecordingWriter,
@@ -132,6 +132,11 @@ impl RecordingSink for RecordingFile {
         let writer = RecordingWriter::new(out, &header).map_err(|error| self.error(error))?;
         self.state = FileState::Begun(Box::new(writer));
         Ok(())
+    }
+
+    fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
+        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
+        writer.thread_name(thread, name).map_err(|error| self.error(error))
     }
 
     fn rows(&mut self, rows: &[WindowRow], _lost: u64) -> Result<()> {

@@ -7,15 +7,17 @@ mod file;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded, Result,
-    Simulated, Stat, check_program, machine, simulated,
+    CommandSpec, ErrorKind, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
+    Result, Simulated, Stat, check_program, machine, simulated,
 };
 
 pub use args::RecordArgs;
-use boundaries::RowEnds;
+use boundaries::{RowEnds, describe};
 use file::RecordingFile;
 
+use super::plot::PictureFile;
 use super::streams::{self, CommandInput};
+use crate::export::NamedFiles;
 use crate::output::{self, Channel};
 use crate::{exit, export, failure, render};
 
@@ -33,28 +35,33 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
-    let stat = measurement(args, &machine, simulated, &ends)?;
+    let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
     let mut file = RecordingFile::create(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = recording(stat, &ends).run(&launcher, &mut file)?;
+    let recorded = record(args, (&machine, simulated.as_ref()), &ends, &launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(
-            &recorded,
-            &args.file,
-            &ends.describe(&recorded.columns),
-            args.is_attached(),
-        );
+        let text = render::recorded::text(&recorded, &args.file, &describe(&recorded), args.is_attached());
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
-    match recorded.sink_error {
-        Some(error) => Err(error),
-        None => Ok(exit_code(args, &recorded)),
+    let code = exit_code(args, &recorded);
+    if let Some(error) = recorded.sink_error {
+        return Err(error);
     }
+    drop(launcher);
+    picture.map_or(Ok(()), |picture| picture.draw(&args.file))?;
+    Ok(code)
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
+    if args.plot.is_some() && export::is_stdout(&args.file) {
+        return Err(failure::usage(
+            "--plot reads the file of the recording, and -o - is none",
+            "name a file with -o, or leave --plot out",
+        ));
+    }
+    check_files(args)?;
     if args.machine.is_some() {
         return Ok(());
     }
@@ -70,6 +77,16 @@ fn check(args: &RecordArgs) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses one file for two purposes.
+fn check_files(args: &RecordArgs) -> Result<()> {
+    let (input, (output, _)) = (streams::input(args.input.as_deref()), outputs(args));
+    let recording = Some(args.file.as_path()).filter(|file| !export::is_stdout(file));
+    let tables = args.tables.iter();
+    let files = tables.fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
+    let files = files.written("-o", recording).written("--plot", args.plot.as_deref());
+    files.streams(&input, &output).check()
 }
 
 /// The simulated machine that was asked for.
@@ -92,15 +109,42 @@ fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
 }
 
+/// Records. Without a choice of the user, rows end by time where no event can end them: of this target, and
+/// with these rights. Only opening shows what the kernel permits; nothing has been executed yet then.
+fn record(
+    args: &RecordArgs,
+    (machine, simulated): (&Machine, Option<&Simulated>),
+    ends: &RowEnds,
+    launcher: &Launcher,
+    file: &mut RecordingFile,
+) -> Result<Recorded> {
+    let recording = |ends: &RowEnds| -> Result<RecordRun> {
+        Ok(recording(measurement(args, machine, simulated, ends)?, ends))
+    };
+    match recording(ends)?.run(launcher, file) {
+        Err(error) if !is_chosen(args) && error.kind() == ErrorKind::EventUnsupported => {
+            let mut recorded = recording(&RowEnds::by_time(args))?.run(launcher, file)?;
+            recorded.notes.push(format!("rows end by time: {error}"));
+            Ok(recorded)
+        }
+        result => result,
+    }
+}
+
+/// Whether the user says where rows end.
+fn is_chosen(args: &RecordArgs) -> bool {
+    args.every.is_some() || args.interval.is_some() || !args.also.is_empty()
+}
+
 fn measurement(
     args: &RecordArgs,
     machine: &Machine,
-    simulated: Option<Simulated>,
+    simulated: Option<&Simulated>,
     ends: &RowEnds,
 ) -> Result<Stat> {
     let workload = args.workload.as_deref().unwrap_or(USUAL_WORKLOAD);
     let stat = match simulated {
-        Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload)),
+        Some(simulated) => Stat::simulated(simulated.clone()).command(CommandSpec::new(workload)),
         None => Stat::new(machine.clone()),
     };
     let tables = args

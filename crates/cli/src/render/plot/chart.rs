@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cyclometer::core::{Rung, Unit};
 use cyclometer::recording::{RecordedBoundary, RecordingEnd, RecordingHeader};
-use cyclometer::stats::phases::{Phases, WindowRates, phases};
+use cyclometer::stats::phases::{MOST_STEPS, Phases, WindowRates, phases};
 use cyclometer::stats::window_rates::{RateDivisor, RatedEvent, WindowRate, instructions, window_rates};
 
 use crate::lanes::{LaneAxis, LaneMark, LaneOwner, RecordingLane, RecordingLanes};
@@ -115,6 +115,19 @@ impl LaneChart {
         parts.join(" · ")
     }
 
+    /// The rates that change faster than phases can be found, with the remedy.
+    fn fast_changes(&self) -> Option<String> {
+        let fast = self.phases.fast_columns.iter().map(|column| self.panels[*column].name.as_str());
+        let names = fast.collect::<Vec<&str>>().join(", ");
+        let remedy = match self.windows() {
+            ..=MOST_STEPS => "choose a smaller N",
+            _ => "choose a smaller N, and record a shorter part of the run",
+        };
+        let whose = self.owner.words();
+        let text = || format!("rates change from window to window: {remedy} ({whose}: {names})");
+        (!names.is_empty()).then(text)
+    }
+
     /// Number of windows.
     pub fn windows(&self) -> usize {
         self.edges.len().saturating_sub(1)
@@ -181,13 +194,14 @@ impl RecordingChart {
             let last = lanes.iter().map(|lane| lane.range.1).fold(f64::NEG_INFINITY, f64::max);
             lanes.iter_mut().for_each(|lane| lane.range = (first, last));
         }
+        let fast: Vec<String> = lanes.iter().filter_map(LaneChart::fast_changes).collect();
         RecordingChart {
             title: title(&recording.header),
             subtitle: windows_in_words(&recording.header),
             axis: axis.unwrap_or(usual),
             lanes,
             others: others(&order[drawn..]),
-            remarks: remarks(recording),
+            remarks: remarks(recording).into_iter().chain(fast).collect(),
         }
     }
 
@@ -238,7 +252,17 @@ fn lane_chart(
     let parts = |rate: &WindowRate, window: usize| {
         rate.parts(|event| lane.value(event, window), lane.windows[window].length_ns)
     };
-    let panel = |rate: &WindowRate| panel(rate, &events[rate.event], windows, |window| parts(rate, window));
+    let has_one_ipc = rates.iter().filter(|rate| matches!(rate.per, RateDivisor::Cycle(_))).count() == 1;
+    let panel = |rate: &WindowRate| {
+        let panel = panel(rate, &events[rate.event], windows, |window| parts(rate, window));
+        match rate.per {
+            RateDivisor::Cycle(_) if !has_one_ipc => {
+                ChartPanel { name: format!("IPC of {}", panel.name), ..panel }
+            }
+            RateDivisor::Cycle(_) => ChartPanel { name: "IPC".to_owned(), ..panel },
+            _ => panel,
+        }
+    };
     let panels: Vec<ChartPanel> = rates.iter().map(panel).collect();
     let edges = lane.edges(usual);
     let divisor = |rate: &WindowRate, window| parts(rate, window).map_or(0.0, |(_, divisor)| divisor);
@@ -277,19 +301,15 @@ fn panel(
     let factor = rate.factor(&event.unit);
     let value = |parts| rate.value(parts).map(|value| value * factor);
     let sums = (0..windows).filter_map(&parts).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let (name, per, per_word) = match rate.per {
-        RateDivisor::Cycle(_) => ("IPC".to_owned(), "instructions per cycle", "cycle"),
-        RateDivisor::ThousandInstructions(_) => {
-            (clean(&event.name), "per 1,000 instructions", "1000 instructions")
-        }
-        RateDivisor::Second if event.unit == Unit::Nanoseconds => {
-            (clean(&event.name), "time per second", "second")
-        }
-        RateDivisor::Second => (clean(&event.name), "per second", "second"),
-        RateDivisor::Window => (clean(&event.name), "in each window", "window"),
+    let (per, per_word) = match rate.per {
+        RateDivisor::Cycle(_) => ("instructions per cycle", "cycle"),
+        RateDivisor::ThousandInstructions(_) => ("per 1,000 instructions", "1000 instructions"),
+        RateDivisor::Second if event.unit == Unit::Nanoseconds => ("time per second", "second"),
+        RateDivisor::Second => ("per second", "second"),
+        RateDivisor::Window => ("in each window", "window"),
     };
     ChartPanel {
-        name,
+        name: clean(&event.name),
         per,
         per_word,
         unit: rate.unit(&event.unit),

@@ -22,6 +22,10 @@ const LEAST_WIDTH: usize = 40;
 /// A window without a value; there is a block for zero.
 const MISSING: char = '·';
 
+/// Phases of one letter, and the sign of the others.
+const LETTERS: usize = 26;
+const OTHER: char = '+';
+
 /// Blocks from an eighth to the full height.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -61,6 +65,9 @@ fn lane_text(chart: &RecordingChart, lane: &LaneChart, width: usize, paint: Pain
     }
     if lane.phases.phases.len() > 1 {
         out += &row("phase", &phase_row(lane, room));
+        if lane.phases.phases.len() > LETTERS {
+            out += &row("", &format!("{OTHER}: a phase beyond Z; cyclometer phases shows each"));
+        }
     }
     for (mark, of_window) in &lane.marks {
         let line = mark_row(lane, of_window, room);
@@ -120,7 +127,7 @@ fn block(lane: &LaneChart, bucket: &PlotBucket, line: usize, scale: PlotScale) -
     }
 }
 
-/// The letter of the phase that most of a column belongs to.
+/// The letter of the phase that most of a column belongs to; a phase beyond Z has two, and a column one.
 fn phase_row(lane: &LaneChart, room: usize) -> String {
     let (first, last) = lane.range;
     let letter = |column: usize| {
@@ -130,8 +137,7 @@ fn phase_row(lane: &LaneChart, room: usize) -> String {
         }
         let window = lane.edges.partition_point(|edge| *edge <= middle).saturating_sub(1);
         let phase = lane.phase_of(window.min(lane.windows() - 1)).unwrap_or(0);
-        // A phase beyond Z has two letters, and a column one.
-        phase_letter(phase).pop().unwrap_or(' ')
+        phase_letter(phase).parse().unwrap_or(OTHER)
     };
     (0..room).map(letter).collect()
 }
