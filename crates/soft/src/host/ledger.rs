@@ -215,7 +215,7 @@ impl CounterSnapshot {
     }
 
     /// The totals of some events, without a check of the counters: as [`CounterSnapshot::solve`] if they are
-    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and so are other events.
+    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and other events have no total.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl CounterSnapshot {
             let weights = readout.weights(sum, &cache.translation, equivalent);
             self.weighted_sum(cache, sum, weights, &parts)
         };
-        let mut totals = EventTotals::new();
+        let mut totals = EventTotals::of(events);
         let events_of_sums = events.iter().filter(|event| *event != ExecutionEvent::DistinctCodeBytes);
         events_of_sums.for_each(|event| totals.set(event, total(ReadoutSum::Event(event))));
         let settled: Vec<AddendKind> = self.settled_kinds(cache).collect();
