@@ -96,7 +96,7 @@ impl WindowRequest {
         events.fold(head, |line, event| line + &event) + "\n"
     }
 
-    /// Reads the rest of the line, behind its first byte.
+    /// Reads the rest of the line, after its first byte.
     pub(crate) fn read(rest: &str) -> Option<WindowRequest> {
         let mut words = rest.split_ascii_whitespace();
         let (period, most_rows) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

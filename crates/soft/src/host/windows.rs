@@ -9,9 +9,9 @@
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
 //! All counts are then read out of the counters ([`super::readout`]). The boundary is some instructions
-//! further on. Their counts are added if they are the same each time; the row is valid when the thread has
-//! executed them, which the next readout tells. A signal in between lets the window go on. Instructions with
-//! counts that are made at run time are executed step by step.
+//! further on, and expected there: the counts of these instructions are added if they are the same each time.
+//! The row is valid when the thread has executed them, which the next readout shows. After a signal in
+//! between the window goes on. Instructions with counts that are made at run time are executed step by step.
 //!
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
@@ -23,7 +23,7 @@
 //! # Invariants
 //!
 //! - The counts of a thread's rows add up to its counts, whatever the budget does.
-//! - A step ends in the same block: the last instruction of a block is behind every boundary in it.
+//! - A step ends in the same block: the last instruction of a block comes after every boundary in it.
 
 use std::time::Duration;
 
@@ -33,11 +33,12 @@ use super::code_cache::CodeCacheMapping;
 use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
+use super::window_counts::WindowReadout;
 use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
-use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
+use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
-use crate::{EventSet, ExecutionEvent};
+use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The largest budget.
 const MOST_BUDGET: u64 = 1 << 62;
@@ -71,33 +72,27 @@ impl Tracer {
     }
 
     /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
-    /// the rest of its window.
+    /// the rest of its window: the one that it kept, or else that of a readout.
     pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
         let Some(recording) = &mut self.recording else { return Ok(()) };
-        let events = recording.events();
         let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
         let pid = self.processes[task.process].pid;
         let new = || Box::new(OpenWindow::new(pid, tid, &recording.request));
         let window = task.window.get_or_insert_with(new);
-        let unknown = |reason| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
         if !window.is_in_translation() {
-            let totals = context.read_out_left(events).map_err(unknown)?;
-            window.enter(WindowCounts::of(&totals, &recording.request));
+            window.enter(context.readout_outside(recording)?);
         }
         window.steps = None;
-        let period = recording.request.period;
-        let is_kept = window.take_kept_budget();
-        if is_kept && !context.is_checked() {
+        let keeps_budget = window.take_kept_budget();
+        if keeps_budget && !context.is_checked() {
             return Ok(());
         }
-        let totals = context.read_out_left([ExecutionEvent::Instructions].into_iter().collect());
-        let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
-        recording.settle_ahead(window, now);
-        let left = window.instructions_left(period.get(), now);
-        if is_kept {
+        let (period, now) = (recording.request.period.get(), context.instructions_outside()?);
+        recording.settle_expected(window, now);
+        let left = window.instructions_left(period, now);
+        if keeps_budget && period <= MOST_BUDGET {
             let kept = context.cache.borrow().load(context.slot, BUDGET);
-            assert!(period.get() > MOST_BUDGET || kept == left, "{kept} instructions are kept, {left} left");
-            return Ok(());
+            assert_eq!(kept, left, "the kept budget is the rest of the window");
         }
         context.store_budget(left, 0);
         Ok(())
@@ -117,20 +112,20 @@ impl Tracer {
             return self.resume_checked(tid);
         };
         if let Some(steps) = &mut window.steps
-            && (charged > steps.behind || context.is_unsure(pc))
+            && (charged > steps.remaining || context.is_unsure(pc))
         {
             steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
             return self.resume_checked(tid);
         }
         let position = TranslatedPc::new(pc, registers);
         let period = recording.request.period;
-        let now = context.window_counts(position, recording)?;
-        recording.settle_ahead(window, now.instructions());
+        let now = context.readout_at(position, recording)?;
+        recording.settle_expected(window, now.instructions());
         let mut left = window.instructions_left(period.get(), now.instructions());
         if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()
         {
-            recording.end_ahead(window, first.end(), now.behind(&first, &recording.request));
+            recording.expect_boundary(window, first.end(), now.after(&first, &recording.request));
             context.store_budget(period.get().saturating_add(left), charged);
             return self.resume_checked(tid);
         }
@@ -192,6 +187,11 @@ impl Tracer {
     }
 }
 
+/// Why a thread whose counters cannot be read is detached.
+fn unreadable(reason: impl std::fmt::Display) -> TraceError {
+    TraceError::Detach(format!("has counters that cannot be read: {reason}"))
+}
+
 /// Whether an instruction is `pushf`.
 ///
 /// # Source
@@ -219,13 +219,13 @@ impl OpenWindow {
         self.set_kept_budget(left.is_some());
     }
 
-    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
-    /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
+    /// Lets the thread execute the rest of its window. `charged` are the instructions after its program point
+    /// that are subtracted from the budget already. Where the boundary is among them, it is stepped
     /// there.
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
         context.store_budget(left, charged);
         self.steps = match u16::try_from(left) {
-            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left, pushes_flags: None }),
+            Ok(left) if left < charged => Some(WindowSteps { remaining: charged - left, pushes_flags: None }),
             _ => None,
         };
     }
@@ -237,49 +237,64 @@ impl TracedTask {
         self.window.as_ref().is_some_and(|window| window.steps.is_some())
     }
 
-    /// Adds the counts of a translation that it leaves to its window.
+    /// Adds the counts of a translation that it leaves to its window. Where they are unknown there is no row:
+    /// the counts of its process are lost.
     pub(super) fn leave_window(
         &mut self,
         context: &TranslationContext,
         recording: Option<&mut WindowRecording>,
     ) {
         let (Some(window), Some(recording)) = (&mut self.window, recording) else { return };
-        if let Ok(totals) = context.read_out_left(recording.events()) {
-            let now = WindowCounts::of(&totals, &recording.request);
-            recording.settle_ahead(window, now.instructions());
-            window.leave(&now);
+        match context.readout_outside(recording) {
+            Ok(now) => {
+                recording.settle_expected(window, now.instructions());
+                window.leave(&now);
+            }
+            Err(_) => self.window = None,
         }
     }
 }
 
 impl TranslationContext {
     /// The totals of some events of a thread that is outside of every block.
-    fn read_out_left(&self, events: EventSet) -> Result<crate::EventTotals, String> {
+    fn totals_outside(&self, events: EventSet) -> Result<EventTotals, TraceError> {
         let cache = self.cache.borrow();
-        CounterSnapshot::read(&cache, self.slot, &self.ledger).read_out(&cache, events)
+        CounterSnapshot::read(&cache, self.slot, &self.ledger).read_out(&cache, events).map_err(unreadable)
     }
 
-    /// The readout at a position.
-    fn window_counts(
+    /// The readout of a thread that is outside of every block.
+    fn readout_outside(&self, recording: &WindowRecording) -> Result<WindowReadout, TraceError> {
+        let totals = self.totals_outside(recording.events())?;
+        WindowReadout::of(&totals, &recording.request).map_err(unreadable)
+    }
+
+    /// The instructions of a thread that is outside of every block.
+    fn instructions_outside(&self) -> Result<u64, TraceError> {
+        let totals = self.totals_outside([ExecutionEvent::Instructions].into_iter().collect())?;
+        totals.total(ExecutionEvent::Instructions).map_err(unreadable)
+    }
+
+    /// The readout at a position in translated code.
+    fn readout_at(
         &self,
         position: TranslatedPc,
         recording: &WindowRecording,
-    ) -> Result<WindowCounts, TraceError> {
-        let lost = |reason: String| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
-        let read = self.read_out(position, recording.events());
-        let totals = read.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(lost)?;
-        Ok(WindowCounts::of(&totals, &recording.request))
+    ) -> Result<WindowReadout, TraceError> {
+        let totals = self.read_out(position, recording.events());
+        let totals =
+            totals.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(unreadable)?;
+        WindowReadout::of(&totals, &recording.request).map_err(unreadable)
     }
 
     /// Sets the budget of the thread, of which so many instructions are subtracted already. A budget is a
-    /// signed number; behind the largest one the thread stops, and gets the rest.
+    /// signed number; after the largest one the thread stops, and gets the rest.
     fn store_budget(&self, left: u64, charged: u16) {
         let budget = left.min(MOST_BUDGET).wrapping_sub(charged.into());
         self.cache.borrow().store(self.slot, BUDGET, budget);
     }
 
     /// The first instructions of the block at a stop, if they are known to count the same each time. `None`
-    /// for none or all, and behind the start of the block.
+    /// for none or all, and after the start of the block.
     fn static_part(&self, pc: u64, instructions: u64) -> Option<Block> {
         let cache = self.cache.borrow();
         let FlowState::In { block, done: 0, .. } = cache.translation.point_at(pc)?.flow else { return None };

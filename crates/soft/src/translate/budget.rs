@@ -40,7 +40,7 @@ impl BudgetCharge {
 /// The state of the budget of a thread at a program point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BudgetState {
-    /// So many instructions behind the program point are subtracted already.
+    /// So many instructions after the program point are subtracted already.
     Charged(u16),
     /// In a loop that counts its rounds.
     InLoop(RoundState),
@@ -75,7 +75,7 @@ pub(crate) const MOST_OF_LOOP: usize = 128;
 
 impl CodeEmitter {
     /// Subtracts a block from the budget, and jumps away if that makes it negative. Returns the field of that
-    /// jump, the address where the block continues behind it, and the state at both.
+    /// jump, the address where the block continues after it, and the state at both.
     pub(crate) fn spend(&mut self, at: EmitState, block: BudgetCharge) -> (JumpField, u64, EmitState) {
         let (start, size) = (self.here(), u32::from(block.instructions));
         let subtracted = start + block.len();
@@ -102,13 +102,13 @@ impl CodeEmitter {
         self.put32(busy, &[0x48, 0x8d, 0x89], size.wrapping_neg());
         self.store(busy, 1, BUDGET);
         debug_assert_eq!(self.here(), subtracted);
-        let (field, behind) = self.jump_if_negative(busy, BUDGET);
+        let (field, after) = self.jump_if_negative(busy, BUDGET);
         self.load(busy, 1, RCX);
-        (field, behind, busy)
+        (field, after, busy)
     }
 
     /// Jumps away if a number in the slot is negative; uses rcx. Returns the field of that jump, and the
-    /// address behind it.
+    /// address after it.
     fn jump_if_negative(&mut self, at: EmitState, offset: u32) -> (JumpField, u64) {
         // The uppermost byte is zero otherwise.
         self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], offset + 7);
@@ -118,7 +118,7 @@ impl CodeEmitter {
     }
 
     /// Stops before a loop whose single round exceeds the budget, and computes its rounds. Returns the field
-    /// of the jump to the stop, the address behind it, and the state at both.
+    /// of the jump to the stop, the address after it, and the state at both.
     pub(crate) fn enter_rounds(
         &mut self,
         at: EmitState,
@@ -130,8 +130,8 @@ impl CodeEmitter {
         self.load(busy, 1, BUDGET);
         self.put32(busy, &[0x48, 0x8d, 0x89], u32::from(instructions).wrapping_neg());
         self.store(busy, 1, ROUNDS);
-        let (field, behind) = self.jump_if_negative(busy, ROUNDS);
-        // A part of the budget, by its upper bytes: the byte behind it is zero.
+        let (field, after) = self.jump_if_negative(busy, ROUNDS);
+        // A part of the budget, by its upper bytes: the byte after it is zero.
         self.load(busy, 11, BUDGET + 1);
         self.put(busy, &[0x49, 0x8d, 0x4b, 1]);
         self.store(busy, 1, ROUNDS);
@@ -140,7 +140,7 @@ impl CodeEmitter {
         self.store(busy, 1, BASE);
         self.put(busy, &[0x49, 0xf7, 0xd3]);
         self.load(busy, 1, RCX);
-        (field, behind, busy)
+        (field, after, busy)
     }
 
     /// Counts a round in r11, and jumps away if it was one too many. Returns the field of that jump.
