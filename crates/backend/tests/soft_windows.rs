@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use common::{command, ended, skip, value};
+use common::{command, ended, read, skip, until, value};
 use cyclometer_backend::{Launcher, Software, SoftwareSettings, software};
 use cyclometer_core::exec::{CommandSpec, Reading, RefusalKind};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, WindowThread, WindowingState,
 };
 use cyclometer_core::{Part, Rung, Slot, SlotId, Target};
+
+const SIGTERM: i32 = 15;
 
 const EVENTS: [&str; 4] = ["instructions", "loads", "calls", "branches_conditional_taken"];
 
@@ -238,4 +240,34 @@ fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
     }
     let (_, kind, _) = refusal(&EVENTS, &Target::ThisThread, instructions(10));
     assert_eq!(kind, RefusalKind::TargetNotSupported);
+}
+
+#[test]
+fn a_request_that_the_tracer_refuses_says_why_and_the_command_is_counted() {
+    let Some(here) = Here::new() else { return };
+    let mut child = here.software.launcher(&here.launcher).prepare(&command("sleep", &["60"])).unwrap();
+    let target = Target::Child(child.pid());
+    let source = here.software.source();
+    let windows =
+        |events: &[&str]| source.windows(&slots(events), &target, &WindowSpec::new(instructions(10)));
+    let many = [&["instructions"][..], &["branches_conditional_taken"; 200]].concat();
+    let refused = windows(&many).err().unwrap();
+    assert_eq!(refused.kind, RefusalKind::Invalid);
+    assert!(refused.text.ends_with("request fewer"), "{}", refused.text);
+    let mut counting = source.open(&slots(&EVENTS), &target).unwrap();
+    counting.start().unwrap();
+    child.release().unwrap();
+    let refused = loop {
+        // Until it is released, the request is accepted.
+        if let Err(refused) = windows(&EVENTS) {
+            break refused;
+        }
+    };
+    assert_eq!(refused.kind, RefusalKind::Other);
+    assert!(refused.text.ends_with("it was released: request them before"), "{}", refused.text);
+    let has_run = |reading: &Reading| reading.cells.iter().any(|cell| cell.raw > 1000);
+    until(counting.as_mut(), has_run);
+    child.signal(SIGTERM);
+    counting.exited(&ended(child.as_mut()));
+    assert!(has_run(&read(counting.as_mut())), "the rest of the refused line was no command for the tracer");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cyclometer_core::exec::{ExitStatus, KillCause};
 use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
-use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
+use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRefusal, WindowRequest};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
@@ -99,15 +99,18 @@ impl Link {
         Ok(report)
     }
 
-    /// Requests windows of a command that was not released yet.
+    /// Requests windows of a command that was not released yet, and returns the tracer's answer.
     ///
     /// # Errors
     ///
-    /// [`Silence::Garbled`] where the tracer refuses.
-    pub(super) fn record_windows(&mut self, request: &WindowRequest) -> Result<(), Silence> {
+    /// [`Silence`].
+    pub(super) fn record_windows(
+        &mut self,
+        request: &WindowRequest,
+    ) -> Result<Result<(), WindowRefusal>, Silence> {
         // A failed write is noticed by the answer.
         let _ = self.tracer.socket().write_all(request.line().as_bytes());
-        if self.first_line()? == window_protocol::ACCEPTED { Ok(()) } else { Err(Silence::Garbled) }
+        window_protocol::read_answer(&self.first_line()?).ok_or(Silence::Garbled)
     }
 
     /// Lines about windows that have arrived.

@@ -16,7 +16,9 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, Refusal, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::TracerReport;
-use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use cyclometer_soft::host::window_protocol::{
+    TracedWindow, TracedWindowEnd, WindowLine, WindowRefusal, WindowRequest,
+};
 
 use super::link::{Link, Silence};
 use super::read::{still_ran, sum};
@@ -47,13 +49,14 @@ impl SoftwareWindowing {
     ) -> std::result::Result<SoftwareWindowing, Refusal> {
         let request = request(lines, spec)?;
         let answer = link.borrow_mut().record_windows(&request);
-        answer.map_err(|silence| {
-            let reason = match silence {
-                Silence::Garbled => "the command was released before its windows were requested".to_owned(),
-                other => other.to_string(),
-            };
-            refuse(None, RefusalKind::Other, format!("the software PMU records no windows: {reason}"))
-        })?;
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(refusal)) => return Err(refused(refusal)),
+            Err(silence) => {
+                let text = format!("the software PMU records no windows: {silence}");
+                return Err(refuse(None, RefusalKind::Other, text));
+            }
+        }
         let sums = vec![Some(0); lines.len()];
         let (notes, ended) = (Vec::new(), false);
         Ok(SoftwareWindowing { events: request.events, link, sums, notes, ended })
@@ -171,6 +174,24 @@ fn count(count: Option<u64>) -> Count {
 
 fn refuse(slot: Option<SlotId>, kind: RefusalKind, text: String) -> Refusal {
     Refusal { slot, kind, text }
+}
+
+/// The refusal of the tracer.
+fn refused(refusal: WindowRefusal) -> Refusal {
+    let (kind, text) = match refusal {
+        WindowRefusal::TooLong => {
+            (RefusalKind::Invalid, "windows of the software PMU cannot have so many events: request fewer")
+        }
+        WindowRefusal::Malformed => (
+            RefusalKind::Other,
+            "internal error: the tracer cannot read the request for windows; please report it",
+        ),
+        WindowRefusal::Released => (
+            RefusalKind::Other,
+            "windows of the software PMU begin with the command, and it was released: request them before",
+        ),
+    };
+    refuse(None, kind, text.to_owned())
 }
 
 /// The request for a boundary and events.

@@ -11,11 +11,8 @@ use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWai
 use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
 use super::tracer::{TraceResult, Tracer};
-use super::window_protocol::WINDOWS;
+use super::window_protocol::{self, ArrivingRequest, WINDOWS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
-
-/// Most bytes of a request.
-const MOST_REQUEST_BYTES: usize = 4096;
 
 /// Sends a short answer.
 fn send(socket: &mut UnixStream, text: &[u8]) {
@@ -32,7 +29,7 @@ impl Tracer {
             match socket.read(&mut byte) {
                 Ok(0) => return self.finish(),
                 Ok(_) if self.window_request.is_some() => self.add_to_request(byte[0], socket),
-                Ok(_) if byte[0] == WINDOWS => self.window_request = Some(Vec::new()),
+                Ok(_) if byte[0] == WINDOWS => self.window_request = Some(ArrivingRequest::default()),
                 Ok(_) if byte[0] == protocol::FINISH => self.finish(),
                 Ok(_) if byte[0] == protocol::READ => self.request_counts(),
                 Ok(_) => {}
@@ -44,13 +41,10 @@ impl Tracer {
 
     /// Adds a byte to a request for windows, and answers it at its end.
     fn add_to_request(&mut self, byte: u8, socket: &mut UnixStream) {
-        match &mut self.window_request {
-            Some(request) if byte != b'\n' && request.len() < MOST_REQUEST_BYTES => request.push(byte),
-            request => {
-                let line = String::from_utf8_lossy(&request.take().unwrap_or_default()).into_owned();
-                let answer = self.record_windows(&line).unwrap_or_else(|| "refused\n".to_owned());
-                send(socket, answer.as_bytes());
-            }
+        if let Some(request) = self.window_request.as_mut().and_then(|request| request.add(byte)) {
+            self.window_request = None;
+            let answer = request.and_then(|request| self.record_windows(request));
+            send(socket, window_protocol::answer(answer).as_bytes());
         }
     }
 

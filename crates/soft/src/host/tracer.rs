@@ -50,6 +50,7 @@ use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
 use super::threads::TranslationCounts;
 use super::translation_cache::TranslationCache;
+use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
 use crate::translate::{self, StopReason, TranslationNeed};
@@ -119,7 +120,7 @@ pub(crate) struct Tracer {
     /// Windows that are recorded.
     pub(super) recording: Option<WindowRecording>,
     /// The beginning of a request for windows.
-    pub(super) window_request: Option<Vec<u8>>,
+    pub(super) window_request: Option<ArrivingRequest>,
 }
 
 /// The reason why a task cannot be followed any more.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! w PERIOD MOST EVENT...                     from the tool: instructions of a window, most rows, events
-//! windows                                    the answer
+//! windows | windows-refused REASON           the answer
 //! window PID TID END ADDRESS TIME LOST COUNT...    a row: a count for each event, - for an unknown one
 //! lost-windows NUMBER                        rows that were lost since the line before of this kind
 //! ```
@@ -16,8 +16,12 @@ use crate::ExecutionEvent;
 /// The first byte of a request.
 pub const WINDOWS: u8 = b'w';
 
-/// The answer to a request.
-pub const ACCEPTED: &str = "windows";
+/// The answers to a request.
+const ACCEPTED: &str = "windows";
+const REFUSED: &str = "windows-refused ";
+
+/// Most bytes of a request, without its end.
+const MOST_REQUEST_BYTES: usize = 4096;
 
 /// The first words of rows, and of a number of lost rows.
 const ROW: &str = "window ";
@@ -35,6 +39,24 @@ pub struct WindowRequest {
     pub most_rows: usize,
     /// The events whose counts are in rows.
     pub events: Vec<ExecutionEvent>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowRefusal {
+    /// Its line has more bytes than the tracer takes.
+    TooLong,
+    /// Its line is no request of this protocol.
+    Malformed,
+    /// The command has been released. Windows begin with its first instruction.
+    Released,
+}
+
+/// A request of which bytes arrive.
+#[derive(Default)]
+pub(crate) struct ArrivingRequest {
+    /// Its line so far, without those beyond one byte too many.
+    bytes: Vec<u8>,
 }
 
 /// The end of a window.
@@ -97,11 +119,59 @@ impl WindowRequest {
     }
 
     /// Reads the rest of the line, after its first byte.
-    pub(crate) fn read(rest: &str) -> Option<WindowRequest> {
+    fn read(rest: &str) -> Option<WindowRequest> {
         let mut words = rest.split_ascii_whitespace();
         let (period, most_rows) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let events = words.map(ExecutionEvent::from_name).collect::<Option<Vec<_>>>()?;
         Some(WindowRequest { period, most_rows, events })
+    }
+}
+
+impl ArrivingRequest {
+    /// Adds a byte. Returns the request at the end of its line; a line that is too long is discarded up to its
+    /// end.
+    pub(crate) fn add(&mut self, byte: u8) -> Option<Result<WindowRequest, WindowRefusal>> {
+        if byte != b'\n' {
+            if self.bytes.len() <= MOST_REQUEST_BYTES {
+                self.bytes.push(byte);
+            }
+            return None;
+        }
+        let line = std::mem::take(&mut self.bytes);
+        if line.len() > MOST_REQUEST_BYTES {
+            return Some(Err(WindowRefusal::TooLong));
+        }
+        let request = std::str::from_utf8(&line).ok().and_then(WindowRequest::read);
+        Some(request.ok_or(WindowRefusal::Malformed))
+    }
+}
+
+impl WindowRefusal {
+    const ALL: [WindowRefusal; 3] =
+        [WindowRefusal::TooLong, WindowRefusal::Malformed, WindowRefusal::Released];
+
+    fn word(self) -> &'static str {
+        match self {
+            WindowRefusal::TooLong => "too-long",
+            WindowRefusal::Malformed => "malformed",
+            WindowRefusal::Released => "released",
+        }
+    }
+}
+
+/// The line of an answer, with its end.
+pub(crate) fn answer(answer: Result<(), WindowRefusal>) -> String {
+    match answer {
+        Ok(()) => format!("{ACCEPTED}\n"),
+        Err(refusal) => format!("{REFUSED}{}\n", refusal.word()),
+    }
+}
+
+/// Reads an answer, without its end; `None` where the line is none.
+pub fn read_answer(line: &str) -> Option<Result<(), WindowRefusal>> {
+    match line.strip_prefix(REFUSED) {
+        None => (line == ACCEPTED).then_some(Ok(())),
+        Some(word) => WindowRefusal::ALL.into_iter().find(|refusal| refusal.word() == word).map(Err),
     }
 }
 
@@ -192,5 +262,39 @@ mod tests {
         for line in [" 1 5 cycles", " 0 5 loads", " 1 x loads", " 1", ""] {
             assert_eq!(WindowRequest::read(line), None, "{line}");
         }
+        for line in ["refused", "windows-refused", "windows-refused why", "windows 1"] {
+            assert_eq!(read_answer(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn answers_are_read_as_they_were_written() {
+        let refused = WindowRefusal::ALL.into_iter().map(Err);
+        for expected in refused.chain([Ok(())]) {
+            let line = answer(expected);
+            assert_eq!(read_answer(line.strip_suffix('\n').unwrap()), Some(expected));
+        }
+    }
+
+    /// The results of the requests in these bytes.
+    fn arrived(bytes: &[u8]) -> Vec<Result<WindowRequest, WindowRefusal>> {
+        let mut request = ArrivingRequest::default();
+        bytes.iter().filter_map(|byte| request.add(*byte)).collect()
+    }
+
+    #[test]
+    fn a_request_is_complete_at_the_end_of_its_line() {
+        let request = WindowRequest { period: NonZeroU64::MIN, most_rows: 5, events: Vec::new() };
+        assert_eq!(arrived(b" 1 5"), []);
+        assert_eq!(arrived(b" 1 5\n 1 5\n"), [Ok(request.clone()), Ok(request)]);
+        assert_eq!(arrived(b"\xff\n"), [Err(WindowRefusal::Malformed)]);
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_discarded_in_whole() {
+        let spaced = |bytes: usize| format!(" 1 5{}\n", " ".repeat(bytes - 4)).into_bytes();
+        let requests = [spaced(MOST_REQUEST_BYTES + 1), spaced(MOST_REQUEST_BYTES), spaced(100_000)].concat();
+        let results: Vec<_> = arrived(&requests).into_iter().map(|result| result.map(drop)).collect();
+        assert_eq!(results, [Err(WindowRefusal::TooLong), Ok(()), Err(WindowRefusal::TooLong)]);
     }
 }

@@ -34,7 +34,7 @@ use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
 use super::window_counts::WindowReadout;
-use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
+use super::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
 use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
@@ -54,16 +54,18 @@ const TRAP: u64 = 0x100;
 const TRAP_TRACE: i32 = 2;
 
 impl Tracer {
-    /// Records windows from the start of the command, if it has not executed anything yet. Returns the
-    /// answer.
-    pub(super) fn record_windows(&mut self, line: &str) -> Option<String> {
-        let request = WindowRequest::read(line)?;
+    /// Records windows from the start of the command.
+    ///
+    /// # Errors
+    ///
+    /// Where it has executed anything yet.
+    pub(super) fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
         if self.tasks.values().any(TracedTask::has_context) {
-            return None;
+            return Err(WindowRefusal::Released);
         }
         self.settings.translation.budget = Some(request.period);
         self.recording = Some(WindowRecording::new(request));
-        Some(format!("{ACCEPTED}\n"))
+        Ok(())
     }
 
     /// The longest time to wait for rows that were not sent.
