@@ -165,6 +165,17 @@ fn each_thread_has_windows_of_its_own() {
 }
 
 #[test]
+fn threads_whose_windows_end_all_the_time_do_not_suspend_the_others() {
+    for (args, end) in [(["end", "6"], Status::Code(4)), (["execute", "6"], Status::Code(0))] {
+        let Some(job) = job("threads.c", &["-O2", "-pthread", "-ldl"], &args) else { return };
+        let run = job.windowed(every(10_007)).run(soft());
+        assert_eq!(run.status, end, "{args:?}: {}", run.stdout);
+        assert_exact(&run, 10_007);
+        assert_adds_up(&run);
+    }
+}
+
+#[test]
 fn children_have_windows_and_a_new_program_starts_one() {
     check("crew.c", BARE, &["fork", "2"], &[50]);
     check("family.c", &["-O2"], &["fork", "3"], &[2000]);

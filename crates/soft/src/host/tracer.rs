@@ -121,6 +121,8 @@ pub(crate) struct Tracer {
     pub(super) recording: Option<WindowRecording>,
     /// The beginning of a request for windows.
     pub(super) window_request: Option<ArrivingRequest>,
+    /// Changes since the last round of all tasks.
+    changes_since_round: usize,
 }
 
 /// The reason why a task cannot be followed any more.
@@ -220,7 +222,10 @@ pub(crate) fn follow(
         let most = tracer.window_wait().into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
-        change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
+        if let Some((tid, change)) = change {
+            tracer.handle_safely(tid, change);
+            tracer.serve_all();
+        }
         cyclometer_sys::daemon::enlarge_memory();
     }
     tracer.report(&mut socket);
@@ -261,6 +266,7 @@ impl Tracer {
             began: Instant::now(),
             recording: None,
             window_request: None,
+            changes_since_round: 0,
         };
         tracer.adopt(root, 0, TaskMode::Untranslated, false);
         tracer
@@ -294,8 +300,31 @@ impl Tracer {
     fn take_changes(&mut self) {
         while let Ok(Some((tid, change))) = trace::wait() {
             self.handle_safely(tid, change);
+            self.serve_all();
             // Delayed signals would otherwise wait for a task that stops all the time.
             self.send_delayed();
+        }
+    }
+
+    /// Now and then, handles one change of each task while windows are recorded. The kernel reports the changes
+    /// of the latest tracee first. Threads whose windows end all the time would suspend the others for ever.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/ptrace.c`, `__ptrace_link`: a tracee is added before all others; `kernel/exit.c`,
+    /// `ptrace_do_wait`: the first with a change is reported.
+    fn serve_all(&mut self) {
+        self.changes_since_round += 1;
+        let is_shared = self.recording.is_some() && self.tasks.len() > 1;
+        if !is_shared || self.changes_since_round < self.tasks.len() {
+            return;
+        }
+        self.changes_since_round = 0;
+        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        for tid in tasks {
+            if let Ok(Some(change)) = trace::poll(tid) {
+                self.handle_safely(tid, change);
+            }
         }
     }
 
