@@ -176,6 +176,16 @@ fn threads_whose_windows_end_all_the_time_do_not_suspend_the_others() {
 }
 
 #[test]
+fn a_crowd_whose_windows_end_all_the_time_can_be_asked_for_its_counts() {
+    let Some(job) = job("threads.c", &["-O2", "-pthread", "-ldl"], &["wait", "16", "1000"]) else { return };
+    let run = job.windowed(every(10_007)).start(soft());
+    run.until_it_says("waiting");
+    let (counts, windows) = run.report_with_windows();
+    assert!(counts[0].count(ExecutionEvent::Instructions).unwrap() > 10_007, "{counts:?}");
+    assert!(!windows.is_empty());
+}
+
+#[test]
 fn children_have_windows_and_a_new_program_starts_one() {
     check("crew.c", BARE, &["fork", "2"], &[50]);
     check("family.c", &["-O2"], &["fork", "3"], &[2000]);

@@ -296,9 +296,11 @@ impl Tracer {
         self.processes.get_mut(index)
     }
 
-    /// Handles the events that have arrived.
+    /// Handles the events that have arrived, and no more than there are tasks: those that stop all the time
+    /// have the next event by then, and requests would wait for ever.
     fn take_changes(&mut self) {
-        while let Ok(Some((tid, change))) = trace::wait() {
+        for _ in 0..self.tasks.len().max(FEW) {
+            let Ok(Some((tid, change))) = trace::wait() else { return };
             self.handle_safely(tid, change);
             self.serve_all();
             // Delayed signals would otherwise wait for a task that stops all the time.
