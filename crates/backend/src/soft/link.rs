@@ -169,8 +169,8 @@ impl Link {
         }
     }
 
-    /// The next report, if it has arrived: the answer to the pending request, if there is one. Stores the last
-    /// one.
+    /// The next report, if it has arrived. It answers the pending request, if there is one. The last one is
+    /// stored.
     fn arrived_report(&mut self) -> Result<Option<Vec<ProcessCounts>>, Silence> {
         let Some(report) = self.inbox.report() else { return Ok(None) };
         let report = report.map_err(|_| Silence::Garbled)?;

@@ -308,8 +308,9 @@ impl Tracer {
         }
     }
 
-    /// Now and then, handles one change of each task while windows are recorded. The kernel reports the changes
-    /// of the latest tracee first. Threads whose windows end all the time would suspend the others for ever.
+    /// Now and then, handles one change of each task while windows are recorded. The kernel reports the
+    /// changes of the latest tracee first. Threads whose windows end all the time would suspend the others
+    /// for ever.
     ///
     /// # Source
     ///

@@ -62,7 +62,7 @@ pub(super) enum WindowOutcome {
     Row {
         /// In the order of the request; `None` where it is unknown.
         counts: Vec<Option<u64>>,
-        /// What was taken back of the window before, and is executed again in the next one.
+        /// Executions of the window before that were taken back, and are made again in the next one.
         owed: WindowCounts,
     },
 }

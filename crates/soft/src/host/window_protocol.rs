@@ -128,8 +128,8 @@ impl WindowRequest {
 }
 
 impl ArrivingRequest {
-    /// Adds a byte. Returns the request at the end of its line; a line that is too long is discarded up to its
-    /// end.
+    /// Adds a byte. Returns the request at the end of its line; a line that is too long is discarded up to
+    /// its end.
     pub(crate) fn add(&mut self, byte: u8) -> Option<Result<WindowRequest, WindowRefusal>> {
         if byte != b'\n' {
             if self.bytes.len() <= MOST_REQUEST_BYTES {

@@ -59,8 +59,8 @@ pub(crate) struct RoundState {
 }
 
 impl RoundState {
-    /// The instructions that may be executed from here on, of a budget in memory. `done` are the rounds in r11
-    /// since the loop was entered.
+    /// The instructions that may be executed from here on, of a budget in memory. `done` are the rounds in
+    /// r11 since the loop was entered.
     pub(crate) fn left_of(self, budget: u64, done: u64) -> u64 {
         let rounds = done.wrapping_add(u64::from(!self.counted));
         budget.wrapping_add(self.rest.into()).wrapping_sub(rounds.wrapping_mul(self.size.into()))
