@@ -1,0 +1,243 @@
+//! The activity of a core: how often each concept happens, and how often it has happened.
+
+use cyclometer_core::Concept;
+
+/// The binary digits behind the point of an amount.
+pub(crate) const FRACTION_BITS: u32 = 32;
+
+/// The greatest amount of a concept, in events a cycle.
+const GREATEST_RATE: f64 = 16.0;
+
+/// Slots of a cycle.
+const SLOTS_A_CYCLE: u64 = 4;
+
+/// Number of times that each concept happens in an iteration of some cycles, in steps of 2⁻³².
+///
+/// An iteration of one cycle makes amounts rates. Events are spread evenly over the cycles of an iteration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Activity {
+    cycles: u32,
+    amounts: [u64; Concept::COUNT],
+}
+
+impl Activity {
+    /// Cycles that do nothing: reference cycles as cycles, four slots each, none of them attributed.
+    pub const IDLE: Activity = Activity::idle(1);
+
+    /// The parts of slots of which the fields of Intel's PERF_METRICS are shares, from bit 0 on.
+    pub const SLOT_PARTS: [Concept; 8] = [
+        Concept::RetiringSlots,
+        Concept::BadSpeculationSlots,
+        Concept::FrontendSlots,
+        Concept::BackendSlots,
+        Concept::HeavyOperationSlots,
+        Concept::BranchMispredictSlots,
+        Concept::FetchLatencySlots,
+        Concept::MemoryBoundSlots,
+    ];
+
+    const fn idle(cycles: u32) -> Activity {
+        let mut amounts = [0; Concept::COUNT];
+        amounts[Concept::Cycles as usize] = (cycles as u64) << FRACTION_BITS;
+        amounts[Concept::ReferenceCycles as usize] = (cycles as u64) << FRACTION_BITS;
+        amounts[Concept::Slots as usize] = (cycles as u64 * SLOTS_A_CYCLE) << FRACTION_BITS;
+        Activity { cycles, amounts }
+    }
+
+    /// The activity of a loop: the cycles of an iteration, at least 1, and its events.
+    ///
+    /// Amounts are rounded up to steps of 2⁻³², so that `n` iterations have at least the whole part of `n`
+    /// times the amount, and no event more while `n` is below 2³².
+    pub fn of_iteration(cycles: u32, amounts: &[(Concept, f64)]) -> Activity {
+        let idle = Activity::idle(cycles.max(1));
+        amounts.iter().fold(idle, |activity, (concept, amount)| activity.set(*concept, *amount, f64::ceil))
+    }
+
+    /// The same with so many events of a concept in an iteration, rounded down to steps of 2⁻³², at most 16
+    /// for each of its cycles. A number below 0 and NaN are 0. Cycles, reference cycles and slots are kept.
+    #[must_use]
+    pub fn with(self, concept: Concept, amount: f64) -> Activity {
+        self.set(concept, amount, f64::floor)
+    }
+
+    fn set(mut self, concept: Concept, amount: f64, round: impl Fn(f64) -> f64) -> Activity {
+        if !is_clock(concept) {
+            let scale = (1u64 << FRACTION_BITS) as f64;
+            let most = GREATEST_RATE * f64::from(self.cycles);
+            self.amounts[concept as usize] = round(amount.clamp(0.0, most) * scale) as u64;
+        }
+        self
+    }
+
+    /// The same with so many of the four slots of a cycle for each of [`Self::SLOT_PARTS`].
+    #[must_use]
+    pub fn with_slots(self, slots: [f64; 8]) -> Activity {
+        let cycles = f64::from(self.cycles);
+        let parts = Activity::SLOT_PARTS.into_iter().zip(slots);
+        parts.fold(self, |activity, (concept, n)| activity.with(concept, n * cycles))
+    }
+
+    /// The same with the amount of each concept that occurs times a factor; clocks and slots, whose parts add
+    /// up, are kept.
+    #[must_use]
+    pub fn scaled(mut self, factor: impl Fn(Concept) -> f64) -> Activity {
+        for concept in Concept::ALL.iter().copied().filter(|concept| !is_clock(*concept)) {
+            let amount = &mut self.amounts[concept as usize];
+            if *amount != 0 && !Activity::SLOT_PARTS.contains(&concept) {
+                *amount = (*amount as f64 * factor(concept).max(0.0)) as u64;
+            }
+        }
+        self
+    }
+
+    /// The cycles of an iteration.
+    pub const fn cycles(&self) -> u32 {
+        self.cycles
+    }
+
+    /// The events of a concept in an iteration.
+    pub fn amount(&self, concept: Concept) -> f64 {
+        self.fixed(concept) as f64 / (1u64 << FRACTION_BITS) as f64
+    }
+
+    /// The same in steps of 2⁻³².
+    pub(crate) const fn fixed(&self, concept: Concept) -> u64 {
+        self.amounts[concept as usize]
+    }
+}
+
+/// Whether a concept follows from cycles alone, so that no workload can set it.
+const fn is_clock(concept: Concept) -> bool {
+    matches!(concept, Concept::Cycles | Concept::ReferenceCycles | Concept::Slots)
+}
+
+/// The activity of a thread or of the kernel since its beginning.
+///
+/// Between two changes of the activity the position is known to the cycle, so that a count does not depend on
+/// where a driver stops to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActivityProgress {
+    /// Events up to the begin of the present iteration, in steps of 2⁻³².
+    begun: [u128; Concept::COUNT],
+    /// Cycles of the present iteration that have passed.
+    within: u32,
+}
+
+impl Default for ActivityProgress {
+    fn default() -> ActivityProgress {
+        ActivityProgress { begun: [0; Concept::COUNT], within: 0 }
+    }
+}
+
+impl ActivityProgress {
+    /// The events of a concept since the beginning.
+    pub fn events(&self, activity: &Activity, concept: Concept) -> u64 {
+        self.events_after(activity, concept, 0)
+    }
+
+    /// The same when `cycles` more have passed.
+    pub(crate) fn events_after(&self, activity: &Activity, concept: Concept, cycles: u64) -> u64 {
+        let amount = u128::from(activity.fixed(concept));
+        let passed = spread(amount, self.since_begin(cycles), activity.cycles());
+        ((self.begun[concept as usize] + passed) >> FRACTION_BITS) as u64
+    }
+
+    /// Events up to the begin of the present iteration, in steps of 2⁻³².
+    pub(crate) const fn begun(&self, concept: Concept) -> u128 {
+        self.begun[concept as usize]
+    }
+
+    /// The cycles from the begin of the present iteration to `cycles` from now.
+    pub(crate) const fn since_begin(&self, cycles: u64) -> u128 {
+        self.within as u128 + cycles as u128
+    }
+
+    /// Lets `cycles` pass.
+    pub fn advance(&mut self, activity: &Activity, cycles: u64) {
+        let (passed, length) = (self.since_begin(cycles), u128::from(activity.cycles()));
+        let iterations = passed / length;
+        self.within = (passed % length) as u32;
+        for (begun, amount) in self.begun.iter_mut().zip(&activity.amounts) {
+            if *amount != 0 {
+                *begun += u128::from(*amount) * iterations;
+            }
+        }
+    }
+
+    /// Ends the present iteration where it is, for another activity to begin.
+    pub fn cut_iteration(&mut self, activity: &Activity) {
+        if self.within != 0 {
+            let within = u128::from(self.within);
+            for (begun, amount) in self.begun.iter_mut().zip(&activity.amounts) {
+                *begun += spread(u128::from(*amount), within, activity.cycles());
+            }
+            self.within = 0;
+        }
+    }
+
+    /// Adds an interrupt.
+    pub fn interrupt(&mut self) {
+        self.begun[Concept::Interrupts as usize] += 1 << FRACTION_BITS;
+    }
+}
+
+/// The part of an amount per iteration in so many cycles from the begin of an iteration, rounded down.
+pub(crate) fn spread(amount: u128, cycles: u128, iteration_cycles: u32) -> u128 {
+    if amount == 0 {
+        return 0;
+    }
+    let length = u128::from(iteration_cycles);
+    amount * (cycles / length) + amount * (cycles % length) / length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_stays_within_what_a_core_can_do_and_clocks_are_not_changed() {
+        let activity = Activity::IDLE.with(Concept::Loads, 0.5).with(Concept::Cycles, 7.0);
+        assert_eq!(activity.fixed(Concept::Loads), 1 << 31);
+        assert_eq!(activity.fixed(Concept::Cycles), 1 << 32);
+        for (asked, expected) in [(-1.0, 0), (f64::NAN, 0), (1e9, 16 << 32)] {
+            assert_eq!(Activity::IDLE.with(Concept::Loads, asked).fixed(Concept::Loads), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn iterations_have_exactly_their_events_however_many_cycles_they_take() {
+        for (cycles, amount, iterations, expected) in [
+            (7, 3.0, 1_000_000, 3_000_000),
+            (3, 0.1, 10, 1),
+            (1, 0.2, 1_000_000_005, 200_000_001),
+            (5, 1.25, 8, 10),
+        ] {
+            let activity = Activity::of_iteration(cycles, &[(Concept::Loads, amount)]);
+            let mut progress = ActivityProgress::default();
+            progress.advance(&activity, iterations * u64::from(cycles));
+            assert_eq!(progress.events(&activity, Concept::Loads), expected, "{amount} in {cycles} cycles");
+            assert_eq!(progress.events(&activity, Concept::Cycles), iterations * u64::from(cycles));
+            assert_eq!(progress.events(&activity, Concept::Slots), 4 * iterations * u64::from(cycles));
+        }
+    }
+
+    #[test]
+    fn an_iteration_that_is_cut_keeps_the_events_that_have_passed() {
+        let slow = Activity::of_iteration(10, &[(Concept::Loads, 5.0)]);
+        let fast = Activity::IDLE.with(Concept::Loads, 1.0);
+        let mut progress = ActivityProgress::default();
+        progress.advance(&slow, 14);
+        progress.cut_iteration(&slow);
+        progress.advance(&fast, 3);
+        assert_eq!(progress.events(&fast, Concept::Loads), 10);
+        assert_eq!(progress.events(&fast, Concept::Cycles), 17);
+    }
+
+    #[test]
+    fn a_factor_leaves_clocks_and_slots() {
+        let activity = Activity::IDLE.with(Concept::Loads, 1.0).with(Concept::RetiringSlots, 2.0);
+        let half = activity.scaled(|_| 0.5);
+        assert_eq!(half.amount(Concept::Loads), 0.5);
+        assert_eq!((half.amount(Concept::RetiringSlots), half.amount(Concept::Cycles)), (2.0, 1.0));
+    }
+}
