@@ -137,6 +137,34 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
 }
 
 #[test]
+fn windows_end_at_the_event_that_is_named_in_its_modes() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, leader, period, others) in [
+        (
+            ["--every", "1M", "-e", "instructions:k,instructions:u"],
+            "instructions:u",
+            1_000_000,
+            "instructions:k",
+        ),
+        (["--every", "500k:cycles", "-e", "{cycles:k,instructions}"], "cycles:u", 500_000, "cycles:k"),
+    ] {
+        let out = record(folder.path(), &[&["--machine", "sim:skylake", "-o", "r"], &options[..]].concat());
+        assert!(out.status.success(), "{out:?}");
+        let recording = read(&folder.path().join("r"));
+        let column = recording.columns.iter().position(|name| name == leader).unwrap();
+        assert!(recording.columns.iter().any(|name| name == others), "{:?}", recording.columns);
+        let inner: Vec<u64> = recording
+            .rows
+            .iter()
+            .filter(|row| row.cause == WindowCause::Boundary(0))
+            .map(|row| row.counts[column].value().unwrap())
+            .collect();
+        let mean = inner.iter().sum::<u64>() / inner.len() as u64;
+        assert!(mean.abs_diff(period) < period / 1000, "{leader}: {mean}");
+    }
+}
+
+#[test]
 fn a_recording_is_drawn_when_it_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("{LOOP}; exit 3");

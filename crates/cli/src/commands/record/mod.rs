@@ -7,8 +7,8 @@ mod file;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded, Result,
-    Simulated, Stat, check_program, machine, simulated,
+    CommandSpec, ErrorKind, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
+    Result, Simulated, Stat, check_program, machine, simulated,
 };
 
 pub use args::RecordArgs;
@@ -35,11 +35,10 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
-    let run = planned(args, &machine, simulated, &ends)?;
     let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
     let mut file = RecordingFile::create(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = run.run(&launcher, &mut file)?;
+    let recorded = record(args, (&machine, simulated.as_ref()), &ends, &launcher, &mut file)?;
     let written = file.finish(&recorded);
     if !args.quiet {
         let text = render::recorded::text(&recorded, &args.file, &describe(&recorded), args.is_attached());
@@ -110,36 +109,42 @@ fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
 }
 
-/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target,
-/// and with these rights.
-fn planned(
+/// Records. Without a choice of the user, rows end by time where no event can end them: of this target, and
+/// with these rights. Only opening shows what the kernel permits; nothing has been executed yet then.
+fn record(
     args: &RecordArgs,
-    machine: &Machine,
-    simulated: Option<Simulated>,
+    (machine, simulated): (&Machine, Option<&Simulated>),
     ends: &RowEnds,
-) -> Result<RecordRun> {
-    let stat = measurement(args, machine, simulated.clone(), ends)?;
-    let run = recording(stat, ends);
-    let is_chosen = args.every.is_some() || args.interval.is_some() || !args.also.is_empty();
-    match run.check() {
-        Ok(()) => Ok(run),
-        Err(error) if is_chosen => Err(error),
-        Err(_) => {
-            let ends = RowEnds::by_time(args);
-            Ok(recording(measurement(args, machine, simulated, &ends)?, &ends))
+    launcher: &Launcher,
+    file: &mut RecordingFile,
+) -> Result<Recorded> {
+    let recording = |ends: &RowEnds| -> Result<RecordRun> {
+        Ok(recording(measurement(args, machine, simulated, ends)?, ends))
+    };
+    match recording(ends)?.run(launcher, file) {
+        Err(error) if !is_chosen(args) && error.kind() == ErrorKind::EventUnsupported => {
+            let mut recorded = recording(&RowEnds::by_time(args))?.run(launcher, file)?;
+            recorded.notes.push(format!("rows end by time: {error}"));
+            Ok(recorded)
         }
+        result => result,
     }
+}
+
+/// Whether the user says where rows end.
+fn is_chosen(args: &RecordArgs) -> bool {
+    args.every.is_some() || args.interval.is_some() || !args.also.is_empty()
 }
 
 fn measurement(
     args: &RecordArgs,
     machine: &Machine,
-    simulated: Option<Simulated>,
+    simulated: Option<&Simulated>,
     ends: &RowEnds,
 ) -> Result<Stat> {
     let workload = args.workload.as_deref().unwrap_or(USUAL_WORKLOAD);
     let stat = match simulated {
-        Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload)),
+        Some(simulated) => Stat::simulated(simulated.clone()).command(CommandSpec::new(workload)),
         None => Stat::new(machine.clone()),
     };
     let tables = args
