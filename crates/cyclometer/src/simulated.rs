@@ -4,7 +4,7 @@ use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
-use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, Tick, Workload};
+use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, Tick, Workload};
 
 use crate::EventTables;
 use crate::chips::cycles;
@@ -115,7 +115,7 @@ pub enum Misery {
 impl Misery {
     fn on(self, model: &Model) -> InjectedFault {
         let general = model.chip.counters.general_bits();
-        let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
+        let cycles = model.fixed.iter().find(|(_, counts)| *counts == Concept::Cycles);
         // The kernel always owns Apple's fixed counters, so that holding one would disturb nothing.
         let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {

@@ -1,6 +1,7 @@
 //! The activity of a core: how often each concept happens, and how often it has happened.
 
 use cyclometer_core::Concept;
+use cyclometer_core::concept::Nature;
 
 /// The binary digits behind the point of an amount.
 pub(crate) const FRACTION_BITS: u32 = 32;
@@ -17,6 +18,7 @@ const SLOTS_A_CYCLE: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Activity {
     cycles: u32,
+    is_loop: bool,
     amounts: [u64; Concept::COUNT],
 }
 
@@ -41,7 +43,7 @@ impl Activity {
         amounts[Concept::Cycles as usize] = (cycles as u64) << FRACTION_BITS;
         amounts[Concept::ReferenceCycles as usize] = (cycles as u64) << FRACTION_BITS;
         amounts[Concept::Slots as usize] = (cycles as u64 * SLOTS_A_CYCLE) << FRACTION_BITS;
-        Activity { cycles, amounts }
+        Activity { cycles, is_loop: false, amounts }
     }
 
     /// The activity of a loop: the cycles of an iteration, at least 1, and its events.
@@ -49,7 +51,7 @@ impl Activity {
     /// Amounts are rounded up to steps of 2⁻³², so that `n` iterations have at least the whole part of `n`
     /// times the amount, and no event more while `n` is below 2³².
     pub fn of_iteration(cycles: u32, amounts: &[(Concept, f64)]) -> Activity {
-        let idle = Activity::idle(cycles.max(1));
+        let idle = Activity { is_loop: true, ..Activity::idle(cycles.max(1)) };
         amounts.iter().fold(idle, |activity, (concept, amount)| activity.set(*concept, *amount, f64::ceil))
     }
 
@@ -77,13 +79,15 @@ impl Activity {
         parts.fold(self, |activity, (concept, n)| activity.with(concept, n * cycles))
     }
 
-    /// The same with the amount of each concept that occurs times a factor; clocks and slots, whose parts add
-    /// up, are kept.
+    /// The same with the amount of each concept that occurs times a factor. Clocks are kept, slots, whose parts
+    /// add up, and the architectural concepts of a loop, which its program decides.
     #[must_use]
     pub fn scaled(mut self, factor: impl Fn(Concept) -> f64) -> Activity {
-        for concept in Concept::ALL.iter().copied().filter(|concept| !is_clock(*concept)) {
+        for concept in Concept::ALL.iter().copied() {
+            let decided = self.is_loop && concept.nature() == Nature::Architectural;
+            let is_kept = decided || is_clock(concept) || Activity::SLOT_PARTS.contains(&concept);
             let amount = &mut self.amounts[concept as usize];
-            if *amount != 0 && !Activity::SLOT_PARTS.contains(&concept) {
+            if *amount != 0 && !is_kept {
                 *amount = (*amount as f64 * factor(concept).max(0.0)) as u64;
             }
         }
@@ -239,5 +243,12 @@ mod tests {
         let half = activity.scaled(|_| 0.5);
         assert_eq!(half.amount(Concept::Loads), 0.5);
         assert_eq!((half.amount(Concept::RetiringSlots), half.amount(Concept::Cycles)), (2.0, 1.0));
+    }
+
+    #[test]
+    fn a_factor_leaves_what_the_program_of_a_loop_decides() {
+        let activity = Activity::of_iteration(4, &[(Concept::Loads, 3.0), (Concept::L1dLoadMisses, 1.0)]);
+        let half = activity.scaled(|_| 0.5);
+        assert_eq!((half.amount(Concept::Loads), half.amount(Concept::L1dLoadMisses)), (3.0, 0.5));
     }
 }

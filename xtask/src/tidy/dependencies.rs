@@ -52,8 +52,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("cli", &["cyclometer"]),
 ];
 
-/// Crates that never see others, neither themselves nor through a dependency, not even in their tests: a
-/// crate that explains events knows no table of their meaning.
+/// Crates that never see others, directly or through a dependency, not even in tests: a crate that explains
+/// events knows no table of their meaning.
 const NEVER_SEES: &[(&str, &[&str])] = &[("inference", &["semantics", "sim"])];
 
 /// Invariant 1: stages share words, never each other.
@@ -79,8 +79,8 @@ pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Violations) -> Res
     Ok(())
 }
 
-/// The dependencies of a crate, those of its tests included, through which it would see a crate that is hidden
-/// from it, with that crate.
+/// The dependencies of a crate and of its tests through which it sees a crate that is hidden from it, with that
+/// crate.
 fn hidden_dependencies(name: &str, manifest: &str) -> Vec<(String, &'static str)> {
     let hidden = NEVER_SEES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, hidden)| *hidden);
     let sees = |dependency: &str| hidden.iter().copied().find(|hidden| may_see(dependency, hidden));
