@@ -20,7 +20,12 @@ pub struct Activity {
     cycles: u32,
     is_loop: bool,
     amounts: [u64; Concept::COUNT],
+    /// Bit `i` is set if amount `i` is not 0: few concepts occur, and time passes in many short steps.
+    occurring: u128,
 }
+
+/// Concepts are the bits of a word.
+const _: () = assert!(Concept::COUNT <= 128);
 
 impl Activity {
     /// Cycles that do nothing: reference cycles as cycles, four slots each, none of them attributed.
@@ -43,7 +48,7 @@ impl Activity {
         amounts[Concept::Cycles as usize] = (cycles as u64) << FRACTION_BITS;
         amounts[Concept::ReferenceCycles as usize] = (cycles as u64) << FRACTION_BITS;
         amounts[Concept::Slots as usize] = (cycles as u64 * SLOTS_A_CYCLE) << FRACTION_BITS;
-        Activity { cycles, is_loop: false, amounts }
+        Activity { cycles, is_loop: false, amounts, occurring: CLOCKS }
     }
 
     /// The activity of a loop: the cycles of an iteration, at least 1, and its events.
@@ -66,9 +71,26 @@ impl Activity {
         if !is_clock(concept) {
             let scale = (1u64 << FRACTION_BITS) as f64;
             let most = GREATEST_RATE * f64::from(self.cycles);
-            self.amounts[concept as usize] = round(amount.clamp(0.0, most) * scale) as u64;
+            self.put(concept as usize, round(amount.clamp(0.0, most) * scale) as u64);
         }
         self
+    }
+
+    const fn put(&mut self, place: usize, amount: u64) {
+        self.amounts[place] = amount;
+        let bit = 1 << place;
+        self.occurring = if amount == 0 { self.occurring & !bit } else { self.occurring | bit };
+    }
+
+    /// The places of the concepts that occur, with their amounts.
+    fn occurring(&self) -> impl Iterator<Item = (usize, u64)> {
+        let mut left = self.occurring;
+        std::iter::from_fn(move || {
+            let place = left.trailing_zeros() as usize;
+            let amount = self.amounts.get(place)?;
+            left &= left - 1;
+            Some((place, *amount))
+        })
     }
 
     /// The same with so many of the four slots of a cycle for each of [`Self::SLOT_PARTS`].
@@ -83,12 +105,12 @@ impl Activity {
     /// add up, and the architectural concepts of a loop, which its program decides.
     #[must_use]
     pub fn scaled(mut self, factor: impl Fn(Concept) -> f64) -> Activity {
-        for concept in Concept::ALL.iter().copied() {
+        let before = self;
+        for (place, amount) in before.occurring() {
+            let concept = Concept::ALL[place];
             let decided = self.is_loop && concept.nature() == Nature::Architectural;
-            let is_kept = decided || is_clock(concept) || Activity::SLOT_PARTS.contains(&concept);
-            let amount = &mut self.amounts[concept as usize];
-            if *amount != 0 && !is_kept {
-                *amount = (*amount as f64 * factor(concept).max(0.0)) as u64;
+            if !decided && !is_clock(concept) && !Activity::SLOT_PARTS.contains(&concept) {
+                self.put(place, (amount as f64 * factor(concept).max(0.0)) as u64);
             }
         }
         self
@@ -109,6 +131,9 @@ impl Activity {
         self.amounts[concept as usize]
     }
 }
+
+const CLOCKS: u128 =
+    1 << Concept::Cycles as u32 | 1 << Concept::ReferenceCycles as u32 | 1 << Concept::Slots as u32;
 
 /// Whether a concept follows from cycles alone, so that no workload can set it.
 const fn is_clock(concept: Concept) -> bool {
@@ -158,13 +183,10 @@ impl ActivityProgress {
 
     /// Lets `cycles` pass.
     pub fn advance(&mut self, activity: &Activity, cycles: u64) {
-        let (passed, length) = (self.since_begin(cycles), u128::from(activity.cycles()));
-        let iterations = passed / length;
-        self.within = (passed % length) as u32;
-        for (begun, amount) in self.begun.iter_mut().zip(&activity.amounts) {
-            if *amount != 0 {
-                *begun += u128::from(*amount) * iterations;
-            }
+        let (iterations, within) = divided(self.since_begin(cycles), activity.cycles());
+        self.within = within;
+        for (place, amount) in activity.occurring() {
+            self.begun[place] += u128::from(amount) * iterations;
         }
     }
 
@@ -172,8 +194,8 @@ impl ActivityProgress {
     pub fn cut_iteration(&mut self, activity: &Activity) {
         if self.within != 0 {
             let within = u128::from(self.within);
-            for (begun, amount) in self.begun.iter_mut().zip(&activity.amounts) {
-                *begun += spread(u128::from(*amount), within, activity.cycles());
+            for (place, amount) in activity.occurring() {
+                self.begun[place] += spread(amount.into(), within, activity.cycles());
             }
             self.within = 0;
         }
@@ -190,8 +212,25 @@ pub(crate) fn spread(amount: u128, cycles: u128, iteration_cycles: u32) -> u128 
     if amount == 0 {
         return 0;
     }
-    let length = u128::from(iteration_cycles);
-    amount * (cycles / length) + amount * (cycles % length) / length
+    let (iterations, within) = divided(cycles, iteration_cycles);
+    amount * iterations + quotient(amount * u128::from(within), iteration_cycles.into())
+}
+
+/// Quotient and remainder.
+fn divided(cycles: u128, length: u32) -> (u128, u32) {
+    if length == 1 {
+        return (cycles, 0);
+    }
+    let iterations = quotient(cycles, length.into());
+    (iterations, (cycles - iterations * u128::from(length)) as u32)
+}
+
+/// Quotient of numbers that are small for the most part: a division of 128 bits takes long.
+pub(crate) fn quotient(number: u128, by: u64) -> u128 {
+    match u64::try_from(number) {
+        Ok(number) => u128::from(number / by),
+        Err(_) => number / u128::from(by),
+    }
 }
 
 #[cfg(test)]

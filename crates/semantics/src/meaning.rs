@@ -2,7 +2,7 @@
 
 use cyclometer_core::Concept;
 
-use crate::activity::{Activity, ActivityProgress, FRACTION_BITS, spread};
+use crate::activity::{Activity, ActivityProgress, FRACTION_BITS, quotient, spread};
 
 /// The most concepts of a sum.
 pub const MOST_TERMS: usize = 8;
@@ -116,7 +116,7 @@ pub struct Meaning {
 }
 
 /// Counts are computed in thousandths, which both quarters and wrong paths have.
-const THOUSANDTHS: u128 = 1000;
+const THOUSANDTHS: u64 = 1000;
 
 impl Meaning {
     /// Counts nothing, whatever happens.
@@ -176,7 +176,7 @@ impl Meaning {
 
     /// The terms of the sum.
     pub fn terms(&self) -> impl Iterator<Item = ConceptTerm> {
-        self.terms.into_iter().flatten()
+        self.terms.into_iter().map_while(|term| term)
     }
 
     /// Whether it never counts.
@@ -227,7 +227,7 @@ impl Meaning {
         let counted = match self.rule {
             CountingRule::Events if own > 0 => {
                 let before = Position { meaning: self, progress, activity }.thousandths(0);
-                (before + u128::from(own)) / THOUSANDTHS - before / THOUSANDTHS
+                quotient(before + u128::from(own), THOUSANDTHS) - quotient(before, THOUSANDTHS)
             }
             _ => 0,
         };
@@ -287,7 +287,7 @@ impl Position<'_> {
     }
 
     fn events_since_begin(&self, cycles: u64) -> u128 {
-        self.thousandths(cycles) / THOUSANDTHS
+        quotient(self.thousandths(cycles), THOUSANDTHS)
     }
 
     fn events(&self, cycles: u64) -> u64 {
@@ -320,16 +320,16 @@ impl Position<'_> {
             .sum()
     }
 
-    fn unit_cycles(&self, per: CountUnit) -> u128 {
+    fn unit_cycles(&self, per: CountUnit) -> u64 {
         match per {
-            CountUnit::Cycle => u128::from(self.activity.cycles()),
+            CountUnit::Cycle => self.activity.cycles().into(),
             CountUnit::Iteration => 1,
         }
     }
 
     /// The whole part of the events of a unit.
     fn whole_rate(&self, per: CountUnit) -> u128 {
-        self.rate() / self.unit_cycles(per) / (THOUSANDTHS << FRACTION_BITS)
+        whole(quotient(self.rate(), self.unit_cycles(per)))
     }
 
     /// The units that end in the next `cycles`, and the events of the sum in them.
@@ -346,7 +346,7 @@ impl Position<'_> {
                 (0, iterations * u128::from(length), iterations as u64)
             }
         };
-        let level = |passed| (begun + spread(self.rate(), passed, length)) / (THOUSANDTHS << FRACTION_BITS);
+        let level = |passed| whole(begun + spread(self.rate(), passed, length));
         Units { number, events: level(then) - level(now) }
     }
 
@@ -362,13 +362,18 @@ impl Position<'_> {
         let meeting = if below { units.number - at_least } else { at_least };
         // Units that meet the condition and those that do not are spread evenly: each run of the rarer is
         // one unit.
-        let one = self.unit_cycles(per) * (THOUSANDTHS << FRACTION_BITS);
+        let one = u128::from(self.unit_cycles(per) * THOUSANDTHS) << FRACTION_BITS;
         let is_rarer = whole < least && 2 * (self.rate() % one) < one;
         match edges {
             true if is_rarer == below => units.number - meeting,
             _ => meeting,
         }
     }
+}
+
+/// Whole events of thousandths in steps of 2⁻³².
+fn whole(thousandths: u128) -> u128 {
+    quotient(thousandths >> FRACTION_BITS, THOUSANDTHS)
 }
 
 struct Units {

@@ -196,6 +196,7 @@ impl WorkloadStream {
             stream.phase_left = stream.workload.phases[0].cycles;
             stream.skip_finished();
             stream.draw();
+            stream.begin_block();
         }
         stream
     }
@@ -218,12 +219,13 @@ impl WorkloadStream {
     pub(crate) fn advance(&mut self, cycles: u64) -> bool {
         self.phase_left -= cycles;
         self.block_left = self.block_left.saturating_sub(cycles);
-        let (phase_over, block_over) = (self.phase_left == 0, self.block_left == 0);
+        let phase_over = self.phase_left == 0;
+        let block_over = self.block_left == 0 && self.workload.noise > 0.0;
         if phase_over {
             self.skip_finished();
         }
         if block_over {
-            self.block_left = BLOCK_CYCLES.next_multiple_of(self.activity.cycles().into());
+            self.begin_block();
         }
         if !self.done && (phase_over || block_over) {
             self.draw();
@@ -233,6 +235,11 @@ impl WorkloadStream {
             self.workload.phases = Vec::new();
         }
         phase_over || block_over
+    }
+
+    /// Blocks have whole iterations.
+    fn begin_block(&mut self) {
+        self.block_left = BLOCK_CYCLES.next_multiple_of(self.activity.cycles().into());
     }
 
     /// Goes on to the next phase that has cycles left.

@@ -275,8 +275,8 @@ fn lost_windows_are_done_again_until_there_are_enough() {
 
 /// A thread of 10 µs, started again whenever the previous one has ended.
 fn piece(machine: &Model) -> Workload {
-    let rates = Activity::IDLE.with(Concept::Instructions, 2.0);
-    Workload { phases: vec![Phase { cycles: machine.mhz * 10, rates }], rounds: Some(1), noise: 0.0 }
+    let activity = Activity::IDLE.with(Concept::Instructions, 2.0);
+    Workload { phases: vec![Phase { cycles: machine.mhz * 10, activity }], rounds: Some(1), noise: 0.0 }
 }
 
 #[test]
