@@ -192,7 +192,7 @@ pub struct StatArgs {
     /// Its workload, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
     pub workload: Option<String>,
-    /// What its events count instead: a file in the semantics format.
+    /// Other meanings for its events: a file in the semantics format.
     #[arg(help_heading = SIMULATED, long, value_name = "FILE", requires = "machine")]
     pub semantics: Option<PathBuf>,
     /// A fault to inject; can be repeated.

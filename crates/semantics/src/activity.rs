@@ -101,8 +101,8 @@ impl Activity {
         parts.fold(self, |activity, (concept, n)| activity.with(concept, n * cycles))
     }
 
-    /// The same with the amount of each concept that occurs times a factor. Clocks are kept, slots, whose parts
-    /// add up, and the architectural concepts of a loop, which its program decides.
+    /// The same with the amount of each concept that occurs times a factor. Clocks are kept, slots, whose
+    /// parts add up, and the architectural concepts of a loop, which its program decides.
     #[must_use]
     pub fn scaled(mut self, factor: impl Fn(Concept) -> f64) -> Activity {
         let before = self;

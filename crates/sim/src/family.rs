@@ -67,7 +67,7 @@ pub(crate) fn active(
     registers: &dyn Acting,
     counter: CounterId,
 ) -> Option<Active> {
-    let events = Events { model, semantics };
+    let events = MachineEvents { model, semantics };
     match (model.chip.family, counter) {
         (Family::Intel, CounterId::General(n)) => intel_general(events, registers, n),
         (Family::Intel, CounterId::Fixed(n)) => intel_fixed(model, registers, n),
@@ -80,12 +80,12 @@ pub(crate) fn active(
 
 /// The events of a machine: codes as its model writes them, and their meanings.
 #[derive(Clone, Copy)]
-struct Events<'a> {
+struct MachineEvents<'a> {
     model: &'a Model,
     semantics: &'a Semantics,
 }
 
-impl Events<'_> {
+impl MachineEvents<'_> {
     /// The meaning of a select and unit mask on a general counter.
     fn meaning(self, select: u16, umask: u8, n: u8) -> Option<Meaning> {
         self.semantics.meaning(self.model.code(select, umask), CounterId::General(n)).copied()
@@ -93,7 +93,7 @@ impl Events<'_> {
 }
 
 /// The fields that Intel's and AMD's event selects have in common.
-fn x86_select(events: Events<'_>, select: u64, event: u16, n: u8) -> Option<Active> {
+fn x86_select(events: MachineEvents<'_>, select: u64, event: u16, n: u8) -> Option<Active> {
     if select & intel::EN == 0 {
         return None;
     }
@@ -108,7 +108,7 @@ fn x86_select(events: Events<'_>, select: u64, event: u16, n: u8) -> Option<Acti
     Some(Active { meaning, user: select & intel::USR != 0, kernel: select & intel::OS != 0, interrupts })
 }
 
-fn intel_general(events: Events<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
+fn intel_general(events: MachineEvents<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
     let select = registers.of_intel(intel::Register::EventSelect(n));
     let enabled = registers.of_intel(intel::Register::GlobalControl) >> n & 1 == 1;
     x86_select(events, select, (select & 0xff) as u16, n).filter(|_| enabled)
@@ -128,7 +128,7 @@ fn intel_fixed(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
     })
 }
 
-fn amd_general(events: Events<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
+fn amd_general(events: MachineEvents<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
     let model = events.model;
     let select = registers.of_amd(amd::Register::EventSelect(n));
     let global = model.chip.pmu_version < 2 || registers.of_amd(amd::Register::GlobalControl) >> n & 1 == 1;
@@ -159,7 +159,7 @@ fn split_bit(n: u8, low: u32, high: u32) -> u32 {
     if n < 8 { low + u32::from(n) } else { high + u32::from(n) - 8 }
 }
 
-fn apple_counter(events: Events<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
+fn apple_counter(events: MachineEvents<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let control = registers.of_apple(apple::Register::Control);
     let modes = registers.of_apple(apple::Register::Modes);
@@ -192,7 +192,7 @@ fn apple_select(model: &Model, registers: &dyn Acting, n: u8) -> u16 {
     (word >> (bits * u32::from(slot % apple::COUNTERS_PER_PMESR)) & ((1 << bits) - 1)) as u16
 }
 
-fn arm_counter(events: Events<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
+fn arm_counter(events: MachineEvents<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let is_set = |register| registers.of_arm(register) >> n & 1 == 1;
     if registers.of_arm(arm::Register::Control) & arm::PMCR_E == 0 || !is_set(arm::Register::EnableSet) {

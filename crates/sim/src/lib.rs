@@ -3,9 +3,9 @@
 //! A [`SimMachine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks,
 //! overflow flags and interrupts of that chip; it is reached by [`Registers`](cyclometer_arch::Registers), as
 //! silicon is. Threads run [`Workload`]s on its CPUs: streams of events that the CPUs' counters count,
-//! exactly and repeatably for a seed. The meaning of an event is a row of [`Semantics`]: those of the model, or
-//! others ([`SimMachine::with_semantics`]). [`InjectedFault`] is what kernels, hypervisors and other users of the
-//! PMU do to a driver.
+//! exactly and repeatably for a seed. The meaning of an event is a row of [`Semantics`]: those of the model,
+//! or others ([`SimMachine::with_semantics`]). [`InjectedFault`] is what kernels, hypervisors and other users
+//! of the PMU do to a driver.
 //!
 //! Time passes only in [`SimMachine::next`] and [`SimMachine::run`]; what a driver does in between takes
 //! none. Nothing here says how a real program behaves: every number is one of a simulation.

@@ -128,8 +128,8 @@ impl Model {
         Semantics::new(self.events).unwrap_or_default()
     }
 
-    /// The code of an event in [`Semantics`]: its select. On Intel and AMD the unit mask is from bit 8 on, and
-    /// bits 8 to 11 of the select are from bit 16 on.
+    /// The code of an event in [`Semantics`]: its select. On Intel and AMD the unit mask is from bit 8 on,
+    /// and bits 8 to 11 of the select are from bit 16 on.
     pub const fn code(&self, select: u16, umask: u8) -> u32 {
         match self.chip.family {
             Family::Intel | Family::Amd => x86_code(select, umask),

@@ -263,8 +263,8 @@ impl WorkloadStream {
     }
 }
 
-/// Concepts whose factors are drawn from the stream of a workload, in this order, for every block. Others have
-/// factors of their own, so that a workload with more concepts draws the same for these.
+/// Concepts whose factors are drawn from the stream of a workload, in this order, for every block. Others
+/// have factors of their own, so that a workload with more concepts draws the same for these.
 const DRAWN: [Concept; 12] = [
     Concept::Instructions,
     Concept::Uops,

@@ -79,8 +79,8 @@ pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Violations) -> Res
     Ok(())
 }
 
-/// The dependencies of a crate and of its tests through which it sees a crate that is hidden from it, with that
-/// crate.
+/// The dependencies of a crate and of its tests through which it sees a crate that is hidden from it, with
+/// that crate.
 fn hidden_dependencies(name: &str, manifest: &str) -> Vec<(String, &'static str)> {
     let hidden = NEVER_SEES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, hidden)| *hidden);
     let sees = |dependency: &str| hidden.iter().copied().find(|hidden| may_see(dependency, hidden));
