@@ -28,6 +28,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("semantics", &["core"]),
     ("sim", &["arch", "core", "semantics"]),
     ("soft", &["core", "sys"]),
+    ("symbols", &["core"]),
     (
         "cyclometer",
         &[
@@ -47,6 +48,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "semantics",
             "sim",
             "selftest",
+            "symbols",
         ],
     ),
     ("cli", &["cyclometer"]),

@@ -3,12 +3,15 @@
 mod args;
 mod boundaries;
 mod file;
+mod part_file;
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, ErrorKind, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
-    Result, Simulated, Stat, check_program, machine, simulated,
+    CommandSpec, ErrorKind, EventTables, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun,
+    Recorded, Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
 };
 
 pub use args::RecordArgs;
@@ -18,8 +21,8 @@ use file::RecordingFile;
 use super::plot::PictureFile;
 use super::read_semantics;
 use super::streams::{self, CommandInput};
-use crate::export::NamedFiles;
 use crate::output::{self, Channel};
+use crate::render::plot::PlotFormat;
 use crate::{exit, export, failure, render};
 
 /// The workload of a simulated machine unless one is named.
@@ -37,12 +40,18 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
     let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
-    let mut file = RecordingFile::create(args, &machine)?;
+    let mut file = RecordingFile::open(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = record(args, (&machine, simulated.as_ref()), &ends, &launcher, &mut file)?;
+    let recorded = record(args, (&machine, simulated.as_ref()), &ends, &launcher, &mut file)
+        .map_err(|error| file.abandon(error))?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(&recorded, &args.file, &describe(&recorded), args.is_attached());
+        let text = render::recorded::text(
+            &recorded,
+            file.place().as_deref(),
+            &describe(&recorded),
+            args.is_attached(),
+        );
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
@@ -56,38 +65,45 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
-    if args.plot.is_some() && export::is_stdout(&args.file) {
-        return Err(failure::usage(
-            "--plot reads the file of the recording, and -o - is none",
-            "name a file with -o, or leave --plot out",
-        ));
-    }
-    check_files(args)?;
-    if args.machine.is_some() {
-        return Ok(());
-    }
-    if args.command.is_empty() && !args.is_attached() {
+    args.plot.as_deref().map_or(Ok(()), |picture| check_picture(picture, &args.file))?;
+    let is_run = !args.command.is_empty();
+    if args.machine.is_none() && !is_run && !args.is_attached() {
         let hint = "name a command behind --, or use -p, -t, -a or -C";
         return Err(failure::usage("there is nothing to record", hint));
     }
-    let (output, _) = outputs(args);
-    if export::is_stdout(&args.file) && !args.command.is_empty() && output == OutputStream::Inherit {
-        return Err(failure::usage(
-            "the command's output and the recording would mix on standard output",
-            "add --output null, or use -o FILE",
-        ));
+    let (input, output) = match is_run {
+        true => (streams::input(args.input.as_deref()), outputs(args).0),
+        false => (InputStream::Null, OutputStream::Null),
+    };
+    if let OutputStream::File(path) = &output
+        && part_file::is_recording(path)
+    {
+        let name = output::clean_os(path.as_os_str());
+        let message = format!("--output: the command's output would replace the recording {name}");
+        return Err(failure::usage(message, "name the file of the recording with -o FILE"));
     }
-    Ok(())
+    let old = part_file::old_file(&args.file);
+    let results = [
+        (part_file::OPTION, Some(args.file.as_path())),
+        ("--plot", args.plot.as_deref()),
+        ("the kept recording", old.as_deref()),
+    ];
+    export::check(&results, &args.tables, (&input, &output))
 }
 
-/// Refuses one file for two purposes.
-fn check_files(args: &RecordArgs) -> Result<()> {
-    let (input, (output, _)) = (streams::input(args.input.as_deref()), outputs(args));
-    let recording = Some(args.file.as_path()).filter(|file| !export::is_stdout(file));
-    let tables = args.tables.iter();
-    let files = tables.fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let files = files.written("-o", recording).written("--plot", args.plot.as_deref());
-    files.streams(&input, &output).check()
+/// A picture is drawn of the recording's file, which a stream does not have.
+fn check_picture(picture: &Path, file: &Path) -> Result<()> {
+    PlotFormat::named("--plot", picture)?;
+    let is_stream = || {
+        let found = with_invoker_rights(|| fs::metadata(file));
+        matches!(found, Ok(Ok(found)) if !found.is_file() && !found.is_dir())
+    };
+    if export::is_stdout(file) || is_stream() {
+        let name = output::clean_os(file.as_os_str());
+        let message = format!("--plot reads the file of the recording, and -o {name} is none");
+        return Err(failure::usage(message, "name a file with -o, or leave --plot out"));
+    }
+    Ok(())
 }
 
 /// The simulated machine that was asked for.
