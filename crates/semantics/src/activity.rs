@@ -104,16 +104,16 @@ impl Activity {
     /// The same with the amount of each concept that occurs times a factor. Clocks are kept, slots, whose
     /// parts add up, and the architectural concepts of a loop, which its program decides.
     #[must_use]
-    pub fn scaled(mut self, factor: impl Fn(Concept) -> f64) -> Activity {
-        let before = self;
-        for (place, amount) in before.occurring() {
+    pub fn scaled(&self, factor: impl Fn(Concept) -> f64) -> Activity {
+        let mut scaled = *self;
+        for (place, amount) in self.occurring() {
             let concept = Concept::ALL[place];
             let decided = self.is_loop && concept.nature() == Nature::Architectural;
             if !decided && !is_clock(concept) && !Activity::SLOT_PARTS.contains(&concept) {
-                self.put(place, (amount as f64 * factor(concept).max(0.0)) as u64);
+                scaled.put(place, (amount as f64 * factor(concept).max(0.0)) as u64);
             }
         }
-        self
+        scaled
     }
 
     /// The cycles of an iteration.

@@ -115,6 +115,10 @@ pub struct Meaning {
     pub noise: InterruptNoise,
 }
 
+/// More than any meaning counts in a cycle: eight concepts, 16 times each, with a weight of 4, the events of
+/// wrong paths of 16 mispredicted branches, and noise.
+const MOST_COUNTS_A_CYCLE: u128 = 2048;
+
 /// Counts are computed in thousandths, which both quarters and wrong paths have.
 const THOUSANDTHS: u64 = 1000;
 
@@ -217,6 +221,9 @@ impl Meaning {
         target: u128,
         limit: u64,
     ) -> Option<u64> {
+        if target > MOST_COUNTS_A_CYCLE * (u128::from(limit) + 1) {
+            return None;
+        }
         first_cycle(limit, |cycles| u128::from(self.counted(progress, activity, cycles)) >= target)
     }
 
@@ -465,6 +472,24 @@ mod tests {
         let activity = Activity::of_iteration(10, &[(Concept::Loads, 4.0), (Concept::Mispredicts, 0.5)]);
         assert_eq!(of(LOADS.with_wrong_paths(2500), &activity, 10_000), 4000 + 1250);
         assert!(!LOADS.with_wrong_paths(1).is_plain_sum() && LOADS.is_plain_sum());
+    }
+
+    #[test]
+    fn no_meaning_counts_more_in_a_cycle_than_the_bound_that_spares_a_search() {
+        let most = Weight::quarters(Weight::MOST_QUARTERS).unwrap();
+        let mut concepts = vec![Concept::Mispredicts];
+        concepts
+            .extend(Concept::ALL.iter().copied().filter(|concept| *concept != Concept::Mispredicts).take(7));
+        let terms: Vec<ConceptTerm> =
+            concepts.iter().map(|concept| ConceptTerm { concept: *concept, weight: most }).collect();
+        let noise = InterruptNoise { per_interrupt: 0, per_million_cycles: u16::MAX };
+        let meaning = Meaning::weighted(&terms).unwrap().with_wrong_paths(u16::MAX).with_noise(noise);
+        let busy = concepts.iter().fold(Activity::IDLE, |activity, concept| activity.with(*concept, 16.0));
+        for cycles in [1, 1000] {
+            let counted = u128::from(of(meaning, &busy, cycles));
+            let found = meaning.cycles_until(&ActivityProgress::default(), &busy, counted, cycles);
+            assert_eq!(found, Some(cycles), "{counted}");
+        }
     }
 
     #[test]

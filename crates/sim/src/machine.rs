@@ -489,13 +489,13 @@ impl SimMachine {
                 (0, None) => false,
                 (0, Some(thread)) => {
                     let SimulatedThread { stream, progress, .. } = &mut self.threads[thread];
-                    let activity = *stream.activity();
-                    let stretch = Stretch { progress, activity: &activity, user: true };
-                    let counted = core.cpu.count(stretch, cycles);
-                    progress.advance(&activity, cycles);
-                    if stream.advance(cycles) {
-                        progress.cut_iteration(&activity);
+                    let activity = stream.activity();
+                    let counted = core.cpu.count(Stretch { progress, activity, user: true }, cycles);
+                    progress.advance(activity, cycles);
+                    if cycles == stream.left() {
+                        progress.cut_iteration(activity);
                     }
+                    stream.advance(cycles);
                     counted
                 }
                 _ => {

@@ -214,9 +214,8 @@ impl WorkloadStream {
         if self.workload.noise > 0.0 { self.phase_left.min(self.block_left) } else { self.phase_left }
     }
 
-    /// Lets `cycles` pass, at most [`Self::left`]. Whether another stretch begins.
-    #[must_use]
-    pub(crate) fn advance(&mut self, cycles: u64) -> bool {
+    /// Lets `cycles` pass, at most [`Self::left`].
+    pub(crate) fn advance(&mut self, cycles: u64) {
         self.phase_left -= cycles;
         self.block_left = self.block_left.saturating_sub(cycles);
         let phase_over = self.phase_left == 0;
@@ -234,7 +233,6 @@ impl WorkloadStream {
             // Machines keep threads that are done for their totals.
             self.workload.phases = Vec::new();
         }
-        phase_over || block_over
     }
 
     /// Blocks have whole iterations.
@@ -258,8 +256,8 @@ impl WorkloadStream {
     /// The activity of the next block.
     fn draw(&mut self) {
         let noise = self.workload.noise.clamp(0.0, 1.0);
-        let activity = self.workload.phases[self.phase].activity;
-        self.activity = if noise > 0.0 { varied(&activity, noise, &mut self.random) } else { activity };
+        let activity = &self.workload.phases[self.phase].activity;
+        self.activity = if noise > 0.0 { varied(activity, noise, &mut self.random) } else { *activity };
     }
 }
 
@@ -280,6 +278,36 @@ const DRAWN: [Concept; 12] = [
     Concept::FloatOperations,
 ];
 
+/// Concepts that vary with one of [`DRAWN`].
+const VARY_WITH: [(Concept, Concept); 9] = [
+    (Concept::L1dLoadMissesSpeculative, Concept::L1dLoadMisses),
+    (Concept::UopsIssued, Concept::Uops),
+    (Concept::IntegerAlu, Concept::Instructions),
+    (Concept::SimdInteger, Concept::Instructions),
+    (Concept::ConditionalBranches, Concept::Branches),
+    (Concept::TakenBranches, Concept::Branches),
+    (Concept::Calls, Concept::Branches),
+    (Concept::Returns, Concept::Branches),
+    (Concept::ConditionalMispredicts, Concept::Mispredicts),
+];
+
+/// The place in [`DRAWN`] of each concept's factor; `None`: it has one of its own.
+const FACTORS: [Option<usize>; Concept::COUNT] = {
+    let mut places = [None; Concept::COUNT];
+    let mut n = 0;
+    while n < DRAWN.len() {
+        places[DRAWN[n] as usize] = Some(n);
+        n += 1;
+    }
+    let mut n = 0;
+    while n < VARY_WITH.len() {
+        let (concept, with) = VARY_WITH[n];
+        places[concept as usize] = places[with as usize];
+        n += 1;
+    }
+    places
+};
+
 /// An activity whose amounts differ by at most `noise`, as a share of them.
 fn varied(activity: &Activity, noise: f64, random: &mut Random) -> Activity {
     // 53 bits are what a f64 holds: -1 to 1.
@@ -287,16 +315,9 @@ fn varied(activity: &Activity, noise: f64, random: &mut Random) -> Activity {
         |random: &mut Random| 1.0 + noise * ((random.word() >> 11) as f64 / (1u64 << 52) as f64 - 1.0);
     let drawn = DRAWN.map(|_| factor(random));
     let seed = random.clone().word();
-    activity.scaled(|concept| {
-        // Misses of wrong paths vary with the others.
-        let source = match concept {
-            Concept::L1dLoadMissesSpeculative => Concept::L1dLoadMisses,
-            concept => concept,
-        };
-        match DRAWN.iter().position(|drawn| *drawn == source) {
-            Some(at) => drawn[at],
-            None => factor(&mut Random::seeded(seed.wrapping_add(concept as u64))),
-        }
+    activity.scaled(|concept| match FACTORS[concept as usize] {
+        Some(place) => drawn[place],
+        None => factor(&mut Random::seeded(seed.wrapping_add(concept as u64))),
     })
 }
 
@@ -326,7 +347,7 @@ mod tests {
         while !stream.is_done() {
             let cycles = stream.left();
             assert!(cycles > 0);
-            assert!(stream.advance(cycles), "all of a stretch has passed");
+            stream.advance(cycles);
             passed += cycles;
         }
         assert_eq!(Some(passed), workload.cycles());
@@ -340,10 +361,27 @@ mod tests {
     }
 
     #[test]
+    fn concepts_vary_with_their_kind_and_others_on_their_own() {
+        let amounts =
+            Concept::ALL.iter().fold(Activity::IDLE, |activity, concept| activity.with(*concept, 1.0));
+        let varied = varied(&amounts, 0.5, &mut Random::seeded(3));
+        let [misses, speculative, stores, writebacks] = [
+            Concept::L1dLoadMisses,
+            Concept::L1dLoadMissesSpeculative,
+            Concept::L1dStoreMisses,
+            Concept::L1dWritebacks,
+        ]
+        .map(|concept| varied.amount(concept));
+        assert_eq!(misses, speculative);
+        assert!(misses != stores && stores != writebacks, "{misses} {stores} {writebacks}");
+        assert_eq!(varied.amount(Concept::RetiringSlots), 1.0);
+    }
+
+    #[test]
     fn noise_moves_rates_and_leaves_cycles() {
         let mut stream = WorkloadStream::new(Workload::named("noisy").unwrap(), 9);
         let first = *stream.activity();
-        assert!(stream.advance(stream.left()));
+        stream.advance(stream.left());
         assert_ne!(first.amount(Concept::Loads), stream.activity().amount(Concept::Loads));
         assert_eq!(stream.activity().amount(Concept::Cycles), 1.0);
     }
