@@ -20,11 +20,11 @@ use cyclometer_core::{
     Count, CounterId, CounterMask, Counting, CpuSet, EventCode, Modes, Part, Refusal, Rung, Slot, SlotId,
     Source, Target,
 };
-use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, ThreadId, Workload};
 
 /// Events that every chip counts at the same time; the first is the leader.
-const EVENTS: [Quantity; 4] =
-    [Quantity::Instructions, Quantity::Cycles, Quantity::Branches, Quantity::BranchMisses];
+const EVENTS: [Concept; 4] =
+    [Concept::Instructions, Concept::Cycles, Concept::Branches, Concept::Mispredicts];
 
 const N: u64 = 300_000;
 
@@ -41,12 +41,13 @@ fn core(model: &Model, cpus: u32) -> CorePmu {
 /// Each event on the first general counter that is free.
 fn slots(model: &Model, cpus: u32) -> Vec<Slot> {
     let mut taken = 0u64;
-    let slot = |(id, quantity): (usize, &Quantity)| {
-        let row = model.events.iter().find(|row| row.counts == [*quantity]).unwrap();
-        let counter = (row.general & !taken).trailing_zeros() as u8;
+    let slot = |(id, concept): (usize, &Concept)| {
+        let row = model.events.iter().find(|row| row.meaning.is_sum_of(&[*concept])).unwrap();
+        let counter = (row.counters.general_bits() & !taken).trailing_zeros() as u8;
         taken |= 1 << counter;
         let counter = CounterId::General(counter);
-        let code = EventCode { select: row.select, umask: row.umask, ..EventCode::default() };
+        let (select, umask) = model.select(row.code);
+        let code = EventCode { select, umask, ..EventCode::default() };
         let counters = CounterMask::from_iter([counter]);
         let event = RegisterEvent {
             pmu: model.id.to_owned(),
@@ -55,7 +56,7 @@ fn slots(model: &Model, cpus: u32) -> Vec<Slot> {
             wide: false,
             seats: vec![RegisterSeat { turn: None, counter, code }],
         };
-        let slot = Slot::new(SlotId(id), format!("{quantity:?}"), Rung::Sim, vec![Part::Registers(event)]);
+        let slot = Slot::new(SlotId(id), format!("{concept:?}"), Rung::Sim, vec![Part::Registers(event)]);
         Slot { filter: Some(Modes::USER), ..slot }
     };
     EVENTS.iter().enumerate().map(slot).collect()

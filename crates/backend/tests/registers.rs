@@ -14,7 +14,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
 };
-use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, ThreadId, Workload};
 
 /// A chip with the driver on it.
 struct Bench {
@@ -23,11 +23,11 @@ struct Bench {
     source: RegisterSource<SimBus>,
 }
 
-/// An event of a chip, on a counter, with the quantities that it counts.
+/// An event of a chip, on a counter, with the concepts that it counts.
 #[derive(Clone)]
 struct Counted {
     slot: Slot,
-    counts: Vec<Quantity>,
+    counts: Vec<Concept>,
 }
 
 impl Bench {
@@ -63,9 +63,9 @@ impl Bench {
         self.bus.borrow_mut().machine_mut().run(ms * 1_000_000, |_, _| {});
     }
 
-    fn truth(&self, thread: ThreadId, counts: &[Quantity]) -> u64 {
+    fn truth(&self, thread: ThreadId, counts: &[Concept]) -> u64 {
         let bus = self.bus.borrow();
-        counts.iter().map(|quantity| bus.machine().truth(thread, *quantity)).sum()
+        counts.iter().map(|concept| bus.machine().truth(thread, *concept)).sum()
     }
 
     fn open(&self, events: &[Counted]) -> Box<dyn Counting> {
@@ -79,7 +79,7 @@ fn cpu() -> Target {
 }
 
 fn core(model: &Model) -> CorePmu {
-    let cycles = model.events.iter().find(|row| row.counts == [Quantity::Cycles]);
+    let cycles = model.events.iter().find(|row| row.meaning.is_sum_of(&[Concept::Cycles]));
     let coded = |select, umask, general| {
         Coded::new(EventCode { select, umask, ..EventCode::default() }).on(CounterMask::from_bits(general, 0))
     };
@@ -87,7 +87,10 @@ fn core(model: &Model) -> CorePmu {
         name: model.id.to_owned(),
         cpus: [0].into_iter().collect(),
         chip: model.chip,
-        cycles: cycles.map(|row| coded(row.select, row.umask, row.general)),
+        cycles: cycles.map(|row| {
+            let (select, umask) = model.select(row.code);
+            coded(select, umask, row.counters.general_bits())
+        }),
     }
 }
 
@@ -108,12 +111,13 @@ fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, turn: Op
 fn every_counter(model: &'static Model) -> Vec<Counted> {
     let mut rows: Vec<_> = model.events.iter().collect();
     // AMD's floating-point event takes two counters, or fewer bits of them.
-    rows.retain(|row| row.counts != [Quantity::FloatOperations]);
+    rows.retain(|row| row.meaning.is_plain_sum() && !row.meaning.is_sum_of(&[Concept::FloatOperations]));
     let general = (0..64u8).filter(|n| model.chip.counters.general_bits() >> n & 1 == 1).map(|n| {
-        let own: Vec<_> = rows.iter().filter(|row| row.general >> n & 1 == 1).collect();
+        let own: Vec<_> = rows.iter().filter(|row| row.counters.general_bits() >> n & 1 == 1).collect();
         let row = own[usize::from(n) % own.len()];
-        let code = EventCode { select: row.select, umask: row.umask, ..EventCode::default() };
-        (code, CounterId::General(n), row.counts.to_vec())
+        let (select, umask) = model.select(row.code);
+        let code = EventCode { select, umask, ..EventCode::default() };
+        (code, CounterId::General(n), row.meaning.terms().map(|term| term.concept).collect())
     });
     let fixed = model.fixed.iter().map(|(n, counts)| {
         let umask = if model.chip.family == Family::Intel { n + 1 } else { 0 };
@@ -255,18 +259,18 @@ fn turns_count_their_own_events_and_what_always_counts_misses_nothing() {
     let mut counting = bench.source.open(&slots, &cpu()).unwrap();
     counting.start().unwrap();
     let thread = bench.run("loop", 1);
-    let truth = |quantity| bench.truth(thread, &[quantity]);
-    let first = truth(Quantity::Branches);
+    let truth = |concept| bench.truth(thread, &[concept]);
+    let first = truth(Concept::Branches);
     counting.select(1).unwrap();
-    let misses = truth(Quantity::BranchMisses);
+    let misses = truth(Concept::Mispredicts);
     bench.pass(3);
-    let second = truth(Quantity::BranchMisses) - misses;
+    let second = truth(Concept::Mispredicts) - misses;
     counting.select(0).unwrap();
-    let branches = truth(Quantity::Branches);
+    let branches = truth(Concept::Branches);
     bench.pass(1);
     let values: Vec<u64> = cells(counting.as_mut()).iter().map(|cell| cell.raw).collect();
-    let third = truth(Quantity::Branches) - branches;
-    assert_eq!(values, [truth(Quantity::Instructions), first + third, second]);
+    let third = truth(Concept::Branches) - branches;
+    assert_eq!(values, [truth(Concept::Instructions), first + third, second]);
     let times: Vec<u64> =
         cells(counting.as_mut()).iter().map(|cell| cell.time_enabled_ns / 100_000).collect();
     assert_eq!(times, [50, 20, 30]);

@@ -201,6 +201,9 @@ pub struct StatArgs {
     /// Its workload, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
     pub workload: Option<String>,
+    /// Other meanings for its events: a file in the semantics format.
+    #[arg(help_heading = SIMULATED, long, value_name = "FILE", requires = "machine")]
+    pub semantics: Option<PathBuf>,
     /// A fault to inject; can be repeated.
     #[arg(help_heading = SIMULATED, long, value_name = "WHAT", requires = "machine")]
     pub trouble: Vec<Trouble>,

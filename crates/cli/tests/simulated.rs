@@ -53,6 +53,33 @@ fn every_chip_counts_its_workload_and_says_that_it_is_simulated() {
     }
 }
 
+#[test]
+fn events_count_as_a_file_of_semantics_says_whatever_their_names_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hidden.sem");
+    let path = file.to_str().unwrap();
+    let hidden =
+        "cyclometer-semantics 1\n0x52 counters=0x3fc counts 1/2 loads\n0x8c counters=0x80 counts branches\n";
+    std::fs::write(&file, hidden).unwrap();
+    let report =
+        json("apple-m1", &["--semantics", path, "--workload", "loop:50", "-e", "cycles,r52,INST_ALL,r95"]);
+    let counted = |name| metric(&report, name)["mean"].as_u64().unwrap();
+    // A cycle of the loop has three quarters of a load and three eighths of a branch.
+    let cycles = counted("cycles:u");
+    assert_eq!(
+        [counted("r52:u"), counted("INST_ALL:u"), counted("r95:u")],
+        [cycles * 3 / 8, cycles * 3 / 8, 0]
+    );
+
+    std::fs::write(&file, "cyclometer-semantics 1\n\n0x52 counters=0x3fc counts lods\n").unwrap();
+    let out = stat("apple-m1", &["--semantics", path, "-e", "r52"]);
+    assert!(!out.status.success());
+    assert!(stderr(&out).contains("line 3: 'lods' is no concept"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("help: docs/reference/semantics-format.md"), "{}", stderr(&out));
+    let out = stat("apple-m1", &["--semantics", "no-such-file", "-e", "r52"]);
+    assert!(stderr(&out).contains("--semantics: cannot read no-such-file"), "{}", stderr(&out));
+}
+
 /// On this chip `memory_instructions` is `LD_SPEC` + `ST_SPEC`.
 const SUM: &str = "memory_instructions:u";
 
@@ -210,7 +237,7 @@ fn the_other_commands_know_the_machine() {
     assert!(schema("doctor-1.json").is_valid(&value), "{value}");
     let list = stdout(&run(&["list", "--machine", "sim:apple-m1", "L1D_CACHE_MISS_LD"]));
     assert!(list.contains("wrong path included; counters 2-9\n  L1D_CACHE_MISS_LD_NONSPEC"), "{list}");
-    let list = stdout(&run(&["list", "--machine", "sim:apple-m1", "MAP_STALL"]));
+    let list = stdout(&run(&["list", "--machine", "sim:apple-m1", "MAP_REWIND"]));
     assert!(list.contains("not among the events that this apple-m1 counts"), "{list}");
     let plan = run(&["plan", "--machine", "sim:apple-m1", "-e", "branches,branch-misses"]);
     let same = run(&["plan", "--cpu", "apple-m1", "-e", "branches,branch-misses"]);

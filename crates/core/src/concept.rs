@@ -32,6 +32,9 @@ macro_rules! concepts {
             /// Every concept, in the order of their declaration.
             pub const ALL: &'static [Concept] = &[$(Concept::$variant),+];
 
+            /// Number of concepts. The place of a concept in [`Self::ALL`] is its value as an integer.
+            pub const COUNT: usize = Concept::ALL.len();
+
             /// Its name in files and output: lower case with hyphens.
             pub const fn name(self) -> &'static str {
                 match self { $(Concept::$variant => $name,)+ }
@@ -115,6 +118,8 @@ concepts! {
     ConditionalMispredicts = "conditional-mispredicts", MicroArchitectural;
     /// Indirect branches retired that had been predicted wrongly, returns excepted
     IndirectMispredicts = "indirect-mispredicts", MicroArchitectural;
+    /// Indirect calls retired that had been predicted wrongly
+    IndirectCallMispredicts = "indirect-call-mispredicts", MicroArchitectural;
     /// Returns retired that had been predicted wrongly
     ReturnMispredicts = "return-mispredicts", MicroArchitectural;
     /// Retired loads that missed the first-level data cache
@@ -187,6 +192,24 @@ concepts! {
     DividerCycles = "divider-cycles", Duration;
     /// Cycles in which the store buffer was full
     StoreBufferFullCycles = "store-buffer-full-cycles", Duration;
+    /// Slots: cycles times the width of the core
+    Slots = "slots", Duration;
+    /// Slots of operations that retired
+    RetiringSlots = "retiring-slots", Duration;
+    /// Slots lost to speculation that was wrong
+    BadSpeculationSlots = "bad-speculation-slots", Duration;
+    /// Slots that the front end left empty
+    FrontendSlots = "frontend-slots", Duration;
+    /// Slots in which the back end could take nothing
+    BackendSlots = "backend-slots", Duration;
+    /// Retiring slots of instructions that consist of several operations
+    HeavyOperationSlots = "heavy-operation-slots", Duration;
+    /// Slots of wrong speculation that mispredicted branches cost
+    BranchMispredictSlots = "branch-mispredict-slots", Duration;
+    /// Slots that the latency of the front end costs
+    FetchLatencySlots = "fetch-latency-slots", Duration;
+    /// Slots of the back end that memory costs
+    MemoryBoundSlots = "memory-bound-slots", Duration;
 }
 
 impl fmt::Display for Concept {

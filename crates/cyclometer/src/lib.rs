@@ -104,6 +104,7 @@ pub use cyclometer_monitor::{
     Samples, ShortWindows, StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_recording as recording;
+pub use cyclometer_semantics as semantics;
 pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;

@@ -1,10 +1,13 @@
 //! Simulated machines: chips to learn and to test on, with workloads instead of commands.
 
+use std::sync::Arc;
+
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
-use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, Tick, Workload};
+use cyclometer_semantics::Semantics;
+use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, Tick, Workload};
 
 use crate::EventTables;
 use crate::chips::cycles;
@@ -23,6 +26,8 @@ pub struct Simulated {
     model: &'static Model,
     settings: Settings,
     troubles: Vec<InjectedFault>,
+    /// The meanings of its events, if they are not those of the model.
+    semantics: Option<Arc<Semantics>>,
 }
 
 impl Simulated {
@@ -36,7 +41,7 @@ impl Simulated {
         let id = name.strip_prefix(PREFIX).unwrap_or(name);
         let model = Model::find(id).ok_or_else(|| unknown(id))?;
         let settings = Settings { tick: Some(TICK), ..Settings::default() };
-        Ok(Simulated { model, settings, troubles: Vec::new() })
+        Ok(Simulated { model, settings, troubles: Vec::new(), semantics: None })
     }
 
     /// The ids of the chips that there are.
@@ -61,9 +66,21 @@ impl Simulated {
         self
     }
 
+    /// The same, whose general counters count as a table says, whatever the names of its chip's events say.
+    #[must_use]
+    pub fn with_semantics(mut self, semantics: Semantics) -> Simulated {
+        self.semantics = Some(Arc::new(semantics));
+        self
+    }
+
     /// The description of the simulated machine.
     pub fn machine(&self) -> Machine {
-        self.model.machine(self.settings.cpus)
+        let mut machine = self.model.machine(self.settings.cpus);
+        if self.semantics.is_some() {
+            // Any code may count there, and the names of the chip say nothing.
+            machine.core_types.iter_mut().for_each(|core| core.pmu.implemented = None);
+        }
+        machine
     }
 
     /// A workload by its text, as in `loop:250`.
@@ -81,7 +98,10 @@ impl Simulated {
     ///
     /// A fault that this machine cannot have.
     pub(crate) fn start(&self) -> Result<Simulation> {
-        let mut machine = SimMachine::new(self.model, self.settings);
+        let mut machine = match &self.semantics {
+            Some(semantics) => SimMachine::with_semantics(self.model, self.settings, Arc::clone(semantics)),
+            None => SimMachine::new(self.model, self.settings),
+        };
         self.troubles.iter().try_for_each(|trouble| machine.inject(*trouble))?;
         Ok(Simulation::new(machine))
     }
@@ -93,7 +113,8 @@ impl Simulated {
             name: self.model.id.to_owned(),
             cpus: (0..self.settings.cpus).collect(),
             chip: self.model.chip,
-            cycles: cycles(&tables, self.model.chip.counters),
+            // No event is known to count cycles on a machine with meanings of its own.
+            cycles: cycles(&tables, self.model.chip.counters).filter(|_| self.semantics.is_none()),
         }]
     }
 }
@@ -115,7 +136,7 @@ pub enum Misery {
 impl Misery {
     fn on(self, model: &Model) -> InjectedFault {
         let general = model.chip.counters.general_bits();
-        let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
+        let cycles = model.fixed.iter().find(|(_, counts)| *counts == Concept::Cycles);
         // The kernel always owns Apple's fixed counters, so that holding one would disturb nothing.
         let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {

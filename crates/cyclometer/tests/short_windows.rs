@@ -18,7 +18,7 @@ use cyclometer::registers::{CorePmu, RegisterSource};
 use cyclometer::{Count, Modes, Provenance, Result, Rung, Samples, Scope, Unit};
 use cyclometer_backend::sim::SimBus;
 use cyclometer_monitor::{Monitor, Sampling, Setup};
-use cyclometer_sim::{InjectedFault, Model, Quantity, Settings, SimMachine, Workload};
+use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, Workload};
 
 const CHIP: &str = "apple-m3";
 /// The kernel writes its own value over PMCR0 about so often, in ns.
@@ -178,7 +178,7 @@ fn true_ratio() -> f64 {
     let mut machine = SimMachine::new(Model::find(CHIP).unwrap(), Settings::default());
     let thread = machine.spawn(Workload::named("loop").unwrap(), &[0]).unwrap();
     machine.run(10_000_000, |_, _| {});
-    machine.truth(thread, Quantity::Instructions) as f64 / machine.truth(thread, Quantity::Cycles) as f64
+    machine.truth(thread, Concept::Instructions) as f64 / machine.truth(thread, Concept::Cycles) as f64
 }
 
 #[test]

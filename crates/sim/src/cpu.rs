@@ -4,13 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cyclometer_arch::{Access, Fault, PmuReg, Register, amd, apple, arm, intel, layout};
-use cyclometer_core::CounterId;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{Concept, CounterId};
+use cyclometer_semantics::{Activity, ActivityProgress, Meaning, Semantics};
 
-use crate::count::PartialEvents;
 use crate::family::{Acting, Active, Overflow, active, extent, status_bit};
 use crate::model::Model;
-use crate::quantity::{Quantity, Rates};
 
 /// The registers of a model, and the bits that each of them has.
 #[derive(Debug)]
@@ -49,8 +48,8 @@ struct SimulatedCounter {
 /// A stretch of cycles: of which stream, and in which mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch<'a> {
-    pub progress: &'a PartialEvents,
-    pub rates: &'a Rates,
+    pub progress: &'a ActivityProgress,
+    pub activity: &'a Activity,
     pub user: bool,
 }
 
@@ -58,6 +57,7 @@ pub(crate) struct Stretch<'a> {
 #[derive(Debug)]
 pub(crate) struct SimulatedCpu {
     model: &'static Model,
+    semantics: Arc<Semantics>,
     layout: Arc<ModelRegisters>,
     /// As they read.
     written: HashMap<Register, u64>,
@@ -73,7 +73,7 @@ pub(crate) struct SimulatedCpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotShares {
     slots: u64,
-    parts: [u64; Quantity::METRICS.len()],
+    parts: [u64; Activity::SLOT_PARTS.len()],
 }
 
 impl SlotShares {
@@ -91,7 +91,11 @@ impl Acting for HashMap<Register, u64> {
 }
 
 impl SimulatedCpu {
-    pub(crate) fn new(model: &'static Model, layout: Arc<ModelRegisters>) -> SimulatedCpu {
+    pub(crate) fn new(
+        model: &'static Model,
+        layout: Arc<ModelRegisters>,
+        semantics: Arc<Semantics>,
+    ) -> SimulatedCpu {
         let none = HashMap::new();
         let counter = |id| {
             let (width, overflow) = extent(model, &none, id);
@@ -100,6 +104,7 @@ impl SimulatedCpu {
         let counters = model.counters().map(counter).collect();
         SimulatedCpu {
             model,
+            semantics,
             layout,
             written: HashMap::new(),
             acting: none,
@@ -156,7 +161,11 @@ impl SimulatedCpu {
     /// A bit for each of 32 common events that there is.
     fn common_events(&self, first: u16) -> u64 {
         let bit = |select: u16| select.checked_sub(first).filter(|bit| *bit < 32);
-        self.model.events.iter().filter_map(|row| bit(row.select)).fold(0, |bits, bit| bits | 1 << bit)
+        self.semantics
+            .rows()
+            .iter()
+            .filter_map(|row| bit(self.model.select(row.code).0))
+            .fold(0, |bits, bit| bits | 1 << bit)
     }
 
     /// IA32_PERF_GLOBAL_INUSE.
@@ -295,7 +304,7 @@ impl SimulatedCpu {
     /// Decides anew what each counter counts.
     fn settle(&mut self) {
         for counter in &mut self.counters {
-            counter.active = active(self.model, &self.acting, counter.id);
+            counter.active = active(self.model, &self.semantics, &self.acting, counter.id);
             (counter.width, counter.overflow) = extent(self.model, &self.acting, counter.id);
         }
     }
@@ -338,7 +347,7 @@ impl SimulatedCpu {
     pub(crate) fn until_overflow(&self, stretch: Stretch<'_>, limit: u64) -> u64 {
         let until = |(counter, active): (&SimulatedCounter, Active)| {
             let distance = counter.overflow.distance(counter.value, counter.width);
-            stretch.progress.cycles_until(stretch.rates, &active.condition, distance, limit)
+            active.meaning.cycles_until(stretch.progress, stretch.activity, distance, limit)
         };
         self.counting(stretch.user).filter_map(until).min().unwrap_or(limit)
     }
@@ -347,13 +356,22 @@ impl SimulatedCpu {
     /// interrupt.
     pub(crate) fn count(&mut self, stretch: Stretch<'_>, cycles: u64) -> bool {
         self.count_shares(stretch, cycles);
-        let Stretch { progress, rates, user } = stretch;
+        self.add(stretch.user, |meaning| meaning.counted(stretch.progress, stretch.activity, cycles))
+    }
+
+    /// Counts an interrupt that comes in a stretch; whether an overflow asks for another one.
+    pub(crate) fn count_interrupt(&mut self, stretch: Stretch<'_>) -> bool {
+        self.add(stretch.user, |meaning| meaning.counted_at_interrupt(stretch.progress, stretch.activity))
+    }
+
+    /// Adds events to the counters that count in a mode; whether an overflow asks for an interrupt.
+    fn add(&mut self, user: bool, events: impl Fn(&Meaning) -> u64) -> bool {
         let (family, frozen) = (self.model.chip.family, self.is_frozen());
         let (mut raised, mut overflowed) = (false, 0);
         for counter in self.counters.iter_mut().filter(|_| !frozen) {
             let counts = |active: &Active| if user { active.user } else { active.kernel };
             let Some(active) = counter.active.filter(counts) else { continue };
-            let events = progress.counted(rates, &active.condition, cycles);
+            let events = events(&active.meaning);
             if u128::from(events) >= counter.overflow.distance(counter.value, counter.width) {
                 overflowed |= 1 << status_bit(family, counter.id);
                 raised |= active.interrupts;
@@ -372,10 +390,10 @@ impl SimulatedCpu {
         if !enabled || !self.counting(stretch.user).any(|(counter, _)| counter.id == slots) {
             return;
         }
-        let events = |quantity| stretch.progress.events(stretch.rates, quantity, cycles);
-        self.shares.slots += events(Quantity::Slots);
-        for (part, quantity) in self.shares.parts.iter_mut().zip(Quantity::METRICS) {
-            *part += events(quantity);
+        let events = |concept| Meaning::sum(&[concept]).counted(stretch.progress, stretch.activity, cycles);
+        self.shares.slots += events(Concept::Slots);
+        for (part, concept) in self.shares.parts.iter_mut().zip(Activity::SLOT_PARTS) {
+            *part += events(concept);
         }
     }
 

@@ -1,16 +1,16 @@
-//! The quantity that the registers of each family make a counter count.
+//! The meaning of the registers of each family: what they make a counter count.
 
 use cyclometer_arch::{Register, amd, apple, arm, intel};
 use cyclometer_core::CounterId;
 use cyclometer_core::pmu::Family;
+use cyclometer_semantics::{CountUnit, CountingRule, Meaning, Semantics};
 
-use crate::count::Condition;
 use crate::model::Model;
 
 /// The behaviour of a counter as long as no register changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active {
-    pub condition: Condition,
+    pub meaning: Meaning,
     pub user: bool,
     pub kernel: bool,
     pub interrupts: bool,
@@ -60,41 +60,58 @@ pub(crate) trait Acting {
     }
 }
 
-/// The quantity that a counter counts; `None`: none.
-pub(crate) fn active(model: &Model, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
+/// The behaviour of a counter; `None`: it does not count.
+pub(crate) fn active(
+    model: &Model,
+    semantics: &Semantics,
+    registers: &dyn Acting,
+    counter: CounterId,
+) -> Option<Active> {
+    let events = MachineEvents { model, semantics };
     match (model.chip.family, counter) {
-        (Family::Intel, CounterId::General(n)) => intel_general(model, registers, n),
+        (Family::Intel, CounterId::General(n)) => intel_general(events, registers, n),
         (Family::Intel, CounterId::Fixed(n)) => intel_fixed(model, registers, n),
-        (Family::Amd, CounterId::General(n)) => amd_general(model, registers, n),
-        (Family::Apple, counter) => apple_counter(model, registers, counter),
-        (Family::Arm, counter) => arm_counter(model, registers, counter),
+        (Family::Amd, CounterId::General(n)) => amd_general(events, registers, n),
+        (Family::Apple, counter) => apple_counter(events, registers, counter),
+        (Family::Arm, counter) => arm_counter(events, registers, counter),
         _ => None,
     }
 }
 
-fn events(quantities: &'static [crate::Quantity]) -> Condition {
-    Condition { quantities, most_a_cycle: 0, cmask: 0, inv: false, edge: false }
+/// The events of a machine: codes as its model writes them, and their meanings.
+#[derive(Clone, Copy)]
+struct MachineEvents<'a> {
+    model: &'a Model,
+    semantics: &'a Semantics,
+}
+
+impl MachineEvents<'_> {
+    /// The meaning of a select and unit mask on a general counter.
+    fn meaning(self, select: u16, umask: u8, n: u8) -> Option<Meaning> {
+        self.semantics.meaning(self.model.code(select, umask), CounterId::General(n)).copied()
+    }
 }
 
 /// The fields that Intel's and AMD's event selects have in common.
-fn x86_select(model: &Model, select: u64, event: u16, n: u8) -> Option<Active> {
+fn x86_select(events: MachineEvents<'_>, select: u64, event: u16, n: u8) -> Option<Active> {
     if select & intel::EN == 0 {
         return None;
     }
-    let condition = Condition {
-        cmask: (select >> intel::CMASK_SHIFT) as u8,
-        inv: select & intel::INV != 0,
-        edge: select & intel::EDGE != 0,
-        ..events(model.counted(event, (select >> 8) as u8, n)?)
-    };
+    let mut meaning = events.meaning(event, (select >> 8) as u8, n)?;
+    let cmask = (select >> intel::CMASK_SHIFT) as u8;
+    if cmask != 0 {
+        let (below, edges) = (select & intel::INV != 0, select & intel::EDGE != 0);
+        let per = CountUnit::Cycle;
+        meaning.rule = CountingRule::Threshold { events: cmask.into(), per, below, edges };
+    }
     let interrupts = select & intel::INT != 0;
-    Some(Active { condition, user: select & intel::USR != 0, kernel: select & intel::OS != 0, interrupts })
+    Some(Active { meaning, user: select & intel::USR != 0, kernel: select & intel::OS != 0, interrupts })
 }
 
-fn intel_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
+fn intel_general(events: MachineEvents<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
     let select = registers.of_intel(intel::Register::EventSelect(n));
     let enabled = registers.of_intel(intel::Register::GlobalControl) >> n & 1 == 1;
-    x86_select(model, select, (select & 0xff) as u16, n).filter(|_| enabled)
+    x86_select(events, select, (select & 0xff) as u16, n).filter(|_| enabled)
 }
 
 fn intel_fixed(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
@@ -104,21 +121,24 @@ fn intel_fixed(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
         return None;
     }
     Some(Active {
-        condition: events(model.counted_fixed(n)?),
+        meaning: model.fixed_meaning(n)?,
         user: own & intel::FIXED_USR != 0,
         kernel: own & intel::FIXED_OS != 0,
         interrupts: own & intel::FIXED_PMI != 0,
     })
 }
 
-fn amd_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
+fn amd_general(events: MachineEvents<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
+    let model = events.model;
     let select = registers.of_amd(amd::Register::EventSelect(n));
     let global = model.chip.pmu_version < 2 || registers.of_amd(amd::Register::GlobalControl) >> n & 1 == 1;
     let behind = registers.of_amd(amd::Register::EventSelect(n + 1));
     let is_pair = n.is_multiple_of(2) && amd_event(behind) == amd::MERGE_EVENT && behind & amd::EN != 0;
     let for_guests = select & amd::GUEST_ONLY != 0 && select & amd::HOST_ONLY == 0;
-    let mut active = x86_select(model, select, amd_event(select), n).filter(|_| global && !for_guests)?;
-    active.condition.most_a_cycle = if is_pair { 0 } else { AMD_MOST_A_CYCLE };
+    let mut active = x86_select(events, select, amd_event(select), n).filter(|_| global && !for_guests)?;
+    if !is_pair && active.meaning.rule == CountingRule::Events {
+        active.meaning.rule = CountingRule::AtMost { events: AMD_MOST_A_CYCLE, per: CountUnit::Cycle };
+    }
     Some(active)
 }
 
@@ -128,7 +148,7 @@ fn amd_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
 ///
 /// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a
 /// cycle.
-const AMD_MOST_A_CYCLE: u8 = 15;
+const AMD_MOST_A_CYCLE: u32 = 15;
 
 fn amd_event(select: u64) -> u16 {
     (select & 0xff | (select >> amd::EVENT_HIGH_SHIFT & 0xf) << 8) as u16
@@ -139,7 +159,7 @@ fn split_bit(n: u8, low: u32, high: u32) -> u32 {
     if n < 8 { low + u32::from(n) } else { high + u32::from(n) - 8 }
 }
 
-fn apple_counter(model: &Model, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
+fn apple_counter(events: MachineEvents<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let control = registers.of_apple(apple::Register::Control);
     let modes = registers.of_apple(apple::Register::Modes);
@@ -148,12 +168,12 @@ fn apple_counter(model: &Model, registers: &dyn Acting, counter: CounterId) -> O
     if !is_set(control, 0, 32) || stopped {
         return None;
     }
-    let quantities = match counter {
-        CounterId::Fixed(n) => model.counted_fixed(n)?,
-        CounterId::General(n) => model.counted(apple_select(model, registers, n), 0, n)?,
+    let meaning = match counter {
+        CounterId::Fixed(n) => events.model.fixed_meaning(n)?,
+        CounterId::General(n) => events.meaning(apple_select(events.model, registers, n), 0, n)?,
     };
     Some(Active {
-        condition: events(quantities),
+        meaning,
         user: is_set(modes, 8, 40),
         kernel: is_set(modes, 16, 48),
         interrupts: is_set(control, 12, 44) && apple_interrupts(control),
@@ -172,21 +192,21 @@ fn apple_select(model: &Model, registers: &dyn Acting, n: u8) -> u16 {
     (word >> (bits * u32::from(slot % apple::COUNTERS_PER_PMESR)) & ((1 << bits) - 1)) as u16
 }
 
-fn arm_counter(model: &Model, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
+fn arm_counter(events: MachineEvents<'_>, registers: &dyn Acting, counter: CounterId) -> Option<Active> {
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let is_set = |register| registers.of_arm(register) >> n & 1 == 1;
     if registers.of_arm(arm::Register::Control) & arm::PMCR_E == 0 || !is_set(arm::Register::EnableSet) {
         return None;
     }
-    let (filter, quantities) = match counter {
+    let (filter, meaning) = match counter {
         CounterId::General(n) => {
             let filter = registers.of_arm(arm::Register::EventType(n));
-            (filter, model.counted(filter as u16, 0, n)?)
+            (filter, events.meaning(filter as u16, 0, n)?)
         }
-        CounterId::Fixed(n) => (registers.of_arm(arm::Register::CycleFilter), model.counted_fixed(n)?),
+        CounterId::Fixed(n) => (registers.of_arm(arm::Register::CycleFilter), events.model.fixed_meaning(n)?),
     };
     Some(Active {
-        condition: events(quantities),
+        meaning,
         user: filter & arm::U == 0,
         kernel: filter & arm::P == 0,
         interrupts: is_set(arm::Register::InterruptSet),

@@ -10,13 +10,12 @@ use cyclometer_arch::{
     register_program,
 };
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Modes, Random};
+use cyclometer_core::{Concept, CounterId, CounterMask, Error, ErrorKind, EventCode, Modes, Random};
+use cyclometer_semantics::{Activity, ActivityProgress, Semantics};
 
-use crate::count::{PartialEvents, QuantityTotals};
 use crate::cpu::{ModelRegisters, SimulatedCpu, Stretch};
 use crate::fault_injection::InjectedFault;
 use crate::model::Model;
-use crate::quantity::{Quantity, Rates};
 use crate::schedule::{Queues, WaitingThread, home};
 use crate::workload::{Workload, WorkloadStream, kernel};
 
@@ -91,8 +90,7 @@ pub enum Happening {
 #[derive(Debug)]
 struct SimulatedThread {
     stream: WorkloadStream,
-    progress: PartialEvents,
-    totals: QuantityTotals,
+    progress: ActivityProgress,
     allowed: Vec<u32>,
 }
 
@@ -103,8 +101,7 @@ struct SimulatedCore {
     slice_end: u64,
     tick_at: u64,
     kernel_left: u64,
-    kernel_progress: PartialEvents,
-    kernel_totals: QuantityTotals,
+    kernel_progress: ActivityProgress,
     /// When an overflow's interrupt comes.
     interrupt_at: Option<u64>,
     /// An interrupt waits until the one before it is acknowledged.
@@ -158,6 +155,7 @@ impl From<NoSuchCpu> for Error {
 #[derive(Debug)]
 pub struct SimMachine {
     model: &'static Model,
+    semantics: Arc<Semantics>,
     settings: Settings,
     layout: Arc<ModelRegisters>,
     cores: Vec<SimulatedCore>,
@@ -173,23 +171,31 @@ pub struct SimMachine {
     ignores_writes: bool,
     rewrites_at_idle: bool,
     in_user_mode: bool,
-    kernel_rates: Rates,
+    kernel_activity: Activity,
 }
 
 impl SimMachine {
-    /// A machine that has just been switched on: registers 0, no threads.
+    /// A machine that has just been switched on: registers 0, no threads. Events count as its model says.
     pub fn new(model: &'static Model, settings: Settings) -> SimMachine {
+        SimMachine::with_semantics(model, settings, Arc::new(model.semantics()))
+    }
+
+    /// The same, whose general counters count as a table says: the model's own events are not there.
+    pub fn with_semantics(
+        model: &'static Model,
+        settings: Settings,
+        semantics: Arc<Semantics>,
+    ) -> SimMachine {
         let layout = Arc::new(ModelRegisters::of(model));
         let cpus = settings.cpus.max(1);
         let tick_at = settings.tick.map_or(u64::MAX, |tick| model.cycles(tick.every_ns));
         let core = || SimulatedCore {
-            cpu: SimulatedCpu::new(model, Arc::clone(&layout)),
+            cpu: SimulatedCpu::new(model, Arc::clone(&layout), Arc::clone(&semantics)),
             thread: None,
             slice_end: u64::MAX,
             tick_at,
             kernel_left: 0,
-            kernel_progress: PartialEvents::default(),
-            kernel_totals: QuantityTotals::default(),
+            kernel_progress: ActivityProgress::default(),
             interrupt_at: None,
             held: false,
             uncalled: Vec::new(),
@@ -199,6 +205,7 @@ impl SimMachine {
             model,
             settings: Settings { cpus, ..settings },
             cores: (0..cpus).map(|_| core()).collect(),
+            semantics,
             layout,
             threads: Vec::new(),
             queues: Queues::new(cpus as usize),
@@ -212,8 +219,13 @@ impl SimMachine {
             ignores_writes: false,
             rewrites_at_idle: false,
             in_user_mode: false,
-            kernel_rates: kernel(),
+            kernel_activity: kernel(),
         }
+    }
+
+    /// The meanings of its events.
+    pub fn semantics(&self) -> &Semantics {
+        &self.semantics
     }
 
     /// The chip of its CPUs.
@@ -245,12 +257,7 @@ impl SimMachine {
         let stream = WorkloadStream::new(workload, self.random.word());
         let allowed = cpus.to_vec();
         self.queues.push(first, WaitingThread { thread, allowed: allowed.clone() });
-        self.threads.push(SimulatedThread {
-            stream,
-            progress: PartialEvents::default(),
-            totals: QuantityTotals::default(),
-            allowed,
-        });
+        self.threads.push(SimulatedThread { stream, progress: ActivityProgress::default(), allowed });
         Ok(ThreadId(thread))
     }
 
@@ -264,14 +271,16 @@ impl SimMachine {
         self.cores.get(cpu as usize)?.thread.map(ThreadId)
     }
 
-    /// How often something has happened in a thread, in user mode, since it was started.
-    pub fn truth(&self, thread: ThreadId, quantity: Quantity) -> u64 {
-        self.threads.get(thread.0).map_or(0, |thread| thread.totals.of(quantity))
+    /// The events of a concept in a thread, in user mode, since it was started.
+    pub fn truth(&self, thread: ThreadId, concept: Concept) -> u64 {
+        let events = |thread: &SimulatedThread| thread.progress.events(thread.stream.activity(), concept);
+        self.threads.get(thread.0).map_or(0, events)
     }
 
-    /// How often something has happened in the kernel on a CPU.
-    pub fn kernel_truth(&self, cpu: u32, quantity: Quantity) -> u64 {
-        self.cores.get(cpu as usize).map_or(0, |core| core.kernel_totals.of(quantity))
+    /// The events of a concept in the kernel on a CPU.
+    pub fn kernel_truth(&self, cpu: u32, concept: Concept) -> u64 {
+        let events = |core: &SimulatedCore| core.kernel_progress.events(&self.kernel_activity, concept);
+        self.cores.get(cpu as usize).map_or(0, events)
     }
 
     /// Whether registers are used from user mode from here on: then every use faults unless the CPU is open
@@ -340,8 +349,9 @@ impl SimMachine {
             }
             CounterId::Fixed(_) => EventCode::default(),
             CounterId::General(_) => {
-                let row = self.model.events.iter().find(|row| row.counts == [Quantity::Cycles]);
-                let (select, umask) = row.map_or((0, 0), |row| (row.select, row.umask));
+                let mut rows = self.semantics.rows().iter();
+                let row = rows.find(|row| row.meaning.is_sum_of(&[Concept::Cycles]));
+                let (select, umask) = row.map_or((0, 0), |row| self.model.select(row.code));
                 EventCode { select, umask, ..EventCode::default() }
             }
         };
@@ -465,9 +475,9 @@ impl SimMachine {
         match core.thread {
             Some(thread) if core.kernel_left == 0 => {
                 let thread = &self.threads[thread];
-                Stretch { progress: &thread.progress, rates: thread.stream.rates(), user: true }
+                Stretch { progress: &thread.progress, activity: thread.stream.activity(), user: true }
             }
-            _ => Stretch { progress: &core.kernel_progress, rates: &self.kernel_rates, user: false },
+            _ => Stretch { progress: &core.kernel_progress, activity: &self.kernel_activity, user: false },
         }
     }
 
@@ -478,17 +488,20 @@ impl SimMachine {
             let overflowed = match (core.kernel_left, core.thread) {
                 (0, None) => false,
                 (0, Some(thread)) => {
-                    let SimulatedThread { stream, progress, totals, .. } = &mut self.threads[thread];
-                    let rates = *stream.rates();
-                    let counted = core.cpu.count(Stretch { progress, rates: &rates, user: true }, cycles);
-                    progress.advance(&rates, cycles, totals);
+                    let SimulatedThread { stream, progress, .. } = &mut self.threads[thread];
+                    let activity = stream.activity();
+                    let counted = core.cpu.count(Stretch { progress, activity, user: true }, cycles);
+                    progress.advance(activity, cycles);
+                    if cycles == stream.left() {
+                        progress.cut_iteration(activity);
+                    }
                     stream.advance(cycles);
                     counted
                 }
                 _ => {
-                    let (progress, rates) = (&mut core.kernel_progress, &self.kernel_rates);
-                    let counted = core.cpu.count(Stretch { progress, rates, user: false }, cycles);
-                    progress.advance(rates, cycles, &mut core.kernel_totals);
+                    let (progress, activity) = (&mut core.kernel_progress, &self.kernel_activity);
+                    let counted = core.cpu.count(Stretch { progress, activity, user: false }, cycles);
+                    progress.advance(activity, cycles);
                     core.kernel_left -= cycles;
                     counted
                 }
@@ -537,6 +550,7 @@ impl SimMachine {
     }
 
     fn deliver(&mut self, cpu: u32) {
+        self.count_interrupt(cpu);
         let core = &mut self.cores[cpu as usize];
         if let Some(Watchdog { counter, preset }) = core.watchdog
             && core.cpu.has_overflowed(counter)
@@ -549,6 +563,19 @@ impl SimMachine {
         self.happened.push_back(Happening::Interrupt { cpu, thread });
     }
 
+    /// An interrupt is an event of the thread that it interrupts.
+    fn count_interrupt(&mut self, cpu: u32) {
+        let core = &mut self.cores[cpu as usize];
+        let Some(thread) = core.thread.filter(|_| core.kernel_left == 0) else { return };
+        let SimulatedThread { stream, progress, .. } = &mut self.threads[thread];
+        let stretch = Stretch { progress, activity: stream.activity(), user: true };
+        let overflowed = core.cpu.count_interrupt(stretch);
+        progress.interrupt();
+        if overflowed {
+            self.raise(cpu);
+        }
+    }
+
     /// Lets every n-th interrupt come once more.
     fn double(&mut self, cpu: u32) {
         self.interrupts += 1;
@@ -559,13 +586,15 @@ impl SimMachine {
     }
 
     fn attend_time(&mut self, cpu: u32) {
-        let core = &mut self.cores[cpu as usize];
         if let Some(tick) = self.settings.tick
-            && core.tick_at <= self.now
+            && self.cores[cpu as usize].tick_at <= self.now
         {
+            self.count_interrupt(cpu);
+            let core = &mut self.cores[cpu as usize];
             core.tick_at = self.now.saturating_add(self.model.cycles(tick.every_ns));
             core.kernel_left = core.kernel_left.saturating_add(self.model.cycles(tick.takes_ns));
         }
+        let core = &self.cores[cpu as usize];
         let Some(thread) = core.thread else { return };
         let over = core.slice_end <= self.now && core.kernel_left == 0;
         if self.threads[thread].stream.is_done() || over {

@@ -5,22 +5,8 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
-
-use crate::quantity::Quantity;
-
-/// The quantities that an event select counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EventRow {
-    /// The event.
-    pub select: u16,
-    /// Its unit mask; 0 where there is none.
-    pub umask: u8,
-    /// The general counters that count it; on others it counts nothing.
-    pub general: u64,
-    /// The quantities in the core, added up.
-    pub counts: &'static [Quantity],
-}
+use cyclometer_core::{Concept, CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
+use cyclometer_semantics::{EventSemantics, Meaning, Semantics};
 
 /// A simulated chip.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,9 +20,9 @@ pub struct Model {
     /// The fewest and the most cycles from an overflow to its interrupt.
     pub skid_cycles: (u64, u64),
     /// Its events; an event select that is not among them counts nothing.
-    pub events: &'static [EventRow],
-    /// The quantities of its fixed counters.
-    pub fixed: &'static [(u8, Quantity)],
+    pub events: &'static [EventSemantics],
+    /// The concepts of its fixed counters.
+    pub fixed: &'static [(u8, Concept)],
     /// The registers that it has beside those of its counters.
     pub(crate) extra: &'static [ExtraRegisterKind],
     /// How many fields PERF_METRICS has; 0: it is not there.
@@ -47,7 +33,7 @@ impl Model {
     /// Every model.
     pub const ALL: &'static [Model] = &[
         apple("apple-m1", APPLE_8BIT, 8, 48, M1_EVENTS),
-        apple("apple-m2", APPLE_8BIT, 8, 64, M1_EVENTS),
+        apple("apple-m2", APPLE_8BIT, 8, 64, M2_EVENTS),
         apple("apple-m3", APPLE_16BIT, 16, 64, M3_EVENTS),
         apple("apple-m4", APPLE_16BIT, 16, 64, M4_EVENTS),
         intel("skylake", 4, CounterMask::first(4, 3), SKYLAKE_EVENTS, FIXED_3, 0),
@@ -78,7 +64,7 @@ impl Model {
                 version: Some(self.chip.pmu_version).filter(|version| *version != 0),
                 counters,
                 counter_width_bits: self.chip.counter_width_bits,
-                implemented: Some(self.events.iter().map(|row| (row.select, row.umask)).collect()),
+                implemented: Some(self.events.iter().map(|row| self.select(row.code)).collect()),
                 source: "the simulation".to_owned(),
             },
             kernel_pmu: None,
@@ -136,16 +122,35 @@ impl Model {
         }
     }
 
-    /// The quantities of a select and unit mask on a general counter.
-    pub(crate) fn counted(&self, select: u16, umask: u8, counter: u8) -> Option<&'static [Quantity]> {
-        let row = self.events.iter().find(|row| (row.select, row.umask) == (select, umask))?;
-        (row.general >> counter & 1 == 1).then_some(row.counts)
+    /// The meanings of its events.
+    pub fn semantics(&self) -> Semantics {
+        // A test holds that no model has two rows for one code and counter.
+        Semantics::new(self.events).unwrap_or_default()
     }
 
-    /// The quantity of a fixed counter.
-    pub(crate) fn counted_fixed(&self, counter: u8) -> Option<&'static [Quantity]> {
-        let (_, quantity) = self.fixed.iter().find(|(n, _)| *n == counter)?;
-        Quantity::ALL.iter().find(|one| *one == quantity).map(std::slice::from_ref)
+    /// The code of an event in [`Semantics`]: its select. On Intel and AMD the unit mask is from bit 8 on,
+    /// and bits 8 to 11 of the select are from bit 16 on.
+    pub const fn code(&self, select: u16, umask: u8) -> u32 {
+        match self.chip.family {
+            Family::Intel | Family::Amd => x86_code(select, umask),
+            _ => select as u32,
+        }
+    }
+
+    /// The select and the unit mask of a code.
+    pub const fn select(&self, code: u32) -> (u16, u8) {
+        match self.chip.family {
+            Family::Intel | Family::Amd => {
+                ((code & 0xff | (code >> 16 & 0xff) << 8) as u16, (code >> 8 & 0xff) as u8)
+            }
+            _ => (code as u16, 0),
+        }
+    }
+
+    /// The meaning of a fixed counter.
+    pub(crate) fn fixed_meaning(&self, counter: u8) -> Option<Meaning> {
+        let (_, concept) = self.fixed.iter().find(|(n, _)| *n == counter)?;
+        Some(Meaning::sum(&[*concept]))
     }
 
     /// Its counters.
@@ -182,7 +187,7 @@ const fn apple(
     mhz: u64,
     selector_bits: u32,
     width: u32,
-    events: &'static [EventRow],
+    events: &'static [EventSemantics],
 ) -> Model {
     let chip = Chip {
         family: Family::Apple,
@@ -203,8 +208,8 @@ const fn intel(
     id: &'static str,
     pmu_version: u32,
     counters: CounterMask,
-    events: &'static [EventRow],
-    fixed: &'static [(u8, Quantity)],
+    events: &'static [EventSemantics],
+    fixed: &'static [(u8, Concept)],
     metrics: usize,
 ) -> Model {
     let chip = Chip {
@@ -218,7 +223,7 @@ const fn intel(
     Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA, metrics }
 }
 
-const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventRow]) -> Model {
+const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventSemantics]) -> Model {
     let chip = Chip {
         family: Family::Amd,
         pmu_version,
@@ -243,7 +248,7 @@ const NEOVERSE_N1: Model = Model {
     mhz: 3000,
     skid_cycles: SKID_ARM,
     events: NEOVERSE_EVENTS,
-    fixed: &[(31, Quantity::Cycles)],
+    fixed: &[(31, Concept::Cycles)],
     extra: &[],
     metrics: 0,
 };
@@ -255,163 +260,278 @@ const INTEL_EXTRA: &[ExtraRegisterKind] = &[
     ExtraRegisterKind::Frontend,
 ];
 
-const APPLE_FIXED: &[(u8, Quantity)] = &[(0, Quantity::Cycles), (1, Quantity::Instructions)];
+const APPLE_FIXED: &[(u8, Concept)] = &[(0, Concept::Cycles), (1, Concept::Instructions)];
 
-const FIXED_3: &[(u8, Quantity)] =
-    &[(0, Quantity::Instructions), (1, Quantity::Cycles), (2, Quantity::ReferenceCycles)];
+const FIXED_3: &[(u8, Concept)] =
+    &[(0, Concept::Instructions), (1, Concept::Cycles), (2, Concept::ReferenceCycles)];
 
-const FIXED_4: &[(u8, Quantity)] = &[
-    (0, Quantity::Instructions),
-    (1, Quantity::Cycles),
-    (2, Quantity::ReferenceCycles),
-    (3, Quantity::Slots),
-];
+const FIXED_4: &[(u8, Concept)] =
+    &[(0, Concept::Instructions), (1, Concept::Cycles), (2, Concept::ReferenceCycles), (3, Concept::Slots)];
 
-const fn row(select: u16, umask: u8, general: u64, counts: &'static [Quantity]) -> EventRow {
-    EventRow { select, umask, general, counts }
+/// A row of a chip without unit masks.
+const fn row(select: u16, general: u64, meaning: Meaning) -> EventSemantics {
+    EventSemantics { code: select as u32, counters: CounterMask::from_bits(general, 0), meaning }
 }
 
-const CYCLES: &[Quantity] = &[Quantity::Cycles];
-const INSTRUCTIONS: &[Quantity] = &[Quantity::Instructions];
-const UOPS: &[Quantity] = &[Quantity::Uops];
-const BRANCHES: &[Quantity] = &[Quantity::Branches];
-const BRANCH_MISSES: &[Quantity] = &[Quantity::BranchMisses];
-const LOADS: &[Quantity] = &[Quantity::Loads];
-const STORES: &[Quantity] = &[Quantity::Stores];
-const LOADS_AND_STORES: &[Quantity] = &[Quantity::Loads, Quantity::Stores];
-const L1D_MISSES: &[Quantity] = &[Quantity::L1dLoadMisses];
-const TLB_MISSES: &[Quantity] = &[Quantity::L1dTlbMisses];
-const L1I_MISSES: &[Quantity] = &[Quantity::L1iMisses];
-const LLC_REFERENCES: &[Quantity] = &[Quantity::LlcReferences];
-const LLC_MISSES: &[Quantity] = &[Quantity::LlcMisses];
-const FLOAT_OPERATIONS: &[Quantity] = &[Quantity::FloatOperations];
+/// A row of a chip with unit masks.
+const fn masked(select: u16, umask: u8, general: u64, meaning: Meaning) -> EventSemantics {
+    EventSemantics { code: x86_code(select, umask), counters: CounterMask::from_bits(general, 0), meaning }
+}
+
+const fn x86_code(select: u16, umask: u8) -> u32 {
+    select as u32 & 0xff | (umask as u32) << 8 | (select as u32 >> 8) << 16
+}
+
+const fn one(concept: Concept) -> Meaning {
+    Meaning::sum(&[concept])
+}
+
+/// The events of operations before they retire: those of wrong paths are among them, some for each
+/// mispredicted branch.
+const fn speculative(concepts: &[Concept], wrong_paths: u16) -> Meaning {
+    Meaning::sum(concepts).with_wrong_paths(wrong_paths)
+}
+
+const CYCLES: Meaning = one(Concept::Cycles);
+const INSTRUCTIONS: Meaning = one(Concept::Instructions);
+const UOPS: Meaning = one(Concept::Uops);
+const BRANCHES: Meaning = one(Concept::Branches);
+const BRANCH_MISSES: Meaning = one(Concept::Mispredicts);
+const LOADS: Meaning = one(Concept::Loads);
+const STORES: Meaning = one(Concept::Stores);
+const LOADS_AND_STORES: Meaning = Meaning::sum(&[Concept::Loads, Concept::Stores]);
+const L1D_MISSES: Meaning = one(Concept::L1dLoadMisses);
+const TLB_MISSES: Meaning = one(Concept::L1dTlbMisses);
+const L1I_MISSES: Meaning = one(Concept::L1iMisses);
+const LLC_REFERENCES: Meaning = one(Concept::LlcReferences);
+const LLC_MISSES: Meaning = one(Concept::LlcMisses);
+const FLOAT_OPERATIONS: Meaning = one(Concept::FloatOperations);
+/// Integer instructions that are neither branches nor loads nor stores.
+const INTEGER_UNIT: Meaning =
+    Meaning::sum(&[Concept::IntegerAlu, Concept::IntegerMultiplies, Concept::IntegerDivides]);
+/// SIMD and floating-point instructions that are neither loads nor stores.
+const SIMD_UNIT: Meaning = Meaning::sum(SIMD_CONCEPTS);
+const SIMD_CONCEPTS: &[Concept] = &[
+    Concept::SimdInteger,
+    Concept::SimdFloat,
+    Concept::FloatAdds,
+    Concept::FloatMultiplies,
+    Concept::FloatDivides,
+    Concept::FusedMultiplyAdds,
+];
+/// Restarts for another reason than branches and the order of memory accesses.
+const OTHER_RESTARTS: Meaning = Meaning::sum(&[Concept::Faults, Concept::SystemCalls]);
+const ALL_INDIRECT_MISPREDICTS: Meaning =
+    Meaning::sum(&[Concept::IndirectMispredicts, Concept::ReturnMispredicts]);
 
 /// # Source
 ///
 /// The tables `apple-m1` to `apple-m4` of the catalogue, which name theirs.
-const M1_EVENTS: &[EventRow] = &[
-    row(0x01, 0, 0x80, UOPS),
-    row(0x02, 0, 0x3fc, CYCLES),
-    row(0x8c, 0, 0x80, INSTRUCTIONS),
-    row(0x8d, 0, 0xe0, BRANCHES),
-    row(0x95, 0, 0xe0, LOADS),
-    row(0x96, 0, 0x80, STORES),
-    row(0x9b, 0, 0x80, LOADS_AND_STORES),
-    row(0xa1, 0, 0x3fc, TLB_MISSES),
-    row(0xa3, 0, 0x3fc, L1D_MISSES),
-    row(0xcb, 0, 0xe0, BRANCH_MISSES),
-    row(0xdb, 0, 0x3fc, L1I_MISSES),
+const M1_EVENTS: &[EventSemantics] = &[
+    row(0x01, 0x80, UOPS),
+    row(0x02, 0x3fc, CYCLES),
+    row(0x04, 0x3fc, one(Concept::ItlbMisses)),
+    row(0x05, 0x3fc, TLB_MISSES),
+    row(0x07, 0x3fc, one(Concept::InstructionPageWalks)),
+    row(0x08, 0x3fc, one(Concept::DataPageWalks)),
+    row(0x0a, 0x3fc, one(Concept::InstructionPageWalks)),
+    row(0x0b, 0x3fc, one(Concept::L2TlbMisses)),
+    row(0x0d, 0x3fc, one(Concept::Faults)),
+    row(0x51, 0x3fc, one(Concept::FrontendStallCycles)),
+    row(0x70, 0x3fc, one(Concept::BackendStallCycles)),
+    row(0x76, 0x3fc, one(Concept::StallCycles)),
+    row(0x7c, 0x3fc, INTEGER_UNIT.with_wrong_paths(6000)),
+    row(0x7d, 0x3fc, speculative(&[Concept::Loads, Concept::Stores], 4000)),
+    row(0x7e, 0x3fc, SIMD_UNIT.with_wrong_paths(1000)),
+    row(0x84, 0x3fc, OTHER_RESTARTS),
+    row(0x8c, 0x80, INSTRUCTIONS),
+    row(0x8d, 0xe0, BRANCHES),
+    row(0x8e, 0xe0, one(Concept::Calls)),
+    row(0x8f, 0xe0, one(Concept::Returns)),
+    row(0x90, 0xe0, one(Concept::TakenBranches)),
+    row(0x93, 0xe0, one(Concept::IndirectBranches)),
+    row(0x94, 0xe0, one(Concept::ConditionalBranches)),
+    row(0x95, 0xe0, LOADS),
+    row(0x96, 0x80, STORES),
+    row(0x97, 0x80, INTEGER_UNIT),
+    row(0x98, 0xe0, one(Concept::SimdLoads)),
+    row(0x99, 0xe0, one(Concept::SimdStores)),
+    row(0x9a, 0x80, SIMD_UNIT),
+    row(0x9b, 0x80, LOADS_AND_STORES),
+    row(0x9c, 0xe0, one(Concept::Barriers)),
+    row(0xa0, 0x3fc, LOADS_AND_STORES),
+    row(0xa1, 0x3fc, TLB_MISSES),
+    row(0xa2, 0x3fc, one(Concept::L1dStoreMissesSpeculative)),
+    row(0xa3, 0x3fc, one(Concept::L1dLoadMissesSpeculative)),
+    row(0xa6, 0x3fc, speculative(&[Concept::Loads], 2500)),
+    row(0xa7, 0x3fc, speculative(&[Concept::Stores], 1250)),
+    row(0xa8, 0x3fc, one(Concept::L1dWritebacks)),
+    row(0xb1, 0x3fc, one(Concept::LineCrossings)),
+    row(0xb2, 0x3fc, one(Concept::PageCrossings)),
+    row(0xb3, 0x3fc, one(Concept::AtomicSuccesses)),
+    row(0xb4, 0x3fc, one(Concept::AtomicFailures)),
+    row(0xbf, 0xe0, L1D_MISSES),
+    row(0xc0, 0xe0, one(Concept::L1dStoreMisses)),
+    row(0xc1, 0xe0, TLB_MISSES),
+    row(0xc4, 0xe0, one(Concept::OrderViolations)),
+    row(0xc5, 0xe0, one(Concept::ConditionalMispredicts)),
+    row(0xc6, 0xe0, ALL_INDIRECT_MISPREDICTS),
+    row(0xc8, 0xe0, one(Concept::ReturnMispredicts)),
+    row(0xca, 0xe0, one(Concept::IndirectCallMispredicts)),
+    row(0xcb, 0xe0, BRANCH_MISSES),
+    row(0xd4, 0x3fc, one(Concept::ItlbMisses)),
+    row(0xd6, 0x3fc, one(Concept::FrontendStallCycles)),
+    row(0xdb, 0x3fc, L1I_MISSES),
+    row(0x52, 0x3fc, one(Concept::UopsIssued)),
 ];
 
-const M3_EVENTS: &[EventRow] = &[
-    row(0x01, 0, 0x80, UOPS),
-    row(0x02, 0, 0x3fc, CYCLES),
-    row(0x8c, 0, 0x80, INSTRUCTIONS),
-    row(0x8d, 0, 0xe0, BRANCHES),
-    row(0x95, 0, 0xe0, LOADS),
-    row(0x96, 0, 0x80, STORES),
-    row(0x9b, 0, 0x80, LOADS_AND_STORES),
-    row(0x5a1, 0, 0x3fc, TLB_MISSES),
-    row(0x5a3, 0, 0x3fc, L1D_MISSES),
-    row(0xcb, 0, 0xe0, BRANCH_MISSES),
-    row(0x1db, 0, 0x3fc, L1I_MISSES),
+/// Those of M1 but its last, which M2 does not have.
+const M2_EVENTS: &[EventSemantics] = M1_EVENTS.split_at(M1_EVENTS.len() - 1).0;
+
+const M3_EVENTS: &[EventSemantics] = &[
+    row(0x01, 0x80, UOPS),
+    row(0x02, 0x3fc, CYCLES),
+    row(0x8c, 0x80, INSTRUCTIONS),
+    row(0x8d, 0xe0, BRANCHES),
+    row(0x95, 0xe0, LOADS),
+    row(0x96, 0x80, STORES),
+    row(0x9b, 0x80, LOADS_AND_STORES),
+    row(0x5a1, 0x3fc, TLB_MISSES),
+    row(0x5a3, 0x3fc, one(Concept::L1dLoadMissesSpeculative)),
+    row(0xcb, 0xe0, BRANCH_MISSES),
+    row(0x1db, 0x3fc, L1I_MISSES),
+    row(0x5a2, 0x3fc, one(Concept::L1dStoreMissesSpeculative)),
+    row(0x8e, 0xe0, one(Concept::Calls)),
+    row(0x8f, 0xe0, one(Concept::Returns)),
+    row(0x90, 0xe0, one(Concept::TakenBranches)),
+    row(0x93, 0xe0, one(Concept::IndirectBranches)),
+    row(0x97, 0x80, INTEGER_UNIT),
+    row(0x98, 0xe0, one(Concept::SimdLoads)),
+    row(0x99, 0xe0, one(Concept::SimdStores)),
+    row(0x9a, 0x80, SIMD_UNIT),
+    row(0x9c, 0xe0, one(Concept::Barriers)),
+    row(0xbf, 0xe0, L1D_MISSES),
+    row(0xc0, 0xe0, one(Concept::L1dStoreMisses)),
+    row(0xc1, 0xe0, TLB_MISSES),
+    row(0xc5, 0xe0, one(Concept::ConditionalMispredicts)),
+    row(0xc6, 0xe0, ALL_INDIRECT_MISPREDICTS),
+    row(0xc8, 0xe0, one(Concept::ReturnMispredicts)),
+    row(0xca, 0xe0, one(Concept::IndirectCallMispredicts)),
 ];
 
-const M4_EVENTS: &[EventRow] = &[
-    row(0x3a, 0, 0xfc, UOPS),
-    row(0x11, 0, 0x3fc, CYCLES),
-    row(0x08, 0, 0xfc, INSTRUCTIONS),
-    row(0x21, 0, 0xfc, BRANCHES),
-    row(0x895, 0, 0xfc, LOADS),
-    row(0x896, 0, 0x80, STORES),
-    row(0x89b, 0, 0x80, LOADS_AND_STORES),
-    row(0x5a1, 0, 0x3fc, TLB_MISSES),
-    row(0x5a3, 0, 0x3fc, L1D_MISSES),
-    row(0x22, 0, 0xfc, BRANCH_MISSES),
-    row(0x4006, 0, 0x3fc, L1I_MISSES),
+const M4_EVENTS: &[EventSemantics] = &[
+    row(0x3a, 0xfc, UOPS),
+    row(0x11, 0x3fc, CYCLES),
+    row(0x08, 0xfc, INSTRUCTIONS),
+    row(0x21, 0xfc, BRANCHES),
+    row(0x895, 0xfc, LOADS),
+    row(0x896, 0x80, STORES),
+    row(0x89b, 0x80, LOADS_AND_STORES),
+    row(0x5a1, 0x3fc, TLB_MISSES),
+    row(0x5a3, 0x3fc, one(Concept::L1dLoadMissesSpeculative)),
+    row(0x22, 0xfc, BRANCH_MISSES),
+    row(0x4006, 0x3fc, L1I_MISSES),
+    row(0x894, 0xfc, one(Concept::ConditionalBranches)),
+    row(0x5a2, 0x3fc, one(Concept::L1dStoreMissesSpeculative)),
+    row(0x88e, 0xfc, one(Concept::Calls)),
+    row(0x88f, 0xfc, one(Concept::Returns)),
+    row(0x890, 0xfc, one(Concept::TakenBranches)),
+    row(0x893, 0xfc, one(Concept::IndirectBranches)),
+    row(0x897, 0x80, INTEGER_UNIT),
+    row(0x898, 0xfc, one(Concept::SimdLoads)),
+    row(0x899, 0xfc, one(Concept::SimdStores)),
+    row(0x89a, 0x80, SIMD_UNIT),
+    row(0x89c, 0xfc, one(Concept::Barriers)),
+    row(0x8bf, 0xfc, L1D_MISSES),
+    row(0x8c0, 0xfc, one(Concept::L1dStoreMisses)),
+    row(0x8c1, 0xfc, TLB_MISSES),
+    row(0x8c5, 0xfc, one(Concept::ConditionalMispredicts)),
+    row(0x8c6, 0xfc, ALL_INDIRECT_MISPREDICTS),
+    row(0x8c8, 0xfc, one(Concept::ReturnMispredicts)),
+    row(0x8ca, 0xfc, one(Concept::IndirectCallMispredicts)),
 ];
 
 /// # Source
 ///
 /// The tables `skylake`, `icelake` and `sapphirerapids` of the catalogue, which name theirs.
-const SKYLAKE_EVENTS: &[EventRow] = &[
-    row(0x3c, 0x00, 0xf, CYCLES),
-    row(0xc0, 0x00, 0xf, INSTRUCTIONS),
-    row(0xc2, 0x02, 0xf, UOPS),
-    row(0xc4, 0x00, 0xf, BRANCHES),
-    row(0xc5, 0x00, 0xf, BRANCH_MISSES),
-    row(0xd0, 0x81, 0xf, LOADS),
-    row(0xd0, 0x82, 0xf, STORES),
-    row(0xd1, 0x08, 0xf, L1D_MISSES),
-    row(0x2e, 0x4f, 0xf, LLC_REFERENCES),
-    row(0x2e, 0x41, 0xf, LLC_MISSES),
+const SKYLAKE_EVENTS: &[EventSemantics] = &[
+    masked(0x3c, 0x00, 0xf, CYCLES),
+    masked(0xc0, 0x00, 0xf, INSTRUCTIONS),
+    masked(0xc2, 0x02, 0xf, UOPS),
+    masked(0xc4, 0x00, 0xf, BRANCHES),
+    masked(0xc5, 0x00, 0xf, BRANCH_MISSES),
+    masked(0xd0, 0x81, 0xf, LOADS),
+    masked(0xd0, 0x82, 0xf, STORES),
+    masked(0xd1, 0x08, 0xf, L1D_MISSES),
+    masked(0x2e, 0x4f, 0xf, LLC_REFERENCES),
+    masked(0x2e, 0x41, 0xf, LLC_MISSES),
 ];
 
-const ICELAKE_EVENTS: &[EventRow] = &[
-    row(0x3c, 0x00, 0xff, CYCLES),
-    row(0xc0, 0x00, 0xff, INSTRUCTIONS),
-    row(0xc2, 0x02, 0xff, UOPS),
-    row(0xc4, 0x00, 0xff, BRANCHES),
-    row(0xc5, 0x00, 0xff, BRANCH_MISSES),
-    row(0xd0, 0x81, 0xf, LOADS),
-    row(0xd0, 0x82, 0xf, STORES),
-    row(0xd1, 0x08, 0xf, L1D_MISSES),
+const ICELAKE_EVENTS: &[EventSemantics] = &[
+    masked(0x3c, 0x00, 0xff, CYCLES),
+    masked(0xc0, 0x00, 0xff, INSTRUCTIONS),
+    masked(0xc2, 0x02, 0xff, UOPS),
+    masked(0xc4, 0x00, 0xff, BRANCHES),
+    masked(0xc5, 0x00, 0xff, BRANCH_MISSES),
+    masked(0xd0, 0x81, 0xf, LOADS),
+    masked(0xd0, 0x82, 0xf, STORES),
+    masked(0xd1, 0x08, 0xf, L1D_MISSES),
 ];
 
-const SAPPHIRE_RAPIDS_EVENTS: &[EventRow] = &[
-    row(0x3c, 0x00, 0xff, CYCLES),
-    row(0xc0, 0x00, 0xff, INSTRUCTIONS),
-    row(0xc2, 0x02, 0xff, UOPS),
-    row(0xc4, 0x00, 0xff, BRANCHES),
-    row(0xc5, 0x00, 0xff, BRANCH_MISSES),
-    row(0xd0, 0x81, 0xf, LOADS),
-    row(0xd0, 0x82, 0xf, STORES),
-    row(0xd1, 0x08, 0xf, L1D_MISSES),
-    row(0x2e, 0x4f, 0xff, LLC_REFERENCES),
-    row(0x2e, 0x41, 0xff, LLC_MISSES),
+const SAPPHIRE_RAPIDS_EVENTS: &[EventSemantics] = &[
+    masked(0x3c, 0x00, 0xff, CYCLES),
+    masked(0xc0, 0x00, 0xff, INSTRUCTIONS),
+    masked(0xc2, 0x02, 0xff, UOPS),
+    masked(0xc4, 0x00, 0xff, BRANCHES),
+    masked(0xc5, 0x00, 0xff, BRANCH_MISSES),
+    masked(0xd0, 0x81, 0xf, LOADS),
+    masked(0xd0, 0x82, 0xf, STORES),
+    masked(0xd1, 0x08, 0xf, L1D_MISSES),
+    masked(0x2e, 0x4f, 0xff, LLC_REFERENCES),
+    masked(0x2e, 0x41, 0xff, LLC_MISSES),
 ];
 
 /// # Source
 ///
 /// The tables `amdzen2` and `amdzen4` of the catalogue, which name theirs.
-const ZEN2_EVENTS: &[EventRow] = &[
-    row(0x76, 0, 0x3f, CYCLES),
-    row(0xc0, 0, 0x3f, INSTRUCTIONS),
-    row(0xc1, 0, 0x3f, UOPS),
-    row(0xc2, 0, 0x3f, BRANCHES),
-    row(0xc3, 0, 0x3f, BRANCH_MISSES),
-    row(0x29, 1, 0x3f, LOADS),
-    row(0x29, 2, 0x3f, STORES),
-    row(0x03, 0xff, 0x15, FLOAT_OPERATIONS),
+const ZEN2_EVENTS: &[EventSemantics] = &[
+    masked(0x76, 0, 0x3f, CYCLES),
+    masked(0xc0, 0, 0x3f, INSTRUCTIONS),
+    masked(0xc1, 0, 0x3f, UOPS),
+    masked(0xc2, 0, 0x3f, BRANCHES),
+    masked(0xc3, 0, 0x3f, BRANCH_MISSES),
+    masked(0x29, 1, 0x3f, LOADS),
+    masked(0x29, 2, 0x3f, STORES),
+    masked(0x03, 0xff, 0x15, FLOAT_OPERATIONS),
 ];
 
-const ZEN4_EVENTS: &[EventRow] = &[
-    row(0x76, 0, 0x3f, CYCLES),
-    row(0xc0, 0, 0x3f, INSTRUCTIONS),
-    row(0xc1, 0, 0x3f, UOPS),
-    row(0xc2, 0, 0x3f, BRANCHES),
-    row(0xc3, 0, 0x3f, BRANCH_MISSES),
-    row(0x29, 1, 0x3f, LOADS),
-    row(0x29, 2, 0x3f, STORES),
-    row(0x03, 0x1f, 0x15, FLOAT_OPERATIONS),
+const ZEN4_EVENTS: &[EventSemantics] = &[
+    masked(0x76, 0, 0x3f, CYCLES),
+    masked(0xc0, 0, 0x3f, INSTRUCTIONS),
+    masked(0xc1, 0, 0x3f, UOPS),
+    masked(0xc2, 0, 0x3f, BRANCHES),
+    masked(0xc3, 0, 0x3f, BRANCH_MISSES),
+    masked(0x29, 1, 0x3f, LOADS),
+    masked(0x29, 2, 0x3f, STORES),
+    masked(0x03, 0x1f, 0x15, FLOAT_OPERATIONS),
 ];
 
 /// # Source
 ///
 /// The table `neoverse-n1` of the catalogue, which names its own.
-const NEOVERSE_EVENTS: &[EventRow] = &[
-    row(0x11, 0, 0x3f, CYCLES),
-    row(0x08, 0, 0x3f, INSTRUCTIONS),
-    row(0x21, 0, 0x3f, BRANCHES),
-    row(0x22, 0, 0x3f, BRANCH_MISSES),
-    row(0x10, 0, 0x3f, BRANCH_MISSES),
-    row(0x04, 0, 0x3f, LOADS_AND_STORES),
-    row(0x13, 0, 0x3f, LOADS_AND_STORES),
-    row(0x70, 0, 0x3f, LOADS),
-    row(0x71, 0, 0x3f, STORES),
-    row(0x03, 0, 0x3f, L1D_MISSES),
-    row(0x05, 0, 0x3f, TLB_MISSES),
-    row(0x01, 0, 0x3f, L1I_MISSES),
-    row(0x36, 0, 0x3f, LLC_REFERENCES),
-    row(0x37, 0, 0x3f, LLC_MISSES),
+const NEOVERSE_EVENTS: &[EventSemantics] = &[
+    row(0x11, 0x3f, CYCLES),
+    row(0x08, 0x3f, INSTRUCTIONS),
+    row(0x21, 0x3f, BRANCHES),
+    row(0x22, 0x3f, BRANCH_MISSES),
+    row(0x10, 0x3f, BRANCH_MISSES),
+    row(0x04, 0x3f, LOADS_AND_STORES),
+    row(0x13, 0x3f, LOADS_AND_STORES),
+    row(0x70, 0x3f, LOADS),
+    row(0x71, 0x3f, STORES),
+    row(0x03, 0x3f, L1D_MISSES),
+    row(0x05, 0x3f, TLB_MISSES),
+    row(0x01, 0x3f, L1I_MISSES),
+    row(0x36, 0x3f, LLC_REFERENCES),
+    row(0x37, 0x3f, LLC_MISSES),
 ];

@@ -11,7 +11,7 @@ use cyclometer_arch::{
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Random};
 use cyclometer_sim::{
-    Happening, InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Workload,
+    Activity, Concept, Happening, InjectedFault, Model, Phase, Settings, SimMachine, ThreadId, Tick, Workload,
 };
 use proptest::prelude::*;
 use support::{
@@ -102,8 +102,8 @@ impl RowRecorder {
 
 /// Instructions that interrupt, on the counter that every chip has for them, and branches beside them.
 fn leader(model: &Model, period: u64) -> Vec<Placed> {
-    let instructions = counting(model, Quantity::Instructions).unwrap();
-    let branches = counting(model, Quantity::Branches).unwrap();
+    let instructions = counting(model, Concept::Instructions).unwrap();
+    let branches = counting(model, Concept::Branches).unwrap();
     let taken = instructions.counter == branches.counter;
     let next = |placed: Placed| match placed.counter {
         CounterId::General(n) => Placed { counter: CounterId::General(n + 1), ..placed },
@@ -119,9 +119,9 @@ fn an_interrupt_comes_a_skid_after_each_period_and_rows_add_up_to_the_truth() {
         let placed = leader(model, 50_000);
         let mut recorder = RowRecorder::start(&mut machine, &placed);
         recorder.run(&mut machine, 1_000_000);
-        let truth = machine.truth(thread, Quantity::Instructions);
+        let truth = machine.truth(thread, Concept::Instructions);
         assert_eq!(recorder.sum(thread, 0), truth, "{}", model.id);
-        assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Quantity::Branches), "{}", model.id);
+        assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Concept::Branches), "{}", model.id);
         // The overshoot is carried over: periods stay where they are.
         let expected = truth / 50_000;
         assert!((expected - 1..=expected).contains(&recorder.overflows.into()), "{} {expected}", model.id);
@@ -133,7 +133,7 @@ fn an_interrupt_comes_a_skid_after_each_period_and_rows_add_up_to_the_truth() {
 fn the_overshoot_is_within_the_skid() {
     for model in Model::ALL {
         let (mut machine, _) = running(model.id, "loop");
-        let event = counting(model, Quantity::Cycles).unwrap();
+        let event = counting(model, Concept::Cycles).unwrap();
         let program = program(&machine, &[every(event, 20_000)]);
         start(&mut machine, 0, &program);
         let mut seen = Vec::new();
@@ -277,8 +277,8 @@ fn threads_are_told_apart_though_they_migrate_and_share_cpus() {
         });
         recorder.run(&mut machine, 0);
         for thread in threads {
-            assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Quantity::Instructions), "{id}");
-            assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Quantity::Branches), "{id}");
+            assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Concept::Instructions), "{id}");
+            assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Concept::Branches), "{id}");
             assert!((0..3).all(|cpu| homes[&thread].contains(&cpu)), "{id} {thread:?} stayed: {homes:?}");
         }
     }
@@ -312,7 +312,7 @@ fn holds(machine: &mut SimMachine, program: &RegisterProgram) -> bool {
 fn pmcr0_is_rewritten_when_a_cpu_goes_idle_and_not_before() {
     let mut machine = SimMachine::new(model("apple-m1"), Settings::default());
     machine.inject(InjectedFault::RewriteControlAtIdle).unwrap();
-    let phases = vec![Phase { cycles: 32_000, rates: Rates::IDLE }];
+    let phases = vec![Phase { cycles: 32_000, activity: Activity::IDLE }];
     machine.spawn(Workload { phases, rounds: Some(1), noise: 0.0 }, &[0]).unwrap();
     let program = program(&machine, &[on(2, 0x02, 0)]);
     start(&mut machine, 0, &program);
@@ -329,7 +329,7 @@ fn time_passes_in_the_smallest_steps() {
     for _ in 0..1_000 {
         run(&mut machine, 1);
     }
-    assert_eq!(machine.truth(thread, Quantity::Cycles), 3_000);
+    assert_eq!(machine.truth(thread, Concept::Cycles), 3_000);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn control_is_rewritten_on_every_chip() {
     for model in Model::ALL {
         let (mut machine, _) = running(model.id, "loop");
         machine.inject(InjectedFault::RewriteControl { every_ns: 10_000 }).unwrap();
-        let event = counting(model, Quantity::Cycles).unwrap();
+        let event = counting(model, Concept::Cycles).unwrap();
         let program = program(&machine, &[event]);
         start(&mut machine, 0, &program);
         assert!(holds(&mut machine, &program), "{}", model.id);
@@ -390,7 +390,7 @@ fn a_watchdog_holds_its_counter_and_its_interrupts_are_not_ours() {
     let placed = leader(machine.model(), 70_001);
     let mut recorder = RowRecorder::start(&mut machine, &placed);
     recorder.run(&mut machine, 1_000_000);
-    assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Quantity::Instructions));
+    assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Concept::Instructions));
     // 3,000,000 cycles: thirty interrupts less what the skid takes, and those that come together with ours.
     let foreign = recorder.interrupts - recorder.overflows;
     assert!((28..=30).contains(&foreign), "{foreign}");
@@ -439,7 +439,7 @@ fn late_interrupts_come_later_by_what_was_asked_for() {
     let program = program(&machine, &[every(on(0, 0x3c, 0), 30_000)]);
     start(&mut machine, 0, &program);
     while !matches!(machine.next(1_000_000), Happening::Interrupt { .. }) {}
-    let over = machine.truth(thread, Quantity::Cycles) - 30_000;
+    let over = machine.truth(thread, Concept::Cycles) - 30_000;
     assert!((15_004..=15_060).contains(&over), "{over}");
 }
 
@@ -466,7 +466,7 @@ fn the_same_seed_does_the_same_and_another_one_does_not() {
 #[test]
 fn a_workload_that_ends_leaves_its_cpu_to_the_next_and_then_idle() {
     let mut machine = SimMachine::new(model("apple-m1"), Settings::default());
-    let phase = Phase { cycles: 32_000, rates: Rates::IDLE.with(Quantity::Loads, 0.5) };
+    let phase = Phase { cycles: 32_000, activity: Activity::IDLE.with(Concept::Loads, 0.5) };
     let short = Workload { phases: vec![phase], rounds: Some(2), noise: 0.0 };
     let first = machine.spawn(short.clone(), &[0]).unwrap();
     let second = machine.spawn(short, &[0]).unwrap();
@@ -478,8 +478,8 @@ fn a_workload_that_ends_leaves_its_cpu_to_the_next_and_then_idle() {
     });
     assert_eq!(switches, [(None, Some(first)), (Some(first), Some(second)), (Some(second), None)]);
     assert!(machine.is_done(first) && machine.is_done(second));
-    assert_eq!(machine.truth(second, Quantity::Cycles), 64_000);
-    assert_eq!(machine.truth(second, Quantity::Loads), 32_000);
+    assert_eq!(machine.truth(second, Concept::Cycles), 64_000);
+    assert_eq!(machine.truth(second, Concept::Loads), 32_000);
     assert_eq!(machine.thread_on(0), None);
 }
 
@@ -499,7 +499,7 @@ fn counters_of_one_cpu_do_not_count_on_another() {
     let program = program(&machine, &[on(0, 0xc4, 0)]);
     start(&mut machine, 0, &program);
     run(&mut machine, 50_000);
-    assert_eq!(values(&mut machine, &program), [machine.truth(here, Quantity::Branches)]);
+    assert_eq!(values(&mut machine, &program), [machine.truth(here, Concept::Branches)]);
     let other: PmuReg = program.reads[0].register;
     assert_eq!(machine.read(1, other), Ok(0));
 }
@@ -534,8 +534,8 @@ proptest! {
         let mut recorder = RowRecorder::start(&mut machine, &leader(model, period));
         recorder.run(&mut machine, 300_000);
         for thread in threads {
-            prop_assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Quantity::Instructions));
-            prop_assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Quantity::Branches));
+            prop_assert_eq!(recorder.sum(thread, 0), machine.truth(thread, Concept::Instructions));
+            prop_assert_eq!(recorder.sum(thread, 1), machine.truth(thread, Concept::Branches));
         }
     }
 

@@ -13,7 +13,7 @@ use cyclometer_arch::{
 use cyclometer_catalog::table::text;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Modes};
-use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Workload};
+use cyclometer_sim::{Activity, Concept, Model, Settings, SimMachine, Tick, Workload};
 use support::{
     counting, every, fixed, model, on, program, read, register, run, running, running_with, set, start,
     values, write,
@@ -40,12 +40,12 @@ fn models_have_the_facts_and_masks_of_the_tables() {
         for row in model.events {
             let known = table.events.iter().find(|event| {
                 let code = event.code;
-                (code.select, code.umask) == (row.select, row.umask)
+                (code.select, code.umask) == model.select(row.code)
                     && code.cmask == 0
                     && event.counters.general_bits() != 0
             });
             let general = known.map(|event| event.counters.general_bits());
-            assert_eq!(general, Some(row.general), "{} {:#x}", model.id, row.select);
+            assert_eq!(general, Some(row.counters.general_bits()), "{} {row}", model.id);
         }
     }
 }
@@ -132,14 +132,17 @@ fn every_event_counts_the_truth_on_its_counters_and_nothing_on_others() {
             for counter in (0..10u8).filter(|n| model.chip.counters.general_bits() >> n & 1 == 1) {
                 let mut machine = SimMachine::new(model, Settings::default());
                 let thread = machine.spawn(Workload::named("memory").unwrap(), &[0]).unwrap();
-                if row.counts == [Quantity::FloatOperations] && counter % 2 == 1 {
+                if row.meaning.is_sum_of(&[Concept::FloatOperations]) && counter % 2 == 1 {
                     continue; // It is the upper half of a pair.
                 }
-                let program = program(&machine, &[on(counter, row.select, row.umask)]);
+                let (select, umask) = model.select(row.code);
+                let program = program(&machine, &[on(counter, select, umask)]);
                 start(&mut machine, 0, &program);
                 run(&mut machine, 20_000);
-                let truth: u64 = row.counts.iter().map(|quantity| machine.truth(thread, *quantity)).sum();
-                let may = row.general >> counter & 1 == 1;
+                let terms: u64 = row.meaning.terms().map(|term| machine.truth(thread, term.concept)).sum();
+                let wrong_paths = u64::from(row.meaning.wrong_paths);
+                let truth = terms + wrong_paths * machine.truth(thread, Concept::Mispredicts) / 1000;
+                let may = row.counters.general_bits() >> counter & 1 == 1;
                 let expected = if may { truth } else { 0 };
                 assert_eq!(values(&mut machine, &program), [expected], "{} {row:?} on {counter}", model.id);
             }
@@ -150,13 +153,13 @@ fn every_event_counts_the_truth_on_its_counters_and_nothing_on_others() {
 #[test]
 fn fixed_counters_count_their_events() {
     for model in Model::ALL {
-        for &(n, quantity) in model.fixed {
+        for &(n, concept) in model.fixed {
             let mut machine = SimMachine::new(model, Settings::default());
             let thread = machine.spawn(Workload::named("loop").unwrap(), &[0]).unwrap();
             let program = program(&machine, &[fixed(model.chip.family, n)]);
             start(&mut machine, 0, &program);
             run(&mut machine, 10_000);
-            let truth = machine.truth(thread, quantity);
+            let truth = machine.truth(thread, concept);
             assert!(truth > 0);
             assert_eq!(values(&mut machine, &program), [truth], "{} fixed {n}", model.id);
         }
@@ -177,7 +180,7 @@ fn modes_are_counted_apart() {
     for id in ["skylake", "amdzen2", "amdzen4", "apple-m1", "apple-m4", "neoverse-n1"] {
         let tick = Some(Tick { every_ns: 10_000, takes_ns: 1_000 });
         let (mut machine, thread) = running_with(id, "loop", Settings { tick, ..Settings::default() });
-        let event = counting(machine.model(), Quantity::Cycles).unwrap();
+        let event = counting(machine.model(), Concept::Cycles).unwrap();
         let place = |n: u8, modes| {
             let counter = cyclometer_core::CounterId::General(n);
             cyclometer_arch::Placed { counter, modes, ..event }
@@ -188,7 +191,7 @@ fn modes_are_counted_apart() {
         start(&mut machine, 0, &program);
         run(&mut machine, 100_000);
         let (user, kernel) =
-            (machine.truth(thread, Quantity::Cycles), machine.kernel_truth(0, Quantity::Cycles));
+            (machine.truth(thread, Concept::Cycles), machine.kernel_truth(0, Concept::Cycles));
         assert!(kernel > 0 && user > kernel, "{id}");
         assert_eq!(values(&mut machine, &program), [user, kernel, user + kernel], "{id}");
     }
@@ -208,7 +211,7 @@ fn shifted_down(placed: cyclometer_arch::Placed) -> cyclometer_arch::Placed {
 fn writes_act_after_a_barrier_on_apple_and_arm_and_at_once_on_x86() {
     for (id, at_once) in [("apple-m4", false), ("neoverse-n1", false), ("skylake", true), ("amdzen4", true)] {
         let (mut machine, thread) = running(id, "loop");
-        let event = counting(machine.model(), Quantity::Cycles).unwrap();
+        let event = counting(machine.model(), Concept::Cycles).unwrap();
         let program = program(&machine, &[event]);
         for step in program.set_up.iter().chain(&program.start) {
             if let cyclometer_arch::Step::Write(bits) = step {
@@ -217,7 +220,7 @@ fn writes_act_after_a_barrier_on_apple_and_arm_and_at_once_on_x86() {
             }
         }
         run(&mut machine, 1_000);
-        let expected = if at_once { machine.truth(thread, Quantity::Cycles) } else { 0 };
+        let expected = if at_once { machine.truth(thread, Concept::Cycles) } else { 0 };
         assert_eq!(values(&mut machine, &program), [expected], "{id}");
         machine.barrier(0);
         run(&mut machine, 1_000);
@@ -228,7 +231,7 @@ fn writes_act_after_a_barrier_on_apple_and_arm_and_at_once_on_x86() {
 #[test]
 fn m1_overflows_at_bit_47_and_counts_on_and_the_flag_drops_with_a_write_below_it() {
     let (mut machine, _) = running("apple-m1", "loop");
-    let event = counting(machine.model(), Quantity::Cycles).unwrap();
+    let event = counting(machine.model(), Concept::Cycles).unwrap();
     let program = program(&machine, &[event]);
     start(&mut machine, 0, &program);
     set(&mut machine, "PMC2", (1 << 47) - 3200);
@@ -253,13 +256,13 @@ fn counters_wrap_at_their_width_and_say_so() {
         ("apple-m2", "PMC2", "PMSR", 63, 2),
     ] {
         let (mut machine, thread) = running(id, "loop");
-        let event = counting(machine.model(), Quantity::Cycles).unwrap();
+        let event = counting(machine.model(), Concept::Cycles).unwrap();
         let program = program(&machine, &[event]);
         start(&mut machine, 0, &program);
         let first = (1u64 << width) - 1000;
         set(&mut machine, name, first);
         run(&mut machine, 10_000);
-        let expected = (first + machine.truth(thread, Quantity::Cycles))
+        let expected = (first + machine.truth(thread, Concept::Cycles))
             & if id == "apple-m2" { u64::MAX } else { (1 << width) - 1 };
         assert_eq!(values(&mut machine, &program), [expected], "{id}");
         assert_eq!(read(&mut machine, status), 1 << bit, "{id}");
@@ -300,13 +303,13 @@ fn zen_4_counts_only_what_both_registers_enable_and_zen_2_has_one() {
     run(&mut machine, 1_000);
     assert_eq!(read(&mut machine, "PERF_CTR0"), 0);
     set(&mut machine, "GLOBAL_CTL", 1);
-    let before = machine.truth(thread, Quantity::Cycles);
+    let before = machine.truth(thread, Concept::Cycles);
     run(&mut machine, 1_000);
-    assert_eq!(read(&mut machine, "PERF_CTR0"), machine.truth(thread, Quantity::Cycles) - before);
+    assert_eq!(read(&mut machine, "PERF_CTR0"), machine.truth(thread, Concept::Cycles) - before);
     let (mut machine, thread) = running("amdzen2", "loop");
     set(&mut machine, "PERF_CTL0", 0x41_0076);
     run(&mut machine, 1_000);
-    assert_eq!(read(&mut machine, "PERF_CTR0"), machine.truth(thread, Quantity::Cycles));
+    assert_eq!(read(&mut machine, "PERF_CTR0"), machine.truth(thread, Concept::Cycles));
     set(&mut machine, "PERF_CTL0", 0x41_0076 | 1 << 40);
     let before = read(&mut machine, "PERF_CTR0");
     run(&mut machine, 1_000);
@@ -330,12 +333,12 @@ fn a_program_with_shares_counts_the_slots_of_each_kind_as_far_as_255ths_tell() {
         let before = values(&mut machine, &program);
         run(&mut machine, 100_000);
         let counts = program.counts(&[0; 9][..placed.len()], &values(&mut machine, &program)).unwrap();
-        assert_eq!(counts[0], machine.truth(thread, Quantity::Slots), "{id}");
-        for (count, quantity) in counts[1..].iter().zip(Quantity::METRICS) {
-            let truth = machine.truth(thread, quantity);
+        assert_eq!(counts[0], machine.truth(thread, Concept::Slots), "{id}");
+        for (count, concept) in counts[1..].iter().zip(Activity::SLOT_PARTS) {
+            let truth = machine.truth(thread, concept);
             assert!(
                 truth >= *count && truth - count <= counts[0] / 255 + 1,
-                "{id} {quantity:?}: {count} {truth}"
+                "{id} {concept:?}: {count} {truth}"
             );
         }
         let later = program.counts(&before, &values(&mut machine, &program)).unwrap();
@@ -358,7 +361,7 @@ fn perf_metrics_are_shares_of_slots_since_the_last_write() {
         set(&mut machine, "GLOBAL_CTRL", 1 << 48 | 1 << 35);
         run(&mut machine, 10_000);
         assert_eq!(read(&mut machine, "PERF_METRICS").to_le_bytes(), expected, "{id}");
-        assert_eq!(read(&mut machine, "FIXED_CTR3"), machine.truth(thread, Quantity::Slots), "{id}");
+        assert_eq!(read(&mut machine, "FIXED_CTR3"), machine.truth(thread, Concept::Slots), "{id}");
         set(&mut machine, "PERF_METRICS", 0);
         assert_eq!(read(&mut machine, "PERF_METRICS"), 0, "{id}");
         run(&mut machine, 10_000);
@@ -375,13 +378,13 @@ fn one_counter_of_zen_takes_15_events_a_cycle_and_a_pair_takes_all() {
         let pair = program(&machine, &[on(2, 0x03, umask)]);
         start(&mut machine, 0, &pair);
         run(&mut machine, 10_000);
-        let truth = machine.truth(thread, Quantity::FloatOperations);
+        let truth = machine.truth(thread, Concept::FloatOperations);
         assert_eq!(values(&mut machine, &pair), [truth], "{id}");
-        let cycles = machine.truth(thread, Quantity::Cycles);
+        let cycles = machine.truth(thread, Concept::Cycles);
         assert_eq!(truth, 16 * cycles, "{id}");
         set(&mut machine, "PERF_CTL3", 0);
         run(&mut machine, 10_000);
-        let since = machine.truth(thread, Quantity::Cycles) - cycles;
+        let since = machine.truth(thread, Concept::Cycles) - cycles;
         assert_eq!(values(&mut machine, &pair), [truth + 15 * since], "{id}");
     }
 }
@@ -413,7 +416,7 @@ fn user_mode_gets_at_registers_only_where_apples_bit_30_says_so() {
 fn a_program_that_is_torn_down_or_restored_leaves_what_was_there() {
     for model in Model::ALL {
         let mut machine = SimMachine::new(model, Settings::default());
-        let event = counting(model, Quantity::Cycles).unwrap();
+        let event = counting(model, Concept::Cycles).unwrap();
         let used = program(&machine, &[every(event, 100_000)]);
         // The counter is unused before, then another user takes it.
         for _ in 0..2 {

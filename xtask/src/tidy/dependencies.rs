@@ -1,5 +1,6 @@
 //! Which crate may depend on which.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -24,7 +25,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("selftest", &["core", "kernels"]),
     ("marker", &["sys"]),
     ("monitor", &["core", "plan", "stats", "sys"]),
-    ("sim", &["arch", "core"]),
+    ("semantics", &["core"]),
+    ("sim", &["arch", "core", "semantics"]),
     ("soft", &["core", "sys"]),
     ("symbols", &["core"]),
     (
@@ -43,6 +45,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "marker",
             "monitor",
             "recording",
+            "semantics",
             "sim",
             "selftest",
             "symbols",
@@ -50,6 +53,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     ("cli", &["cyclometer"]),
 ];
+
+/// Crates that never see others, directly or through a dependency, not even in tests: a crate that explains
+/// events knows no table of their meaning.
+const NEVER_SEES: &[(&str, &[&str])] = &[("inference", &["semantics", "sim"])];
 
 /// Invariant 1: stages share words, never each other.
 pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Violations) -> Result<()> {
@@ -61,18 +68,46 @@ pub(super) fn of_crate(folder: &Path, name: &str, found: &mut Violations) -> Res
     if !manifest.contains("[lints]\nworkspace = true") {
         found.add(format!("crates/{name}/Cargo.toml does not take the workspace's lints"));
     }
-    for dependency in normal_dependencies(&manifest) {
+    for dependency in dependencies(&manifest, is_normal) {
         if !allowed.contains(&dependency.as_str()) {
             found.add(format!("crates/{name} depends on {dependency}, which its room forbids"));
         }
     }
+    for (dependency, hidden) in hidden_dependencies(name, &manifest) {
+        found.add(format!(
+            "crates/{name} depends on {dependency}, and so sees {hidden}, which is hidden from it"
+        ));
+    }
     Ok(())
+}
+
+/// The dependencies of a crate and of its tests through which it sees a crate that is hidden from it, with
+/// that crate.
+fn hidden_dependencies(name: &str, manifest: &str) -> Vec<(String, &'static str)> {
+    let hidden = NEVER_SEES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, hidden)| *hidden);
+    let sees = |dependency: &str| hidden.iter().copied().find(|hidden| may_see(dependency, hidden));
+    dependencies(manifest, |_| true)
+        .into_iter()
+        .filter_map(|dependency| sees(&dependency).map(|hidden| (dependency, hidden)))
+        .collect()
+}
+
+/// Whether a crate is another one, or may depend on it directly or through others.
+fn may_see(name: &str, other: &str) -> bool {
+    let (mut seen, mut next) = (HashSet::new(), vec![name]);
+    while let Some(name) = next.pop() {
+        if seen.insert(name) {
+            let known = MAY_DEPEND_ON.iter().find(|(known, _)| *known == name);
+            next.extend(known.into_iter().flat_map(|(_, allowed)| allowed.iter().copied()));
+        }
+    }
+    seen.contains(other)
 }
 
 /// Bindings translate: they depend on the façade alone.
 pub(super) fn of_bindings(root: &Path, name: &str, found: &mut Violations) -> Result<()> {
     let manifest = fs::read_to_string(root.join("bindings").join(name).join("Cargo.toml"))?;
-    for dependency in normal_dependencies(&manifest) {
+    for dependency in dependencies(&manifest, is_normal) {
         if dependency != "cyclometer" {
             found.add(format!("bindings/{name} depends on {dependency}: bindings know the façade alone"));
         }
@@ -80,15 +115,19 @@ pub(super) fn of_bindings(root: &Path, name: &str, found: &mut Violations) -> Re
     Ok(())
 }
 
-/// Our own crates below `[dependencies]`, of all targets or of one, by folder name.
-fn normal_dependencies(manifest: &str) -> Vec<String> {
+/// Whether a section has dependencies that are built in, of all targets or of one.
+fn is_normal(section: &str) -> bool {
+    section == "[dependencies]" || section.starts_with("[target.") && section.ends_with(".dependencies]")
+}
+
+/// Our own crates in the sections that are asked for, by folder name.
+fn dependencies(manifest: &str, is_wanted: fn(&str) -> bool) -> Vec<String> {
     let mut within = false;
     manifest
         .lines()
         .filter(|line| {
             if line.starts_with('[') {
-                within = *line == "[dependencies]"
-                    || line.starts_with("[target.") && line.ends_with(".dependencies]");
+                within = line.ends_with("dependencies]") && is_wanted(line);
             }
             within
         })
@@ -118,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn what_explains_events_sees_no_truths_through_others_or_in_its_tests() {
+        let manifest = "[dependencies]\ncyclometer-core.workspace = true\n\n\
+                        [dev-dependencies]\ncyclometer-backend = \"1\"\ncyclometer-semantics = \"1\"\n";
+        let seen = hidden_dependencies("inference", manifest);
+        assert_eq!(seen, [("backend".to_owned(), "semantics"), ("semantics".to_owned(), "semantics")]);
+        assert_eq!(hidden_dependencies("plan", manifest), []);
+        for (name, allowed) in MAY_DEPEND_ON.iter().filter(|(name, _)| *name == "inference") {
+            assert!(!allowed.iter().any(|allowed| may_see(allowed, "semantics")), "{name}");
+        }
+    }
+
+    #[test]
     fn bindings_know_the_facade_alone() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("bindings/python");
@@ -134,6 +185,6 @@ mod tests {
         let manifest = "[dependencies]\ncyclometer-core.workspace = true\nlibc.workspace = true\n\n\
                         [target.'cfg(unix)'.dependencies]\ncyclometer-sys.workspace = true\n\n\
                         [dev-dependencies]\ncyclometer-plan.workspace = true\n";
-        assert_eq!(normal_dependencies(manifest), ["core", "sys"]);
+        assert_eq!(dependencies(manifest, is_normal), ["core", "sys"]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
 use cyclometer_core::window::WindowThread;
 use cyclometer_core::{CpuSet, Error, ErrorKind, Result};
-use cyclometer_sim::{Happening, Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Activity, Concept, Happening, Phase, SimMachine, ThreadId, Workload};
 
 use crate::registers::{Bound, Bus, InterruptHandler, ThreadSwitch};
 
@@ -116,8 +116,8 @@ impl Bus for SimBus {
     fn let_go(&mut self, _cpu: u32) {}
 
     fn exercise(&mut self, cpu: u32) -> Result<()> {
-        let instructions = Rates::IDLE.with(Quantity::Instructions, 1.0);
-        let phase = Phase { cycles: EXERCISE_CYCLES, rates: instructions };
+        let instructions = Activity::IDLE.with(Concept::Instructions, 1.0);
+        let phase = Phase { cycles: EXERCISE_CYCLES, activity: instructions };
         let workload = Workload { phases: vec![phase], rounds: Some(1), noise: 0.0 };
         let thread = self.machine.spawn(workload, &[cpu])?;
         let until = self.machine.now_ns().saturating_add(EXERCISE_NS);

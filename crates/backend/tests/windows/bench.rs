@@ -6,32 +6,33 @@ use cyclometer_arch::{Coded, Placed, ProgramOptions};
 use cyclometer_backend::registers::{Outcome, OverflowSource, Row, WindowSetup, Windows};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
-use cyclometer_sim::{Happening, Model, Quantity, Settings, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Concept, Happening, Model, Settings, SimMachine, ThreadId, Workload};
 
-/// The counted events: one for each quantity, on different counters.
+/// The counted events: one for each concept, on different counters.
 #[derive(Clone)]
 pub struct Events {
-    pub quantities: Vec<Quantity>,
+    pub concepts: Vec<Concept>,
     pub placed: Vec<Placed>,
 }
 
 impl Events {
     /// Assigns each event to the first free general counter.
-    pub fn general(model: &Model, quantities: &[Quantity]) -> Events {
+    pub fn general(model: &Model, concepts: &[Concept]) -> Events {
         let mut taken = 0u64;
-        let place = |quantity: &Quantity| {
-            let row = model.events.iter().find(|row| row.counts == [*quantity]).unwrap();
-            let counter = (row.general & !taken).trailing_zeros() as u8;
+        let place = |concept: &Concept| {
+            let row = model.events.iter().find(|row| row.meaning.is_sum_of(&[*concept])).unwrap();
+            let counter = (row.counters.general_bits() & !taken).trailing_zeros() as u8;
             taken |= 1 << counter;
-            on(counter, row.select, row.umask)
+            let (select, umask) = model.select(row.code);
+            on(counter, select, umask)
         };
-        Events { quantities: quantities.to_vec(), placed: quantities.iter().map(place).collect() }
+        Events { concepts: concepts.to_vec(), placed: concepts.iter().map(place).collect() }
     }
 
     /// Adds the events of the fixed counters.
     pub fn and_fixed(mut self, model: &Model) -> Events {
-        for (counter, quantity) in model.fixed {
-            self.quantities.push(*quantity);
+        for (counter, concept) in model.fixed {
+            self.concepts.push(*concept);
             self.placed.push(fixed(model.chip.family, *counter));
         }
         self
@@ -39,8 +40,8 @@ impl Events {
 }
 
 /// Four events that every model counts at the same time.
-pub const FOUR: [Quantity; 4] =
-    [Quantity::Instructions, Quantity::Cycles, Quantity::Branches, Quantity::BranchMisses];
+pub const FOUR: [Concept; 4] =
+    [Concept::Instructions, Concept::Cycles, Concept::Branches, Concept::Mispredicts];
 
 pub fn on(counter: u8, select: u16, umask: u8) -> Placed {
     let coded = Coded::new(EventCode { select, umask, ..EventCode::default() });
@@ -174,9 +175,9 @@ impl Bench {
     fn judge(&mut self, rows: Vec<Row<ThreadId>>) {
         for row in rows {
             let id = self.machine.model().id;
-            let slots = self.events.quantities.len();
+            let slots = self.events.concepts.len();
             let truth: Vec<u64> =
-                self.events.quantities.iter().map(|of| self.machine.truth(row.thread, *of)).collect();
+                self.events.concepts.iter().map(|of| self.machine.truth(row.thread, *of)).collect();
             let before = self.told.entry(row.thread).or_insert_with(|| vec![0; slots]);
             assert_eq!(row.counts.len(), slots);
             for slot in 0..slots {
@@ -223,8 +224,8 @@ impl Ended {
     /// Asserts that the rows of these threads add up exactly to the true counts.
     pub fn assert_adds_up(&self, threads: &[ThreadId]) {
         for thread in threads {
-            for (slot, quantity) in self.bench.events.quantities.iter().enumerate() {
-                let truth = self.bench.machine.truth(*thread, *quantity);
+            for (slot, concept) in self.bench.events.concepts.iter().enumerate() {
+                let truth = self.bench.machine.truth(*thread, *concept);
                 let id = self.bench.machine.model().id;
                 assert_eq!(self.sum(*thread, slot), Some(truth), "{id} slot {slot} of {thread:?}");
             }

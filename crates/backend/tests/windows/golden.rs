@@ -2,7 +2,7 @@
 
 use cyclometer_arch::{Fault, Placed, PmuReg, ProgramOptions, Registers};
 use cyclometer_backend::registers::{OverflowSource, WindowSetup, Windows};
-use cyclometer_sim::{Happening, Model, Quantity, Settings, SimMachine, ThreadId};
+use cyclometer_sim::{Concept, Happening, Model, Settings, SimMachine, ThreadId};
 
 use crate::bench::{Events, fixed, freezing, machine, on, source};
 
@@ -143,7 +143,7 @@ fn counting_without_a_period_does_not_let_the_fixed_counter_interrupt() {
 /// The writes at an interrupt. The first value of the source is replaced, as it depends on the skid.
 fn handled(id: &str, options: ProgramOptions) -> Vec<String> {
     let model = Model::find(id).unwrap();
-    let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
+    let events = Events::general(model, &[Concept::Cycles, Concept::Branches]);
     let ([_, _, interrupt], _) = traces(model, &events.placed, &[source(0, 100_000)], options);
     let first_write = interrupt.iter().position(|step| step.contains(" = ")).unwrap();
     let counters = events.placed.iter().zip(0..).map(|(placed, n)| {

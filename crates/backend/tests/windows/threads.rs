@@ -3,7 +3,7 @@
 use cyclometer_arch::Registers;
 use cyclometer_backend::registers::{Fired, WindowEnd, WindowSetup, Windows};
 use cyclometer_core::CounterId;
-use cyclometer_sim::{Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, Tick, Workload};
+use cyclometer_sim::{Activity, Concept, Happening, Model, Phase, Settings, SimMachine, Tick, Workload};
 
 use crate::bench::{Bench, Events, FOUR, can_freeze, every_chip, freezing, machine, source};
 
@@ -18,7 +18,7 @@ fn rows_add_up_and_boundaries_are_at_multiples_of_the_period_on_every_chip() {
         let mut ended = bench.finish();
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
-        let truth = ended.bench.machine.truth(threads[0], Quantity::Instructions);
+        let truth = ended.bench.machine.truth(threads[0], Concept::Instructions);
         let full = ended.rows().iter().filter(|row| row.end == WindowEnd::Interrupt).count() as u64;
         assert!((truth / 50_000 - 1..=truth / 50_000).contains(&full), "{} {full} {truth}", model.id);
         assert!(ended.rows().iter().all(|row| !row.is_late() && !row.is_lost() && row.unclaimed == 0));
@@ -52,7 +52,7 @@ fn the_skid_is_told_and_shortens_the_next_window() {
 fn fixed_counters_end_windows_too() {
     for model in Model::ALL.iter().filter(|model| !model.fixed.is_empty()) {
         let (machine, threads) = machine(model, Settings::default(), &["memory"]);
-        let events = Events::general(model, &[Quantity::Branches]).and_fixed(model);
+        let events = Events::general(model, &[Concept::Branches]).and_fixed(model);
         let mut bench = Bench::new(machine, events, &[source(1, 33_333)]);
         bench.run(500_000);
         let mut ended = bench.finish();
@@ -191,9 +191,9 @@ fn a_whole_cpu_is_recorded_as_one_thread_that_never_leaves() {
             }
         });
         rows.extend(windows.finish(&mut machine));
-        for (slot, quantity) in FOUR.iter().enumerate() {
+        for (slot, concept) in FOUR.iter().enumerate() {
             let counted: Option<u64> = rows.iter().map(|row| row.counts[slot].exact()).sum();
-            let truth = threads.iter().map(|thread| machine.truth(*thread, *quantity)).sum();
+            let truth = threads.iter().map(|thread| machine.truth(*thread, *concept)).sum();
             assert_eq!(counted, Some(truth), "{} {slot}", model.id);
         }
         assert!((0..2).all(|cpu| rows.iter().any(|row| row.thread == cpu && row.cpu == Some(cpu))));
@@ -219,11 +219,11 @@ fn a_period_of_one_event_passes_many_boundaries_at_once_and_loses_none() {
 fn a_thread_that_ends_has_its_remainder_and_begins_nothing() {
     let model = Model::find("skylake").unwrap();
     let mut machine = SimMachine::new(model, Settings::default());
-    let phase = Phase { cycles: 32_000, rates: Rates::IDLE.with(Quantity::Instructions, 2.0) };
+    let phase = Phase { cycles: 32_000, activity: Activity::IDLE.with(Concept::Instructions, 2.0) };
     let short = Workload { phases: vec![phase], rounds: Some(3), noise: 0.0 };
     let thread = machine.spawn(short, &[0]).unwrap();
-    let quantities = [Quantity::Instructions, Quantity::Cycles];
-    let mut bench = Bench::new(machine, Events::general(model, &quantities), &[source(1, 50_000)]);
+    let concepts = [Concept::Instructions, Concept::Cycles];
+    let mut bench = Bench::new(machine, Events::general(model, &concepts), &[source(1, 50_000)]);
     bench.run(10_000);
     assert!(bench.windows.end(thread).unwrap_err().to_string().contains("still on CPU 0"));
     bench.run(90_000);
@@ -241,13 +241,13 @@ fn a_counter_of_32_bits_that_no_period_bounds_does_not_wrap_unseen() {
     // Two seconds: 6,000,000,000 cycles, more than 2^32, and a source that hardly ever overflows.
     let model = Model::find("neoverse-n1").unwrap();
     let (machine, threads) = machine(model, Settings::default(), &["loop"]);
-    let quantities = [Quantity::LlcMisses, Quantity::Cycles, Quantity::Instructions];
-    let mut bench = Bench::new(machine, Events::general(model, &quantities), &[source(0, 1 << 31)]);
+    let concepts = [Concept::LlcMisses, Concept::Cycles, Concept::Instructions];
+    let mut bench = Bench::new(machine, Events::general(model, &concepts), &[source(0, 1 << 31)]);
     bench.run(2_000_000_000);
     assert_eq!(bench.interrupts, bench.claimed);
     assert!(bench.interrupts >= 5, "{}", bench.interrupts);
     let ended = bench.finish();
-    assert!(ended.bench.machine.truth(threads[0], Quantity::Cycles) > 1 << 32);
+    assert!(ended.bench.machine.truth(threads[0], Concept::Cycles) > 1 << 32);
     ended.assert_adds_up(&threads);
     assert_eq!(ended.rows().len(), 1);
 }

@@ -9,7 +9,7 @@ use cyclometer_backend::registers::{
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, ErrorKind};
 use cyclometer_sim::{
-    InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Workload,
+    Activity, Concept, InjectedFault, Model, Phase, Settings, SimMachine, ThreadId, Workload,
 };
 
 use crate::bench::{Bench, Ended, Events, FOUR, every_chip, machine, source};
@@ -169,7 +169,8 @@ fn a_control_that_is_rewritten_when_a_cpu_goes_idle_costs_the_window_that_is_ope
         bench.retakes = true;
         let mut threads = Vec::new();
         for _ in 0..5 {
-            let phases = vec![Phase { cycles: 40_000, rates: Rates::IDLE.with(Quantity::Branches, 0.3) }];
+            let phases =
+                vec![Phase { cycles: 40_000, activity: Activity::IDLE.with(Concept::Branches, 0.3) }];
             let short = Workload { phases, rounds: Some(2), noise: 0.0 };
             threads.push(bench.machine.spawn(short, &[0]).unwrap());
             bench.run(30_000);
@@ -198,8 +199,8 @@ fn fixed_counters_that_a_rewritten_pmcr0_leaves_as_they_are_go_on_ending_windows
         let ended = bench.finish();
         for thread in threads {
             assert_eq!(ended.sum(thread, 0), None);
-            for (slot, quantity) in [(4, Quantity::Cycles), (5, Quantity::Instructions)] {
-                let truth = ended.bench.machine.truth(thread, quantity);
+            for (slot, concept) in [(4, Concept::Cycles), (5, Concept::Instructions)] {
+                let truth = ended.bench.machine.truth(thread, concept);
                 assert_eq!(ended.sum(thread, slot), Some(truth), "{id}");
             }
             let both = |row: &&Row<ThreadId>| lost(row) == [0, 1, 2, 3] && !row.fired.is_empty();
@@ -343,7 +344,7 @@ fn writes_that_are_dropped_from_some_time_on_lose_the_sources_and_no_number_is_w
 fn a_counter_that_somebody_else_sets_back_contradicts_itself_and_is_lost() {
     // A watchdog with a longer period holds the counter that we take: it resets the counter at interrupts.
     for (model, options) in every_chip() {
-        let events = Events::general(model, &[Quantity::Cycles, Quantity::Branches]);
+        let events = Events::general(model, &[Concept::Cycles, Concept::Branches]);
         let (mut machine, threads) = machine(model, Settings::default(), &["loop"]);
         let counter = events.placed[0].counter;
         machine.inject(InjectedFault::Watchdog { cpu: 0, counter, period_cycles: 70_000 }).unwrap();
@@ -353,7 +354,7 @@ fn a_counter_that_somebody_else_sets_back_contradicts_itself_and_is_lost() {
         assert_eq!(ended.sum(threads[0], 0), None, "{}", model.id);
         assert_eq!(
             ended.sum(threads[0], 1),
-            Some(ended.bench.machine.truth(threads[0], Quantity::Branches)),
+            Some(ended.bench.machine.truth(threads[0], Concept::Branches)),
             "{}",
             model.id
         );

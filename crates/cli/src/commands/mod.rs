@@ -24,6 +24,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
+use cyclometer::semantics::{self, Semantics};
 use cyclometer::{
     Error, ErrorKind, EventTables, Machine, Recovery, Result, SignalWatch, Simulated, diagnosed_machine,
     replay_machine, simulated,
@@ -45,6 +46,19 @@ fn machine_of(named: Option<&Path>) -> Result<Machine> {
         Some(name) => Ok(Simulated::find(name)?.machine()),
         None => replay_machine(&read_recording(path)?),
     }
+}
+
+/// The meanings of a simulated machine's events.
+fn read_semantics(path: &Path) -> Result<Semantics> {
+    let failed = |error: std::io::Error| of_file("--semantics", FileUse::Read, path, error);
+    let mut bytes = Vec::new();
+    // A byte more than is allowed shows that the file is too long.
+    let mut file = File::open(path).map_err(failed)?.take(semantics::MAX_BYTES as u64 + 1);
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Semantics::parse(&bytes).map_err(|error| {
+        let message = format!("--semantics: {}: {error}", clean_os(path.as_os_str()));
+        Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(error.remedy))
+    })
 }
 
 fn read_recording(path: &Path) -> Result<String> {

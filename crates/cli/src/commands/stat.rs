@@ -12,6 +12,7 @@ use cyclometer::{
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
+use super::read_semantics;
 use super::streams::{self, CommandInput};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, cannot_print};
@@ -81,7 +82,10 @@ fn simulated(args: &StatArgs) -> Result<Option<Simulated>> {
         let hint = "leave -p, -t and -G out";
         return Err(failure::usage("a simulated machine has no processes", hint));
     }
-    let found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    let mut found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    if let Some(file) = &args.semantics {
+        found = found.with_semantics(read_semantics(file)?);
+    }
     found.workload(workload(args))?;
     Ok(Some(args.trouble.iter().fold(found, |found, trouble| {
         let trouble = match trouble {

@@ -13,7 +13,7 @@ use cyclometer_arch::{
 };
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
-use cyclometer_sim::{Model, Quantity, Settings, SimMachine, ThreadId, Workload};
+use cyclometer_sim::{Concept, Model, Settings, SimMachine, ThreadId, Workload};
 
 pub fn model(id: &str) -> &'static Model {
     Model::find(id).unwrap()
@@ -62,10 +62,11 @@ pub fn fixed(family: Family, counter: u8) -> Placed {
     Placed { coded, counter: CounterId::Fixed(counter), modes: Modes::USER, period: None }
 }
 
-/// The first counter that counts a quantity, fixed ones last.
-pub fn counting(model: &Model, quantity: Quantity) -> Option<Placed> {
-    let row = model.events.iter().find(|row| row.counts == [quantity])?;
-    Some(on(row.general.trailing_zeros() as u8, row.select, row.umask))
+/// The first counter that counts a concept, fixed ones last.
+pub fn counting(model: &Model, concept: Concept) -> Option<Placed> {
+    let row = model.events.iter().find(|row| row.meaning.is_sum_of(&[concept]))?;
+    let (select, umask) = model.select(row.code);
+    Some(on(row.counters.general_bits().trailing_zeros() as u8, select, umask))
 }
 
 pub fn every(placed: Placed, period: u64) -> Placed {

@@ -7,7 +7,7 @@ use crate::registers::Bound;
 use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, Register, apple, register_program};
 use cyclometer_core::{CounterId, CounterMask, CpuSet, Error, ErrorKind, EventCode, Modes};
 use cyclometer_sim::{
-    Happening, InjectedFault, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Workload,
+    Activity, Concept, Happening, InjectedFault, Model, Phase, Settings, SimMachine, ThreadId, Tick, Workload,
 };
 
 const CHIPS: [&str; 4] = ["apple-m1", "apple-m2", "apple-m3", "apple-m4"];
@@ -24,9 +24,9 @@ struct Lab {
     truths: Vec<Vec<u64>>,
 }
 
-/// The quantities that every program here counts, in the order of its events.
-const COUNTED: [Quantity; 4] =
-    [Quantity::Cycles, Quantity::Instructions, Quantity::Branches, Quantity::L1dLoadMisses];
+/// The concepts that every program here counts, in the order of its events.
+const COUNTED: [Concept; 4] =
+    [Concept::Cycles, Concept::Instructions, Concept::Branches, Concept::L1dLoadMissesSpeculative];
 
 impl Lab {
     fn new(id: &str, settings: Settings, workload: Workload, cpus: &[u32]) -> Lab {
@@ -47,7 +47,7 @@ impl Lab {
 
     /// The piece of work: time passes, and its true counts are recorded.
     fn work(&mut self, ns: u64) {
-        let truth = |lab: &Lab| COUNTED.map(|quantity| lab.machine.truth(lab.thread, quantity));
+        let truth = |lab: &Lab| COUNTED.map(|concept| lab.machine.truth(lab.thread, concept));
         let before = truth(self);
         self.pass(ns);
         while self.machine.thread_on(0) != Some(self.thread) && self.machine.thread_on(1) != Some(self.thread)
@@ -167,12 +167,13 @@ fn placed(select: u16, counter: CounterId) -> Placed {
 
 /// [`COUNTED`]: the fixed counters, branches, and load misses on PMC9, whose encoding is irregular.
 fn program(chip: &Chip, model: &Model) -> RegisterProgram {
-    let select = |quantity| model.events.iter().find(|row| row.counts == [quantity]).unwrap().select;
+    let select =
+        |concept| model.events.iter().find(|row| row.meaning.is_sum_of(&[concept])).unwrap().code as u16;
     let events = [
         placed(0, CounterId::Fixed(0)),
         placed(0, CounterId::Fixed(1)),
-        placed(select(Quantity::Branches), CounterId::General(5)),
-        placed(select(Quantity::L1dLoadMisses), CounterId::General(9)),
+        placed(select(Concept::Branches), CounterId::General(5)),
+        placed(select(Concept::L1dLoadMissesSpeculative), CounterId::General(9)),
     ];
     register_program(chip, &events, ProgramOptions::default()).unwrap()
 }
@@ -274,8 +275,8 @@ fn lost_windows_are_done_again_until_there_are_enough() {
 
 /// A thread of 10 µs, started again whenever the previous one has ended.
 fn piece(machine: &Model) -> Workload {
-    let rates = Rates::IDLE.with(Quantity::Instructions, 2.0);
-    Workload { phases: vec![Phase { cycles: machine.mhz * 10, rates }], rounds: Some(1), noise: 0.0 }
+    let activity = Activity::IDLE.with(Concept::Instructions, 2.0);
+    Workload { phases: vec![Phase { cycles: machine.mhz * 10, activity }], rounds: Some(1), noise: 0.0 }
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn writes_that_change_nothing_are_seen_at_once() {
 #[test]
 fn a_window_in_which_nothing_happened_is_none() {
     let idle =
-        Workload { phases: vec![Phase { cycles: 1, rates: Rates::IDLE }], rounds: Some(1), noise: 0.0 };
+        Workload { phases: vec![Phase { cycles: 1, activity: Activity::IDLE }], rounds: Some(1), noise: 0.0 };
     let mut lab = Lab::new("apple-m1", Settings::default(), idle, &[0]);
     lab.machine.run(1_000, |_, _| {});
     let counted = lab.count(20_000, 1, 3);

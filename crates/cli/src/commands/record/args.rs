@@ -84,6 +84,9 @@ pub struct RecordArgs {
     /// Its workload, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
     pub workload: Option<String>,
+    /// Other meanings for its events: a file in the semantics format.
+    #[arg(help_heading = SIMULATED, long, value_name = "FILE", requires = "machine")]
+    pub semantics: Option<PathBuf>,
     /// Decides all that is left to chance there.
     #[arg(help_heading = SIMULATED, long, value_name = "N", requires = "machine")]
     pub seed: Option<u64>,

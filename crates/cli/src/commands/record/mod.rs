@@ -19,6 +19,7 @@ use boundaries::{RowEnds, describe};
 use file::RecordingFile;
 
 use super::plot::PictureFile;
+use super::read_semantics;
 use super::streams::{self, CommandInput};
 use crate::output::{self, Channel};
 use crate::render::plot::PlotFormat;
@@ -116,7 +117,10 @@ fn simulated_machine(args: &RecordArgs) -> Result<Option<Simulated>> {
         let hint = "leave the command and the target out, and give --workload NAME";
         return Err(failure::usage("a simulated machine executes no command", hint));
     }
-    let found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    let mut found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    if let Some(file) = &args.semantics {
+        found = found.with_semantics(read_semantics(file)?);
+    }
     found.workload(args.workload.as_deref().unwrap_or(USUAL_WORKLOAD))?;
     Ok(Some(found))
 }
