@@ -115,6 +115,8 @@ concepts! {
     ConditionalMispredicts = "conditional-mispredicts", MicroArchitectural;
     /// Indirect branches retired that had been predicted wrongly, returns excepted
     IndirectMispredicts = "indirect-mispredicts", MicroArchitectural;
+    /// Indirect calls retired that had been predicted wrongly
+    IndirectCallMispredicts = "indirect-call-mispredicts", MicroArchitectural;
     /// Returns retired that had been predicted wrongly
     ReturnMispredicts = "return-mispredicts", MicroArchitectural;
     /// Retired loads that missed the first-level data cache
