@@ -16,7 +16,7 @@ pub struct Geometry {
     pub l1i_bytes: usize,
     /// Bytes of a cache line: a power of two, from 16 to 4096.
     pub line_bytes: usize,
-    /// Bytes of a page: a power of two, no less than a line.
+    /// Bytes of a page of the system: a power of two, no less than a line.
     pub page_bytes: usize,
     /// Entries of the first-level data TLB.
     pub dtlb_entries: usize,

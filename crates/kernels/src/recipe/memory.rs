@@ -17,7 +17,10 @@ use crate::pages::{ExecutablePages, without_huge_pages};
 /// that a footprint is visited wholly however short the runs are.
 #[derive(Debug, Default)]
 pub struct RecipeMemory {
-    lines: Option<AlignedWords>,
+    /// By the size of a page.
+    lines: BTreeMap<usize, AlignedWords>,
+    /// By the size of a page.
+    dropped: BTreeMap<usize, AlignedWords>,
     chains: BTreeMap<ChainLayout, (PointerChain, usize)>,
     bytes: BTreeMap<usize, (AlignedWords, u64)>,
     rings: BTreeMap<(usize, usize), (ExecutablePages, usize)>,
@@ -25,7 +28,7 @@ pub struct RecipeMemory {
     number: Option<u64>,
 }
 
-/// Words whose first one is at the begin of a page.
+/// Words, and room before them, so that their first one is at the begin of a page.
 #[derive(Debug)]
 struct AlignedWords {
     words: Box<[usize]>,
@@ -54,11 +57,14 @@ fn untouched(words: usize, page_bytes: usize) -> Box<[usize]> {
     words
 }
 
-/// Pages of lines that hit: one for lines, one behind it for what crosses a page, two that are dropped.
+/// Pages of lines that hit: for lines, for what crosses a page, and as many again for lines as large as pages.
 const PAGES: usize = 4;
 
-/// The first of the pages that are dropped.
+/// The most pages that are dropped at once.
 const DROPPED: usize = 2;
+
+/// The largest page of a supported system. A kernel drops whole pages, however large the geometry has them.
+const LARGEST_PAGE: usize = 64 << 10;
 
 impl RecipeMemory {
     /// New memory, with nothing in it yet.
@@ -78,7 +84,7 @@ impl RecipeMemory {
         let number = *self.number.get_or_insert(FIRST);
         let plain = LoopArguments {
             read: lines,
-            write: lines + 4 * line,
+            write: lines + line.max(256),
             number,
             increment: INCREMENT,
             ..LoopArguments::default()
@@ -111,7 +117,7 @@ impl RecipeMemory {
                 LoopArguments { read: self.ring(set, links, spacing)?, ..plain }
             }
             Setting::Pages { advice, pages, .. } => {
-                let (write, read) = (lines + DROPPED * page, pages * page);
+                let (write, read) = (self.dropped(page), pages * page);
                 LoopArguments { write, read, mask: advice, other: page, ..plain }
             }
         })
@@ -136,7 +142,13 @@ impl RecipeMemory {
 
     fn lines(&mut self, geometry: &Geometry) -> usize {
         let page = geometry.page_bytes;
-        self.lines.get_or_insert_with(|| AlignedWords::new(PAGES * page, page)).address()
+        self.lines.entry(page).or_insert_with(|| AlignedWords::new(PAGES * page, page)).address()
+    }
+
+    fn dropped(&mut self, page: usize) -> usize {
+        let align = page.max(LARGEST_PAGE);
+        let bytes = (DROPPED * page).next_multiple_of(align);
+        self.dropped.entry(page).or_insert_with(|| AlignedWords::new(bytes, align)).address()
     }
 
     fn chain(&mut self, layout: ChainLayout, page_bytes: usize) -> &(PointerChain, usize) {
@@ -165,7 +177,7 @@ impl RecipeMemory {
 
 /// The bits of a random number that are zero in one of 2ⁿ cases. The lowest bits of the generator repeat soon.
 fn random_bits(bits: u32) -> usize {
-    ((1 << bits) - 1) << 40
+    (((1u64 << bits) - 1) << 40) as usize
 }
 
 #[cfg(test)]
@@ -191,6 +203,33 @@ mod tests {
         let reached = LoopArguments { read: first.read + 64, ..first };
         memory.keep(setting, &reached);
         assert_eq!(memory.arguments(setting, set, &geometry).unwrap().read, reached.read);
+    }
+
+    #[test]
+    fn lines_and_pages_stay_within_their_memory_for_every_geometry() {
+        let mut memory = RecipeMemory::new();
+        for (line_bytes, page_bytes) in [(16, 1024), (64, 4096), (128, 16384), (4096, 1), (64, 1 << 20)] {
+            let geometry = Geometry { line_bytes, page_bytes, ..Geometry::default() }.usable();
+            let (line, page) = (geometry.line_bytes, geometry.page_bytes);
+            let start = memory.lines(&geometry);
+            for setting in [
+                Setting::Lines,
+                Setting::At(page - 4),
+                Setting::Forward(2 * line),
+                Setting::Aliases { bits: 2 },
+            ] {
+                let arguments = memory.arguments(setting, InstructionSet::X86_64, &geometry).unwrap();
+                let last = arguments.read.max(arguments.write) + arguments.mask;
+                assert!(last + 72 <= start + PAGES * page, "{setting:?} {geometry:?}");
+            }
+            let pages = Setting::Pages { advice: 4, drops: true, pages: DROPPED };
+            let arguments = memory.arguments(pages, InstructionSet::X86_64, &geometry).unwrap();
+            let words = &memory.dropped[&page];
+            let end = words.words.as_ptr_range().end as usize;
+            // A kernel with the largest pages drops so much.
+            let dropped = arguments.read.next_multiple_of(LARGEST_PAGE);
+            assert!(arguments.write.is_multiple_of(LARGEST_PAGE) && arguments.write + dropped <= end);
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn kinds_of_branches_and_accesses_add_up() {
 /// Concepts that no recipe of an instruction set moves, and why.
 fn unmoved(set: InstructionSet) -> &'static [Concept] {
     match set {
-        // It has no exclusive stores; nobody calls for an interrupt.
+        // It has no exclusive stores. Interrupts come from outside.
         InstructionSet::X86_64 => &[AtomicFailures, Interrupts],
         InstructionSet::Aarch64 => &[Interrupts],
         // No vectors, no renaming that is documented, no misaligned access, jumps of 1 MiB.
