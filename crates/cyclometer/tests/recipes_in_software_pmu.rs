@@ -49,7 +49,7 @@ const EVENTS: &[(&str, fn(&KernelRecipe) -> f64)] = &[
     ("system_calls", |recipe| recipe.number_of(Concept::SystemCalls)),
 ];
 
-/// Caches for which every footprint is quickly made. What is executed does not depend on it.
+/// Caches for which every footprint is quickly made. The instructions do not depend on them.
 fn small() -> Geometry {
     Geometry {
         l1d_bytes: 4 << 10,
@@ -78,7 +78,7 @@ fn program() {
     let work: Vec<_> =
         before.chain(recipes.iter().flat_map(|recipe| [(recipe, FEW), (recipe, MANY)])).collect();
     let mut samples = Vec::with_capacity(work.len() * EVENTS.len());
-    // What is between two samples is the same each time, but for the loop of the recipe.
+    // The code between two samples is the same each time, but for the loop of the recipe.
     for (recipe, number) in work {
         recipe.run(rounds(number), &mut memory).unwrap();
         counting.sample(&mut samples).unwrap();
@@ -100,8 +100,8 @@ fn values(samples: &[Raw]) -> Vec<i64> {
     samples.iter().map(|sample| sample.value as i64).collect()
 }
 
-/// What [`MANY`] iterations count more than [`FEW`], for each event, from the counts before both, between them
-/// and after them.
+/// The counts of [`MANY`] iterations less those of [`FEW`], for each event, from the counts before both,
+/// between them and after them.
 fn joined(counts: &[Vec<i64>]) -> String {
     let difference = |event: usize| counts[2][event] + counts[0][event] - 2 * counts[1][event];
     (0..EVENTS.len()).map(|event| difference(event).to_string()).collect::<Vec<_>>().join(" ")

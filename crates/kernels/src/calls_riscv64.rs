@@ -46,8 +46,8 @@ pub(crate) const MADVISE: usize = 233;
 /// The system call with these arguments must not change memory that anything else relies on.
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the caller answers for what the call does, and the kernel keeps all registers but those that are
-    // declared.
+    // SAFETY: the caller answers for what the call does, and the kernel keeps all registers but those that
+    // are declared.
     unsafe {
         asm!(
             "ecall",

@@ -1,7 +1,8 @@
 //! The loops of recipes.
 //!
 //! Each runs a body for a number of rounds, and ends a round by counting down, an instruction that does
-//! nothing, and a branch back. What a body executes stands in `recipe::bodies`, for every instruction set.
+//! nothing, and a branch back. The instructions of each body stand in `recipe::bodies`, for every instruction
+//! set.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "loops/aarch64.rs"]
@@ -111,7 +112,7 @@ pub(crate) struct LoopArguments {
     pub(crate) read: usize,
     /// The memory that is written.
     pub(crate) write: usize,
-    /// What numbers are masked with, or advice about pages.
+    /// The mask of numbers, or advice about pages.
     pub(crate) mask: usize,
     /// A second mask, a distance, or the number 1.
     pub(crate) other: usize,

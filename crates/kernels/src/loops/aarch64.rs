@@ -1,8 +1,8 @@
 //! The loops of recipes on AArch64.
 //!
 //! Registers: `x9` counts rounds, `x3` is [`LoopArguments::read`], `x4` is `write`, `x5` is `mask`, `x6` is
-//! `other`, `x10` is `number`, `x11` is the generator's multiplier, `x12` is `increment`. `d0` to `d5` begin as
-//! 1.0, `x13` to `x16` as they are.
+//! `other`, `x10` is `number`, `x11` is the generator's multiplier, `x12` is `increment`. `d0` to `d5` begin
+//! as 1.0, `x13` to `x16` as they are.
 
 use std::arch::asm;
 
@@ -26,9 +26,9 @@ macro_rules! loops {
                 $(RecipeLoop::$name => {
                     #[inline(never)]
                     unsafe fn run(rounds: u64, arguments: &mut LoopArguments) {
-                        // SAFETY: the caller guarantees that the arguments are the memory that this loop reads
-                        // and writes. It changes only registers that are declared, and the stack below its
-                        // pointer, which it leaves as it found it; its jumps stay within the block.
+                        // SAFETY: the caller guarantees that the arguments are the memory that this loop
+                        // reads and writes. It changes only registers that are declared, and the stack below
+                        // its pointer, which it leaves as it found it; its jumps stay within the block.
                         unsafe {
                             asm!(
                                 $($before,)*

@@ -1,8 +1,8 @@
 //! The loops of recipes on RV64GC.
 //!
 //! Registers: `t0` counts rounds, `t1` is [`LoopArguments::read`], `t2` is `write`, `t3` is `mask`, `t4` is
-//! `other`, `t5` is `number`, `t6` is the generator's multiplier, `a5` is `increment`. `ft0` to `ft5` begin as
-//! 1.0. Addresses of labels are two instructions, which linkers must not shorten.
+//! `other`, `t5` is `number`, `t6` is the generator's multiplier, `a5` is `increment`. `ft0` to `ft5` begin
+//! as 1.0. Addresses of labels are two instructions, which linkers must not shorten.
 
 use std::arch::asm;
 
@@ -26,9 +26,9 @@ macro_rules! loops {
                 $(RecipeLoop::$name => {
                     #[inline(never)]
                     unsafe fn run(rounds: u64, arguments: &mut LoopArguments) {
-                        // SAFETY: the caller guarantees that the arguments are the memory that this loop reads
-                        // and writes. It changes only registers that are declared, and the stack below its
-                        // pointer, which it leaves as it found it; its jumps stay within the block.
+                        // SAFETY: the caller guarantees that the arguments are the memory that this loop
+                        // reads and writes. It changes only registers that are declared, and the stack below
+                        // its pointer, which it leaves as it found it; its jumps stay within the block.
                         unsafe {
                             asm!(
                                 $($before,)*

@@ -26,9 +26,9 @@ macro_rules! loops {
                 $(RecipeLoop::$name => {
                     #[inline(never)]
                     unsafe fn run(rounds: u64, arguments: &mut LoopArguments) {
-                        // SAFETY: the caller guarantees that the arguments are the memory that this loop reads
-                        // and writes. It changes only registers that are declared, and the stack below its
-                        // pointer, which it leaves as it found it; its jumps stay within the block.
+                        // SAFETY: the caller guarantees that the arguments are the memory that this loop
+                        // reads and writes. It changes only registers that are declared, and the stack below
+                        // its pointer, which it leaves as it found it; its jumps stay within the block.
                         unsafe {
                             asm!(
                                 $($before,)*

@@ -1,10 +1,10 @@
-//! What a core is expected to do with a recipe: misses, mispredictions, forwards.
+//! The expected work of a core: misses, mispredictions, forwards.
 
 use cyclometer_core::concept::{Concept, Nature};
 
 use super::geometry::{Geometry, missing_at_random, missing_in_turn};
 use super::rows::RecipeRow;
-use super::setting::Setting;
+use super::setting::RecipeSetting;
 use super::{InstructionSet, KernelFamily};
 use crate::loops::RecipeLoop as Of;
 use crate::memory::ChainLayout;
@@ -57,25 +57,25 @@ impl Effects {
         use Concept::*;
         let accesses = f64::from(accesses(row.runs));
         match row.setting {
-            Setting::Lines => {}
-            Setting::Chain(_) if row.setting.invites_prefetchers() => {
+            RecipeSetting::Lines => {}
+            RecipeSetting::Chain(_) if row.setting.invites_prefetchers() => {
                 self.add(Prefetches, accesses);
                 self.estimates.extend([Prefetches, L1dLoadMisses, L1dLoadMissesSpeculative, L2Misses]);
                 self.estimates.extend([LlcReferences, LlcMisses, L1dTlbMisses]);
             }
-            Setting::Chain(layout) => self.chain(layout, accesses, geometry),
-            Setting::Bytes(bytes) => self.written(row.runs, bytes, accesses, geometry),
-            Setting::Random { bits } => {
+            RecipeSetting::Chain(layout) => self.chain(layout, accesses, geometry),
+            RecipeSetting::Bytes(bytes) => self.written(row.runs, bytes, accesses, geometry),
+            RecipeSetting::Random { bits } => {
                 self.mispredicts(ConditionalMispredicts, mispredicted_share(bits));
             }
-            Setting::Targets { bits } => {
+            RecipeSetting::Targets { bits } => {
                 let wrong = 1.0 - 0.5f64.powi(bits as i32);
                 self.mispredicts(IndirectMispredicts, wrong);
                 if row.runs == Of::IndirectCall {
                     self.add(IndirectCallMispredicts, wrong);
                 }
             }
-            Setting::At(offset) => {
+            RecipeSetting::At(offset) => {
                 let crosses = |size: usize| offset % size + 8 > size;
                 if crosses(geometry.line_bytes) {
                     self.add(LineCrossings, accesses);
@@ -84,22 +84,22 @@ impl Effects {
                     self.add(PageCrossings, accesses);
                 }
             }
-            Setting::Forward(0) => self.add(StoreForwards, accesses),
-            Setting::Forward(1..8) => {
+            RecipeSetting::Forward(0) => self.add(StoreForwards, accesses),
+            RecipeSetting::Forward(1..8) => {
                 self.add(ForwardBlocks, accesses);
                 self.estimates.push(StoreForwards);
             }
-            Setting::Forward(_) => {}
-            Setting::WrongPath { mispredicted, .. } => {
+            RecipeSetting::Forward(_) => {}
+            RecipeSetting::WrongPath { mispredicted, .. } => {
                 if mispredicted {
                     self.mispredicts(ConditionalMispredicts, 0.5);
                     self.add(L1dLoadMissesSpeculative, 0.5);
                     self.estimates.push(L1dLoadMissesSpeculative);
                 }
             }
-            Setting::Aliases { bits } => self.late_store(bits),
-            Setting::Ring { links, spacing } => self.ring(links, spacing, geometry),
-            Setting::Pages { drops, pages, .. } => {
+            RecipeSetting::Aliases { bits } => self.late_store(bits),
+            RecipeSetting::Ring { links, spacing } => self.ring(links, spacing, geometry),
+            RecipeSetting::Pages { drops, pages, .. } => {
                 if drops {
                     self.add(Faults, pages as f64);
                 }
@@ -220,8 +220,8 @@ impl Effects {
     }
 }
 
-/// Branches of [`Of::RandomBranch`] that are predicted wrongly in each round: the first one in each rarer case.
-/// The second does the opposite of the first, which predictors see.
+/// Branches of [`Of::RandomBranch`] that are predicted wrongly in each round: the first one in each rarer
+/// case. The second does the opposite of the first, which predictors see.
 fn mispredicted_share(bits: u32) -> f64 {
     match bits {
         0 => 0.0,

@@ -79,8 +79,8 @@ fn power_of_two(number: usize) -> usize {
     number.clamp(1, MOST_BYTES).next_power_of_two()
 }
 
-/// Accesses that miss a store of some capacity, of accesses in a footprint: 0 to 1; `None` where the footprint
-/// is neither well within nor well beyond the capacity.
+/// Accesses that miss a store of some capacity, of accesses in a footprint: 0 to 1; `None` where the
+/// footprint is neither well within nor well beyond the capacity.
 ///
 /// Each place is visited once in a round of all. With the least recently used place evicted, a footprint
 /// beyond the capacity misses at each access.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::geometry::Geometry;
 use super::instruction::InstructionSet;
 use super::ring;
-use super::setting::Setting;
+use super::setting::RecipeSetting;
 use crate::counts::{FIRST, INCREMENT};
 use crate::loops::LoopArguments;
 use crate::memory::{ChainLayout, PointerChain};
@@ -57,7 +57,7 @@ fn untouched(words: usize, page_bytes: usize) -> Box<[usize]> {
     words
 }
 
-/// Pages of lines that hit: for lines, for what crosses a page, and as many again for lines as large as pages.
+/// Pages of lines that hit: for lines, for accesses that cross a page, and two for lines as large as pages.
 const PAGES: usize = 4;
 
 /// The most pages that are dropped at once.
@@ -75,7 +75,7 @@ impl RecipeMemory {
     /// The registers that a loop begins with.
     pub(super) fn arguments(
         &mut self,
-        setting: Setting,
+        setting: RecipeSetting,
         set: InstructionSet,
         geometry: &Geometry,
     ) -> std::io::Result<LoopArguments> {
@@ -90,33 +90,37 @@ impl RecipeMemory {
             ..LoopArguments::default()
         };
         Ok(match setting {
-            Setting::Lines => plain,
-            Setting::Chain(layout) => {
+            RecipeSetting::Lines => plain,
+            RecipeSetting::Chain(layout) => {
                 let (_, at) = self.chain(layout, page);
                 LoopArguments { read: *at, ..plain }
             }
-            Setting::Bytes(bytes) => {
+            RecipeSetting::Bytes(bytes) => {
                 let (words, offset) = self.bytes(bytes, page);
                 let (write, mask) = (words.address(), bytes - 1);
                 let increment = INCREMENT.wrapping_mul(line as u64);
                 LoopArguments { write, mask, increment, number: *offset, ..plain }
             }
-            Setting::Random { bits } => LoopArguments { mask: random_bits(bits), ..plain },
-            Setting::Targets { bits } => LoopArguments { mask: ((1 << bits) - 1) << 4, ..plain },
-            Setting::At(offset) => LoopArguments { read: lines + offset, write: lines + offset, ..plain },
-            Setting::Forward(distance) => LoopArguments { write: lines, read: lines + distance, ..plain },
-            Setting::Aliases { bits } => {
+            RecipeSetting::Random { bits } => LoopArguments { mask: random_bits(bits), ..plain },
+            RecipeSetting::Targets { bits } => LoopArguments { mask: ((1 << bits) - 1) << 4, ..plain },
+            RecipeSetting::At(offset) => {
+                LoopArguments { read: lines + offset, write: lines + offset, ..plain }
+            }
+            RecipeSetting::Forward(distance) => {
+                LoopArguments { write: lines, read: lines + distance, ..plain }
+            }
+            RecipeSetting::Aliases { bits } => {
                 LoopArguments { write: lines, mask: ((1 << bits) - 1) << 6, other: 1, ..plain }
             }
-            Setting::WrongPath { mispredicted, bytes } => {
+            RecipeSetting::WrongPath { mispredicted, bytes } => {
                 let (words, _) = self.bytes(bytes, page);
                 let (write, other) = (words.address(), (bytes - 1) & !(line - 1));
                 LoopArguments { write, other, mask: random_bits(u32::from(mispredicted)), ..plain }
             }
-            Setting::Ring { links, spacing } => {
+            RecipeSetting::Ring { links, spacing } => {
                 LoopArguments { read: self.ring(set, links, spacing)?, ..plain }
             }
-            Setting::Pages { advice, pages, .. } => {
+            RecipeSetting::Pages { advice, pages, .. } => {
                 let (write, read) = (self.dropped(page), pages * page);
                 LoopArguments { write, read, mask: advice, other: page, ..plain }
             }
@@ -124,14 +128,14 @@ impl RecipeMemory {
     }
 
     /// Keeps where a run ended.
-    pub(super) fn keep(&mut self, setting: Setting, reached: &LoopArguments) {
+    pub(super) fn keep(&mut self, setting: RecipeSetting, reached: &LoopArguments) {
         match setting {
-            Setting::Chain(layout) => {
+            RecipeSetting::Chain(layout) => {
                 if let Some((_, at)) = self.chains.get_mut(&layout) {
                     *at = reached.read;
                 }
             }
-            Setting::Bytes(bytes) => {
+            RecipeSetting::Bytes(bytes) => {
                 if let Some((_, offset)) = self.bytes.get_mut(&bytes) {
                     *offset = reached.number;
                 }
@@ -175,7 +179,8 @@ impl RecipeMemory {
     }
 }
 
-/// The bits of a random number that are zero in one of 2ⁿ cases. The lowest bits of the generator repeat soon.
+/// The bits of a random number that are zero in one of 2ⁿ cases. The lowest bits of the generator repeat
+/// soon.
 fn random_bits(bits: u32) -> usize {
     (((1u64 << bits) - 1) << 40) as usize
 }
@@ -196,8 +201,11 @@ mod tests {
     #[test]
     fn a_chain_goes_on_where_it_ended() {
         let (mut memory, geometry) = (RecipeMemory::new(), Geometry::default());
-        let setting =
-            Setting::Chain(ChainLayout { links: 8, spacing: 64, order: crate::memory::ChainOrder::Random });
+        let setting = RecipeSetting::Chain(ChainLayout {
+            links: 8,
+            spacing: 64,
+            order: crate::memory::ChainOrder::Random,
+        });
         let set = InstructionSet::X86_64;
         let first = memory.arguments(setting, set, &geometry).unwrap();
         let reached = LoopArguments { read: first.read + 64, ..first };
@@ -213,16 +221,16 @@ mod tests {
             let (line, page) = (geometry.line_bytes, geometry.page_bytes);
             let start = memory.lines(&geometry);
             for setting in [
-                Setting::Lines,
-                Setting::At(page - 4),
-                Setting::Forward(2 * line),
-                Setting::Aliases { bits: 2 },
+                RecipeSetting::Lines,
+                RecipeSetting::At(page - 4),
+                RecipeSetting::Forward(2 * line),
+                RecipeSetting::Aliases { bits: 2 },
             ] {
                 let arguments = memory.arguments(setting, InstructionSet::X86_64, &geometry).unwrap();
                 let last = arguments.read.max(arguments.write) + arguments.mask;
                 assert!(last + 72 <= start + PAGES * page, "{setting:?} {geometry:?}");
             }
-            let pages = Setting::Pages { advice: 4, drops: true, pages: DROPPED };
+            let pages = RecipeSetting::Pages { advice: 4, drops: true, pages: DROPPED };
             let arguments = memory.arguments(pages, InstructionSet::X86_64, &geometry).unwrap();
             let words = &memory.dropped[&page];
             let end = words.words.as_ptr_range().end as usize;
@@ -235,7 +243,8 @@ mod tests {
     #[test]
     fn random_stores_stay_within_their_bytes() {
         let (mut memory, geometry) = (RecipeMemory::new(), Geometry::default());
-        let arguments = memory.arguments(Setting::Bytes(4096), InstructionSet::X86_64, &geometry).unwrap();
+        let arguments =
+            memory.arguments(RecipeSetting::Bytes(4096), InstructionSet::X86_64, &geometry).unwrap();
         let mut offset = arguments.number;
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..64 {

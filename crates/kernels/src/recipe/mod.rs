@@ -1,9 +1,9 @@
 //! Kernels in pairs: recipes that move known concepts by known numbers, to find out what an event counts.
 //!
-//! An event that counts misses also counts nothing where the same instructions hit. So a recipe with an effect
-//! has a *control*: the same loop with other memory or other random numbers, and without the effect. What a
-//! round executes is known from its source, on every instruction set ([`bodies`]); what a core does with it
-//! follows from the sizes of caches and TLBs ([`Geometry`], [`effects`]).
+//! An event that counts misses counts nothing where the same instructions hit. So a recipe with an effect has
+//! a *control*: the same loop with other memory or other random numbers, and without the effect. The
+//! instructions of a round are known from its source, on every instruction set ([`bodies`]). Its misses and
+//! mispredictions follow from the sizes of caches and TLBs ([`Geometry`], [`effects`]).
 //!
 //! ```text
 //! rows      name, family, loop, setting, control
@@ -38,9 +38,9 @@ pub use instruction::InstructionSet;
 pub use memory::RecipeMemory;
 use rows::RecipeRow;
 pub use setting::Knob;
-use setting::Setting;
+use setting::RecipeSetting;
 
-/// What recipes are about.
+/// The subject of a recipe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum KernelFamily {
     /// The loop itself, instructions that do nothing.
@@ -129,9 +129,9 @@ impl fmt::Display for KernelFamily {
 pub struct KernelRecipe {
     /// Its name, lower case with underscores.
     pub name: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub family: KernelFamily,
-    /// What an iteration does, in words.
+    /// The work of an iteration, in words.
     pub effect: &'static str,
     /// The number that tells it from others with the same instructions.
     pub knob: Knob,
@@ -142,7 +142,7 @@ pub struct KernelRecipe {
     set: InstructionSet,
     geometry: Geometry,
     runs: RecipeLoop,
-    setting: Setting,
+    setting: RecipeSetting,
     per_iteration: Vec<(Concept, f64)>,
     estimates: Vec<Concept>,
     validation: Vec<Concept>,
@@ -225,8 +225,8 @@ impl KernelRecipe {
         let mut arguments = memory
             .arguments(self.setting, self.set, &self.geometry)
             .map_err(|error| absent(format!("its memory cannot be had: {error}")))?;
-        // SAFETY: the arguments were made of memory that is borrowed mutably until here, for the setting of the
-        // row that names this loop.
+        // SAFETY: the arguments were made of memory that is borrowed mutably until here, for the setting of
+        // the row that names this loop.
         unsafe { code(u64::from(iterations.get()), &mut arguments) };
         memory.keep(self.setting, &arguments);
         Ok(())
@@ -260,7 +260,7 @@ impl KernelRecipe {
     /// Why it cannot run here, of reasons that the instruction set does not tell.
     fn absence_here(&self) -> Option<&'static str> {
         let fused = self.number_of(Concept::FusedMultiplyAdds) > 0.0;
-        let calls = matches!(self.setting, Setting::Ring { .. } | Setting::Pages { .. })
+        let calls = matches!(self.setting, RecipeSetting::Ring { .. } | RecipeSetting::Pages { .. })
             || self.number_of(Concept::SystemCalls) > 0.0;
         match () {
             () if fused && !loops::has_fused_multiply_add() => Some("the CPU has no fused multiply-add"),
@@ -273,7 +273,7 @@ impl KernelRecipe {
 /// Why an instruction set cannot run a row, besides its loop.
 fn absence_of(row: &RecipeRow, set: InstructionSet) -> Option<&'static str> {
     let reaches = match row.setting {
-        Setting::Ring { links, spacing } => ring::reaches(set, ring::bytes_of(links, spacing)),
+        RecipeSetting::Ring { links, spacing } => ring::reaches(set, ring::bytes_of(links, spacing)),
         _ => true,
     };
     match () {
@@ -299,7 +299,7 @@ fn numbers(
     let mut add = |concept: Concept, number: f64| *sums.entry(concept).or_default() += number;
     effects.expected.into_iter().for_each(|(concept, number)| add(concept, number));
     let links = match row.setting {
-        Setting::Ring { links, .. } => u32::try_from(links).unwrap_or(u32::MAX),
+        RecipeSetting::Ring { links, .. } => u32::try_from(links).unwrap_or(u32::MAX),
         _ => 0,
     };
     let jumps = [(links, instruction::InstructionKind::Jump)];

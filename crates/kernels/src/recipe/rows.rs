@@ -2,7 +2,7 @@
 
 use super::KernelFamily as Family;
 use super::geometry::Geometry;
-use super::setting::Setting;
+use super::setting::RecipeSetting;
 use crate::loops::RecipeLoop as Of;
 use crate::memory::{ChainLayout, ChainOrder};
 
@@ -14,7 +14,7 @@ pub(crate) struct RecipeRow {
     pub(crate) effect: &'static str,
     pub(crate) control: Option<&'static str>,
     pub(crate) runs: Of,
-    pub(crate) setting: Setting,
+    pub(crate) setting: RecipeSetting,
 }
 
 impl RecipeRow {
@@ -22,13 +22,13 @@ impl RecipeRow {
         RecipeRow { control: Some(control), ..self }
     }
 
-    const fn with(self, setting: Setting) -> RecipeRow {
+    const fn with(self, setting: RecipeSetting) -> RecipeRow {
         RecipeRow { setting, ..self }
     }
 }
 
 const fn row(family: Family, name: &'static str, runs: Of, effect: &'static str) -> RecipeRow {
-    RecipeRow { name, family, effect, control: None, runs, setting: Setting::Lines }
+    RecipeRow { name, family, effect, control: None, runs, setting: RecipeSetting::Lines }
 }
 
 /// Every recipe for a geometry, in the order of families.
@@ -108,9 +108,9 @@ fn hits() -> Vec<RecipeRow> {
 }
 
 /// A chain of lines in no order that fills so many bytes.
-fn chase(geometry: &Geometry, bytes: usize) -> Setting {
+fn chase(geometry: &Geometry, bytes: usize) -> RecipeSetting {
     let (links, spacing) = (bytes / geometry.line_bytes, geometry.line_bytes);
-    Setting::Chain(ChainLayout { links, spacing, order: ChainOrder::Random })
+    RecipeSetting::Chain(ChainLayout { links, spacing, order: ChainOrder::Random })
 }
 
 fn misses(geometry: &Geometry) -> Vec<RecipeRow> {
@@ -118,9 +118,9 @@ fn misses(geometry: &Geometry) -> Vec<RecipeRow> {
     let Geometry { l1d_bytes, l2_bytes, llc_bytes, line_bytes, .. } = *geometry;
     let scan =
         ChainLayout { links: 2 * l1d_bytes / line_bytes, spacing: line_bytes, order: ChainOrder::Ascending };
-    let bytes = |bytes: usize| Setting::Bytes(bytes.next_power_of_two());
+    let bytes = |bytes: usize| RecipeSetting::Bytes(bytes.next_power_of_two());
     // The largest power of two within half of a cache.
-    let resident = Setting::Bytes(((l1d_bytes / 2 + 1).next_power_of_two() / 2).max(line_bytes));
+    let resident = RecipeSetting::Bytes(((l1d_bytes / 2 + 1).next_power_of_two() / 2).max(line_bytes));
     let cold = (2 * l1d_bytes).next_power_of_two();
     vec![
         row("chase_l1", Of::Chase, "4 loads that hit the first-level cache")
@@ -135,12 +135,12 @@ fn misses(geometry: &Geometry) -> Vec<RecipeRow> {
             .with(chase(geometry, 2 * llc_bytes))
             .against("chase_l1"),
         row("chase_ascending", Of::Chase, "4 loads in an order that prefetchers know")
-            .with(Setting::Chain(scan))
+            .with(RecipeSetting::Chain(scan))
             .against("chase_l2"),
         row("links_l2", Of::FewLinks, "a load that misses the first-level cache, 4 additions")
             .with(chase(geometry, 2 * l1d_bytes)),
         row("links_ascending", Of::FewLinks, "the same in an order that prefetchers know")
-            .with(Setting::Chain(scan))
+            .with(RecipeSetting::Chain(scan))
             .against("links_l2"),
         row("store_l1", Of::RandomStores, "2 stores that hit the first-level cache").with(resident),
         row("store_l2", Of::RandomStores, "2 stores that miss the first-level cache")
@@ -161,9 +161,9 @@ fn misses(geometry: &Geometry) -> Vec<RecipeRow> {
             .with(bytes(2 * l2_bytes))
             .against("update_l1"),
         row("wrong_path_never", Of::WrongPath, "a load behind a branch that is predicted")
-            .with(Setting::WrongPath { mispredicted: false, bytes: cold }),
+            .with(RecipeSetting::WrongPath { mispredicted: false, bytes: cold }),
         row("wrong_path_loads", Of::WrongPath, "a load that misses, on a path that is not taken")
-            .with(Setting::WrongPath { mispredicted: true, bytes: cold })
+            .with(RecipeSetting::WrongPath { mispredicted: true, bytes: cold })
             .against("wrong_path_never"),
     ]
 }
@@ -171,7 +171,8 @@ fn misses(geometry: &Geometry) -> Vec<RecipeRow> {
 fn tlb(geometry: &Geometry) -> Vec<RecipeRow> {
     let row = |name, effect| row(Family::Tlb, name, Of::Chase, effect);
     let Geometry { dtlb_entries, l2_tlb_entries, line_bytes, page_bytes, .. } = *geometry;
-    let chain = |links, spacing| Setting::Chain(ChainLayout { links, spacing, order: ChainOrder::Random });
+    let chain =
+        |links, spacing| RecipeSetting::Chain(ChainLayout { links, spacing, order: ChainOrder::Random });
     // A line more, so that links are in all sets of a cache.
     let page = page_bytes + line_bytes;
     vec![
@@ -191,56 +192,57 @@ fn splits(geometry: &Geometry) -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::Splits, name, runs, effect);
     let (line, page) = (geometry.line_bytes, geometry.page_bytes);
     vec![
-        row("load_aligned", Of::LoadsAt, "8 loads of an aligned word").with(Setting::At(0)),
-        row("load_misaligned", Of::LoadsAt, "8 loads of a word that is not aligned").with(Setting::At(1)),
+        row("load_aligned", Of::LoadsAt, "8 loads of an aligned word").with(RecipeSetting::At(0)),
+        row("load_misaligned", Of::LoadsAt, "8 loads of a word that is not aligned")
+            .with(RecipeSetting::At(1)),
         row("load_line_crossing", Of::LoadsAt, "8 loads of two lines")
-            .with(Setting::At(line - 4))
+            .with(RecipeSetting::At(line - 4))
             .against("load_misaligned"),
         row("load_page_crossing", Of::LoadsAt, "8 loads of two pages")
-            .with(Setting::At(page - 4))
+            .with(RecipeSetting::At(page - 4))
             .against("load_misaligned"),
-        row("store_aligned", Of::StoresAt, "4 stores of an aligned word").with(Setting::At(0)),
+        row("store_aligned", Of::StoresAt, "4 stores of an aligned word").with(RecipeSetting::At(0)),
         row("store_line_crossing", Of::StoresAt, "4 stores to two lines")
-            .with(Setting::At(line - 4))
+            .with(RecipeSetting::At(line - 4))
             .against("store_aligned"),
         row("store_page_crossing", Of::StoresAt, "4 stores to two pages")
-            .with(Setting::At(page - 4))
+            .with(RecipeSetting::At(page - 4))
             .against("store_aligned"),
     ]
 }
 
 fn forwarding(geometry: &Geometry) -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::Forwarding, name, runs, effect);
-    let apart = Setting::Forward(2 * geometry.line_bytes);
+    let apart = RecipeSetting::Forward(2 * geometry.line_bytes);
     vec![
         row("forward_apart", Of::Forwards, "4 stores, 4 loads of another line").with(apart),
         row("forward", Of::Forwards, "4 loads of what was just stored")
-            .with(Setting::Forward(0))
+            .with(RecipeSetting::Forward(0))
             .against("forward_apart"),
         row("forward_blocked", Of::Forwards, "4 loads of half of what was just stored, and more")
-            .with(Setting::Forward(4))
+            .with(RecipeSetting::Forward(4))
             .against("forward_apart"),
         row("forward_few_apart", Of::FewForwards, "a store, a load of another line").with(apart),
         row("forward_few", Of::FewForwards, "a load of what was just stored")
-            .with(Setting::Forward(0))
+            .with(RecipeSetting::Forward(0))
             .against("forward_few_apart"),
         row("forward_few_blocked", Of::FewForwards, "a load of half of what was just stored, and more")
-            .with(Setting::Forward(4))
+            .with(RecipeSetting::Forward(4))
             .against("forward_few_apart"),
         row("late_store_always", Of::LateStores, "a load of what a store with a late address has stored")
-            .with(Setting::Aliases { bits: 0 }),
+            .with(RecipeSetting::Aliases { bits: 0 }),
         row("late_store_half", Of::LateStores, "the same in one of 2 cases at random")
-            .with(Setting::Aliases { bits: 1 })
+            .with(RecipeSetting::Aliases { bits: 1 })
             .against("late_store_always"),
         row("late_store_quarter", Of::LateStores, "the same in one of 4 cases at random")
-            .with(Setting::Aliases { bits: 2 })
+            .with(RecipeSetting::Aliases { bits: 2 })
             .against("late_store_always"),
     ]
 }
 
 fn branches() -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::Branches, name, runs, effect);
-    let random = |bits| Setting::Random { bits };
+    let random = |bits| RecipeSetting::Random { bits };
     vec![
         row("branch_never", Of::NeverTaken, "4 conditional branches, never taken"),
         row("branch_always", Of::AlwaysTaken, "4 conditional branches, always taken").against("branch_never"),
@@ -261,7 +263,7 @@ fn branches() -> Vec<RecipeRow> {
 
 fn indirect() -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::Indirect, name, runs, effect);
-    let targets = |bits| Setting::Targets { bits };
+    let targets = |bits| RecipeSetting::Targets { bits };
     vec![
         row("indirect_1", Of::IndirectJump, "an indirect jump to one target").with(targets(0)),
         row("indirect_2", Of::IndirectJump, "an indirect jump to 2 targets at random")
@@ -291,7 +293,7 @@ fn code(geometry: &Geometry) -> Vec<RecipeRow> {
     let row = |name, effect| row(Family::Code, name, Of::JumpRing, effect);
     let Geometry { l1i_bytes, line_bytes, page_bytes, itlb_entries, l2_tlb_entries, .. } = *geometry;
     let lines = 2 * l1i_bytes / line_bytes;
-    let ring = |links, spacing| Setting::Ring { links, spacing };
+    let ring = |links, spacing| RecipeSetting::Ring { links, spacing };
     let page = page_bytes + line_bytes;
     // As many as jumps of 8 bytes have room in half of the cache.
     let packed = lines.min(l1i_bytes / 32);
@@ -334,7 +336,7 @@ const DONT_NEED: usize = 4;
 
 fn system() -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::System, name, runs, effect);
-    let page = |advice, pages| Setting::Pages { drops: advice == DONT_NEED, advice, pages };
+    let page = |advice, pages| RecipeSetting::Pages { drops: advice == DONT_NEED, advice, pages };
     vec![
         row("system_calls", Of::SystemCall, "a system call that does nothing (getppid)"),
         row("system_calls_2", Of::TwoSystemCalls, "2 system calls that do nothing (getppid)"),
@@ -355,9 +357,9 @@ fn stalls(geometry: &Geometry) -> Vec<RecipeRow> {
     vec![
         row("chain", Of::Chain, "16 multiplications, each of which waits for the one before"),
         row("store_burst_l1", Of::StoreBurst, "16 stores that hit the first-level cache")
-            .with(Setting::Bytes(resident)),
+            .with(RecipeSetting::Bytes(resident)),
         row("store_burst", Of::StoreBurst, "16 stores that miss, more than the store buffer drains")
-            .with(Setting::Bytes((2 * l1d_bytes).next_power_of_two()))
+            .with(RecipeSetting::Bytes((2 * l1d_bytes).next_power_of_two()))
             .against("store_burst_l1"),
     ]
 }
@@ -368,13 +370,13 @@ fn mixtures(geometry: &Geometry) -> Vec<RecipeRow> {
         row("mix_arithmetic", Of::MixArithmetic, "additions, multiplications, floating point, nops"),
         row("mix_memory", Of::MixMemory, "5 loads, 3 stores, 2 additions"),
         row("mix_branches", Of::MixBranches, "a random branch, loads, a jump")
-            .with(Setting::Random { bits: 2 }),
+            .with(RecipeSetting::Random { bits: 2 }),
         row("mix_chase", Of::MixChase, "2 loads that miss, additions, a store")
             .with(chase(geometry, 2 * geometry.l1d_bytes)),
         row("mix_calls", Of::MixCalls, "a call, loads, a branch that is never taken"),
         row("mix_simd", Of::MixSimd, "vectors of integers and numbers, a vector load, multiplications"),
         row("mix_synchronised", Of::MixSynchronised, "2 atomic read-modify-writes, a barrier, additions"),
         row("mix_indirect", Of::MixIndirect, "an indirect jump to 4 targets at random, stores")
-            .with(Setting::Targets { bits: 2 }),
+            .with(RecipeSetting::Targets { bits: 2 }),
     ]
 }

@@ -1,4 +1,4 @@
-//! What a recipe gives to its loop: memory of some shape, masks of random numbers.
+//! The memory of some shape and the masks of random numbers that a recipe gives to its loop.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::memory::{ChainLayout, ChainOrder};
 
 /// The memory and numbers of a recipe. Every loop also has a few lines that hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Setting {
+pub(crate) enum RecipeSetting {
     /// Lines that hit, and nothing else.
     Lines,
     /// Links that lead to each other.
@@ -58,44 +58,44 @@ pub enum Knob {
     DroppedPages(usize),
 }
 
-impl Setting {
+impl RecipeSetting {
     pub(crate) fn knob(self, line_bytes: usize) -> Knob {
         let lines_of =
             |bytes: usize| Knob::Footprint { lines: bytes / line_bytes, spacing_bytes: line_bytes };
         match self {
-            Setting::Lines => Knob::Fixed,
-            Setting::Chain(ChainLayout { links, spacing, .. }) | Setting::Ring { links, spacing } => {
+            RecipeSetting::Lines => Knob::Fixed,
+            RecipeSetting::Chain(ChainLayout { links, spacing, .. })
+            | RecipeSetting::Ring { links, spacing } => {
                 Knob::Footprint { lines: links, spacing_bytes: spacing }
             }
-            Setting::Bytes(bytes) => lines_of(bytes),
-            Setting::Random { bits } => Knob::TakenBits(bits),
-            Setting::Targets { bits } => Knob::Targets(1 << bits),
-            Setting::Aliases { bits } => Knob::Aliases(1 << bits),
-            Setting::At(offset) => Knob::Offset(offset),
-            Setting::Forward(distance) => Knob::Distance(distance),
-            Setting::WrongPath { mispredicted, .. } => Knob::TakenBits(u32::from(mispredicted)),
-            Setting::Pages { drops, pages, .. } => Knob::DroppedPages(if drops { pages } else { 0 }),
+            RecipeSetting::Bytes(bytes) => lines_of(bytes),
+            RecipeSetting::Random { bits } => Knob::TakenBits(bits),
+            RecipeSetting::Targets { bits } => Knob::Targets(1 << bits),
+            RecipeSetting::Aliases { bits } => Knob::Aliases(1 << bits),
+            RecipeSetting::At(offset) => Knob::Offset(offset),
+            RecipeSetting::Forward(distance) => Knob::Distance(distance),
+            RecipeSetting::WrongPath { mispredicted, .. } => Knob::TakenBits(u32::from(mispredicted)),
+            RecipeSetting::Pages { drops, pages, .. } => Knob::DroppedPages(if drops { pages } else { 0 }),
         }
     }
 
     /// The most bytes of memory that it needs.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            Setting::Chain(ChainLayout { links, spacing, .. }) | Setting::Ring { links, spacing } => {
-                links.saturating_mul(spacing)
-            }
-            Setting::Bytes(bytes) | Setting::WrongPath { bytes, .. } => bytes,
+            RecipeSetting::Chain(ChainLayout { links, spacing, .. })
+            | RecipeSetting::Ring { links, spacing } => links.saturating_mul(spacing),
+            RecipeSetting::Bytes(bytes) | RecipeSetting::WrongPath { bytes, .. } => bytes,
             _ => 0,
         }
     }
 
     /// Whether an access is at an address that is no multiple of its size.
     pub(crate) fn is_misaligned(self) -> bool {
-        matches!(self, Setting::At(offset) | Setting::Forward(offset) if !offset.is_multiple_of(8))
+        matches!(self, RecipeSetting::At(offset) | RecipeSetting::Forward(offset) if !offset.is_multiple_of(8))
     }
 
     pub(crate) fn invites_prefetchers(self) -> bool {
-        matches!(self, Setting::Chain(ChainLayout { order: ChainOrder::Ascending, .. }))
+        matches!(self, RecipeSetting::Chain(ChainLayout { order: ChainOrder::Ascending, .. }))
     }
 }
 

@@ -154,7 +154,7 @@ fn recipes() -> Result<()> {
 /// Additional iterations of a recipe.
 const MORE_ROUNDS: u32 = 200;
 
-/// What so many more iterations of a recipe execute.
+/// The instructions of so many more iterations of a recipe.
 fn more_instructions(monitor: &Monitor, recipe: &KernelRecipe, memory: &mut RecipeMemory) -> Result<u64> {
     let (few, many) = (rounds(10)?, rounds(10 + MORE_ROUNDS)?);
     recipe.run(few, memory)?;
@@ -168,7 +168,7 @@ fn more_instructions(monitor: &Monitor, recipe: &KernelRecipe, memory: &mut Reci
     Ok(count(many)?.wrapping_sub(little))
 }
 
-/// Caches for which every footprint is quickly made. What is executed does not depend on it.
+/// Caches for which every footprint is quickly made. The instructions do not depend on them.
 fn small() -> Geometry {
     Geometry {
         l1d_bytes: 4 << 10,
