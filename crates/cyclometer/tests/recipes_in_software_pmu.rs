@@ -13,8 +13,11 @@ use cyclometer_test_support::skip;
 /// Gives the program the file for its results.
 const FOUND: &str = "CYCLOMETER_TEST_FOUND";
 
+/// The number of events in an iteration.
+type ByConcepts = fn(&KernelRecipe) -> f64;
+
 /// The events of the software PMU that follow from concepts, and how.
-const EVENTS: &[(&str, fn(&KernelRecipe) -> f64)] = &[
+const EVENTS: &[(&str, ByConcepts)] = &[
     ("instructions", |recipe| recipe.number_of(Concept::Instructions)),
     ("branches", |recipe| recipe.number_of(Concept::Branches)),
     ("branches_conditional", |recipe| recipe.number_of(Concept::ConditionalBranches)),
@@ -109,7 +112,7 @@ fn joined(counts: &[Vec<i64>]) -> String {
 
 /// Counts of this thread, of every event.
 fn counting() -> Box<dyn Counting> {
-    let monitor = Monitor::builder().event(&names()).backend(Rung::Soft).build().unwrap();
+    let monitor = Monitor::builder().event(names()).backend(Rung::Soft).build().unwrap();
     let slots = monitor.plan().passes[0].of(Rung::Soft);
     assert_eq!(slots.len(), EVENTS.len());
     let sources = cyclometer_backend::region_sources(Err("not asked for".to_owned()));
