@@ -352,14 +352,14 @@ fn system() -> Vec<RecipeRow> {
 
 fn stalls(geometry: &Geometry) -> Vec<RecipeRow> {
     let row = |name, runs, effect| row(Family::Stalls, name, runs, effect);
-    let Geometry { l1d_bytes, line_bytes, .. } = *geometry;
+    let Geometry { l1d_bytes, llc_bytes, line_bytes, .. } = *geometry;
     let resident = ((l1d_bytes / 2 + 1).next_power_of_two() / 2).max(line_bytes);
     vec![
         row("chain", Of::Chain, "16 multiplications, each of which waits for the one before"),
         row("store_burst_l1", Of::StoreBurst, "16 stores that hit the first-level cache")
             .with(RecipeSetting::Bytes(resident)),
-        row("store_burst", Of::StoreBurst, "16 stores that miss, more than the store buffer drains")
-            .with(RecipeSetting::Bytes((2 * l1d_bytes).next_power_of_two()))
+        row("store_burst", Of::StoreBurst, "16 stores that miss every cache, faster than they are drained")
+            .with(RecipeSetting::Bytes((2 * llc_bytes).next_power_of_two()))
             .against("store_burst_l1"),
     ]
 }
