@@ -41,8 +41,13 @@ fn check_one(target: &str) -> Result<()> {
     cargo(&["build", "--package", "cyclometer-kernels", "--locked", "--target", target])
 }
 
-/// Runs the tests that execute arm64's instructions, in an emulator of user mode. It has none of Apple's
-/// registers: what is tried there is that an access which the CPU refuses is survived.
+/// The tests that execute arm64's instructions: packages, and which of their tests.
+///
+/// The emulator has none of Apple's registers: what is tried there is that an access which the CPU refuses is
+/// survived. Loops of kernels must come to their end there.
+const EMULATED: [(&str, &str); 2] = [("cyclometer-sys", "apple"), ("cyclometer-kernels", "")];
+
+/// Runs [`EMULATED`] in an emulator of user mode.
 fn arm64_instructions() -> Result<()> {
     let what = "the tests of arm64's instructions";
     if !has_library(ARM64) {
@@ -53,14 +58,16 @@ fn arm64_instructions() -> Result<()> {
         skipped(what, &format!("the packages {} are not installed", EMULATOR.join(", ")));
         return Ok(());
     }
-    let args = ["test", "--package", "cyclometer-sys", "--lib", "--locked", "--target", ARM64, "--", "apple"];
-    let mut command = cargo_command(&args);
-    let prefix = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU";
-    command
-        .env(format!("{prefix}_LINKER"), "aarch64-linux-gnu-gcc")
-        .env(format!("{prefix}_RUSTFLAGS"), "-Ctarget-feature=+crt-static")
-        .env(format!("{prefix}_RUNNER"), "qemu-aarch64-static");
-    step(&format!("cargo {} in an emulator", args.join(" ")), command)
+    EMULATED.into_iter().try_for_each(|(package, tests)| {
+        let args = ["test", "--package", package, "--lib", "--locked", "--target", ARM64, "--", tests];
+        let mut command = cargo_command(&args);
+        let prefix = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU";
+        command
+            .env(format!("{prefix}_LINKER"), "aarch64-linux-gnu-gcc")
+            .env(format!("{prefix}_RUSTFLAGS"), "-Ctarget-feature=+crt-static")
+            .env(format!("{prefix}_RUNNER"), "qemu-aarch64-static");
+        step(&format!("cargo {} in an emulator", args.join(" ")), command)
+    })
 }
 
 /// Whether a target's standard library is there, after rustup, where there is one, was asked to get it; where

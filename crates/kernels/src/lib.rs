@@ -15,8 +15,10 @@
 //! ```
 
 mod counts;
+mod loops;
 mod memory;
 mod names;
+mod recipe;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -47,10 +49,24 @@ mod system;
 #[path = "calls_x86_64.rs"]
 mod system;
 
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+))]
+#[path = "pages_linux.rs"]
+mod pages;
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+)))]
+#[path = "pages_none.rs"]
+mod pages;
+
 use std::num::NonZeroU32;
 
 pub use counts::{KernelCounts, KernelQuantity};
 pub use memory::{COLD_BYTES, KernelMemory, RESIDENT_BYTES};
+pub use recipe::{Geometry, InstructionSet, KernelFamily, KernelRecipe, Knob, RecipeAbsent, RecipeMemory};
 
 /// How many times a loop's body is executed.
 pub type Rounds = NonZeroU32;

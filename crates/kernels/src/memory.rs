@@ -34,11 +34,11 @@ impl KernelMemory {
     }
 
     pub(crate) fn resident(&mut self) -> &PointerChain {
-        self.resident.get_or_insert_with(|| PointerChain::new(RESIDENT_BYTES))
+        self.resident.get_or_insert_with(|| PointerChain::new(ChainLayout::of_lines(RESIDENT_BYTES)))
     }
 
     pub(crate) fn cold(&mut self) -> &PointerChain {
-        self.cold.get_or_insert_with(|| PointerChain::new(COLD_BYTES))
+        self.cold.get_or_insert_with(|| PointerChain::new(ChainLayout::of_lines(COLD_BYTES)))
     }
 }
 
@@ -48,25 +48,70 @@ impl Default for KernelMemory {
     }
 }
 
+/// Where the links of a chain are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ChainLayout {
+    /// The number of links.
+    pub(crate) links: usize,
+    /// Bytes from one link to the next in memory: a multiple of a word.
+    pub(crate) spacing: usize,
+    pub(crate) order: ChainOrder,
+}
+
+/// Which link leads to which.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum ChainOrder {
+    /// All are in one ring, in no order.
+    Random,
+    /// Each leads to the next one in memory, the last to the first.
+    Ascending,
+}
+
+impl ChainLayout {
+    /// A link in each [`LINK_BYTES`].
+    fn of_lines(bytes: usize) -> ChainLayout {
+        ChainLayout { links: bytes / LINK_BYTES, spacing: LINK_BYTES, order: ChainOrder::Random }
+    }
+
+    /// The words that it needs.
+    pub(crate) fn words(self) -> usize {
+        self.links * self.words_per_link()
+    }
+
+    fn words_per_link(self) -> usize {
+        self.spacing / size_of::<usize>()
+    }
+
+    /// For each link the next one.
+    fn next(self) -> Vec<usize> {
+        match self.order {
+            ChainOrder::Random => ring(self.links),
+            ChainOrder::Ascending => (1..self.links).chain([0]).collect(),
+        }
+    }
+}
+
 /// Links that each hold the address of the next, all of them in one ring.
 #[derive(Debug)]
 pub(crate) struct PointerChain {
-    /// Only every [`LINK_BYTES`] is one of them a link. Never written again, so what is in it stays the
+    /// Only one word in [`ChainLayout::spacing`] is a link. Never written again, so what is in it stays the
     /// addresses of links.
     words: Box<[usize]>,
+    layout: ChainLayout,
 }
 
-const WORDS_PER_LINK: usize = LINK_BYTES / size_of::<usize>();
-
 impl PointerChain {
-    fn new(bytes: usize) -> PointerChain {
-        let mut words = vec![0; bytes / size_of::<usize>()].into_boxed_slice();
-        let order = ring(bytes / LINK_BYTES);
+    fn new(layout: ChainLayout) -> PointerChain {
+        PointerChain::in_words(vec![0; layout.words()].into_boxed_slice(), layout)
+    }
+
+    /// A chain in words that are there: [`ChainLayout::words`] of them.
+    pub(crate) fn in_words(mut words: Box<[usize]>, layout: ChainLayout) -> PointerChain {
         let base = words.as_ptr() as usize;
-        for (link, next) in order.iter().enumerate() {
-            words[link * WORDS_PER_LINK] = base + next * LINK_BYTES;
+        for (link, next) in layout.next().iter().enumerate() {
+            words[link * layout.words_per_link()] = base + next * layout.spacing;
         }
-        PointerChain { words }
+        PointerChain { words, layout }
     }
 
     /// The address of the first link. From there every load leads to another link, for ever.
@@ -78,7 +123,7 @@ impl PointerChain {
 impl Clone for PointerChain {
     /// A chain of its own: addresses lead into the copy.
     fn clone(&self) -> PointerChain {
-        PointerChain::new(self.words.len() * size_of::<usize>())
+        PointerChain::new(self.layout)
     }
 }
 
@@ -88,7 +133,7 @@ impl Clone for PointerChain {
 ///
 /// S. Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22
 /// (1986).
-fn ring(len: usize) -> Vec<usize> {
+pub(crate) fn ring(len: usize) -> Vec<usize> {
     let mut next: Vec<usize> = (0..len).collect();
     let mut number = crate::counts::FIRST;
     for last in (1..len).rev() {
@@ -119,11 +164,21 @@ mod tests {
 
     #[test]
     fn every_link_leads_to_a_link_of_the_same_chain() {
-        for chain in [PointerChain::new(RESIDENT_BYTES), PointerChain::new(RESIDENT_BYTES).clone()] {
-            let base = chain.first() as usize;
-            for link in chain.words.iter().step_by(WORDS_PER_LINK) {
-                let offset = link - base;
-                assert!(offset < RESIDENT_BYTES && offset.is_multiple_of(LINK_BYTES), "{offset}");
+        let lines = ChainLayout::of_lines(RESIDENT_BYTES);
+        let pages = ChainLayout { links: 9, spacing: 4096 + 64, order: ChainOrder::Random };
+        let ascending = ChainLayout { order: ChainOrder::Ascending, ..lines };
+        for layout in [lines, pages, ascending] {
+            for chain in [PointerChain::new(layout), PointerChain::new(layout).clone()] {
+                let (base, mut at, mut seen) = (chain.first() as usize, 0, 0);
+                loop {
+                    let offset = chain.words[at / size_of::<usize>()] - base;
+                    assert!(offset.is_multiple_of(layout.spacing), "{offset} in {layout:?}");
+                    (at, seen) = (offset, seen + 1);
+                    if at == 0 {
+                        break;
+                    }
+                }
+                assert_eq!(seen, layout.links, "{layout:?}");
             }
         }
     }

@@ -21,7 +21,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("detect", &["core", "sys"]),
     ("backend", &["arch", "core", "sys", "sim", "soft"]),
     ("session", &["core", "plan"]),
-    ("kernels", &[]),
+    ("kernels", &["core"]),
     ("selftest", &["core", "kernels"]),
     ("marker", &["sys"]),
     ("monitor", &["core", "plan", "stats", "sys"]),

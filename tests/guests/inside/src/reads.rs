@@ -78,6 +78,11 @@ pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
         reads.set(reads.on)?;
         regions(&["exact"])
     });
+    cases.case("recipes of kernels execute as many instructions as they say", || {
+        let finished = ran(Who::Root, &["recipes"])?;
+        finished.out.lines().for_each(|line| println!("recipes: {line}"));
+        Ok(())
+    });
     cases.case("a group read in user space is of one moment", || regions(&["group"]));
     cases.case("a read in user space asks the kernel nothing", || {
         let finished = ran(Who::Root, &["silent"])?;

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use cyclometer::{Config, Count, Monitor, MonitorBuilder, Rung};
-use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
+use cyclometer_core::concept::Concept;
+use cyclometer_kernels::{Geometry, Kernel, KernelMemory, KernelRecipe, RecipeMemory, Rounds};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::fork::in_child;
 
@@ -27,6 +28,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 fn named(what: &str, word: &str) -> Result<()> {
     match what {
         "exact" => exact(),
+        "recipes" => recipes(),
         "group" => group(),
         "silent" => silent(),
         "forked" => forked(),
@@ -126,6 +128,58 @@ fn exact() -> Result<()> {
     loops_are_exact(&in_user_space("instructions:u")?)?;
     let asked = builder("instructions:u").user_reads(false);
     loops_are_exact(&by_the_kernel(&asked, "")?)
+}
+
+/// Every recipe of this instruction set, counted through the kernel: the emulators count each instruction.
+fn recipes() -> Result<()> {
+    let monitor = by_the_kernel(&builder("instructions:u").user_reads(false), "")?;
+    let (mut memory, mut ran, mut wrong) = (RecipeMemory::new(), 0, Vec::new());
+    for recipe in KernelRecipe::all_for(&small()) {
+        if let Some(reason) = recipe.absence() {
+            println!("{} is absent: {reason}", recipe.name);
+            continue;
+        }
+        ran += 1;
+        let found = more_instructions(&monitor, &recipe, &mut memory)?;
+        let truth = recipe.number_of(Concept::Instructions) as u64 * u64::from(MORE_ROUNDS);
+        if found != truth {
+            wrong.push(format!("{}: {found} instead of {truth}", recipe.name));
+        }
+    }
+    println!("{ran} recipes were counted, {} of them wrongly", wrong.len());
+    ensure!(ran > 40 && wrong.is_empty(), "{}", wrong.join(", "));
+    Ok(())
+}
+
+/// Additional iterations of a recipe.
+const MORE_ROUNDS: u32 = 200;
+
+/// The instructions of so many more iterations of a recipe.
+fn more_instructions(monitor: &Monitor, recipe: &KernelRecipe, memory: &mut RecipeMemory) -> Result<u64> {
+    let (few, many) = (rounds(10)?, rounds(10 + MORE_ROUNDS)?);
+    recipe.run(few, memory)?;
+    let mut count = |rounds: Rounds| -> Result<u64> {
+        let mut ran = Ok(());
+        let counts = counted(monitor, || ran = recipe.run(rounds, memory))?;
+        ran?;
+        Ok(counts[0])
+    };
+    let little = count(few)?;
+    Ok(count(many)?.wrapping_sub(little))
+}
+
+/// Caches for which every footprint is quickly made. The instructions do not depend on them.
+fn small() -> Geometry {
+    Geometry {
+        l1d_bytes: 4 << 10,
+        l2_bytes: 32 << 10,
+        llc_bytes: 256 << 10,
+        l1i_bytes: 4 << 10,
+        dtlb_entries: 8,
+        itlb_entries: 8,
+        l2_tlb_entries: 64,
+        ..Geometry::default()
+    }
 }
 
 /// The emulators count two cycles for each instruction: both reads are of the same moment.
