@@ -10,7 +10,8 @@ const UNSAFE: &[&str] = &["sys", "kernels"];
 const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels", "marker"];
 
 /// Crates without I/O and clock.
-const PURE: &[&str] = &["core", "arch", "catalog", "import", "plan", "recording", "sim", "soft", "stats"];
+const PURE: &[&str] =
+    &["core", "arch", "catalog", "import", "inference", "plan", "recording", "sim", "soft", "stats"];
 
 /// Folders of pure crates that may do I/O.
 const NOT_PURE: &[&str] = &["crates/soft/src/host/"];

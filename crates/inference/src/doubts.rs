@@ -1,0 +1,140 @@
+//! Reasons against the only hypothesis that fits.
+//!
+//! A sum that fits all kernels may be wrong all the same: because few kernels take part, because something in it
+//! could be absent or something more could be present without any slope showing it, or because an event that is
+//! no sum behaves like one in these kernels. Each such reason keeps an event from being identified.
+
+use cyclometer_core::Concept;
+
+use crate::hypothesis::{Target, Vocabulary, choose_log2, tolerance};
+use crate::search::Hypotheses;
+use crate::signature::{EventSignature, Linearity};
+use crate::slope::gcd;
+use crate::sum::{ConceptSum, Weight};
+use crate::table::{KernelRole, KernelTable};
+use crate::verdict::Doubt;
+
+/// Bits by which a pattern has to exceed the choice of a sum: one chance fit in a thousand events.
+const MARGIN_BITS: f64 = 10.0;
+
+/// Bits that a predicted slope gives beyond the pattern of responding kernels: it is right within a tenth
+/// by chance in one of eight cases.
+const BITS_PER_SLOPE: f64 = 3.0;
+
+/// The increase of squared errors, in standard deviations, from which another term would show.
+const SHOWN_LOSS: f64 = 9.0;
+
+/// Errors of differences, in events, that rounding and an interrupt explain.
+const EXACT_EVENTS: f64 = 3.0;
+
+/// The shortest alternation that matters, in events.
+const LEAST_ALTERNATION_EVENTS: u64 = 8;
+
+/// The doubts about the best hypothesis.
+pub(crate) fn doubts(
+    table: &KernelTable,
+    vocabulary: &Vocabulary,
+    target: &Target,
+    signature: &EventSignature,
+    found: &Hypotheses,
+) -> Vec<Doubt> {
+    let Some(best) = found.fitting.first() else { return Vec::new() };
+    let sum = &best.sum;
+    let measured = Measured { table, signature };
+    let mut doubts = Vec::new();
+    doubts.extend(sum.concepts().filter(|concept| !measured.is_held_out(*concept)).map(Doubt::NotHeldOut));
+    doubts.extend(
+        sum.concepts().filter(|concept| measured.multiples(*concept) < 2).map(Doubt::OneMultiple),
+    );
+    doubts.extend(measured.chance(vocabulary, target, sum));
+    doubts.extend((!found.complete).then_some(Doubt::SearchIncomplete));
+    doubts.extend((signature.linearity() == Linearity::Untested).then_some(Doubt::LinearityUntested));
+    doubts.extend(measured.fraction(sum));
+    let several = sum.terms().len() > 1;
+    let mispredicts = sum.concepts().any(|concept| concept == Concept::Mispredicts);
+    doubts.extend((several && mispredicts).then_some(Doubt::WrongPaths));
+    doubts.extend(hidden(vocabulary, target, sum));
+    doubts
+}
+
+/// The kernels that were measured for an event.
+struct Measured<'a> {
+    table: &'a KernelTable,
+    signature: &'a EventSignature,
+}
+
+impl Measured<'_> {
+    /// The numbers of a concept in the kernels that were measured and move it.
+    fn numbers(&self, concept: Concept) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let column = self.table.column(concept).iter().copied().enumerate();
+        column.filter(|&(kernel, number)| number > 0.0 && self.signature.slopes[kernel].is_some())
+    }
+
+    fn is_held_out(&self, concept: Concept) -> bool {
+        self.numbers(concept).any(|(kernel, _)| self.table.kernels()[kernel].role == KernelRole::HeldOut)
+    }
+
+    fn multiples(&self, concept: Concept) -> usize {
+        let mut numbers: Vec<f64> = self.numbers(concept).map(|(_, number)| number).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup_by(|a, b| (*a - *b).abs() <= 0.1 * b.abs());
+        numbers.len()
+    }
+
+    /// Whether some sum of so many terms would fit by chance.
+    fn chance(&self, vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<Doubt> {
+        let predicts = |kernel: usize| {
+            sum.concepts().any(|concept| self.table.column(concept)[kernel] > 0.0)
+                && self.signature.slopes[kernel].is_some()
+        };
+        let moved = (0..self.table.kernels().len()).filter(|&kernel| predicts(kernel)).count();
+        let terms = sum.terms().len();
+        let slopes = BITS_PER_SLOPE * moved.saturating_sub(terms) as f64;
+        let bits = choose_log2(target.measured(), moved.min(target.measured() - moved)) + slopes;
+        let needed = vocabulary.choices_log2(terms) + MARGIN_BITS;
+        (bits < needed).then_some(Doubt::ChanceFit { bits, needed })
+    }
+
+    /// A fraction that may be an alternation: an event that counts for some time, and not for as long.
+    ///
+    /// An alternation of 2e events counts exactly half of every difference only if each is a multiple of 2e.
+    fn fraction(&self, sum: &ConceptSum) -> Option<Doubt> {
+        let fractional = |term: &&(Concept, Weight)| term.1 < Weight::One;
+        let &(concept, _) = sum.terms().iter().find(fractional)?;
+        let exact = self.signature.responding().all(|slope| slope.step_error_events <= EXACT_EVENTS);
+        let architectural = sum.concepts().all(|concept| tolerance(concept) == 0.0);
+        let granule = self.numbers(concept).fold(0, |granule, (kernel, number)| {
+            let iterations = self.signature.slopes[kernel].map_or(0, |slope| slope.granule_iterations);
+            // A number that is not whole divides differences otherwise.
+            let events = if number.fract() == 0.0 { iterations.saturating_mul(number as u64) } else { 0 };
+            gcd(granule, events)
+        });
+        let apart = granule > 0 && (granule % 2 == 1 || granule < LEAST_ALTERNATION_EVENTS);
+        (!(exact && architectural && apart)).then_some(Doubt::Fraction(concept))
+    }
+}
+
+/// Another concept that could be counted too and would not show, if there is one; events on wrong paths
+/// where a quarter for each misprediction would not show.
+fn hidden(vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<Doubt> {
+    let terms: Vec<(usize, usize)> = sum
+        .terms()
+        .iter()
+        .filter_map(|&(concept, weight)| {
+            let column = vocabulary.concepts.iter().position(|other| *other == concept)?;
+            Some((column, weight as usize))
+        })
+        .collect();
+    let loss = target.loss(vocabulary, &terms);
+    let hides = |column: usize, weight: Weight| {
+        let more: Vec<(usize, usize)> = terms.iter().copied().chain([(column, weight as usize)]).collect();
+        target.loss(vocabulary, &more) < loss + SHOWN_LOSS
+    };
+    let others = || (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column));
+    let wrong_paths = others()
+        .any(|column| vocabulary.concepts[column] == Concept::Mispredicts && hides(column, Weight::Quarter));
+    if wrong_paths {
+        return Some(Doubt::WrongPaths);
+    }
+    others().find(|&column| hides(column, Weight::One)).map(|column| Doubt::Hidden(vocabulary.concepts[column]))
+}

@@ -1,0 +1,41 @@
+//! The hypotheses about an event: short sums by exhaustive search, larger ones by least squares.
+
+use cyclometer_core::Concept;
+
+use crate::cover::{SearchLimits, covers};
+use crate::hypothesis::{Hypothesis, Target, Vocabulary};
+use crate::large_sum::large_sums;
+use crate::sum::Weight;
+
+/// Hypotheses within this distance of the best one's criterion are possible too.
+const BAND: f64 = 10.0;
+
+const LIMITS: SearchLimits = SearchLimits { terms: 3, trials: 100_000, solutions: 2_000 };
+
+/// The hypotheses that fit an event.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Hypotheses {
+    /// All that are within the band of the best, best first.
+    pub(crate) fitting: Vec<Hypothesis>,
+    /// Whether every sum of up to three concepts was considered.
+    pub(crate) complete: bool,
+    /// The concepts that may be part of the event: where they move, the event does.
+    pub(crate) admissible: Vec<Concept>,
+}
+
+/// All hypotheses of up to three terms, or larger sums if none of those fits.
+pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &Target) -> Hypotheses {
+    let factors = Weight::ALL.map(Weight::factor);
+    let found = covers(&vocabulary.columns, &factors, &target.bounds(vocabulary), LIMITS);
+    let mut fitting: Vec<Hypothesis> =
+        found.sums.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)).collect();
+    if fitting.is_empty() {
+        let larger = large_sums(vocabulary, target, &found.admissible);
+        fitting.extend(larger.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)));
+    }
+    fitting.sort_by(|a, b| a.criterion.total_cmp(&b.criterion));
+    let limit = fitting.first().map_or(0.0, |best| best.criterion + BAND);
+    fitting.retain(|hypothesis| hypothesis.criterion <= limit);
+    let admissible = found.admissible.iter().map(|&column| vocabulary.concepts[column]).collect();
+    Hypotheses { fitting, complete: found.complete, admissible }
+}
