@@ -6,7 +6,7 @@
 
 use cyclometer_core::Concept;
 
-use crate::hypothesis::{Target, Vocabulary, choose_log2, tolerance};
+use crate::hypothesis::{Prediction, SHOWN_LOSS, Target, Vocabulary, choose_log2, tolerance};
 use crate::search::Hypotheses;
 use crate::signature::{EventSignature, Linearity};
 use crate::slope::gcd;
@@ -20,9 +20,6 @@ const MARGIN_BITS: f64 = 10.0;
 /// Bits that a predicted slope gives beyond the pattern of responding kernels: it is right within a tenth
 /// by chance in one of eight cases.
 const BITS_PER_SLOPE: f64 = 3.0;
-
-/// The increase of squared errors, in standard deviations, from which another term would show.
-const SHOWN_LOSS: f64 = 9.0;
 
 /// Errors of differences, in events, that rounding and an interrupt explain.
 const EXACT_EVENTS: f64 = 3.0;
@@ -97,20 +94,26 @@ impl Measured<'_> {
 
     /// A fraction that may be an alternation: an event that counts for some time, and not for as long.
     ///
-    /// An alternation of 2e events counts exactly half of every difference only if each is a multiple of 2e.
+    /// An alternation of 2e events counts exactly half of every difference only if each difference is a
+    /// multiple of 2e, and half of it to a few events only if each is nearly one. So exact counts tell the two
+    /// apart, where the kernels foretell exact numbers.
     fn fraction(&self, sum: &ConceptSum) -> Option<Doubt> {
         let fractional = |term: &&(Concept, Weight)| term.1 < Weight::One;
         let &(concept, _) = sum.terms().iter().find(fractional)?;
-        let exact = self.signature.responding().all(|slope| slope.step_error_events <= EXACT_EVENTS);
-        let architectural = sum.concepts().all(|concept| tolerance(concept) == 0.0);
+        let exact = sum.concepts().all(|concept| tolerance(concept) == 0.0)
+            && self.signature.responding().all(|slope| {
+                let predicted = Prediction::of(self.table, sum, slope.kernel).events;
+                let exact = (slope.value - predicted).abs() <= slope.half_width;
+                exact && slope.step_error_events <= EXACT_EVENTS
+            });
         let granule = self.numbers(concept).fold(0, |granule, (kernel, number)| {
             let iterations = self.signature.slopes[kernel].map_or(0, |slope| slope.granule_iterations);
-            // A number that is not whole divides differences otherwise.
-            let events = if number.fract() == 0.0 { iterations.saturating_mul(number as u64) } else { 0 };
-            gcd(granule, events)
+            let events = iterations as f64 * number;
+            // Differences that are no whole number of events are no multiples.
+            gcd(granule, if events.fract() < 1e-6 { events as u64 } else { 1 })
         });
-        let apart = granule > 0 && (granule % 2 == 1 || granule < LEAST_ALTERNATION_EVENTS);
-        (!(exact && architectural && apart)).then_some(Doubt::Fraction(concept))
+        let apart = granule % 2 == 1 || granule < LEAST_ALTERNATION_EVENTS;
+        (!(exact && apart)).then_some(Doubt::Fraction(concept))
     }
 }
 

@@ -27,6 +27,9 @@ const WIDEST: f64 = 2.0;
 /// The share of an event's largest slope that a micro-architectural concept may leak into other kernels.
 const LEAK_SHARE: f64 = 1e-3;
 
+/// The increase of squared errors, in standard deviations, from which another term shows.
+pub(crate) const SHOWN_LOSS: f64 = 9.0;
+
 /// The mean squared error in standard deviations up to which a sum fits.
 const LARGEST_MEAN_LOSS: f64 = 2.0;
 
@@ -240,8 +243,9 @@ struct Errors {
 impl Errors {
     fn add(&mut self, slope: f64, half_width: f64, prediction: Prediction) {
         let error = (slope - prediction.events).abs();
-        // Half-widths are three standard deviations, tolerances two.
-        let deviation = (half_width / 3.0).hypot(prediction.tolerance() / 2.0);
+        // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes by
+        // more than that. Tolerances are two.
+        let deviation = half_width.hypot(prediction.tolerance()) / 2.0;
         let squared = (error / deviation).powi(2);
         self.kernels += 1;
         self.loss += squared;

@@ -17,6 +17,9 @@ use crate::verdict::{Ambiguity, Doubt, Identification, Irregularity, Judgement, 
 /// Typical noise, as a share of slopes, above which nothing is concluded.
 const MOST_RELATIVE_NOISE: f64 = 0.15;
 
+/// The share of sizes with unsteady repeats above which nothing is concluded.
+const MOST_UNSTEADY: f64 = 0.2;
+
 /// Half-widths of slopes, in events per iteration, above which the absence of a signal is not concluded.
 const COARSEST_SILENCE: f64 = 0.05;
 
@@ -165,6 +168,9 @@ fn irregularity(signature: &EventSignature) -> Option<Irregularity> {
     let of_shape = |shape| slopes().find(|slope| slope.shape == shape).map(|slope| slope.kernel);
     if slopes().next().is_none() {
         return Some(Irregularity::NotMeasured);
+    }
+    if signature.unsteady_share > MOST_UNSTEADY {
+        return Some(Irregularity::TooNoisy { relative_noise: f64::INFINITY });
     }
     let responds = signature.responding().next().is_some();
     if !responds && coarsest > COARSEST_SILENCE {

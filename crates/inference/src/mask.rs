@@ -46,7 +46,9 @@ pub(crate) fn mask(signatures: &[EventSignature]) -> (MaskFinding, usize) {
     let (mut belongs, mut dead) = (Vec::new(), Vec::new());
     for signature in signatures {
         let Some(counter) = signature.counter else { continue };
-        if !responds || is_dead(signature, &signatures[best]) {
+        if !responds && signature.counting > 0 {
+            belongs.push(counter);
+        } else if !responds || is_dead(signature, &signatures[best]) {
             dead.push(counter);
         } else if agrees(signature, &signatures[best]) {
             belongs.push(counter);
@@ -59,18 +61,18 @@ pub(crate) fn mask(signatures: &[EventSignature]) -> (MaskFinding, usize) {
     (finding, best)
 }
 
-/// The signature with which most others agree, and of those the one that responds most.
+/// The signature with which most others agree, and of those the one that responds most, or counts at all.
 fn representative(signatures: &[EventSignature]) -> usize {
     let total = |signature: &EventSignature| -> f64 { signature.responding().map(|slope| slope.value).sum() };
     let key = |index: &usize| {
         let own = &signatures[*index];
         let live = own.responding().next().is_some();
         let agreeing = signatures.iter().filter(|other| live && agrees(other, own)).count();
-        (agreeing, total(own))
+        (agreeing, total(own), own.counting)
     };
     let by_key = |a: &usize, b: &usize| {
         let (a, b) = (key(a), key(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
     };
     (0..signatures.len()).max_by(by_key).unwrap_or(0)
 }
@@ -130,6 +132,8 @@ mod tests {
                     .collect(),
                 stability: Stability::Deterministic,
                 relative_noise: 0.0,
+                unsteady_share: 0.0,
+                counting: 0,
             })
             .collect();
         let (finding, _) = mask(&signatures);

@@ -20,6 +20,11 @@ pub struct EventSignature {
     pub stability: Stability,
     /// The median, over kernels that move the event, of half-width ÷ slope; 0 if none does.
     pub relative_noise: f64,
+    /// The share of sizes in which the middle half of the repeats differs by more than a fifth, of those
+    /// with counts; a median of such repeats says little.
+    pub unsteady_share: f64,
+    /// Sizes with more events than a few interrupts make.
+    pub(crate) counting: u64,
 }
 
 /// How equal the counts of repeats are.
@@ -65,7 +70,16 @@ impl EventSignature {
         for slope in slopes.iter_mut().flatten().filter(|slope| slope.responds()) {
             slope.half_width = slope.half_width.max(TYPICAL_NOISE_SHARE * relative_noise * slope.value);
         }
-        EventSignature { counter, slopes, stability: repeats.stability(), relative_noise }
+        let unsteady_share = repeats.unsteady as f64 / repeats.counting.max(1) as f64;
+        EventSignature {
+            counter,
+            slopes,
+            stability: repeats.stability(),
+            relative_noise,
+            unsteady_share,
+            counting: by_size.iter().filter(|size| size.counts.iter().any(|&n| n > LEAST_STEADY_COUNT)).count()
+                as u64,
+        }
     }
 
     /// The kernels that move the event.
@@ -99,6 +113,12 @@ fn relative_noise(slopes: &[Option<KernelSlope>]) -> f64 {
     median(&mut shares)
 }
 
+/// The share of a count by which the middle half of its repeats may differ.
+const STEADY_SHARE: f64 = 0.2;
+
+/// Counts below this are not looked at for steadiness, as interrupts may make them.
+const LEAST_STEADY_COUNT: u64 = 32;
+
 /// How repeats of one size differ, over all sizes and kernels.
 #[derive(Default)]
 struct Repeats {
@@ -110,6 +130,10 @@ struct Repeats {
     readings: u64,
     /// Readings of those that equal the smallest of their size.
     at_minimum: u64,
+    /// Sizes with more than a few events.
+    counting: u64,
+    /// Sizes of those whose middle half of repeats differs by much.
+    unsteady: u64,
     /// The sum of largest less smallest reading.
     spread: u64,
     /// The same after one event for each interrupt was subtracted; `None` without interrupts.
@@ -125,6 +149,8 @@ impl Repeats {
             let least = observation.counts.iter().copied().min().unwrap_or(0);
             let most = observation.counts.iter().copied().max().unwrap_or(0);
             repeats.groups += 1;
+            repeats.counting += u64::from(most > LEAST_STEADY_COUNT);
+            repeats.unsteady += u64::from(most > LEAST_STEADY_COUNT && most > least && is_unsteady(observation));
             repeats.spread = repeats.spread.saturating_add(most - least);
             less_interrupts += spread_less_interrupts(observation);
             with_interrupts &= !observation.interrupts.is_empty();
@@ -156,6 +182,14 @@ impl Repeats {
             _ => Stability::Noisy,
         }
     }
+}
+
+fn is_unsteady(observation: &Observation) -> bool {
+    let mut counts = observation.counts.clone();
+    counts.sort_unstable();
+    let quarter = (counts.len() - 1) / 4;
+    let (low, high) = (counts[quarter], counts[counts.len() - 1 - quarter]);
+    (high - low) as f64 > STEADY_SHARE * high as f64
 }
 
 fn spread_less_interrupts(observation: &Observation) -> u128 {

@@ -23,13 +23,16 @@ const SIGMA_PER_MAD: f64 = 1.4826;
 const SIGMAS: f64 = 3.0;
 
 /// Events that the ends of a difference may be off, by an interrupt or by rounding.
-const QUANTUM_EVENTS: f64 = 2.0;
+const QUANTUM_EVENTS: f64 = 3.0;
 
 /// Deviation of a step from the slope that is no sign of non-linearity: a share of the slope.
 const STEP_SHARE: f64 = 0.05;
 
 /// A step's slope below this share of the first one's is a sign of saturation.
 const SATURATED_SHARE: f64 = 0.8;
+
+/// Events of a kernel without slope that setting it up explains.
+const LARGEST_SET_UP_EVENTS: f64 = 64.0;
 
 /// Slopes below this many events per iteration are no response.
 const LEAST_RESPONSE: f64 = 1e-3;
@@ -136,7 +139,7 @@ impl SlopeEstimator {
         if slope.responds() {
             slope.shape = shape(&slope, &steps, self.set_up(first, value, less_interrupts));
         } else if steps.len() > 1 {
-            slope.shape = plateau(&steps);
+            slope.shape = plateau(&steps, self.set_up(first, 0.0, less_interrupts) * first.iterations as f64);
         }
         Some(slope)
     }
@@ -190,7 +193,7 @@ fn shape(slope: &KernelSlope, steps: &[Step], set_up: f64) -> SlopeShape {
     let agrees = |step: &Step| (step.median - slope.value).abs() <= allowed(step);
     // A set-up only adds.
     let starts_late = steps.first().is_some_and(|step| {
-        set_up < -(2.0 * slope.half_width + step.noise + 2.0 * QUANTUM_EVENTS / step.iterations)
+        set_up < -(2.0 * slope.half_width + step.noise + QUANTUM_EVENTS / step.iterations)
     });
     match (steps.iter().all(agrees), starts_late) {
         (true, false) if steps.len() < 2 => SlopeShape::Untested,
@@ -200,12 +203,14 @@ fn shape(slope: &KernelSlope, steps: &[Step], set_up: f64) -> SlopeShape {
     }
 }
 
-/// The shape of a count whose median step is nothing: a first step that counts shows a limit.
-fn plateau(steps: &[Step]) -> SlopeShape {
+/// The shape of a count whose median step is nothing. A first step that counts shows a limit, and so does a
+/// count that is there from the start.
+fn plateau(steps: &[Step], set_up_events: f64) -> SlopeShape {
     let counts = |step: &Step| step.median > (2.0 * QUANTUM_EVENTS / step.iterations + step.noise).max(0.05);
     match steps.iter().any(counts) {
         true if is_saturating(steps) => SlopeShape::Saturating,
         true => SlopeShape::NonLinear,
+        false if set_up_events > LARGEST_SET_UP_EVENTS => SlopeShape::Saturating,
         false => SlopeShape::Linear,
     }
 }
@@ -271,7 +276,7 @@ mod tests {
             (8000, &[16_070, 16_071, 16_070]),
         ]);
         assert_eq!((slope.value, slope.shape), (2.0, SlopeShape::Linear));
-        assert_eq!(slope.half_width, 2.0 / 4000.0);
+        assert_eq!(slope.half_width, 3.0 / 4000.0);
         assert!(slope.responds());
     }
 
@@ -285,6 +290,7 @@ mod tests {
         assert_eq!(shape([1, 4, 16, 64]), SlopeShape::NonLinear);
         assert_eq!(shape([0, 100, 300, 700]), SlopeShape::NonLinear, "a threshold of 100 events");
         assert_eq!(shape([7, 7, 7, 7]), SlopeShape::Linear);
+        assert_eq!(shape([99, 99, 99, 99]), SlopeShape::Saturating);
         assert_eq!(slope_of(&[(1, &[5]), (2, &[9])]).shape, SlopeShape::Untested);
     }
 
