@@ -100,12 +100,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(
-        columns: &'a [Column],
-        factors: &[f64],
-        bounds: &'a [Bounds],
-        limits: SearchLimits,
-    ) -> Search<'a> {
+    fn new(columns: &'a [Column], factors: &[f64], bounds: &'a [Bounds], limits: SearchLimits) -> Search<'a> {
         let mut terms = Vec::new();
         for (column, content) in columns.iter().enumerate() {
             for (number, &factor) in factors.iter().enumerate() {
@@ -202,9 +197,10 @@ impl<'a> Search<'a> {
         let Term { index, factor } = &self.terms[term];
         let column = &self.columns[index.0];
         let shrunk = factor * (1.0 - column.tolerance);
-        column.entries.iter().all(|&(kernel, events)| {
-            self.least[kernel] + events * shrunk <= self.bounds[kernel].upper
-        })
+        column
+            .entries
+            .iter()
+            .all(|&(kernel, events)| self.least[kernel] + events * shrunk <= self.bounds[kernel].upper)
     }
 
     /// The most that a term adds in a kernel.

@@ -7,6 +7,7 @@
 use cyclometer_core::Concept;
 
 use crate::hypothesis::{Prediction, SHOWN_LOSS, Target, Vocabulary, choose_log2, tolerance};
+use crate::identifiability::multiples;
 use crate::search::Hypotheses;
 use crate::signature::{EventSignature, Linearity};
 use crate::slope::gcd;
@@ -40,9 +41,7 @@ pub(crate) fn doubts(
     let measured = Measured { table, signature };
     let mut doubts = Vec::new();
     doubts.extend(sum.concepts().filter(|concept| !measured.is_held_out(*concept)).map(Doubt::NotHeldOut));
-    doubts.extend(
-        sum.concepts().filter(|concept| measured.multiples(*concept) < 2).map(Doubt::OneMultiple),
-    );
+    doubts.extend(sum.concepts().filter(|concept| measured.multiples(*concept) < 2).map(Doubt::OneMultiple));
     doubts.extend(measured.chance(vocabulary, target, sum));
     doubts.extend((!found.complete).then_some(Doubt::SearchIncomplete));
     doubts.extend((signature.linearity() == Linearity::Untested).then_some(Doubt::LinearityUntested));
@@ -72,10 +71,8 @@ impl Measured<'_> {
     }
 
     fn multiples(&self, concept: Concept) -> usize {
-        let mut numbers: Vec<f64> = self.numbers(concept).map(|(_, number)| number).collect();
-        numbers.sort_by(f64::total_cmp);
-        numbers.dedup_by(|a, b| (*a - *b).abs() <= 0.1 * b.abs());
-        numbers.len()
+        let numbers: Vec<f64> = self.numbers(concept).map(|(_, number)| number).collect();
+        multiples(&numbers)
     }
 
     /// Whether some sum of so many terms would fit by chance.
@@ -133,11 +130,14 @@ fn hidden(vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<
         let more: Vec<(usize, usize)> = terms.iter().copied().chain([(column, weight as usize)]).collect();
         target.loss(vocabulary, &more) < loss + SHOWN_LOSS
     };
-    let others = || (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column));
+    let others =
+        || (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column));
     let wrong_paths = others()
         .any(|column| vocabulary.concepts[column] == Concept::Mispredicts && hides(column, Weight::Quarter));
     if wrong_paths {
         return Some(Doubt::WrongPaths);
     }
-    others().find(|&column| hides(column, Weight::One)).map(|column| Doubt::Hidden(vocabulary.concepts[column]))
+    others()
+        .find(|&column| hides(column, Weight::One))
+        .map(|column| Doubt::Hidden(vocabulary.concepts[column]))
 }

@@ -151,8 +151,11 @@ impl Target {
             .map(|slope| slope.as_ref().map(|slope| (slope.value, slope.half_width)))
             .collect();
         let largest = slopes.iter().flatten().map(|slope| slope.0).fold(0.0, f64::max);
-        let fitting =
-            slopes.iter().zip(&vocabulary.held_out).filter(|(slope, held)| slope.is_some() && !**held).count();
+        let fitting = slopes
+            .iter()
+            .zip(&vocabulary.held_out)
+            .filter(|(slope, held)| slope.is_some() && !**held)
+            .count();
         Target { slopes, leak: LEAK_SHARE * largest, fitting }
     }
 
@@ -179,11 +182,7 @@ impl Target {
     }
 
     /// A sum as a hypothesis, if it fits.
-    pub(crate) fn hypothesis(
-        &self,
-        vocabulary: &Vocabulary,
-        terms: &[(usize, usize)],
-    ) -> Option<Hypothesis> {
+    pub(crate) fn hypothesis(&self, vocabulary: &Vocabulary, terms: &[(usize, usize)]) -> Option<Hypothesis> {
         let [fitting, held_out] = self.errors(vocabulary, terms);
         if !fitting.within_tolerance() {
             return None;
@@ -245,8 +244,8 @@ impl Errors {
         let error = (slope - prediction.events).abs();
         // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes by
         // more than that. Tolerances are two.
-        let deviation = half_width.hypot(prediction.tolerance()) / 2.0;
-        let squared = (error / deviation).powi(2);
+        let variance = (half_width.powi(2) + prediction.tolerance().powi(2)) / 4.0;
+        let squared = error.powi(2) / variance;
         self.kernels += 1;
         self.loss += squared;
         self.beyond |= error > WIDEST * (half_width + prediction.tolerance());

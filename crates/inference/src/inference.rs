@@ -137,14 +137,12 @@ impl<'a> Inference<'a> {
         let separation = |kernel: KernelIndex| {
             let [a, b] = sums.map(|sum| Prediction::of(self.table, sum, kernel));
             let apart = (a.events - b.events).abs();
-            let unseen = signature.slope(kernel).is_none()
-                || self.table.kernel(kernel).role == KernelRole::HeldOut;
+            let unseen =
+                signature.slope(kernel).is_none() || self.table.kernel(kernel).role == KernelRole::HeldOut;
             let resolution = 0.01 * a.events.max(b.events) + a.tolerance() + b.tolerance();
             (apart > resolution).then(|| (unseen, apart / resolution, kernel, [a.events, b.events]))
         };
-        let best = kernels
-            .filter_map(separation)
-            .max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let best = kernels.filter_map(separation).max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         match best {
             Some((_, _, kernel, predictions)) => Split::Kernel { kernel, predictions },
             None => only_in_one(sums).map_or(Split::SameSlopes, |(a, b)| Split::Inseparable(a, b)),

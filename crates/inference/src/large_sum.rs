@@ -40,11 +40,15 @@ pub(crate) fn large_sums(
 
 /// The non-negative weights of the columns with the least squared errors, by coordinate descent.
 fn least_squares(vocabulary: &Vocabulary, target: &Target, admissible: &[usize]) -> Vec<(usize, f64)> {
-    let slopes: Vec<Option<(f64, f64)>> =
-        target.bounds(vocabulary).iter().enumerate().map(|(kernel, bounds)| {
+    let slopes: Vec<Option<(f64, f64)>> = target
+        .bounds(vocabulary)
+        .iter()
+        .enumerate()
+        .map(|(kernel, bounds)| {
             // Bounds of held-out kernels are infinite.
             target.slope(kernel).filter(|_| bounds.lower.is_finite())
-        }).collect();
+        })
+        .collect();
     // Errors count in standard deviations, which are about a fiftieth of a slope.
     let precision: Vec<f64> = slopes
         .iter()
@@ -99,7 +103,9 @@ fn neighbours(sum: &[TermIndex], admissible: &[usize]) -> Vec<Vec<TermIndex>> {
         let without: Vec<TermIndex> =
             sum.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, term)| *term).collect();
         let with = |term: TermIndex| without.iter().copied().chain([term]).collect::<Vec<_>>();
-        sums.extend((0..Weight::ALL.len()).filter(|&other| other != weight).map(|other| with((column, other))));
+        sums.extend(
+            (0..Weight::ALL.len()).filter(|&other| other != weight).map(|other| with((column, other))),
+        );
         sums.extend(others.iter().map(|&other| with(other)));
         sums.push(without);
     }

@@ -87,7 +87,8 @@ fn pairs<'a>(
 
 fn agrees(one: &EventSignature, other: &EventSignature) -> bool {
     pairs(one, other).all(|(one, other)| {
-        let allowed = one.half_width + other.half_width + AGREEING_SHARE * one.value.abs().max(other.value.abs());
+        let allowed =
+            one.half_width + other.half_width + AGREEING_SHARE * one.value.abs().max(other.value.abs());
         (one.value - other.value).abs() <= allowed
     })
 }

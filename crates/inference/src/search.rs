@@ -10,7 +10,7 @@ use crate::sum::Weight;
 /// Hypotheses within this distance of the best one's criterion are possible too.
 const BAND: f64 = 10.0;
 
-const LIMITS: SearchLimits = SearchLimits { terms: 3, trials: 100_000, solutions: 2_000 };
+const LIMITS: SearchLimits = SearchLimits { terms: 3, trials: 20_000, solutions: 2_000 };
 
 /// The hypotheses that fit an event.
 #[derive(Clone, PartialEq, Debug)]

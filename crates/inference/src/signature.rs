@@ -77,8 +77,10 @@ impl EventSignature {
             stability: repeats.stability(),
             relative_noise,
             unsteady_share,
-            counting: by_size.iter().filter(|size| size.counts.iter().any(|&n| n > LEAST_STEADY_COUNT)).count()
-                as u64,
+            counting: by_size
+                .iter()
+                .filter(|size| size.counts.iter().any(|&n| n > LEAST_STEADY_COUNT))
+                .count() as u64,
         }
     }
 
@@ -150,7 +152,8 @@ impl Repeats {
             let most = observation.counts.iter().copied().max().unwrap_or(0);
             repeats.groups += 1;
             repeats.counting += u64::from(most > LEAST_STEADY_COUNT);
-            repeats.unsteady += u64::from(most > LEAST_STEADY_COUNT && most > least && is_unsteady(observation));
+            repeats.unsteady +=
+                u64::from(most > LEAST_STEADY_COUNT && most > least && is_unsteady(observation));
             repeats.spread = repeats.spread.saturating_add(most - least);
             less_interrupts += spread_less_interrupts(observation);
             with_interrupts &= !observation.interrupts.is_empty();
@@ -161,8 +164,8 @@ impl Repeats {
                 repeats.at_minimum += at_minimum as u64;
             }
         }
-        repeats.spread_less_interrupts =
-            (with_interrupts && repeats.groups > 0).then_some(u64::try_from(less_interrupts).unwrap_or(u64::MAX));
+        repeats.spread_less_interrupts = (with_interrupts && repeats.groups > 0)
+            .then_some(u64::try_from(less_interrupts).unwrap_or(u64::MAX));
         repeats
     }
 
@@ -195,6 +198,7 @@ fn is_unsteady(observation: &Observation) -> bool {
 fn spread_less_interrupts(observation: &Observation) -> u128 {
     let pairs = observation.counts.iter().zip(&observation.interrupts);
     let less = pairs.map(|(&count, &interrupts)| i128::from(count) - i128::from(interrupts));
-    let (least, most) = less.fold((i128::MAX, i128::MIN), |(least, most), one| (least.min(one), most.max(one)));
+    let (least, most) =
+        less.fold((i128::MAX, i128::MIN), |(least, most), one| (least.min(one), most.max(one)));
     if least > most { 0 } else { least.abs_diff(most) }
 }

@@ -85,6 +85,7 @@ pub(crate) struct SlopeEstimator {
     differences: Vec<Weighted>,
     deviations: Vec<Weighted>,
     plain: Vec<f64>,
+    steps: Vec<Step>,
 }
 
 #[derive(Clone, Copy)]
@@ -105,12 +106,14 @@ impl SlopeEstimator {
     /// `less_interrupts` subtracts one event for each interrupt.
     pub(crate) fn slope(&mut self, sizes: &[&Observation], less_interrupts: bool) -> Option<KernelSlope> {
         let first = sizes.first()?;
-        self.differences.clear();
-        let mut steps: Vec<Step> = Vec::with_capacity(4);
-        for pair in sizes.windows(2) {
-            steps.push(self.step(pair[0], pair[1], less_interrupts));
+        let widest = sizes.windows(2).map(|pair| pair[1].iterations - pair[0].iterations).max()? as f64;
+        if sizes.iter().all(|size| size.counts.iter().all(|&count| count == 0)) {
+            return Some(silent(sizes, widest));
         }
-        let widest = steps.iter().map(|step| step.iterations).reduce(f64::max)?;
+        self.differences.clear();
+        let mut steps = std::mem::take(&mut self.steps);
+        steps.clear();
+        steps.extend(sizes.windows(2).map(|pair| self.step(pair[0], pair[1], less_interrupts)));
         let value = weighted_median(&mut self.differences);
         self.deviations.clear();
         self.deviations.extend(
@@ -128,9 +131,7 @@ impl SlopeEstimator {
             half_width,
             minimum,
             shape: SlopeShape::Untested,
-            granule_iterations: sizes
-                .windows(2)
-                .fold(0, |granule, pair| gcd(granule, pair[1].iterations - pair[0].iterations)),
+            granule_iterations: granule(sizes),
             step_error_events: steps
                 .iter()
                 .map(|step| (step.median - value).abs() * step.iterations)
@@ -141,6 +142,7 @@ impl SlopeEstimator {
         } else if steps.len() > 1 {
             slope.shape = plateau(&steps, self.set_up(first, 0.0, less_interrupts) * first.iterations as f64);
         }
+        self.steps = steps;
         Some(slope)
     }
 
@@ -170,6 +172,23 @@ impl SlopeEstimator {
         }
         (median(&mut self.plain) - slope * smallest.iterations as f64) / smallest.iterations as f64
     }
+}
+
+/// The slope of a kernel that never counted.
+fn silent(sizes: &[&Observation], widest: f64) -> KernelSlope {
+    KernelSlope {
+        kernel: sizes[0].kernel,
+        value: 0.0,
+        half_width: QUANTUM_EVENTS / widest,
+        minimum: 0.0,
+        shape: if sizes.len() < 3 { SlopeShape::Untested } else { SlopeShape::Linear },
+        granule_iterations: granule(sizes),
+        step_error_events: 0.0,
+    }
+}
+
+fn granule(sizes: &[&Observation]) -> u64 {
+    sizes.windows(2).fold(0, |granule, pair| gcd(granule, pair[1].iterations - pair[0].iterations))
 }
 
 /// The greatest common divisor; that of 0 and a number is the number.
@@ -315,7 +334,8 @@ mod tests {
 
     #[test]
     fn a_median_of_weights_is_between_the_halves() {
-        let mut values = [(3.0, 1.0), (1.0, 1.0), (2.0, 2.0)].map(|(value, weight)| Weighted { value, weight });
+        let mut values =
+            [(3.0, 1.0), (1.0, 1.0), (2.0, 2.0)].map(|(value, weight)| Weighted { value, weight });
         assert_eq!(weighted_median(&mut values), 2.0);
         let mut values = [(1.0, 1.0), (3.0, 1.0)].map(|(value, weight)| Weighted { value, weight });
         assert_eq!(weighted_median(&mut values), 2.0);

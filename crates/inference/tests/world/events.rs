@@ -3,7 +3,8 @@
 use cyclometer_core::concept::Nature;
 use cyclometer_core::{Concept, CounterId, Random};
 use cyclometer_inference::{
-    ConceptSum, CounterObservations, EventObservations, KernelIndex, KernelTable, Observation, Weight,
+    ConceptSum, CounterObservations, EventObservations, Identifiability, KernelIndex, KernelTable,
+    Observation, Weight,
 };
 
 /// The kind of a hidden event.
@@ -65,10 +66,20 @@ impl<'a> Machine<'a> {
             .iter()
             .map(|concept| {
                 let kernels = table.kernels().iter();
-                kernels.map(|_| if exact(*concept) { 1.0 } else { 1.0 + 0.02 * signed(&mut random) }).collect()
+                kernels
+                    .map(|_| if exact(*concept) { 1.0 } else { 1.0 + 0.02 * signed(&mut random) })
+                    .collect()
             })
             .collect();
-        Machine { table, deviations, random, interrupts: 150.0, reading_noise: 0.0, repeats: 5, iterations: 1021 }
+        Machine {
+            table,
+            deviations,
+            random,
+            interrupts: 150.0,
+            reading_noise: 0.0,
+            repeats: 5,
+            iterations: 1021,
+        }
     }
 
     fn concept(&mut self) -> Concept {
@@ -172,10 +183,18 @@ impl<'a> Machine<'a> {
                 if moved { n * [0.5, 1.0, 2.0][own.below(3)] } else { 0.0 }
             }
             HiddenKind::WrongPaths => {
-                n * (rate + hidden.number * self.rate(&ConceptSum::new(vec![(Concept::Mispredicts, Weight::One)]), kernel))
+                n * (rate
+                    + hidden.number
+                        * self.rate(&ConceptSum::new(vec![(Concept::Mispredicts, Weight::One)]), kernel))
             }
             HiddenKind::AtMostPerIteration => n * rate.min(hidden.number),
-            HiddenKind::ThresholdPerIteration => if rate >= hidden.number { n } else { 0.0 },
+            HiddenKind::ThresholdPerIteration => {
+                if rate >= hidden.number {
+                    n
+                } else {
+                    0.0
+                }
+            }
             HiddenKind::Limit => (n * rate).min(hidden.number),
             HiddenKind::After => (n * rate - hidden.number).max(0.0),
             HiddenKind::Alternates => {
@@ -198,6 +217,23 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Whether the table allows the sum to be identified: its concepts can be, and no fraction of a number that
+    /// is foretold roughly is among them, nor mispredictions, which may be wrong paths of the other terms.
+    pub fn is_identifiable(&self, report: &Identifiability, hidden: &Hidden) -> bool {
+        let terms = hidden.sum.terms();
+        let alone = terms.len() == 1;
+        terms.iter().all(|&(concept, weight)| {
+            report.is_identifiable(concept)
+                && (weight >= Weight::One || exact(concept))
+                && (alone || concept != Concept::Mispredicts)
+        })
+    }
+
+    /// The core does what the table says, to the unit.
+    pub fn forget_deviations(&mut self) {
+        self.deviations.iter_mut().flatten().for_each(|factor| *factor = 1.0);
+    }
+
     /// A sweep over all kernels, on `counters`.
     pub fn observe(&mut self, hidden: &Hidden, counters: &[u8]) -> EventObservations {
         let sizes = [1, 2, 4, 8].map(|factor| factor * self.iterations);
@@ -218,7 +254,12 @@ impl<'a> Machine<'a> {
                         _ => counts.clone(),
                     };
                     let kernel = KernelIndex(kernel);
-                    observations.observations.push(Observation { kernel, iterations, counts, interrupts: vec![] });
+                    observations.observations.push(Observation {
+                        kernel,
+                        iterations,
+                        counts,
+                        interrupts: vec![],
+                    });
                 }
             }
         }

@@ -116,11 +116,19 @@ const INSTRUCTIONS: &[(&str, f64, &[(Concept, f64)])] = &[
     ("store", 2.0, &[(Concept::Stores, 1.0), (Concept::MemoryInstructions, 1.0)]),
     ("rmw", 4.0, &[(Concept::Loads, 1.0), (Concept::Stores, 1.0), (Concept::MemoryInstructions, 1.0)]),
     ("vload", 1.0, &[(Concept::Loads, 1.0), (Concept::SimdLoads, 1.0), (Concept::MemoryInstructions, 1.0)]),
-    ("vstore", 2.0, &[(Concept::Stores, 1.0), (Concept::SimdStores, 1.0), (Concept::MemoryInstructions, 1.0)]),
+    (
+        "vstore",
+        2.0,
+        &[(Concept::Stores, 1.0), (Concept::SimdStores, 1.0), (Concept::MemoryInstructions, 1.0)],
+    ),
     ("cond", 1.0, &[(Concept::Branches, 1.0), (Concept::ConditionalBranches, 1.0)]),
     ("taken", 0.0, &[(Concept::ConditionalTaken, 1.0), (Concept::TakenBranches, 1.0)]),
     ("jump", 1.0, &[(Concept::Branches, 1.0), (Concept::DirectJumps, 1.0), (Concept::TakenBranches, 1.0)]),
-    ("ind", 1.0, &[(Concept::Branches, 1.0), (Concept::IndirectBranches, 1.0), (Concept::TakenBranches, 1.0)]),
+    (
+        "ind",
+        1.0,
+        &[(Concept::Branches, 1.0), (Concept::IndirectBranches, 1.0), (Concept::TakenBranches, 1.0)],
+    ),
     ("call", 2.0, &[(Concept::Branches, 1.0), (Concept::Calls, 1.0), (Concept::TakenBranches, 1.0)]),
     ("ret", 1.0, &[(Concept::Branches, 1.0), (Concept::Returns, 1.0), (Concept::TakenBranches, 1.0)]),
     ("cond-miss", 0.0, &[(Concept::ConditionalMispredicts, 1.0), (Concept::Mispredicts, 1.0)]),
@@ -129,12 +137,26 @@ const INSTRUCTIONS: &[(&str, f64, &[(Concept, f64)])] = &[
     ("wrong-load-miss", 0.0, &[(Concept::L1dLoadMissesSpeculative, 1.0)]),
     ("wrong-store-miss", 0.0, &[(Concept::L1dStoreMissesSpeculative, 1.0)]),
     ("barrier", 2.0, &[(Concept::Barriers, 1.0)]),
-    ("atomic", 4.0, &[(Concept::AtomicSuccesses, 1.0), (Concept::Loads, 1.0), (Concept::Stores, 1.0), (Concept::MemoryInstructions, 1.0)]),
-    ("failed", 3.0, &[(Concept::AtomicFailures, 1.0), (Concept::MemoryInstructions, 1.0), (Concept::Stores, 1.0)]),
+    (
+        "atomic",
+        4.0,
+        &[
+            (Concept::AtomicSuccesses, 1.0),
+            (Concept::Loads, 1.0),
+            (Concept::Stores, 1.0),
+            (Concept::MemoryInstructions, 1.0),
+        ],
+    ),
+    (
+        "failed",
+        3.0,
+        &[(Concept::AtomicFailures, 1.0), (Concept::MemoryInstructions, 1.0), (Concept::Stores, 1.0)],
+    ),
 ];
 
 /// Names of lines that execute no instruction.
-const EFFECTS: &[&str] = &["taken", "cond-miss", "ind-miss", "ret-miss", "wrong-load-miss", "wrong-store-miss"];
+const EFFECTS: &[&str] =
+    &["taken", "cond-miss", "ind-miss", "ret-miss", "wrong-load-miss", "wrong-store-miss"];
 
 /// More than eighty kernels, seven of them held out.
 pub fn table() -> KernelTable {

@@ -1,0 +1,261 @@
+//! How far the kernels of a table can tell concepts apart, before anything is measured.
+
+use cyclometer_core::Concept;
+
+use crate::hypothesis::{SHOWN_LOSS, Vocabulary, tolerance};
+use crate::table::{KernelIndex, KernelRole, KernelTable};
+
+/// Columns whose angle has a sine below this are near-collinear.
+const COLLINEAR_SINE: f64 = 0.05;
+
+/// The part of a column that has to be left after the others were projected out, as a share of its length.
+const LEAST_REST: f64 = 0.01;
+
+/// The properties of a table that limit what can be identified with it.
+///
+/// Durations are left out, as no event is identified by them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Identifiability {
+    /// The concepts that fitting kernels move, in the order of declaration.
+    pub concepts: Vec<Concept>,
+    /// The rank of the matrix of fitting kernels and those concepts; less than their number if some column
+    /// is a combination of others.
+    pub rank: usize,
+    /// The concepts that are combinations of others, one for each missing rank: those that a pivoted
+    /// decomposition chooses last.
+    pub dependent: Vec<Concept>,
+    /// Pairs of concepts that all fitting kernels move in (nearly) the same proportion.
+    pub collinear: Vec<CollinearPair>,
+    /// Concepts that fewer than two kernels move with different numbers, held-out ones included: an event
+    /// that counts one of them is never identified, as a threshold would look the same.
+    pub one_multiple: Vec<Concept>,
+    /// Concepts that no held-out kernel moves: an event that counts one of them is never identified.
+    pub not_held_out: Vec<Concept>,
+    /// Pairs of concepts of which the second would not show beside the first: where both happen, the first
+    /// is foretold too roughly.
+    pub hiding: Vec<(Concept, Concept)>,
+    /// Concepts that no kernel moves: nothing can be said about events that count them.
+    pub unmoved: Vec<Concept>,
+}
+
+/// Two concepts that are hard to tell apart.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CollinearPair {
+    /// The concepts, in the order of declaration.
+    pub concepts: [Concept; 2],
+    /// The sine of the angle between their columns: 0 if fitting kernels do not tell them apart at all.
+    pub sine: f64,
+    /// The held-out kernel that tells them apart best, if one does.
+    pub held_out_split: Option<KernelIndex>,
+}
+
+impl Identifiability {
+    /// The report on a table.
+    pub fn of(table: &KernelTable) -> Identifiability {
+        let vocabulary = Vocabulary::new(table);
+        let columns: Vec<Vec<f64>> =
+            vocabulary.concepts.iter().map(|concept| fitting_column(table, *concept)).collect();
+        let (rank, dependent) = pivoted_rank(&columns);
+        let held_out: Vec<KernelIndex> = table.with_role(KernelRole::HeldOut).collect();
+        let of_concepts = |keep: &dyn Fn(Concept) -> bool| -> Vec<Concept> {
+            vocabulary.concepts.iter().copied().filter(|concept| keep(*concept)).collect()
+        };
+        Identifiability {
+            rank,
+            dependent: dependent.into_iter().map(|column| vocabulary.concepts[column]).collect(),
+            collinear: collinear(table, &vocabulary.concepts, &columns),
+            one_multiple: of_concepts(&|concept| multiples(table.column(concept)) < 2),
+            not_held_out: of_concepts(&|concept| {
+                held_out.iter().all(|kernel| table.column(concept)[kernel.0] == 0.0)
+            }),
+            hiding: hiding(table, &vocabulary.concepts),
+            unmoved: Concept::ALL
+                .iter()
+                .copied()
+                .filter(|concept| table.column(*concept).iter().all(|number| *number == 0.0))
+                .collect(),
+            concepts: vocabulary.concepts,
+        }
+    }
+
+    /// Whether an event that counts this concept alone can be identified.
+    pub fn is_identifiable(&self, concept: Concept) -> bool {
+        self.concepts.contains(&concept)
+            && !self.one_multiple.contains(&concept)
+            && !self.not_held_out.contains(&concept)
+            && !self.collinear.iter().any(|pair| pair.concepts.contains(&concept))
+            && !self.hiding.iter().any(|(first, _)| *first == concept)
+    }
+}
+
+/// The number of different positive numbers in a column; those within a tenth are the same.
+pub(crate) fn multiples(column: &[f64]) -> usize {
+    let mut numbers: Vec<f64> = column.iter().copied().filter(|number| *number > 0.0).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup_by(|a, b| (*a - *b).abs() <= 0.1 * b.abs());
+    numbers.len()
+}
+
+/// The column over fitting kernels, with length 1.
+fn fitting_column(table: &KernelTable, concept: Concept) -> Vec<f64> {
+    let column = table.column(concept);
+    let numbers: Vec<f64> = table.with_role(KernelRole::Fitting).map(|kernel| column[kernel.0]).collect();
+    let length = dot(&numbers, &numbers).sqrt();
+    numbers.into_iter().map(|number| number / length).collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The rank of columns of length 1, and the columns that depend on the others: Gram-Schmidt, the longest
+/// rest first.
+fn pivoted_rank(columns: &[Vec<f64>]) -> (usize, Vec<usize>) {
+    let mut rest: Vec<(usize, Vec<f64>)> = columns.iter().cloned().enumerate().collect();
+    let mut rank = 0;
+    loop {
+        let longest = rest
+            .iter()
+            .enumerate()
+            .map(|(at, (_, column))| (at, dot(column, column).sqrt()))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((at, length)) = longest.filter(|(_, length)| *length > LEAST_REST) else { break };
+        let (_, pivot) = rest.swap_remove(at);
+        rank += 1;
+        for (_, column) in &mut rest {
+            let share = dot(column, &pivot) / (length * length);
+            for (number, of_pivot) in column.iter_mut().zip(&pivot) {
+                *number -= share * of_pivot;
+            }
+        }
+    }
+    let mut dependent: Vec<usize> = rest.into_iter().map(|(column, _)| column).collect();
+    dependent.sort_unstable();
+    (rank, dependent)
+}
+
+fn collinear(table: &KernelTable, concepts: &[Concept], columns: &[Vec<f64>]) -> Vec<CollinearPair> {
+    let mut pairs = Vec::new();
+    for second in 1..concepts.len() {
+        for first in 0..second {
+            let cosine = dot(&columns[first], &columns[second]);
+            let rest = columns[first].iter().zip(&columns[second]).map(|(a, b)| b - cosine * a);
+            let sine = rest.map(|rest| rest * rest).sum::<f64>().sqrt();
+            if sine < COLLINEAR_SINE {
+                let concepts = [concepts[first], concepts[second]];
+                pairs.push(CollinearPair { concepts, sine, held_out_split: held_out_split(table, concepts) });
+            }
+        }
+    }
+    pairs
+}
+
+/// The held-out kernel whose ratio of the two concepts differs most from that of the fitting kernels.
+fn held_out_split(table: &KernelTable, [a, b]: [Concept; 2]) -> Option<KernelIndex> {
+    let (a, b) = (table.column(a), table.column(b));
+    let fitting = || table.with_role(KernelRole::Fitting).map(|kernel| kernel.0);
+    let total = |column: &[f64]| fitting().map(|kernel| column[kernel]).sum::<f64>();
+    let ratio = total(b) / total(a);
+    let split = |kernel: &KernelIndex| {
+        let (expected, number) = (ratio * a[kernel.0], b[kernel.0]);
+        (expected - number).abs() / expected.max(number).max(f64::MIN_POSITIVE)
+    };
+    table
+        .with_role(KernelRole::HeldOut)
+        .filter(|kernel| split(kernel) > 2.0 * COLLINEAR_SINE)
+        .max_by(|one, other| split(one).total_cmp(&split(other)))
+}
+
+/// Pairs of which the second does not show beside the first, by the tolerance of the first.
+fn hiding(table: &KernelTable, concepts: &[Concept]) -> Vec<(Concept, Concept)> {
+    let mut pairs = Vec::new();
+    for &first in concepts.iter().filter(|concept| tolerance(**concept) > 0.0) {
+        let deviations: Vec<f64> =
+            table.column(first).iter().map(|number| tolerance(first) * number / 2.0).collect();
+        for &second in concepts.iter().filter(|concept| **concept != first) {
+            let loss: f64 = table
+                .column(second)
+                .iter()
+                .zip(&deviations)
+                .filter(|(number, _)| **number > 0.0)
+                .map(|(number, deviation)| (number / deviation.max(f64::MIN_POSITIVE)).powi(2))
+                .sum();
+            // On wrong paths less than one event for each misprediction counts.
+            let least = if second == Concept::Mispredicts { 0.25 } else { 1.0 };
+            if loss * least * least < SHOWN_LOSS {
+                pairs.push((first, second));
+            }
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TableKernel;
+    use Concept::{Branches, Calls, Loads, Mispredicts, Returns, Stores, Uops};
+
+    fn table(kernels: &[(bool, &[(Concept, f64)])]) -> KernelTable {
+        let kernels = kernels.iter().enumerate().map(|(number, (held_out, concepts))| TableKernel {
+            name: number.to_string(),
+            family: String::new(),
+            role: if *held_out { KernelRole::HeldOut } else { KernelRole::Fitting },
+            per_iteration: concepts.to_vec(),
+        });
+        KernelTable::new(kernels.collect()).unwrap()
+    }
+
+    #[test]
+    fn a_return_without_a_call_splits_the_pair() {
+        let balanced: &[(bool, &[(Concept, f64)])] = &[
+            (false, &[(Calls, 1.0), (Returns, 1.0)]),
+            (false, &[(Calls, 2.0), (Returns, 2.0)]),
+            (true, &[(Returns, 1.0)]),
+        ];
+        let report = Identifiability::of(&table(balanced));
+        assert_eq!((report.rank, report.dependent.len()), (1, 1));
+        let [pair] = report.collinear[..] else { panic!("{report:?}") };
+        assert_eq!((pair.concepts, pair.held_out_split), ([Calls, Returns], Some(KernelIndex(2))));
+        assert!(pair.sine < 1e-12);
+        assert!(!report.is_identifiable(Calls));
+
+        let mut split = balanced.to_vec();
+        split[2].0 = false;
+        let report = Identifiability::of(&table(&split));
+        assert_eq!((report.rank, report.dependent, report.collinear), (2, vec![], vec![]));
+    }
+
+    #[test]
+    fn a_sum_of_others_is_dependent_without_a_collinear_pair() {
+        let report = Identifiability::of(&table(&[
+            (false, &[(Loads, 1.0), (Branches, 1.0)]),
+            (false, &[(Stores, 1.0), (Branches, 1.0)]),
+            (false, &[(Loads, 2.0), (Stores, 1.0), (Branches, 3.0)]),
+        ]));
+        assert_eq!((report.rank, report.dependent.len(), report.collinear.len()), (2, 1, 0));
+    }
+
+    #[test]
+    fn concepts_that_move_too_little_are_listed() {
+        let report = Identifiability::of(&table(&[
+            (false, &[(Loads, 1.0), (Stores, 1.0)]),
+            (false, &[(Loads, 1.0), (Stores, 2.0)]),
+            (true, &[(Stores, 1.0), (Calls, 1.0)]),
+        ]));
+        assert_eq!(report.concepts, [Loads, Stores]);
+        assert_eq!(report.one_multiple, [Loads]);
+        assert_eq!(report.not_held_out, [Loads]);
+        assert!(report.is_identifiable(Stores) && !report.is_identifiable(Loads));
+        assert!(report.unmoved.contains(&Branches) && !report.unmoved.contains(&Calls));
+    }
+
+    #[test]
+    fn a_dense_concept_that_is_foretold_roughly_hides_a_rare_one() {
+        let report = Identifiability::of(&table(&[
+            (false, &[(Uops, 8.0), (Mispredicts, 0.5)]),
+            (false, &[(Uops, 4.0), (Mispredicts, 0.25), (Loads, 1.0)]),
+        ]));
+        assert_eq!(report.hiding, [(Uops, Mispredicts)]);
+    }
+}
