@@ -46,10 +46,8 @@ pub(crate) fn doubts(
     doubts.extend((!found.complete).then_some(Doubt::SearchIncomplete));
     doubts.extend((signature.linearity() == Linearity::Untested).then_some(Doubt::LinearityUntested));
     doubts.extend(measured.fraction(sum));
-    let several = sum.terms().len() > 1;
-    let mispredicts = sum.concepts().any(|concept| concept == Concept::Mispredicts);
-    doubts.extend((several && mispredicts).then_some(Doubt::WrongPaths));
-    doubts.extend(hidden(vocabulary, target, sum));
+    let wrong_paths = found.wrong_paths.then_some(Doubt::WrongPaths);
+    doubts.extend(wrong_paths.or_else(|| hidden(vocabulary, target, sum)));
     doubts
 }
 

@@ -47,6 +47,8 @@ pub struct Hypothesis {
     pub held_out_error: Option<f64>,
     /// Whether every held-out kernel that was measured is predicted within tolerance.
     pub predicts_held_out: bool,
+    /// The sum of squared errors over fitting kernels, in standard deviations.
+    pub(crate) loss: f64,
 }
 
 /// The concepts of a table as columns.
@@ -195,6 +197,7 @@ impl Target {
             fitting_error: fitting.largest_share,
             held_out_error: (held_out.kernels > 0).then_some(held_out.largest_share),
             predicts_held_out: held_out.within_tolerance(),
+            loss: fitting.loss,
         })
     }
 

@@ -3,7 +3,7 @@
 use cyclometer_core::Concept;
 
 use crate::cover::{SearchLimits, covers};
-use crate::hypothesis::{Hypothesis, Target, Vocabulary};
+use crate::hypothesis::{Hypothesis, SHOWN_LOSS, Target, Vocabulary};
 use crate::large_sum::large_sums;
 use crate::sum::Weight;
 
@@ -19,6 +19,9 @@ pub(crate) struct Hypotheses {
     pub(crate) fitting: Vec<Hypothesis>,
     /// Whether every sum of up to three concepts was considered.
     pub(crate) complete: bool,
+    /// Whether a sum that adds mispredictions to other concepts fits about as well as the best, at whatever
+    /// price: an event that counts those concepts on wrong paths too would look the same.
+    pub(crate) wrong_paths: bool,
     /// The concepts that may be part of the event: where they move, the event does.
     pub(crate) admissible: Vec<Concept>,
 }
@@ -35,7 +38,18 @@ pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &Target) -> Hypotheses
     }
     fitting.sort_by(|a, b| a.criterion.total_cmp(&b.criterion));
     let limit = fitting.first().map_or(0.0, |best| best.criterion + BAND);
+    let best_loss = fitting.first().map_or(0.0, |best| best.loss);
+    let wrong_paths = fitting
+        .iter()
+        .any(|hypothesis| adds_mispredicts(hypothesis) && hypothesis.loss < best_loss + SHOWN_LOSS);
     fitting.retain(|hypothesis| hypothesis.criterion <= limit);
     let admissible = found.admissible.iter().map(|&column| vocabulary.concepts[column]).collect();
-    Hypotheses { fitting, complete: found.complete, admissible }
+    Hypotheses { fitting, complete: found.complete, wrong_paths, admissible }
+}
+
+/// Whether mispredictions are counted beside other concepts, or more than once.
+fn adds_mispredicts(hypothesis: &Hypothesis) -> bool {
+    let terms = hypothesis.sum.terms();
+    let several = |weight: Weight| terms.len() > 1 || weight > Weight::One;
+    terms.iter().any(|&(concept, weight)| concept == Concept::Mispredicts && several(weight))
 }

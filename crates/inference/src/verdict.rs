@@ -124,7 +124,8 @@ pub enum Doubt {
     /// A half or a quarter of this concept may be an event that counts it some of the time only. Sizes with
     /// an odd number of iterations tell the two apart where repeats are equal.
     Fraction(Concept),
-    /// The event may count mispredictions, or something on the wrong paths that they lead to.
+    /// The event may count something on the wrong paths too that mispredictions lead to: so many of it for
+    /// each that a multiple of mispredictions fits.
     WrongPaths,
     /// This concept could be part of the event without showing in any slope.
     Hidden(Concept),

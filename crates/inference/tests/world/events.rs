@@ -213,19 +213,25 @@ impl<'a> Machine<'a> {
         match hidden.kind {
             HiddenKind::Single | HiddenKind::Sum | HiddenKind::Scaled | HiddenKind::Duplicate => true,
             HiddenKind::AtMostPerIteration => rates().all(|rate| rate <= hidden.number * 1.05),
+            // No run is so long that it stops counting.
+            HiddenKind::Alternates => {
+                rates().all(|rate| rate * (3.0 + 8.0 * self.iterations as f64) <= hidden.number)
+            }
             _ => false,
         }
     }
 
     /// Whether the table allows the sum to be identified: its concepts can be, and no fraction of a number that
-    /// is foretold roughly is among them, nor mispredictions, which may be wrong paths of the other terms.
+    /// is foretold roughly is among them, nor mispredictions, which may be wrong paths of the other terms. In
+    /// this table pipeline flushes equal mispredictions plus order violations.
     pub fn is_identifiable(&self, report: &Identifiability, hidden: &Hidden) -> bool {
         let terms = hidden.sum.terms();
         let alone = terms.len() == 1;
         terms.iter().all(|&(concept, weight)| {
             report.is_identifiable(concept)
                 && (weight >= Weight::One || exact(concept))
-                && (alone || concept != Concept::Mispredicts)
+                && (alone && weight == Weight::One || concept != Concept::Mispredicts)
+                && concept != Concept::PipelineFlushes
         })
     }
 
