@@ -82,6 +82,11 @@ impl Vocabulary {
         vocabulary
     }
 
+    /// The number of kernels.
+    pub(crate) fn kernels(&self) -> usize {
+        self.held_out.len()
+    }
+
     /// The terms of a sum of columns, by concept.
     fn sum(&self, terms: &[(usize, usize)]) -> ConceptSum {
         ConceptSum::new(

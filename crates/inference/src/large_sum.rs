@@ -5,7 +5,7 @@
 //! the result, with one weight changed or one concept exchanged, left out or added, are candidates too: if one of
 //! them fits as well, the event is ambiguous.
 
-use crate::cover::{Column, TermIndex};
+use crate::cover::{Bounds, Column, SearchLimits, TermIndex, covers};
 use crate::hypothesis::{Target, Vocabulary};
 use crate::sum::Weight;
 
@@ -15,7 +15,19 @@ const LEAST_WEIGHT: f64 = 0.12;
 /// The most terms of a sum.
 const MOST_TERMS: usize = 8;
 
-const SWEEPS: usize = 200;
+/// The error up to which a concept is the sum of others, in events per iteration.
+const EXACTLY: f64 = 1e-9;
+
+const SIMPLIFICATION: SearchLimits = SearchLimits { terms: 8, trials: 1000, solutions: 16 };
+
+/// Columns with a weight at any time of the estimation.
+const MOST_ACTIVE: usize = 14;
+
+/// Steps of the estimation.
+const MOST_STEPS: usize = 28;
+
+/// The gradient, in standard deviations, at which the estimation ends.
+const LEAST_GRADIENT: f64 = 1e-3;
 
 /// The sum of four or more of the `admissible` columns that is nearest to an event, and its neighbours; none if the event
 /// does not have such a sum.
@@ -30,7 +42,11 @@ pub(crate) fn large_sums(
         .filter(|(_, weight)| *weight >= LEAST_WEIGHT)
         .map(|(column, weight)| (column, Weight::nearest(weight) as usize))
         .collect();
-    if !(4..=MOST_TERMS).contains(&sum.len()) || target.hypothesis(vocabulary, &sum).is_none() {
+    if sum.len() < 4 || target.hypothesis(vocabulary, &sum).is_none() {
+        return Vec::new();
+    }
+    let sum = simplified(vocabulary, sum, admissible);
+    if sum.len() > MOST_TERMS {
         return Vec::new();
     }
     let mut sums = neighbours(&sum, admissible);
@@ -38,56 +54,164 @@ pub(crate) fn large_sums(
     sums
 }
 
-/// The non-negative weights of the columns with the least squared errors, by coordinate descent.
+/// The non-negative weights of the columns with the least squared errors; columns without weight are left
+/// out.
+///
+/// # Source
+///
+/// C. L. Lawson, R. J. Hanson: Solving Least Squares Problems, 1974, chapter 23.
 fn least_squares(vocabulary: &Vocabulary, target: &Target, admissible: &[usize]) -> Vec<(usize, f64)> {
-    let slopes: Vec<Option<(f64, f64)>> = target
-        .bounds(vocabulary)
-        .iter()
-        .enumerate()
-        .map(|(kernel, bounds)| {
-            // Bounds of held-out kernels are infinite.
-            target.slope(kernel).filter(|_| bounds.lower.is_finite())
-        })
-        .collect();
+    let bounds = target.bounds(vocabulary);
+    // Bounds of held-out kernels are infinite.
+    let slope = |kernel: usize| target.slope(kernel).filter(|_| bounds[kernel].lower.is_finite());
     // Errors count in standard deviations, which are about a fiftieth of a slope.
-    let precision: Vec<f64> = slopes
-        .iter()
-        .map(|slope| slope.map_or(0.0, |(value, half_width)| 1.0 / half_width.hypot(0.02 * value)))
+    let precision: Vec<f64> = (0..bounds.len())
+        .map(|kernel| slope(kernel).map_or(0.0, |(value, half_width)| 1.0 / half_width.hypot(0.02 * value)))
         .collect();
-    let mut rest: Vec<f64> =
-        slopes.iter().zip(&precision).map(|(slope, p)| slope.map_or(0.0, |(value, _)| value * p)).collect();
-    let columns: Vec<(usize, Vec<(usize, f64)>, f64)> = admissible
-        .iter()
-        .map(|&column| {
-            let scaled = scaled(&vocabulary.columns[column], &precision);
-            let norm = scaled.iter().map(|(_, events)| events * events).sum();
-            (column, scaled, norm)
-        })
+    let slopes: Vec<f64> = (0..bounds.len())
+        .map(|kernel| slope(kernel).map_or(0.0, |(value, _)| value * precision[kernel]))
         .collect();
-    let mut weights = vec![0.0; columns.len()];
-    for _ in 0..SWEEPS {
-        let mut largest_change = 0.0f64;
-        for ((_, entries, norm), weight) in columns.iter().zip(&mut weights) {
-            if *norm == 0.0 {
-                continue;
-            }
-            let gradient: f64 = entries.iter().map(|&(kernel, events)| events * rest[kernel]).sum();
-            let change = f64::max(gradient / norm, -*weight);
-            *weight += change;
-            for &(kernel, events) in entries {
-                rest[kernel] -= change * events;
-            }
-            largest_change = largest_change.max(change.abs());
-        }
-        if largest_change < 1e-3 {
+    let columns: Vec<Vec<f64>> =
+        admissible.iter().map(|&column| scaled(&vocabulary.columns[column], &precision)).collect();
+    let mut active =
+        ActiveSet { columns: &columns, slopes: &slopes, chosen: Vec::new(), weights: Vec::new() };
+    for _ in 0..MOST_STEPS {
+        let Some(steepest) = active.steepest() else { break };
+        if active.chosen.len() == MOST_ACTIVE || !active.add(steepest) {
             break;
         }
     }
-    columns.iter().map(|(column, ..)| *column).zip(weights).collect()
+    active.chosen.iter().map(|&column| admissible[column]).zip(active.weights).collect()
 }
 
-fn scaled(column: &Column, precision: &[f64]) -> Vec<(usize, f64)> {
-    column.entries.iter().map(|&(kernel, events)| (kernel, events * precision[kernel])).collect()
+fn scaled(column: &Column, precision: &[f64]) -> Vec<f64> {
+    let mut scaled = vec![0.0; precision.len()];
+    for &(kernel, events) in &column.entries {
+        scaled[kernel] = events * precision[kernel];
+    }
+    scaled
+}
+
+/// The columns that have a weight, which is positive.
+struct ActiveSet<'a> {
+    columns: &'a [Vec<f64>],
+    slopes: &'a [f64],
+    chosen: Vec<usize>,
+    weights: Vec<f64>,
+}
+
+impl ActiveSet<'_> {
+    /// The column that would reduce the error most, in proportion to its length; `None` at the optimum.
+    fn steepest(&self) -> Option<usize> {
+        let mut rest = self.slopes.to_vec();
+        for (&column, weight) in self.chosen.iter().zip(&self.weights) {
+            rest.iter_mut().zip(&self.columns[column]).for_each(|(rest, events)| *rest -= weight * events);
+        }
+        let gradient = |column: usize| {
+            let column = &self.columns[column];
+            dot(column, &rest) / dot(column, column).sqrt().max(f64::MIN_POSITIVE)
+        };
+        (0..self.columns.len())
+            .filter(|column| !self.chosen.contains(column))
+            .map(|column| (column, gradient(column)))
+            .filter(|(_, gradient)| *gradient > LEAST_GRADIENT)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(column, _)| column)
+    }
+
+    /// Adds a column, and drops those whose weights become negative; whether that was possible.
+    fn add(&mut self, column: usize) -> bool {
+        self.chosen.push(column);
+        self.weights.push(0.0);
+        loop {
+            let Some(solution) = self.solve() else { return false };
+            let reached = self
+                .weights
+                .iter()
+                .zip(&solution)
+                .filter(|(_, wanted)| **wanted <= 0.0)
+                .map(|(weight, wanted)| weight / (weight - wanted).max(f64::MIN_POSITIVE))
+                .fold(f64::INFINITY, f64::min);
+            if reached.is_infinite() {
+                self.weights = solution;
+                return true;
+            }
+            // As far as the first weight that becomes zero, which leaves.
+            for (weight, wanted) in self.weights.iter_mut().zip(&solution) {
+                *weight += reached * (wanted - *weight);
+            }
+            let kept: Vec<bool> = self.weights.iter().map(|weight| *weight > 1e-9).collect();
+            if kept.last() == Some(&false) {
+                return false;
+            }
+            let mut keep = kept.iter();
+            self.chosen.retain(|_| *keep.next().unwrap_or(&true));
+            self.weights.retain(|weight| *weight > 1e-9);
+        }
+    }
+
+    /// The weights with the least squared errors without regard to their signs; `None` if the columns depend
+    /// on each other.
+    fn solve(&self) -> Option<Vec<f64>> {
+        let size = self.chosen.len();
+        let column = |at: usize| &self.columns[self.chosen[at]];
+        let mut matrix: Vec<Vec<f64>> = (0..size)
+            .map(|row| {
+                let products = (0..size).map(|other| dot(column(row), column(other)));
+                products.chain([dot(column(row), self.slopes)]).collect()
+            })
+            .collect();
+        // The matrix is symmetric and positive, so pivots stay on the diagonal.
+        for pivot in 0..size {
+            let scale = dot(column(pivot), column(pivot));
+            if matrix[pivot][pivot] <= 1e-9 * scale {
+                return None;
+            }
+            let pivot_row = matrix[pivot].clone();
+            for (_, row) in matrix.iter_mut().enumerate().filter(|(row, _)| *row != pivot) {
+                let share = row[pivot] / pivot_row[pivot];
+                row.iter_mut().zip(&pivot_row).for_each(|(number, of_pivot)| *number -= share * of_pivot);
+            }
+        }
+        Some((0..size).map(|row| matrix[row][size] / matrix[row][row]).collect())
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The sum with each concept in place of the concepts that it is the sum of: branches in place of calls, returns
+/// and jumps.
+fn simplified(vocabulary: &Vocabulary, mut sum: Vec<TermIndex>, admissible: &[usize]) -> Vec<TermIndex> {
+    for &column in admissible {
+        for weight in 0..Weight::ALL.len() {
+            let parts: Vec<usize> =
+                sum.iter().filter(|term| term.1 == weight && term.0 != column).map(|term| term.0).collect();
+            if let Some(replaced) = parts_of(vocabulary, column, &parts) {
+                sum.retain(|term| !(term.1 == weight && replaced.contains(&term.0)));
+                sum.push((column, weight));
+            }
+        }
+    }
+    sum
+}
+
+/// The columns among `parts`, at least two, whose sum a column is.
+fn parts_of(vocabulary: &Vocabulary, column: usize, parts: &[usize]) -> Option<Vec<usize>> {
+    if parts.len() < 2 {
+        return None;
+    }
+    let kernels = vocabulary.kernels();
+    let mut bounds = vec![Bounds { lower: 0.0, upper: EXACTLY }; kernels];
+    for &(kernel, events) in &vocabulary.columns[column].entries {
+        bounds[kernel] = Bounds { lower: events - EXACTLY, upper: events + EXACTLY };
+    }
+    let exact = |&part: &usize| Column { tolerance: 0.0, ..vocabulary.columns[part].clone() };
+    let columns: Vec<Column> = parts.iter().map(exact).collect();
+    let found = covers(&columns, &[1.0], &bounds, SIMPLIFICATION);
+    let sum = found.sums.iter().find(|sum| sum.len() > 1)?;
+    Some(sum.iter().map(|&(at, _)| parts[at]).collect())
 }
 
 /// The sums that differ in one term.

@@ -1,8 +1,8 @@
-//! The hypotheses about an event: short sums by exhaustive search, larger ones by least squares.
+//! The hypotheses about an event: sums of few concepts by exhaustive search, larger ones by least squares.
 
 use cyclometer_core::Concept;
 
-use crate::cover::{SearchLimits, covers};
+use crate::cover::{SearchLimits, TermIndex, covers};
 use crate::hypothesis::{Hypothesis, SHOWN_LOSS, Target, Vocabulary};
 use crate::large_sum::large_sums;
 use crate::sum::Weight;
@@ -10,14 +10,20 @@ use crate::sum::Weight;
 /// Hypotheses within this distance of the best one's criterion are possible too.
 const BAND: f64 = 10.0;
 
-const LIMITS: SearchLimits = SearchLimits { terms: 3, trials: 20_000, solutions: 2_000 };
+const SHORT: SearchLimits = SearchLimits { terms: 3, trials: 20_000, solutions: 2_000 };
+
+/// The search for larger sums, if few concepts can be part of them.
+const LONG: SearchLimits = SearchLimits { terms: 6, ..SHORT };
+
+/// The most concepts for that.
+const FEW_CONCEPTS: usize = 10;
 
 /// The hypotheses that fit an event.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Hypotheses {
     /// All that are within the band of the best, best first.
     pub(crate) fitting: Vec<Hypothesis>,
-    /// Whether every sum of up to three concepts was considered.
+    /// Whether every sum of up to three concepts, or six of a few, was considered.
     pub(crate) complete: bool,
     /// Whether a sum that adds mispredictions to other concepts fits about as well as the best, at whatever
     /// price: an event that counts those concepts on wrong paths too would look the same.
@@ -29,12 +35,18 @@ pub(crate) struct Hypotheses {
 /// All hypotheses of up to three terms, or larger sums if none of those fits.
 pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &Target) -> Hypotheses {
     let factors = Weight::ALL.map(Weight::factor);
-    let found = covers(&vocabulary.columns, &factors, &target.bounds(vocabulary), LIMITS);
-    let mut fitting: Vec<Hypothesis> =
-        found.sums.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)).collect();
+    let bounds = target.bounds(vocabulary);
+    let fitting_of = |sums: &[Vec<TermIndex>]| -> Vec<Hypothesis> {
+        sums.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)).collect()
+    };
+    let mut found = covers(&vocabulary.columns, &factors, &bounds, SHORT);
+    let mut fitting = fitting_of(&found.sums);
+    if fitting.is_empty() && found.admissible.len() <= FEW_CONCEPTS {
+        found = covers(&vocabulary.columns, &factors, &bounds, LONG);
+        fitting = fitting_of(&found.sums);
+    }
     if fitting.is_empty() {
-        let larger = large_sums(vocabulary, target, &found.admissible);
-        fitting.extend(larger.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)));
+        fitting = fitting_of(&large_sums(vocabulary, target, &found.admissible));
     }
     fitting.sort_by(|a, b| a.criterion.total_cmp(&b.criterion));
     let limit = fitting.first().map_or(0.0, |best| best.criterion + BAND);
