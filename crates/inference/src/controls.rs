@@ -1,8 +1,8 @@
 //! Negative controls: how often would verdict A be wrong?
 //!
-//! Two controls need no second machine. With *shuffled labels* each kernel is said to do the work of another one; every
-//! event that is identified then is a false one. With *one family left out* an event is identified by the other
-//! kernels, and has to predict those of the family.
+//! Two controls need no second machine. With *shuffled labels* each kernel is said to do the work of another
+//! one; every event that is identified then is a false one. With *one family left out* an event is identified
+//! by the other kernels, and has to predict those of the family.
 
 use cyclometer_core::Random;
 

@@ -13,8 +13,8 @@
 //! that kernel; the search branches over those terms only, for the kernel that has the fewest, as exact
 //! cover does (D. E. Knuth, "Dancing links", 2000). Nothing within the bounds is left out.
 //!
-//! A relative tolerance t of a column shrinks what it adds towards an upper bound to (1 − t), and grows what it
-//! adds towards a lower bound to (1 + t).
+//! A relative tolerance t of a column shrinks what it adds towards an upper bound to (1 − t), and grows what
+//! it adds towards a lower bound to (1 + t).
 
 use std::collections::BTreeSet;
 

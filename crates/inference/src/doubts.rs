@@ -1,8 +1,8 @@
 //! Reasons against the only hypothesis that fits.
 //!
-//! A sum that fits all kernels may be wrong all the same: because few kernels take part, because something in it
-//! could be absent or something more could be present without any slope showing it, or because an event that is
-//! no sum behaves like one in these kernels. Each such reason keeps an event from being identified.
+//! A sum that fits all kernels may be wrong all the same: because few kernels take part, because something in
+//! it could be absent or something more could be present without any slope showing it, or because an event
+//! that is no sum behaves like one in these kernels. Each such reason keeps an event from being identified.
 
 use cyclometer_core::Concept;
 
@@ -90,8 +90,8 @@ impl Measured<'_> {
     /// A fraction that may be an alternation: an event that counts for some time, and not for as long.
     ///
     /// An alternation of 2e events counts exactly half of every difference only if each difference is a
-    /// multiple of 2e, and half of it to a few events only if each is nearly one. So exact counts tell the two
-    /// apart, where the kernels foretell exact numbers.
+    /// multiple of 2e, and half of it to a few events only if each is nearly one. So exact counts tell the
+    /// two apart, where the kernels foretell exact numbers.
     fn fraction(&self, sum: &ConceptSum) -> Option<Doubt> {
         let fractional = |term: &&(Concept, Weight)| term.1 < Weight::One;
         let &(concept, _) = sum.terms().iter().find(fractional)?;

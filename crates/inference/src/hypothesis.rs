@@ -250,8 +250,8 @@ struct Errors {
 impl Errors {
     fn add(&mut self, slope: f64, half_width: f64, prediction: Prediction) {
         let error = (slope - prediction.events).abs();
-        // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes by
-        // more than that. Tolerances are two.
+        // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes
+        // by more than that. Tolerances are two.
         let variance = (half_width.powi(2) + prediction.tolerance().powi(2)) / 4.0;
         let squared = error.powi(2) / variance;
         self.kernels += 1;

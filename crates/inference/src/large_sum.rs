@@ -2,8 +2,8 @@
 //!
 //! Trying all sums of four and more takes too long. Their weights are estimated at once as non-negative
 //! numbers, rounded to the weights that hypotheses have, and checked as every hypothesis is. Neighbours of
-//! the result, with one weight changed or one concept exchanged, left out or added, are candidates too: if one of
-//! them fits as well, the event is ambiguous.
+//! the result, with one weight changed or one concept exchanged, left out or added, are candidates too: if
+//! one of them fits as well, the event is ambiguous.
 
 use crate::cover::{Bounds, Column, SearchLimits, TermIndex, covers};
 use crate::hypothesis::{Target, Vocabulary};
@@ -29,8 +29,8 @@ const MOST_STEPS: usize = 28;
 /// The gradient, in standard deviations, at which the estimation ends.
 const LEAST_GRADIENT: f64 = 1e-3;
 
-/// The sum of four or more of the `admissible` columns that is nearest to an event, and its neighbours; none if the event
-/// does not have such a sum.
+/// The sum of four or more of the `admissible` columns that is nearest to an event, and its neighbours; none
+/// if the event does not have such a sum.
 pub(crate) fn large_sums(
     vocabulary: &Vocabulary,
     target: &Target,
@@ -181,8 +181,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The sum with each concept in place of the concepts that it is the sum of: branches in place of calls, returns
-/// and jumps.
+/// The sum with each concept in place of the concepts that it is the sum of: branches in place of calls,
+/// returns and jumps.
 fn simplified(vocabulary: &Vocabulary, mut sum: Vec<TermIndex>, admissible: &[usize]) -> Vec<TermIndex> {
     for &column in admissible {
         for weight in 0..Weight::ALL.len() {

@@ -4,13 +4,13 @@
 //! unknown event while kernels run, each at several sizes. [`Inference::judge`] turns those counts into a
 //! [`Judgement`]: the slopes, the constraint mask, and one of five verdicts.
 //!
-//! | verdict | | means |
+//! | verdict | | |
 //! |---|---|---|
-//! | A | [`Identified`](Identification::Identified) | one sum of concepts explains all kernels and predicts those that were held out |
-//! | B | [`Ambiguous`](Identification::Ambiguous) | several sums do, or one that is not certain; with the kernel that would decide |
-//! | C | [`Unexplained`](Identification::Unexplained) | kernels move it, no sum explains it |
-//! | D | [`Irregular`](Identification::Irregular) | it is like cycles, not linear, saturating, or too noisy to tell |
-//! | E | [`NoSignal`](Identification::NoSignal) | nothing moves it |
+//! | A | [`Identified`](Identification::Identified) | one sum of concepts explains every kernel |
+//! | B | [`Ambiguous`](Identification::Ambiguous) | several sums do, or one that is not certain |
+//! | C | [`Unexplained`](Identification::Unexplained) | kernels move the event, no sum explains it |
+//! | D | [`Irregular`](Identification::Irregular) | it is cycle-like, not linear, or too noisy |
+//! | E | [`NoSignal`](Identification::NoSignal) | no kernel moves it |
 //!
 //! ```
 //! use cyclometer_core::{Concept, CounterId};

@@ -1,7 +1,8 @@
 //! The constraint mask of an event, by its slopes on each counter.
 //!
-//! A counter belongs to the mask if its slopes agree with those of the counter that most others agree with. It is dead
-//! for the event if it counts less than a hundredth of them. Everything in between is reported as it is.
+//! A counter belongs to the mask if its slopes agree with those of the counter that most others agree with.
+//! It is dead for the event if it counts less than a hundredth of them. Everything in between is reported as
+//! it is.
 
 use cyclometer_core::{CounterId, CounterMask};
 

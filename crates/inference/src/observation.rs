@@ -171,7 +171,10 @@ mod tests {
     use super::*;
     use crate::table::{KernelRole, TableKernel};
 
-    fn refusal(counters: &[(Option<u8>, &[(usize, u64, usize, usize)])]) -> Option<String> {
+    /// Kernel, iterations, number of counts and of interrupts.
+    type Size = (usize, u64, usize, usize);
+
+    fn refusal(counters: &[(Option<u8>, &[Size])]) -> Option<String> {
         let kernel = TableKernel {
             name: "k".into(),
             family: "f".into(),

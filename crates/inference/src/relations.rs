@@ -1,7 +1,8 @@
 //! Relations between events: equal ones, multiples, parts, and sums of others.
 //!
 //! They hold between measured slopes, so they are found for events that no concept explains as well, and they
-//! are exact where the tolerance of kernels is not: a miss that a core makes is a miss in each event that counts it.
+//! are exact where the tolerance of kernels is not: a miss that a core makes is a miss in each event that
+//! counts it.
 
 use crate::cover::{Bounds, Column, SearchLimits, covers};
 use crate::signature::{EventSignature, Linearity};

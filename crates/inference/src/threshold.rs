@@ -1,10 +1,10 @@
 //! Finding events by a threshold: the method of a published framework, for comparison.
 //!
-//! A *real* code triggers the wanted event once in each of a number of runs, a *fake* code does the same work without it. Every
-//! event id is counted once during each. An id is noise if the fake code moves it on any counter, and a hit if
-//! the real code moves it about as often as it runs on any counter. There are no repeats, sizes or weights, and
-//! an id that counts the instruction is a hit as well as one that counts its miss, because the fake code leaves the
-//! instruction out.
+//! A *real* code triggers the wanted event once in each of a number of runs, a *fake* code does the same work
+//! without it. Every event id is counted once during each. An id is noise if the fake code moves it on any
+//! counter, and a hit if the real code moves it about as often as it runs on any counter. There are no
+//! repeats, sizes or weights, and an id that counts the instruction is a hit as well as one that counts its
+//! miss, because the fake code leaves the instruction out.
 //!
 //! # Source
 //!

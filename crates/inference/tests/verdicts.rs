@@ -1,5 +1,7 @@
 //! Each verdict, and the reasons that lead to it.
 
+#![allow(clippy::unwrap_used, reason = "observations are complete")]
+
 mod world;
 
 use cyclometer_core::{Concept, CounterId};

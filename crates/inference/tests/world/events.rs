@@ -221,9 +221,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether the table allows the sum to be identified: its concepts can be, and no fraction of a number that
-    /// is foretold roughly is among them, nor mispredictions, which may be wrong paths of the other terms. In
-    /// this table pipeline flushes equal mispredictions plus order violations.
+    /// Whether the table allows the sum to be identified: its concepts can be, and no fraction of a number
+    /// that is foretold roughly is among them, nor mispredictions, which may be wrong paths of the other
+    /// terms. In this table pipeline flushes equal mispredictions plus order violations.
     pub fn is_identifiable(&self, report: &Identifiability, hidden: &Hidden) -> bool {
         let terms = hidden.sum.terms();
         let alone = terms.len() == 1;

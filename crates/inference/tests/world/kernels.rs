@@ -98,8 +98,11 @@ mix-6          +mix      barrier 1 atomic 1 failed 1 rmw 1 store 1 load 1 store-
 mix-7          +mix      system-calls 1 faults 1 load 1 alu 3 call 1 ret 1
 ";
 
-/// The instructions of a line and the concepts that are added for each of them.
-const INSTRUCTIONS: &[(&str, f64, &[(Concept, f64)])] = &[
+/// The concepts that one instruction adds, each with its number.
+type Effects = &'static [(Concept, f64)];
+
+/// The words of a line, each with its micro-operations and effects.
+const INSTRUCTIONS: &[(&str, f64, Effects)] = &[
     ("nop", 1.0, &[(Concept::Nops, 1.0)]),
     ("alu", 1.0, &[(Concept::IntegerAlu, 1.0)]),
     ("mul", 1.0, &[(Concept::IntegerMultiplies, 1.0)]),

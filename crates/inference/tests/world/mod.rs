@@ -1,5 +1,6 @@
 //! A machine of numbers: kernels as in a sweep, and hidden events that are counted with noise.
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part")]
+#![allow(clippy::unwrap_used, reason = "the table is ours")]
 
 pub mod events;
 pub mod kernels;
