@@ -27,6 +27,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
+    ("symbols", &["core"]),
     (
         "cyclometer",
         &[
@@ -45,6 +46,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "recording",
             "sim",
             "selftest",
+            "symbols",
         ],
     ),
     ("cli", &["cyclometer"]),

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use cyclometer_core::exec::{ExitStatus, KillCause};
-use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
+use cyclometer_soft::host::protocol::{self, CodeReport, ProcessCounts, TracerReport};
 use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
 use cyclometer_sys::process::SIGKILL;
 
@@ -43,6 +43,8 @@ pub(super) struct Link {
     asked: bool,
     /// The last report, once it has come. Counters and windows both need it.
     last: Option<TracerReport>,
+    /// The executions by address of the last report.
+    code: Option<CodeReport>,
     /// The memory control group before the command began.
     memory: GroupBefore,
 }
@@ -70,7 +72,8 @@ impl fmt::Display for Silence {
 
 impl Link {
     pub(super) fn new(tracer: impl TracerSocket + 'static, memory: GroupBefore) -> Link {
-        Link { tracer: Box::new(tracer), inbox: Inbox::default(), asked: false, last: None, memory }
+        let (inbox, asked, last, code) = (Inbox::default(), false, None, None);
+        Link { tracer: Box::new(tracer), inbox, asked, last, code, memory }
     }
 
     /// The first line of the tracer.
@@ -125,7 +128,7 @@ impl Link {
             // The answer to an earlier request is not needed any more.
             match self.inbox.report() {
                 None => return self.hear(patience.max(NO_PATIENCE)).map(|()| None),
-                Some(Ok(report)) => self.last = Some(report).filter(|report| report.last),
+                Some(Ok(report)) => self.keep_last(report),
                 Some(Err(_)) => return Err(Silence::Garbled),
             }
         }
@@ -154,6 +157,19 @@ impl Link {
         self.last.clone().ok_or_else(|| died(status, None))
     }
 
+    /// Keeps a report that is the last.
+    fn keep_last(&mut self, mut report: TracerReport) {
+        if report.last {
+            self.code = Some(std::mem::take(&mut report.code));
+            self.last = Some(report);
+        }
+    }
+
+    /// The executions by address of the last report, once.
+    pub(super) fn take_code(&mut self) -> Option<CodeReport> {
+        self.code.take()
+    }
+
     fn say(&mut self, word: u8) {
         // A failed write is ignored: the read of the answer finds that the tracer has ended.
         let _ = self.tracer.socket().write_all(&[word]);
@@ -165,10 +181,9 @@ impl Link {
             match self.inbox.report() {
                 Some(report) => {
                     let report = report.map_err(|_| Silence::Garbled)?;
-                    if report.last {
-                        self.last = Some(report.clone());
-                    }
-                    return Ok(report.processes);
+                    let processes = report.processes.clone();
+                    self.keep_last(report);
+                    return Ok(processes);
                 }
                 None => self.hear(patience)?,
             }

@@ -12,6 +12,7 @@ use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
 use super::tracer::{TraceResult, Tracer};
 use super::window_protocol::WINDOWS;
+use crate::code_profile::CodeProfile;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Most bytes of a request.
@@ -157,12 +158,25 @@ impl Tracer {
         let sums = Some(self.settings.events)
             .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
         let reported = sums.unwrap_or_default();
+        let profiled = self.settings.profiled && end == protocol::LAST;
+        let mut profile = CodeProfile::default();
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
-            let totals = totals(process, answers.remove(&i).unwrap_or_default(), sums);
+            let answers = answers.remove(&i).unwrap_or_default();
+            let totals = match sums {
+                Some(events) => sums_of(process, answers, events),
+                None => totals(process, answers, profiled.then_some(&mut profile)),
+            };
             protocol::process(process.pid, process.parent, &process.name, &totals, reported)
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
-        lines + end + "\n"
+        let code = if profiled { self.code_lines(&profile) } else { String::new() };
+        lines + &code + end + "\n"
+    }
+
+    /// The lines of a profile, with the files of its code.
+    fn code_lines(&self, profile: &CodeProfile) -> String {
+        let store = self.profile.as_ref().map(|store| store.borrow());
+        protocol::code(profile, |number| store.as_ref().and_then(|store| store.file(number)))
     }
 
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be
@@ -195,24 +209,37 @@ impl Tracer {
     }
 }
 
-/// The counts of a process, of which each thread has answered or has ended: of some events that are sums, or
-/// of all.
+/// The counts of a process, of which each thread has answered or has ended. Adds its executions to a profile.
 fn totals(
     process: &TracedProcess,
     answers: Vec<Result<TranslationCounts, String>>,
-    sums: Option<EventSet>,
+    profile: Option<&mut CodeProfile>,
 ) -> Result<EventTotals, String> {
-    if process.lost.is_some() {
-        return process.totals(Vec::new());
+    let profiled = profile.is_some();
+    let parts = process_parts(process, answers)?.solve(profiled)?;
+    process.totals(parts, profile.unwrap_or(&mut CodeProfile::default()))
+}
+
+/// The counts of a process of some events that are sums.
+fn sums_of(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+    events: EventSet,
+) -> Result<EventTotals, String> {
+    process.sums(process_parts(process, answers)?.read_out(events)?)
+}
+
+/// The counts of the threads of a process in translations that it has not left.
+fn process_parts(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+) -> Result<ThreadCounts, String> {
+    if let Some(reason) = &process.lost {
+        return Err(reason.clone());
     }
     let ended_contexts = process.ended_contexts.iter().map(|context| Ok(TranslationCounts::of(context)));
     let ended_counts = process.ended_counts.iter().cloned().map(Ok);
-    let parts =
-        ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
-    match sums {
-        Some(events) => process.sums(parts.read_out(events)?),
-        None => process.totals(parts.solve()?),
-    }
+    ended_counts.chain(ended_contexts).chain(answers).collect()
 }
 
 /// A thread that sleeps in a system call.

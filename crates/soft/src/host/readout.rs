@@ -112,7 +112,7 @@ fn unit_values(sum: ReadoutSum, translation: &Translation) -> Vec<u64> {
     for id in 0..translation.blocks() {
         let Some(first) = translation.block(id).units() else { continue };
         let block = translation.decode(&mut decoder, id, translation.instructions(id));
-        for (addend, value) in counted_units(&block, translation).zip(&mut values[first as usize..]) {
+        for ((_, addend), value) in counted_units(&block, translation).zip(&mut values[first as usize..]) {
             let counts = addend.per_unit().into_iter().filter(|(known, _)| *known == event);
             *value = counts.map(|(_, count)| u64::from(count)).sum();
         }
@@ -120,12 +120,13 @@ fn unit_values(sum: ReadoutSum, translation: &Translation) -> Vec<u64> {
     values
 }
 
-/// The addends of a block that have unit counters, in the order of those.
+/// The addends of a block that have unit counters, with the index of their instruction, in the order of
+/// those.
 pub(super) fn counted_units<'a>(
     block: &'a Block,
     translation: &'a Translation,
-) -> impl Iterator<Item = &'a Addend> {
+) -> impl Iterator<Item = (u16, &'a Addend)> {
     let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
-    let addends = block.addends.iter().map(|(_, addend)| addend);
-    addends.filter(move |addend| has_units(addend) && translation.counts(addend.kind()))
+    let addends = block.addends.iter().map(|(index, addend)| (*index, addend));
+    addends.filter(move |(_, addend)| has_units(addend) && translation.counts(addend.kind()))
 }
