@@ -65,11 +65,11 @@ fn is_live(judgement: &Judgement) -> bool {
 pub struct FamilyCheck {
     /// The family that was left out.
     pub family: String,
-    /// What the other kernels say.
+    /// The verdict of the other kernels.
     pub outcome: FamilyOutcome,
 }
 
-/// What kernels say about an event without one family.
+/// The verdict on an event without one family.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FamilyOutcome {
     /// They identify it.

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 /// One column of the matrix.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Column {
+pub(crate) struct MatrixColumn {
     /// The kernels that move it, each with a positive number.
     pub(crate) entries: Vec<(usize, f64)>,
     /// The relative tolerance of its numbers.
@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Of a kernel that was not measured.
+    /// The bounds of a kernel that was not measured.
     pub(crate) const NONE: Bounds = Bounds { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
 }
 
@@ -66,25 +66,30 @@ pub(crate) struct Covers {
 
 /// All sums of at most `limits.terms` columns, each times one of `factors` (ascending), that are within
 /// `bounds`, one for each kernel.
-pub(crate) fn covers(columns: &[Column], factors: &[f64], bounds: &[Bounds], limits: SearchLimits) -> Covers {
-    let mut search = Search::new(columns, factors, bounds, limits);
+pub(crate) fn covers(
+    columns: &[MatrixColumn],
+    factors: &[f64],
+    bounds: &[Bounds],
+    limits: SearchLimits,
+) -> Covers {
+    let mut search = CoverSearch::new(columns, factors, bounds, limits);
     search.descend(0, None);
     let mut admissible: Vec<usize> = search.terms.iter().map(|term| term.index.0).collect();
     admissible.dedup();
     Covers { sums: search.found.into_iter().collect(), complete: search.complete, admissible }
 }
 
-struct Term {
+struct CoverTerm {
     index: TermIndex,
     factor: f64,
 }
 
-struct Search<'a> {
-    columns: &'a [Column],
+struct CoverSearch<'a> {
+    columns: &'a [MatrixColumn],
     bounds: &'a [Bounds],
     limits: SearchLimits,
     /// The terms that fit on their own, by column.
-    terms: Vec<Term>,
+    terms: Vec<CoverTerm>,
     /// For each kernel the terms that move it.
     movers: Vec<Vec<usize>>,
     /// The kernels with a positive lower bound, those with the fewest movers first.
@@ -99,8 +104,13 @@ struct Search<'a> {
     complete: bool,
 }
 
-impl<'a> Search<'a> {
-    fn new(columns: &'a [Column], factors: &[f64], bounds: &'a [Bounds], limits: SearchLimits) -> Search<'a> {
+impl<'a> CoverSearch<'a> {
+    fn new(
+        columns: &'a [MatrixColumn],
+        factors: &[f64],
+        bounds: &'a [Bounds],
+        limits: SearchLimits,
+    ) -> CoverSearch<'a> {
         let mut terms = Vec::new();
         for (column, content) in columns.iter().enumerate() {
             for (number, &factor) in factors.iter().enumerate() {
@@ -110,7 +120,7 @@ impl<'a> Search<'a> {
                 if !fits || content.entries.is_empty() {
                     break;
                 }
-                terms.push(Term { index: (column, number), factor });
+                terms.push(CoverTerm { index: (column, number), factor });
             }
         }
         let mut movers = vec![Vec::new(); bounds.len()];
@@ -122,7 +132,7 @@ impl<'a> Search<'a> {
         let mut needy: Vec<usize> = (0..bounds.len()).filter(|&kernel| bounds[kernel].lower > 0.0).collect();
         needy.sort_by_key(|&kernel| movers[kernel].len());
         let sums = vec![0.0; bounds.len()];
-        Search {
+        CoverSearch {
             columns,
             bounds,
             limits,
@@ -194,7 +204,7 @@ impl<'a> Search<'a> {
     }
 
     fn fits(&self, term: usize) -> bool {
-        let Term { index, factor } = &self.terms[term];
+        let CoverTerm { index, factor } = &self.terms[term];
         let column = &self.columns[index.0];
         let shrunk = factor * (1.0 - column.tolerance);
         column
@@ -205,14 +215,14 @@ impl<'a> Search<'a> {
 
     /// The most that a term adds in a kernel.
     fn reach(&self, term: usize, kernel: usize) -> f64 {
-        let Term { index, factor } = &self.terms[term];
+        let CoverTerm { index, factor } = &self.terms[term];
         let column = &self.columns[index.0];
         let events = column.entries.binary_search_by_key(&kernel, |&(kernel, _)| kernel);
         events.map_or(0.0, |at| column.entries[at].1 * factor * (1.0 + column.tolerance))
     }
 
     fn add(&mut self, term: usize, sign: f64) {
-        let Term { index, factor } = &self.terms[term];
+        let CoverTerm { index, factor } = &self.terms[term];
         let column = &self.columns[index.0];
         for &(kernel, events) in &column.entries {
             let events = sign * events * factor;
@@ -230,7 +240,7 @@ mod tests {
     const LIMITS: SearchLimits = SearchLimits { terms: 3, trials: 1_000_000, solutions: 100_000 };
 
     /// All sums within the bounds, by trying everything.
-    fn brute(columns: &[Column], factors: &[f64], bounds: &[Bounds]) -> BTreeSet<Vec<TermIndex>> {
+    fn brute(columns: &[MatrixColumn], factors: &[f64], bounds: &[Bounds]) -> BTreeSet<Vec<TermIndex>> {
         let terms: Vec<TermIndex> =
             (0..columns.len()).flat_map(|c| (0..factors.len()).map(move |f| (c, f))).collect();
         let mut sums: Vec<Vec<TermIndex>> = vec![vec![]];
@@ -250,7 +260,7 @@ mod tests {
                 && (0..bounds.len()).all(|kernel| {
                     let part = |sign: f64| -> f64 {
                         let of_term = |&(column, factor): &TermIndex| {
-                            let Column { entries, tolerance } = &columns[column];
+                            let MatrixColumn { entries, tolerance } = &columns[column];
                             let events = entries.iter().find(|entry| entry.0 == kernel);
                             events.map_or(0.0, |entry| entry.1 * factors[factor] * (1.0 + sign * tolerance))
                         };
@@ -270,7 +280,7 @@ mod tests {
             truth in prop::collection::vec((0usize..6, 0usize..3), 1..4),
             noise in 0u8..4,
         ) {
-            let columns: Vec<Column> = numbers.iter().zip(&tolerances).map(|(numbers, &tolerance)| Column {
+            let columns: Vec<MatrixColumn> = numbers.iter().zip(&tolerances).map(|(numbers, &tolerance)| MatrixColumn {
                 entries: numbers.iter().enumerate().filter(|(_, n)| **n > 0).map(|(k, n)| (k, f64::from(*n))).collect(),
                 tolerance: f64::from(tolerance) * 0.125,
             }).filter(|column| !column.entries.is_empty()).collect();
@@ -292,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_ends_the_search_is_reported() {
-        let columns = vec![Column { entries: vec![(0, 1.0)], tolerance: 0.0 }; 20];
+        let columns = vec![MatrixColumn { entries: vec![(0, 1.0)], tolerance: 0.0 }; 20];
         let bounds = [Bounds { lower: 2.5, upper: 3.5 }];
         let few = SearchLimits { trials: 10, ..LIMITS };
         assert!(!covers(&columns, &[1.0], &bounds, few).complete);
@@ -302,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_was_not_measured_bounds_nothing() {
-        let columns = vec![Column { entries: vec![(0, 1.0), (1, 9.0)], tolerance: 0.0 }];
+        let columns = vec![MatrixColumn { entries: vec![(0, 1.0), (1, 9.0)], tolerance: 0.0 }];
         let bounds = [Bounds { lower: 0.9, upper: 1.1 }, Bounds::NONE];
         assert_eq!(covers(&columns, &[1.0], &bounds, LIMITS).sums, [vec![(0, 0)]]);
     }

@@ -6,12 +6,12 @@
 
 use cyclometer_core::Concept;
 
-use crate::hypothesis::{Prediction, SHOWN_LOSS, Target, Vocabulary, choose_log2, tolerance};
+use crate::hypothesis::{EventSlopes, Prediction, SHOWN_LOSS, Vocabulary, choose_log2, tolerance};
 use crate::identifiability::multiples;
 use crate::search::Hypotheses;
 use crate::signature::{EventSignature, Linearity};
 use crate::slope::gcd;
-use crate::sum::{ConceptSum, Weight};
+use crate::sum::{ConceptSum, TermWeight};
 use crate::table::{KernelRole, KernelTable};
 use crate::verdict::Doubt;
 
@@ -32,13 +32,13 @@ const LEAST_ALTERNATION_EVENTS: u64 = 8;
 pub(crate) fn doubts(
     table: &KernelTable,
     vocabulary: &Vocabulary,
-    target: &Target,
+    target: &EventSlopes,
     signature: &EventSignature,
     found: &Hypotheses,
 ) -> Vec<Doubt> {
     let Some(best) = found.fitting.first() else { return Vec::new() };
     let sum = &best.sum;
-    let measured = Measured { table, signature };
+    let measured = MeasuredKernels { table, signature };
     let mut doubts = Vec::new();
     doubts.extend(sum.concepts().filter(|concept| !measured.is_held_out(*concept)).map(Doubt::NotHeldOut));
     doubts.extend(sum.concepts().filter(|concept| measured.multiples(*concept) < 2).map(Doubt::OneMultiple));
@@ -52,12 +52,12 @@ pub(crate) fn doubts(
 }
 
 /// The kernels that were measured for an event.
-struct Measured<'a> {
+struct MeasuredKernels<'a> {
     table: &'a KernelTable,
     signature: &'a EventSignature,
 }
 
-impl Measured<'_> {
+impl MeasuredKernels<'_> {
     /// The numbers of a concept in the kernels that were measured and move it.
     fn numbers(&self, concept: Concept) -> impl Iterator<Item = (usize, f64)> + '_ {
         let column = self.table.column(concept).iter().copied().enumerate();
@@ -74,7 +74,7 @@ impl Measured<'_> {
     }
 
     /// Whether some sum of so many terms would fit by chance.
-    fn chance(&self, vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<Doubt> {
+    fn chance(&self, vocabulary: &Vocabulary, target: &EventSlopes, sum: &ConceptSum) -> Option<Doubt> {
         let predicts = |kernel: usize| {
             sum.concepts().any(|concept| self.table.column(concept)[kernel] > 0.0)
                 && self.signature.slopes[kernel].is_some()
@@ -93,7 +93,7 @@ impl Measured<'_> {
     /// multiple of 2e, and half of it to a few events only if each is nearly one. So exact counts tell the
     /// two apart, where the kernels foretell exact numbers.
     fn fraction(&self, sum: &ConceptSum) -> Option<Doubt> {
-        let fractional = |term: &&(Concept, Weight)| term.1 < Weight::One;
+        let fractional = |term: &&(Concept, TermWeight)| term.1 < TermWeight::One;
         let &(concept, _) = sum.terms().iter().find(fractional)?;
         let exact = sum.concepts().all(|concept| tolerance(concept) == 0.0)
             && self.signature.responding().all(|slope| {
@@ -114,7 +114,7 @@ impl Measured<'_> {
 
 /// Another concept that could be counted too and would not show, if there is one; events on wrong paths
 /// where a quarter for each misprediction would not show.
-fn hidden(vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<Doubt> {
+fn hidden(vocabulary: &Vocabulary, target: &EventSlopes, sum: &ConceptSum) -> Option<Doubt> {
     let terms: Vec<(usize, usize)> = sum
         .terms()
         .iter()
@@ -124,18 +124,19 @@ fn hidden(vocabulary: &Vocabulary, target: &Target, sum: &ConceptSum) -> Option<
         })
         .collect();
     let loss = target.loss(vocabulary, &terms);
-    let hides = |column: usize, weight: Weight| {
+    let hides = |column: usize, weight: TermWeight| {
         let more: Vec<(usize, usize)> = terms.iter().copied().chain([(column, weight as usize)]).collect();
         target.loss(vocabulary, &more) < loss + SHOWN_LOSS
     };
     let others =
         || (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column));
-    let wrong_paths = others()
-        .any(|column| vocabulary.concepts[column] == Concept::Mispredicts && hides(column, Weight::Quarter));
+    let wrong_paths = others().any(|column| {
+        vocabulary.concepts[column] == Concept::Mispredicts && hides(column, TermWeight::Quarter)
+    });
     if wrong_paths {
         return Some(Doubt::WrongPaths);
     }
     others()
-        .find(|&column| hides(column, Weight::One))
+        .find(|&column| hides(column, TermWeight::One))
         .map(|column| Doubt::Hidden(vocabulary.concepts[column]))
 }

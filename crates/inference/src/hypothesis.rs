@@ -13,9 +13,9 @@
 use cyclometer_core::Concept;
 use cyclometer_core::concept::Nature;
 
-use crate::cover::{Bounds, Column};
+use crate::cover::{Bounds, MatrixColumn};
 use crate::signature::EventSignature;
-use crate::sum::{ConceptSum, Weight};
+use crate::sum::{ConceptSum, TermWeight};
 use crate::table::{KernelIndex, KernelRole, KernelTable};
 
 /// The tolerance of micro-architectural concepts, as a share: two standard deviations.
@@ -57,7 +57,7 @@ pub(crate) struct Vocabulary {
     /// The concepts that fitting kernels move, durations excepted.
     pub(crate) concepts: Vec<Concept>,
     /// For each of them the fitting kernels.
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<MatrixColumn>,
     /// For each of them all kernels.
     dense: Vec<Vec<f64>>,
     held_out: Vec<bool>,
@@ -75,7 +75,7 @@ impl Vocabulary {
             let entries: Vec<(usize, f64)> = numbers.iter().copied().enumerate().filter(moves).collect();
             if !entries.is_empty() {
                 vocabulary.concepts.push(concept);
-                vocabulary.columns.push(Column { entries, tolerance: WIDEST * tolerance(concept) });
+                vocabulary.columns.push(MatrixColumn { entries, tolerance: WIDEST * tolerance(concept) });
                 vocabulary.dense.push(numbers.to_vec());
             }
         }
@@ -90,13 +90,13 @@ impl Vocabulary {
     /// The terms of a sum of columns, by concept.
     fn sum(&self, terms: &[(usize, usize)]) -> ConceptSum {
         ConceptSum::new(
-            terms.iter().map(|&(column, weight)| (self.concepts[column], Weight::ALL[weight])).collect(),
+            terms.iter().map(|&(column, weight)| (self.concepts[column], TermWeight::ALL[weight])).collect(),
         )
     }
 
     /// The logarithm to base 2 of the number of sums with so many terms.
     pub(crate) fn choices_log2(&self, terms: usize) -> f64 {
-        let weights = Weight::ALL.len() as f64;
+        let weights = TermWeight::ALL.len() as f64;
         choose_log2(self.concepts.len(), terms) + terms as f64 * weights.log2()
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn choose_log2(all: usize, few: usize) -> f64 {
 
 /// The slopes of an event as numbers to be explained.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct EventSlopes {
     /// For each kernel slope and half-width, or nothing if it was not measured.
     slopes: Vec<Option<(f64, f64)>>,
     /// Events per iteration that micro-architectural concepts may leak.
@@ -125,7 +125,7 @@ pub(crate) struct Target {
     fitting: usize,
 }
 
-/// What a sum predicts for one kernel.
+/// The prediction of a sum for one kernel.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Prediction {
     /// Events per iteration.
@@ -150,8 +150,8 @@ impl Prediction {
     }
 }
 
-impl Target {
-    pub(crate) fn new(vocabulary: &Vocabulary, signature: &EventSignature) -> Target {
+impl EventSlopes {
+    pub(crate) fn new(vocabulary: &Vocabulary, signature: &EventSignature) -> EventSlopes {
         let slopes: Vec<Option<(f64, f64)>> = signature
             .slopes
             .iter()
@@ -163,7 +163,7 @@ impl Target {
             .zip(&vocabulary.held_out)
             .filter(|(slope, held)| slope.is_some() && !**held)
             .count();
-        Target { slopes, leak: LEAK_SHARE * largest, fitting }
+        EventSlopes { slopes, leak: LEAK_SHARE * largest, fitting }
     }
 
     /// The number of kernels that were measured.
@@ -230,7 +230,7 @@ impl Vocabulary {
     fn prediction(&self, terms: &[(usize, usize)], kernel: usize) -> Prediction {
         let mut prediction = Prediction::default();
         for &(column, weight) in terms {
-            let events = Weight::ALL[weight].factor() * self.dense[column][kernel];
+            let events = TermWeight::ALL[weight].factor() * self.dense[column][kernel];
             prediction.events += events;
             prediction.nearly += if self.columns[column].tolerance > 0.0 { events } else { 0.0 };
         }

@@ -4,7 +4,7 @@ use cyclometer_core::Concept;
 use cyclometer_core::concept::Nature;
 
 use crate::doubts::doubts;
-use crate::hypothesis::{Hypothesis, Prediction, Target, Vocabulary};
+use crate::hypothesis::{EventSlopes, Hypothesis, Prediction, Vocabulary};
 use crate::mask::mask;
 use crate::observation::{EventObservations, ObservationError};
 use crate::search::{Hypotheses, hypotheses};
@@ -83,7 +83,7 @@ impl<'a> Inference<'a> {
     }
 
     fn identify(&self, signature: &EventSignature, mask_is_clear: bool) -> Identification {
-        let target = Target::new(&self.vocabulary, signature);
+        let target = EventSlopes::new(&self.vocabulary, signature);
         let found = hypotheses(&self.vocabulary, &target);
         let duration = self.duration(signature);
         let Some(best) = found.fitting.first() else {

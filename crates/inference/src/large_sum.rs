@@ -5,9 +5,9 @@
 //! the result, with one weight changed or one concept exchanged, left out or added, are candidates too: if
 //! one of them fits as well, the event is ambiguous.
 
-use crate::cover::{Bounds, Column, SearchLimits, TermIndex, covers};
-use crate::hypothesis::{Target, Vocabulary};
-use crate::sum::Weight;
+use crate::cover::{Bounds, MatrixColumn, SearchLimits, TermIndex, covers};
+use crate::hypothesis::{EventSlopes, Vocabulary};
+use crate::sum::TermWeight;
 
 /// Weights below this are no part of a sum.
 const LEAST_WEIGHT: f64 = 0.12;
@@ -33,14 +33,14 @@ const LEAST_GRADIENT: f64 = 1e-3;
 /// if the event does not have such a sum.
 pub(crate) fn large_sums(
     vocabulary: &Vocabulary,
-    target: &Target,
+    target: &EventSlopes,
     admissible: &[usize],
 ) -> Vec<Vec<TermIndex>> {
     let weights = least_squares(vocabulary, target, admissible);
     let sum: Vec<TermIndex> = weights
         .into_iter()
         .filter(|(_, weight)| *weight >= LEAST_WEIGHT)
-        .map(|(column, weight)| (column, Weight::nearest(weight) as usize))
+        .map(|(column, weight)| (column, TermWeight::nearest(weight) as usize))
         .collect();
     if sum.len() < 4 || target.hypothesis(vocabulary, &sum).is_none() {
         return Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn large_sums(
 /// # Source
 ///
 /// C. L. Lawson, R. J. Hanson: Solving Least Squares Problems, 1974, chapter 23.
-fn least_squares(vocabulary: &Vocabulary, target: &Target, admissible: &[usize]) -> Vec<(usize, f64)> {
+fn least_squares(vocabulary: &Vocabulary, target: &EventSlopes, admissible: &[usize]) -> Vec<(usize, f64)> {
     let bounds = target.bounds(vocabulary);
     // Bounds of held-out kernels are infinite.
     let slope = |kernel: usize| target.slope(kernel).filter(|_| bounds[kernel].lower.is_finite());
@@ -84,7 +84,7 @@ fn least_squares(vocabulary: &Vocabulary, target: &Target, admissible: &[usize])
     active.chosen.iter().map(|&column| admissible[column]).zip(active.weights).collect()
 }
 
-fn scaled(column: &Column, precision: &[f64]) -> Vec<f64> {
+fn scaled(column: &MatrixColumn, precision: &[f64]) -> Vec<f64> {
     let mut scaled = vec![0.0; precision.len()];
     for &(kernel, events) in &column.entries {
         scaled[kernel] = events * precision[kernel];
@@ -185,7 +185,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// returns and jumps.
 fn simplified(vocabulary: &Vocabulary, mut sum: Vec<TermIndex>, admissible: &[usize]) -> Vec<TermIndex> {
     for &column in admissible {
-        for weight in 0..Weight::ALL.len() {
+        for weight in 0..TermWeight::ALL.len() {
             let parts: Vec<usize> =
                 sum.iter().filter(|term| term.1 == weight && term.0 != column).map(|term| term.0).collect();
             if let Some(replaced) = parts_of(vocabulary, column, &parts) {
@@ -207,8 +207,8 @@ fn parts_of(vocabulary: &Vocabulary, column: usize, parts: &[usize]) -> Option<V
     for &(kernel, events) in &vocabulary.columns[column].entries {
         bounds[kernel] = Bounds { lower: events - EXACTLY, upper: events + EXACTLY };
     }
-    let exact = |&part: &usize| Column { tolerance: 0.0, ..vocabulary.columns[part].clone() };
-    let columns: Vec<Column> = parts.iter().map(exact).collect();
+    let exact = |&part: &usize| MatrixColumn { tolerance: 0.0, ..vocabulary.columns[part].clone() };
+    let columns: Vec<MatrixColumn> = parts.iter().map(exact).collect();
     let found = covers(&columns, &[1.0], &bounds, SIMPLIFICATION);
     let sum = found.sums.iter().find(|sum| sum.len() > 1)?;
     Some(sum.iter().map(|&(at, _)| parts[at]).collect())
@@ -220,7 +220,7 @@ fn neighbours(sum: &[TermIndex], admissible: &[usize]) -> Vec<Vec<TermIndex>> {
     let others: Vec<TermIndex> = admissible
         .iter()
         .filter(|&&column| !used(column))
-        .flat_map(|&column| (0..Weight::ALL.len()).map(move |weight| (column, weight)))
+        .flat_map(|&column| (0..TermWeight::ALL.len()).map(move |weight| (column, weight)))
         .collect();
     let mut sums = Vec::new();
     for (index, &(column, weight)) in sum.iter().enumerate() {
@@ -228,7 +228,7 @@ fn neighbours(sum: &[TermIndex], admissible: &[usize]) -> Vec<Vec<TermIndex>> {
             sum.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, term)| *term).collect();
         let with = |term: TermIndex| without.iter().copied().chain([term]).collect::<Vec<_>>();
         sums.extend(
-            (0..Weight::ALL.len()).filter(|&other| other != weight).map(|other| with((column, other))),
+            (0..TermWeight::ALL.len()).filter(|&other| other != weight).map(|other| with((column, other))),
         );
         sums.extend(others.iter().map(|&other| with(other)));
         sums.push(without);

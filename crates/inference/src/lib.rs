@@ -97,7 +97,7 @@ pub use observation::{CounterObservations, EventObservations, Observation, Obser
 pub use relations::{Relation, relations};
 pub use signature::{EventSignature, Linearity, Stability};
 pub use slope::{KernelSlope, SlopeShape};
-pub use sum::{ConceptSum, Weight};
+pub use sum::{ConceptSum, TermWeight};
 pub use table::{KernelIndex, KernelRole, KernelTable, KernelTableError, TableKernel};
 pub use threshold::{ThresholdAnswer, ThresholdCounts, ThresholdRule};
 pub use verdict::{Ambiguity, Doubt, Identification, Irregularity, Judgement, Response, Split};

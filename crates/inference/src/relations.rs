@@ -4,7 +4,7 @@
 //! are exact where the tolerance of kernels is not: a miss that a core makes is a miss in each event that
 //! counts it.
 
-use crate::cover::{Bounds, Column, SearchLimits, covers};
+use crate::cover::{Bounds, MatrixColumn, SearchLimits, covers};
 use crate::signature::{EventSignature, Linearity};
 use crate::verdict::Judgement;
 
@@ -48,7 +48,8 @@ pub enum Relation {
     },
 }
 
-/// The relations between events. Of duplicates only the first takes part in the others.
+/// The relations between events. Only the first of several duplicates takes
+/// part in the others.
 ///
 /// Sums are searched with at most four parts; for each event those with the fewest parts are listed.
 pub fn relations(judgements: &[Judgement]) -> Vec<Relation> {
@@ -145,7 +146,7 @@ fn sums<'a>(
         })
         .collect();
     let others: Vec<usize> = firsts.iter().copied().filter(|&event| event != whole).collect();
-    let columns: Vec<Column> = others.iter().map(|&event| column(signature(event))).collect();
+    let columns: Vec<MatrixColumn> = others.iter().map(|&event| column(signature(event))).collect();
     let mut found: Vec<Vec<(usize, u8)>> = covers(&columns, &FACTORS, &bounds, SUMS)
         .sums
         .iter()
@@ -157,7 +158,7 @@ fn sums<'a>(
     found.into_iter().map(|parts| Relation::Sum { whole, parts }).collect()
 }
 
-fn column(signature: &EventSignature) -> Column {
+fn column(signature: &EventSignature) -> MatrixColumn {
     let entries = signature.responding().map(|slope| (slope.kernel.0, slope.value)).collect();
-    Column { entries, tolerance: SAME_SHARE }
+    MatrixColumn { entries, tolerance: SAME_SHARE }
 }

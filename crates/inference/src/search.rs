@@ -3,9 +3,9 @@
 use cyclometer_core::Concept;
 
 use crate::cover::{SearchLimits, TermIndex, covers};
-use crate::hypothesis::{Hypothesis, SHOWN_LOSS, Target, Vocabulary};
+use crate::hypothesis::{EventSlopes, Hypothesis, SHOWN_LOSS, Vocabulary};
 use crate::large_sum::large_sums;
-use crate::sum::Weight;
+use crate::sum::TermWeight;
 
 /// Hypotheses within this distance of the best one's criterion are possible too.
 const BAND: f64 = 10.0;
@@ -33,8 +33,8 @@ pub(crate) struct Hypotheses {
 }
 
 /// All hypotheses of up to three terms, or larger sums if none of those fits.
-pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &Target) -> Hypotheses {
-    let factors = Weight::ALL.map(Weight::factor);
+pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &EventSlopes) -> Hypotheses {
+    let factors = TermWeight::ALL.map(TermWeight::factor);
     let bounds = target.bounds(vocabulary);
     let fitting_of = |sums: &[Vec<TermIndex>]| -> Vec<Hypothesis> {
         sums.iter().filter_map(|terms| target.hypothesis(vocabulary, terms)).collect()
@@ -62,6 +62,6 @@ pub(crate) fn hypotheses(vocabulary: &Vocabulary, target: &Target) -> Hypotheses
 /// Whether mispredictions are counted beside other concepts, or more than once.
 fn adds_mispredicts(hypothesis: &Hypothesis) -> bool {
     let terms = hypothesis.sum.terms();
-    let several = |weight: Weight| terms.len() > 1 || weight > Weight::One;
+    let several = |weight: TermWeight| terms.len() > 1 || weight > TermWeight::One;
     terms.iter().any(|&(concept, weight)| concept == Concept::Mispredicts && several(weight))
 }

@@ -60,7 +60,7 @@ impl EventSignature {
         by_size: &BySize<'_>,
         estimator: &mut SlopeEstimator,
     ) -> EventSignature {
-        let repeats = Repeats::of(by_size);
+        let repeats = RepeatSpread::of(by_size);
         let less_interrupts = repeats.interrupts_explain();
         let mut slopes: Vec<Option<KernelSlope>> = (0..table.kernels().len())
             .map(|kernel| estimator.slope(by_size.of_kernel(KernelIndex(kernel)), less_interrupts))
@@ -123,7 +123,7 @@ const LEAST_STEADY_COUNT: u64 = 32;
 
 /// How repeats of one size differ, over all sizes and kernels.
 #[derive(Default)]
-struct Repeats {
+struct RepeatSpread {
     /// Sizes that were repeated.
     groups: u64,
     /// Sizes whose repeats differ.
@@ -142,9 +142,9 @@ struct Repeats {
     spread_less_interrupts: Option<u64>,
 }
 
-impl Repeats {
-    fn of(by_size: &BySize<'_>) -> Repeats {
-        let mut repeats = Repeats::default();
+impl RepeatSpread {
+    fn of(by_size: &BySize<'_>) -> RepeatSpread {
+        let mut repeats = RepeatSpread::default();
         let mut less_interrupts = 0;
         let mut with_interrupts = true;
         for observation in by_size.iter().filter(|observation| observation.counts.len() > 1) {
@@ -179,8 +179,8 @@ impl Repeats {
         // By chance one reading of each size is the smallest. More of them are where something only adds.
         let one_sided = self.at_minimum as f64 >= self.readings as f64 * (1.8 / repeats).clamp(0.3, 0.9);
         match self {
-            Repeats { groups: 0, .. } => Stability::NotRepeated,
-            Repeats { spread: 0, .. } => Stability::Deterministic,
+            RepeatSpread { groups: 0, .. } => Stability::NotRepeated,
+            RepeatSpread { spread: 0, .. } => Stability::Deterministic,
             _ if self.interrupts_explain() || one_sided => Stability::CountsInterrupts,
             _ => Stability::Noisy,
         }

@@ -85,7 +85,7 @@ pub(crate) struct SlopeEstimator {
     differences: Vec<Weighted>,
     deviations: Vec<Weighted>,
     plain: Vec<f64>,
-    steps: Vec<Step>,
+    steps: Vec<SizeStep>,
 }
 
 #[derive(Clone, Copy)]
@@ -95,7 +95,7 @@ struct Weighted {
 }
 
 /// The differences between two neighbouring sizes.
-struct Step {
+struct SizeStep {
     iterations: f64,
     median: f64,
     noise: f64,
@@ -146,7 +146,7 @@ impl SlopeEstimator {
         Some(slope)
     }
 
-    fn step(&mut self, smaller: &Observation, larger: &Observation, less_interrupts: bool) -> Step {
+    fn step(&mut self, smaller: &Observation, larger: &Observation, less_interrupts: bool) -> SizeStep {
         let iterations = (larger.iterations - smaller.iterations) as f64;
         self.plain.clear();
         for (index, _) in smaller.counts.iter().zip(&larger.counts).enumerate() {
@@ -161,7 +161,7 @@ impl SlopeEstimator {
         }
         let repeats = self.plain.len() as f64;
         let noise = SIGMAS * SIGMA_PER_MAD * self::median(&mut self.plain) / repeats.sqrt();
-        Step { iterations, median, noise }
+        SizeStep { iterations, median, noise }
     }
 
     /// The events of the smallest size that its iterations do not explain.
@@ -205,11 +205,11 @@ fn adjusted(observation: &Observation, index: usize, less_interrupts: bool) -> f
     observation.counts[index] as f64 - interrupts.map_or(0.0, |&interrupts| interrupts as f64)
 }
 
-fn shape(slope: &KernelSlope, steps: &[Step], set_up: f64) -> SlopeShape {
-    let allowed = |step: &Step| {
+fn shape(slope: &KernelSlope, steps: &[SizeStep], set_up: f64) -> SlopeShape {
+    let allowed = |step: &SizeStep| {
         STEP_SHARE * slope.value + slope.half_width + step.noise + 2.0 * QUANTUM_EVENTS / step.iterations
     };
-    let agrees = |step: &Step| (step.median - slope.value).abs() <= allowed(step);
+    let agrees = |step: &SizeStep| (step.median - slope.value).abs() <= allowed(step);
     // A set-up only adds.
     let starts_late = steps.first().is_some_and(|step| {
         set_up < -(2.0 * slope.half_width + step.noise + QUANTUM_EVENTS / step.iterations)
@@ -224,8 +224,9 @@ fn shape(slope: &KernelSlope, steps: &[Step], set_up: f64) -> SlopeShape {
 
 /// The shape of a count whose median step is nothing. A first step that counts shows a limit, and so does a
 /// count that is there from the start.
-fn plateau(steps: &[Step], set_up_events: f64) -> SlopeShape {
-    let counts = |step: &Step| step.median > (2.0 * QUANTUM_EVENTS / step.iterations + step.noise).max(0.05);
+fn plateau(steps: &[SizeStep], set_up_events: f64) -> SlopeShape {
+    let counts =
+        |step: &SizeStep| step.median > (2.0 * QUANTUM_EVENTS / step.iterations + step.noise).max(0.05);
     match steps.iter().any(counts) {
         true if is_saturating(steps) => SlopeShape::Saturating,
         true => SlopeShape::NonLinear,
@@ -234,7 +235,7 @@ fn plateau(steps: &[Step], set_up_events: f64) -> SlopeShape {
     }
 }
 
-fn is_saturating(steps: &[Step]) -> bool {
+fn is_saturating(steps: &[SizeStep]) -> bool {
     let falls = steps.windows(2).all(|pair| pair[1].median <= pair[0].median + pair[1].noise + pair[0].noise);
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
     falls && last.median < SATURATED_SHARE * first.median

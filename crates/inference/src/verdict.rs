@@ -14,7 +14,7 @@ use crate::table::KernelIndex;
 pub struct Judgement {
     /// The event, as its observations name it.
     pub event: String,
-    /// What it counts, as far as that is known.
+    /// The thing that it counts, as far as that is known.
     pub verdict: Identification,
     /// How counts grow with iterations.
     pub linearity: Linearity,

@@ -4,7 +4,7 @@ use cyclometer_core::concept::Nature;
 use cyclometer_core::{Concept, CounterId, Random};
 use cyclometer_inference::{
     ConceptSum, CounterObservations, EventObservations, Identifiability, KernelIndex, KernelTable,
-    Observation, Weight,
+    Observation, TermWeight,
 };
 
 /// The kind of a hidden event.
@@ -88,7 +88,7 @@ impl<'a> Machine<'a> {
         concepts[self.random.below(concepts.len())]
     }
 
-    fn sum_of(&mut self, terms: usize, weights: &[Weight]) -> ConceptSum {
+    fn sum_of(&mut self, terms: usize, weights: &[TermWeight]) -> ConceptSum {
         let mut sum = ConceptSum::new(vec![]);
         while sum.terms().len() < terms {
             let weight = weights[self.random.below(weights.len())];
@@ -103,12 +103,13 @@ impl<'a> Machine<'a> {
         let sum = match kind {
             HiddenKind::Sum => {
                 let terms = 2 + self.random.below(2);
-                self.sum_of(terms, &[Weight::One, Weight::One, Weight::One, Weight::Two])
+                self.sum_of(terms, &[TermWeight::One, TermWeight::One, TermWeight::One, TermWeight::Two])
             }
-            HiddenKind::Scaled => {
-                self.sum_of(1, &[Weight::Quarter, Weight::Half, Weight::Two, Weight::Two, Weight::Four])
-            }
-            _ => self.sum_of(1, &[Weight::One]),
+            HiddenKind::Scaled => self.sum_of(
+                1,
+                &[TermWeight::Quarter, TermWeight::Half, TermWeight::Two, TermWeight::Two, TermWeight::Four],
+            ),
+            _ => self.sum_of(1, &[TermWeight::One]),
         };
         let number = match kind {
             HiddenKind::WrongPaths => 0.2 + 2.8 * unit(&mut self.random),
@@ -160,7 +161,7 @@ impl<'a> Machine<'a> {
 
     /// Events per iteration that the core makes of a sum.
     fn rate(&self, sum: &ConceptSum, kernel: usize) -> f64 {
-        let term = |&(concept, weight): &(Concept, Weight)| {
+        let term = |&(concept, weight): &(Concept, TermWeight)| {
             weight.factor() * self.table.column(concept)[kernel] * self.deviations[concept as usize][kernel]
         };
         sum.terms().iter().map(term).sum()
@@ -170,7 +171,7 @@ impl<'a> Machine<'a> {
     fn events(&self, hidden: &Hidden, kernel: usize, iterations: u64, run: usize) -> f64 {
         let n = iterations as f64;
         let rate = self.rate(&hidden.sum, kernel);
-        // What an event of its own does in a kernel.
+        // Random numbers that belong to the event and the kernel.
         let mut own = Random::seeded(hidden.seed ^ (kernel as u64) << 32);
         match hidden.kind {
             HiddenKind::Dead => 0.0,
@@ -185,7 +186,7 @@ impl<'a> Machine<'a> {
             HiddenKind::WrongPaths => {
                 n * (rate
                     + hidden.number
-                        * self.rate(&ConceptSum::new(vec![(Concept::Mispredicts, Weight::One)]), kernel))
+                        * self.rate(&ConceptSum::new(vec![(Concept::Mispredicts, TermWeight::One)]), kernel))
             }
             HiddenKind::AtMostPerIteration => n * rate.min(hidden.number),
             HiddenKind::ThresholdPerIteration => {
@@ -229,8 +230,8 @@ impl<'a> Machine<'a> {
         let alone = terms.len() == 1;
         terms.iter().all(|&(concept, weight)| {
             report.is_identifiable(concept)
-                && (weight >= Weight::One || exact(concept))
-                && (alone && weight == Weight::One || concept != Concept::Mispredicts)
+                && (weight >= TermWeight::One || exact(concept))
+                && (alone && weight == TermWeight::One || concept != Concept::Mispredicts)
                 && concept != Concept::PipelineFlushes
         })
     }
