@@ -13,18 +13,38 @@
 //! that kernel; the search branches over those terms only, for the kernel that has the fewest, as exact
 //! cover does (D. E. Knuth, "Dancing links", 2000). Nothing within the bounds is left out.
 //!
-//! A relative tolerance t of a column shrinks what it adds towards an upper bound to (1 − t), and grows what
-//! it adds towards a lower bound to (1 + t).
+//! Each number of a column is an interval. Its lower end counts towards upper bounds, its upper end towards
+//! lower bounds.
 
 use std::collections::BTreeSet;
 
-/// One column of the matrix.
+/// One column of the matrix: the kernels that (may) move it, in ascending order.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct MatrixColumn {
-    /// The kernels that move it, each with a positive number.
-    pub(crate) entries: Vec<(usize, f64)>,
-    /// The relative tolerance of its numbers.
-    pub(crate) tolerance: f64,
+    pub(crate) entries: Vec<ColumnEntry>,
+}
+
+/// The number of a column in one kernel: an interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct ColumnEntry {
+    pub(crate) kernel: usize,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+/// The upper end of a number that is not known, large beside all slopes and small enough to add exactly.
+const UNKNOWN: f64 = 1e6;
+
+impl ColumnEntry {
+    /// A number with a relative tolerance.
+    pub(crate) fn around(kernel: usize, number: f64, tolerance: f64) -> ColumnEntry {
+        ColumnEntry { kernel, least: number * (1.0 - tolerance), most: number * (1.0 + tolerance) }
+    }
+
+    /// Any number.
+    pub(crate) fn unknown(kernel: usize) -> ColumnEntry {
+        ColumnEntry { kernel, least: 0.0, most: UNKNOWN }
+    }
 }
 
 /// The bounds of a sum in one kernel.
@@ -114,9 +134,8 @@ impl<'a> CoverSearch<'a> {
         let mut terms = Vec::new();
         for (column, content) in columns.iter().enumerate() {
             for (number, &factor) in factors.iter().enumerate() {
-                let fits = content.entries.iter().all(|&(kernel, events)| {
-                    events * factor * (1.0 - content.tolerance) <= bounds[kernel].upper
-                });
+                let fits =
+                    content.entries.iter().all(|entry| entry.least * factor <= bounds[entry.kernel].upper);
                 if !fits || content.entries.is_empty() {
                     break;
                 }
@@ -125,8 +144,8 @@ impl<'a> CoverSearch<'a> {
         }
         let mut movers = vec![Vec::new(); bounds.len()];
         for (term, content) in terms.iter().enumerate() {
-            for &(kernel, _) in &columns[content.index.0].entries {
-                movers[kernel].push(term);
+            for entry in &columns[content.index.0].entries {
+                movers[entry.kernel].push(term);
             }
         }
         let mut needy: Vec<usize> = (0..bounds.len()).filter(|&kernel| bounds[kernel].lower > 0.0).collect();
@@ -205,29 +224,25 @@ impl<'a> CoverSearch<'a> {
 
     fn fits(&self, term: usize) -> bool {
         let CoverTerm { index, factor } = &self.terms[term];
-        let column = &self.columns[index.0];
-        let shrunk = factor * (1.0 - column.tolerance);
-        column
+        self.columns[index.0]
             .entries
             .iter()
-            .all(|&(kernel, events)| self.least[kernel] + events * shrunk <= self.bounds[kernel].upper)
+            .all(|entry| self.least[entry.kernel] + entry.least * factor <= self.bounds[entry.kernel].upper)
     }
 
     /// The most that a term adds in a kernel.
     fn reach(&self, term: usize, kernel: usize) -> f64 {
         let CoverTerm { index, factor } = &self.terms[term];
-        let column = &self.columns[index.0];
-        let events = column.entries.binary_search_by_key(&kernel, |&(kernel, _)| kernel);
-        events.map_or(0.0, |at| column.entries[at].1 * factor * (1.0 + column.tolerance))
+        let entries = &self.columns[index.0].entries;
+        let found = entries.binary_search_by_key(&kernel, |entry| entry.kernel);
+        found.map_or(0.0, |at| entries[at].most * factor)
     }
 
     fn add(&mut self, term: usize, sign: f64) {
         let CoverTerm { index, factor } = &self.terms[term];
-        let column = &self.columns[index.0];
-        for &(kernel, events) in &column.entries {
-            let events = sign * events * factor;
-            self.least[kernel] += events * (1.0 - column.tolerance);
-            self.most[kernel] += events * (1.0 + column.tolerance);
+        for entry in &self.columns[index.0].entries {
+            self.least[entry.kernel] += sign * entry.least * factor;
+            self.most[entry.kernel] += sign * entry.most * factor;
         }
     }
 }
@@ -258,15 +273,15 @@ mod tests {
         let within = |sum: &Vec<TermIndex>| {
             !sum.is_empty()
                 && (0..bounds.len()).all(|kernel| {
-                    let part = |sign: f64| -> f64 {
+                    let part = |end: fn(&ColumnEntry) -> f64| -> f64 {
                         let of_term = |&(column, factor): &TermIndex| {
-                            let MatrixColumn { entries, tolerance } = &columns[column];
-                            let events = entries.iter().find(|entry| entry.0 == kernel);
-                            events.map_or(0.0, |entry| entry.1 * factors[factor] * (1.0 + sign * tolerance))
+                            let entry = columns[column].entries.iter().find(|entry| entry.kernel == kernel);
+                            entry.map_or(0.0, |entry| end(entry) * factors[factor])
                         };
                         sum.iter().map(of_term).sum()
                     };
-                    part(-1.0) <= bounds[kernel].upper + 1e-12 && part(1.0) >= bounds[kernel].lower - 1e-12
+                    part(|entry| entry.least) <= bounds[kernel].upper + 1e-12
+                        && part(|entry| entry.most) >= bounds[kernel].lower - 1e-12
                 })
         };
         sums.into_iter().filter(within).collect()
@@ -276,15 +291,20 @@ mod tests {
         #[test]
         fn the_search_finds_what_trying_everything_finds(
             numbers in prop::collection::vec(prop::collection::vec(0u8..4, 5), 6),
-            tolerances in prop::collection::vec(0u8..2, 6),
+            tolerances in prop::collection::vec(0u8..3, 6),
             truth in prop::collection::vec((0usize..6, 0usize..3), 1..4),
             noise in 0u8..4,
         ) {
-            let columns: Vec<MatrixColumn> = numbers.iter().zip(&tolerances).map(|(numbers, &tolerance)| MatrixColumn {
-                entries: numbers.iter().enumerate().filter(|(_, n)| **n > 0).map(|(k, n)| (k, f64::from(*n))).collect(),
-                tolerance: f64::from(tolerance) * 0.125,
-            }).filter(|column| !column.entries.is_empty()).collect();
-            prop_assume!(columns.len() == 6);
+            let entry = |kernel: usize, number: u8, tolerance: u8| match tolerance {
+                2 if kernel == 3 => Some(ColumnEntry::unknown(kernel)),
+                _ if number == 0 => None,
+                _ => Some(ColumnEntry::around(kernel, number.into(), f64::from(tolerance) * 0.125)),
+            };
+            let column = |(numbers, &tolerance): (&Vec<u8>, &u8)| MatrixColumn {
+                entries: (0..5).filter_map(|kernel| entry(kernel, numbers[kernel], tolerance)).collect(),
+            };
+            let columns: Vec<MatrixColumn> = numbers.iter().zip(&tolerances).map(column).collect();
+            prop_assume!(columns.iter().all(|column| !column.entries.is_empty()));
             let factors = [0.5, 1.0, 2.0];
             let bounds: Vec<Bounds> = (0..5).map(|kernel| {
                 let events: f64 = truth.iter().map(|&(column, factor)| {
@@ -302,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_ends_the_search_is_reported() {
-        let columns = vec![MatrixColumn { entries: vec![(0, 1.0)], tolerance: 0.0 }; 20];
+        let columns = vec![MatrixColumn { entries: vec![ColumnEntry::around(0, 1.0, 0.0)] }; 20];
         let bounds = [Bounds { lower: 2.5, upper: 3.5 }];
         let few = SearchLimits { trials: 10, ..LIMITS };
         assert!(!covers(&columns, &[1.0], &bounds, few).complete);
@@ -312,7 +332,9 @@ mod tests {
 
     #[test]
     fn a_kernel_that_was_not_measured_bounds_nothing() {
-        let columns = vec![MatrixColumn { entries: vec![(0, 1.0), (1, 9.0)], tolerance: 0.0 }];
+        let columns = [MatrixColumn {
+            entries: vec![ColumnEntry::around(0, 1.0, 0.0), ColumnEntry::around(1, 9.0, 0.0)],
+        }];
         let bounds = [Bounds { lower: 0.9, upper: 1.1 }, Bounds::NONE];
         assert_eq!(covers(&columns, &[1.0], &bounds, LIMITS).sums, [vec![(0, 0)]]);
     }

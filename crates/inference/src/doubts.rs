@@ -12,7 +12,7 @@ use crate::search::Hypotheses;
 use crate::signature::{EventSignature, Linearity};
 use crate::slope::gcd;
 use crate::sum::{ConceptSum, TermWeight};
-use crate::table::{KernelRole, KernelTable};
+use crate::table::{KernelIndex, KernelRole, KernelTable};
 use crate::verdict::Doubt;
 
 /// Bits by which a pattern has to exceed the choice of a sum: one chance fit in a thousand events.
@@ -58,10 +58,10 @@ struct MeasuredKernels<'a> {
 }
 
 impl MeasuredKernels<'_> {
-    /// The numbers of a concept in the kernels that were measured and move it.
+    /// The numbers of a concept in the kernels that were measured, move it and foretell it.
     fn numbers(&self, concept: Concept) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let column = self.table.column(concept).iter().copied().enumerate();
-        column.filter(|&(kernel, number)| number > 0.0 && self.signature.slopes[kernel].is_some())
+        let foretold = self.table.foretold(concept).map(|(kernel, number)| (kernel.0, number));
+        foretold.filter(|&(kernel, _)| self.signature.slopes[kernel].is_some())
     }
 
     fn is_held_out(&self, concept: Concept) -> bool {
@@ -76,7 +76,8 @@ impl MeasuredKernels<'_> {
     /// Whether some sum of so many terms would fit by chance.
     fn chance(&self, vocabulary: &Vocabulary, target: &EventSlopes, sum: &ConceptSum) -> Option<Doubt> {
         let predicts = |kernel: usize| {
-            sum.concepts().any(|concept| self.table.column(concept)[kernel] > 0.0)
+            let prediction = Prediction::of(self.table, sum, KernelIndex(kernel));
+            prediction.is_some_and(|prediction| prediction.events > 0.0)
                 && self.signature.slopes[kernel].is_some()
         };
         let moved = (0..self.table.kernels().len()).filter(|&kernel| predicts(kernel)).count();
@@ -97,9 +98,10 @@ impl MeasuredKernels<'_> {
         let &(concept, _) = sum.terms().iter().find(fractional)?;
         let exact = sum.concepts().all(|concept| tolerance(concept) == 0.0)
             && self.signature.responding().all(|slope| {
-                let predicted = Prediction::of(self.table, sum, slope.kernel).events;
-                let exact = (slope.value - predicted).abs() <= slope.half_width;
-                exact && slope.step_error_events <= EXACT_EVENTS
+                let predicted = Prediction::of(self.table, sum, slope.kernel);
+                let as_predicted =
+                    |predicted: Prediction| (slope.value - predicted.events).abs() <= slope.half_width;
+                predicted.is_none_or(as_predicted) && slope.step_error_events <= EXACT_EVENTS
             });
         let granule = self.numbers(concept).fold(0, |granule, (kernel, number)| {
             let iterations = self.signature.slopes[kernel].map_or(0, |slope| slope.granule_iterations);

@@ -13,7 +13,7 @@
 use cyclometer_core::Concept;
 use cyclometer_core::concept::Nature;
 
-use crate::cover::{Bounds, MatrixColumn};
+use crate::cover::{Bounds, ColumnEntry, MatrixColumn};
 use crate::signature::EventSignature;
 use crate::sum::{ConceptSum, TermWeight};
 use crate::table::{KernelIndex, KernelRole, KernelTable};
@@ -51,6 +51,13 @@ pub struct Hypothesis {
     pub(crate) loss: f64,
 }
 
+/// The number of a concept in an iteration of a kernel.
+#[derive(Clone, Copy, Debug)]
+struct ForetoldNumber {
+    events: f64,
+    estimate: bool,
+}
+
 /// The concepts of a table as columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
@@ -59,7 +66,7 @@ pub(crate) struct Vocabulary {
     /// For each of them the fitting kernels.
     pub(crate) columns: Vec<MatrixColumn>,
     /// For each of them all kernels.
-    dense: Vec<Vec<f64>>,
+    dense: Vec<Vec<ForetoldNumber>>,
     held_out: Vec<bool>,
 }
 
@@ -67,19 +74,47 @@ impl Vocabulary {
     pub(crate) fn new(table: &KernelTable) -> Vocabulary {
         let held_out: Vec<bool> =
             table.kernels().iter().map(|kernel| kernel.role == KernelRole::HeldOut).collect();
-        let mut vocabulary =
-            Vocabulary { concepts: Vec::new(), columns: Vec::new(), dense: Vec::new(), held_out };
-        for concept in table.moved_concepts().filter(|concept| concept.nature() != Nature::Duration) {
-            let numbers = table.column(concept);
-            let moves = |&(kernel, events): &(usize, f64)| events > 0.0 && !vocabulary.held_out[kernel];
-            let entries: Vec<(usize, f64)> = numbers.iter().copied().enumerate().filter(moves).collect();
-            if !entries.is_empty() {
-                vocabulary.concepts.push(concept);
-                vocabulary.columns.push(MatrixColumn { entries, tolerance: WIDEST * tolerance(concept) });
-                vocabulary.dense.push(numbers.to_vec());
-            }
+        let counted = |concept: &Concept| {
+            let fitting = |(kernel, _): (KernelIndex, f64)| !held_out[kernel.0];
+            concept.nature() != Nature::Duration && table.foretold(*concept).any(fitting)
+        };
+        let concepts: Vec<Concept> = table.moved_concepts().filter(counted).collect();
+        let columns = concepts.iter().map(|&concept| {
+            let entry = |kernel: usize| {
+                let number = table.column(concept)[kernel];
+                match table.is_estimate(concept, KernelIndex(kernel)) {
+                    true => Some(ColumnEntry::unknown(kernel)),
+                    false if number > 0.0 => {
+                        Some(ColumnEntry::around(kernel, number, WIDEST * tolerance(concept)))
+                    }
+                    false => None,
+                }
+            };
+            let fitting = (0..held_out.len()).filter(|&kernel| !held_out[kernel]);
+            MatrixColumn { entries: fitting.filter_map(entry).collect() }
+        });
+        let in_kernels = |concept: &Concept| -> Vec<ForetoldNumber> {
+            let foretold = |kernel: usize| ForetoldNumber {
+                events: table.column(*concept)[kernel],
+                estimate: table.is_estimate(*concept, KernelIndex(kernel)),
+            };
+            (0..held_out.len()).map(foretold).collect()
+        };
+        Vocabulary {
+            columns: columns.collect(),
+            dense: concepts.iter().map(in_kernels).collect(),
+            concepts,
+            held_out,
         }
-        vocabulary
+    }
+
+    /// The numbers of a column in fitting kernels as the table has them, without tolerance.
+    pub(crate) fn exact_column(&self, column: usize) -> MatrixColumn {
+        let numbers = self.dense[column].iter().enumerate();
+        let moved = numbers.filter(|(kernel, number)| number.events > 0.0 && !self.held_out[*kernel]);
+        MatrixColumn {
+            entries: moved.map(|(kernel, number)| ColumnEntry::around(kernel, number.events, 0.0)).collect(),
+        }
     }
 
     /// The number of kernels.
@@ -135,14 +170,18 @@ pub(crate) struct Prediction {
 }
 
 impl Prediction {
-    pub(crate) fn of(table: &KernelTable, sum: &ConceptSum, kernel: KernelIndex) -> Prediction {
+    /// The prediction of a sum; `None` where it depends on an estimate.
+    pub(crate) fn of(table: &KernelTable, sum: &ConceptSum, kernel: KernelIndex) -> Option<Prediction> {
         let mut prediction = Prediction::default();
         for &(concept, weight) in sum.terms() {
+            if table.is_estimate(concept, kernel) {
+                return None;
+            }
             let events = weight.factor() * table.column(concept)[kernel.0];
             prediction.events += events;
             prediction.nearly += if tolerance(concept) > 0.0 { events } else { 0.0 };
         }
-        prediction
+        Some(prediction)
     }
 
     pub(crate) fn tolerance(self) -> f64 {
@@ -214,12 +253,12 @@ impl EventSlopes {
 
     /// The errors of a sum over fitting and over held-out kernels.
     fn errors(&self, vocabulary: &Vocabulary, terms: &[(usize, usize)]) -> [Errors; 2] {
-        let micro = terms.iter().any(|&(column, _)| vocabulary.columns[column].tolerance > 0.0);
+        let micro = terms.iter().any(|&(column, _)| tolerance(vocabulary.concepts[column]) > 0.0);
         let leak = if micro { self.leak } else { 0.0 };
         let mut errors = [Errors::default(), Errors::default()];
         for (kernel, slope) in self.slopes.iter().enumerate() {
             let Some((value, half_width)) = *slope else { continue };
-            let prediction = vocabulary.prediction(terms, kernel);
+            let Some(prediction) = vocabulary.prediction(terms, kernel) else { continue };
             errors[usize::from(vocabulary.held_out[kernel])].add(value, half_width + leak, prediction);
         }
         errors
@@ -227,14 +266,18 @@ impl EventSlopes {
 }
 
 impl Vocabulary {
-    fn prediction(&self, terms: &[(usize, usize)], kernel: usize) -> Prediction {
+    fn prediction(&self, terms: &[(usize, usize)], kernel: usize) -> Option<Prediction> {
         let mut prediction = Prediction::default();
         for &(column, weight) in terms {
-            let events = TermWeight::ALL[weight].factor() * self.dense[column][kernel];
+            let number = self.dense[column][kernel];
+            if number.estimate {
+                return None;
+            }
+            let events = TermWeight::ALL[weight].factor() * number.events;
             prediction.events += events;
-            prediction.nearly += if self.columns[column].tolerance > 0.0 { events } else { 0.0 };
+            prediction.nearly += if tolerance(self.concepts[column]) > 0.0 { events } else { 0.0 };
         }
-        prediction
+        Some(prediction)
     }
 }
 

@@ -13,7 +13,7 @@ const LEAST_REST: f64 = 0.01;
 
 /// The properties of a table that limit what can be identified with it.
 ///
-/// Durations are left out, as no event is identified by them.
+/// Durations are left out, as no event is identified by them. Numbers that are estimates count as 0.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Identifiability {
     /// The concepts that fitting kernels move, in the order of declaration.
@@ -63,10 +63,13 @@ impl Identifiability {
         Identifiability {
             rank,
             dependent: dependent.into_iter().map(|column| vocabulary.concepts[column]).collect(),
-            collinear: collinear(table, &vocabulary.concepts, &columns),
-            one_multiple: of_concepts(&|concept| multiples(table.column(concept)) < 2),
+            collinear: collinear(table, &vocabulary.concepts),
+            one_multiple: of_concepts(&|concept| {
+                let numbers: Vec<f64> = table.foretold(concept).map(|(_, number)| number).collect();
+                multiples(&numbers) < 2
+            }),
             not_held_out: of_concepts(&|concept| {
-                held_out.iter().all(|kernel| table.column(concept)[kernel.0] == 0.0)
+                !table.foretold(concept).any(|(kernel, _)| held_out.contains(&kernel))
             }),
             hiding: hiding(table, &vocabulary.concepts),
             unmoved: Concept::ALL
@@ -98,10 +101,11 @@ pub(crate) fn multiples(column: &[f64]) -> usize {
 
 /// The column over fitting kernels, with length 1.
 fn fitting_column(table: &KernelTable, concept: Concept) -> Vec<f64> {
-    let column = table.column(concept);
-    let numbers: Vec<f64> = table.with_role(KernelRole::Fitting).map(|kernel| column[kernel.0]).collect();
-    let length = dot(&numbers, &numbers).sqrt();
-    numbers.into_iter().map(|number| number / length).collect()
+    let mut column = vec![0.0; table.kernels().len()];
+    for (kernel, number) in table.foretold(concept) {
+        column[kernel.0] = number;
+    }
+    unit(table.with_role(KernelRole::Fitting).map(|kernel| column[kernel.0]).collect())
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -134,20 +138,36 @@ fn pivoted_rank(columns: &[Vec<f64>]) -> (usize, Vec<usize>) {
     (rank, dependent)
 }
 
-fn collinear(table: &KernelTable, concepts: &[Concept], columns: &[Vec<f64>]) -> Vec<CollinearPair> {
+fn collinear(table: &KernelTable, concepts: &[Concept]) -> Vec<CollinearPair> {
     let mut pairs = Vec::new();
-    for second in 1..concepts.len() {
-        for first in 0..second {
-            let cosine = dot(&columns[first], &columns[second]);
-            let rest = columns[first].iter().zip(&columns[second]).map(|(a, b)| b - cosine * a);
-            let sine = rest.map(|rest| rest * rest).sum::<f64>().sqrt();
+    for (at, &second) in concepts.iter().enumerate() {
+        for &first in &concepts[..at] {
+            let sine = sine(table, [first, second]);
             if sine < COLLINEAR_SINE {
-                let concepts = [concepts[first], concepts[second]];
+                let concepts = [first, second];
                 pairs.push(CollinearPair { concepts, sine, held_out_split: held_out_split(table, concepts) });
             }
         }
     }
     pairs
+}
+
+/// The sine of the angle between two columns, over the fitting kernels that foretell both.
+fn sine(table: &KernelTable, concepts: [Concept; 2]) -> f64 {
+    let foretell =
+        |kernel: &KernelIndex| concepts.iter().all(|concept| !table.is_estimate(*concept, *kernel));
+    let kernels: Vec<KernelIndex> = table.with_role(KernelRole::Fitting).filter(foretell).collect();
+    let [a, b] =
+        concepts.map(|concept| unit(kernels.iter().map(|kernel| table.column(concept)[kernel.0]).collect()));
+    let cosine = dot(&a, &b);
+    let rest = a.iter().zip(&b).map(|(a, b)| b - cosine * a);
+    rest.map(|rest| rest * rest).sum::<f64>().sqrt()
+}
+
+/// A vector times a number, so that its length is 1; nothing stays nothing.
+fn unit(numbers: Vec<f64>) -> Vec<f64> {
+    let length = dot(&numbers, &numbers).sqrt().max(f64::MIN_POSITIVE);
+    numbers.into_iter().map(|number| number / length).collect()
 }
 
 /// The held-out kernel whose ratio of the two concepts differs most from that of the fitting kernels.
@@ -170,15 +190,12 @@ fn held_out_split(table: &KernelTable, [a, b]: [Concept; 2]) -> Option<KernelInd
 fn hiding(table: &KernelTable, concepts: &[Concept]) -> Vec<(Concept, Concept)> {
     let mut pairs = Vec::new();
     for &first in concepts.iter().filter(|concept| tolerance(**concept) > 0.0) {
-        let deviations: Vec<f64> =
-            table.column(first).iter().map(|number| tolerance(first) * number / 2.0).collect();
+        let deviation = |kernel: KernelIndex| tolerance(first) * table.column(first)[kernel.0] / 2.0;
         for &second in concepts.iter().filter(|concept| **concept != first) {
             let loss: f64 = table
-                .column(second)
-                .iter()
-                .zip(&deviations)
-                .filter(|(number, _)| **number > 0.0)
-                .map(|(number, deviation)| (number / deviation.max(f64::MIN_POSITIVE)).powi(2))
+                .foretold(second)
+                .filter(|&(kernel, _)| !table.is_estimate(first, kernel))
+                .map(|(kernel, number)| (number / deviation(kernel).max(f64::MIN_POSITIVE)).powi(2))
                 .sum();
             // On wrong paths less than one event for each misprediction counts.
             let least = if second == Concept::Mispredicts { 0.25 } else { 1.0 };
@@ -202,6 +219,7 @@ mod tests {
             family: String::new(),
             role: if *held_out { KernelRole::HeldOut } else { KernelRole::Fitting },
             per_iteration: concepts.to_vec(),
+            estimates: vec![],
         });
         KernelTable::new(kernels.collect()).unwrap()
     }

@@ -135,7 +135,8 @@ impl<'a> Inference<'a> {
         let sums = [&one.sum, &other.sum];
         let kernels = (0..self.table.kernels().len()).map(KernelIndex);
         let separation = |kernel: KernelIndex| {
-            let [a, b] = sums.map(|sum| Prediction::of(self.table, sum, kernel));
+            let a = Prediction::of(self.table, sums[0], kernel)?;
+            let b = Prediction::of(self.table, sums[1], kernel)?;
             let apart = (a.events - b.events).abs();
             let unseen =
                 signature.slope(kernel).is_none() || self.table.kernel(kernel).role == KernelRole::HeldOut;

@@ -72,7 +72,7 @@ fn least_squares(vocabulary: &Vocabulary, target: &EventSlopes, admissible: &[us
         .map(|kernel| slope(kernel).map_or(0.0, |(value, _)| value * precision[kernel]))
         .collect();
     let columns: Vec<Vec<f64>> =
-        admissible.iter().map(|&column| scaled(&vocabulary.columns[column], &precision)).collect();
+        admissible.iter().map(|&column| scaled(&vocabulary.exact_column(column), &precision)).collect();
     let mut active =
         ActiveSet { columns: &columns, slopes: &slopes, chosen: Vec::new(), weights: Vec::new() };
     for _ in 0..MOST_STEPS {
@@ -86,8 +86,8 @@ fn least_squares(vocabulary: &Vocabulary, target: &EventSlopes, admissible: &[us
 
 fn scaled(column: &MatrixColumn, precision: &[f64]) -> Vec<f64> {
     let mut scaled = vec![0.0; precision.len()];
-    for &(kernel, events) in &column.entries {
-        scaled[kernel] = events * precision[kernel];
+    for entry in &column.entries {
+        scaled[entry.kernel] = entry.least * precision[entry.kernel];
     }
     scaled
 }
@@ -204,11 +204,10 @@ fn parts_of(vocabulary: &Vocabulary, column: usize, parts: &[usize]) -> Option<V
     }
     let kernels = vocabulary.kernels();
     let mut bounds = vec![Bounds { lower: 0.0, upper: EXACTLY }; kernels];
-    for &(kernel, events) in &vocabulary.columns[column].entries {
-        bounds[kernel] = Bounds { lower: events - EXACTLY, upper: events + EXACTLY };
+    for entry in vocabulary.exact_column(column).entries {
+        bounds[entry.kernel] = Bounds { lower: entry.least - EXACTLY, upper: entry.most + EXACTLY };
     }
-    let exact = |&part: &usize| MatrixColumn { tolerance: 0.0, ..vocabulary.columns[part].clone() };
-    let columns: Vec<MatrixColumn> = parts.iter().map(exact).collect();
+    let columns: Vec<MatrixColumn> = parts.iter().map(|&part| vocabulary.exact_column(part)).collect();
     let found = covers(&columns, &[1.0], &bounds, SIMPLIFICATION);
     let sum = found.sums.iter().find(|sum| sum.len() > 1)?;
     Some(sum.iter().map(|&(at, _)| parts[at]).collect())

@@ -21,6 +21,7 @@
 //!     family: "memory".into(),
 //!     role,
 //!     per_iteration: vec![(Concept::Loads, loads), (Concept::L1dLoadMisses, misses)],
+//!     estimates: vec![],
 //! };
 //! let table = KernelTable::new(vec![
 //!     kernel("nops", KernelRole::Fitting, 0.0, 0.0),

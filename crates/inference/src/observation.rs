@@ -180,6 +180,7 @@ mod tests {
             family: "f".into(),
             role: KernelRole::Fitting,
             per_iteration: vec![],
+            estimates: vec![],
         };
         let table = KernelTable::new(vec![kernel]).unwrap();
         let counters = counters

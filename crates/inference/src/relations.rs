@@ -4,8 +4,9 @@
 //! are exact where the tolerance of kernels is not: a miss that a core makes is a miss in each event that
 //! counts it.
 
-use crate::cover::{Bounds, MatrixColumn, SearchLimits, covers};
+use crate::cover::{Bounds, ColumnEntry, MatrixColumn, SearchLimits, covers};
 use crate::signature::{EventSignature, Linearity};
+use crate::slope::KernelSlope;
 use crate::verdict::Judgement;
 
 /// The share by which slopes of equal events may differ beyond their intervals.
@@ -159,6 +160,6 @@ fn sums<'a>(
 }
 
 fn column(signature: &EventSignature) -> MatrixColumn {
-    let entries = signature.responding().map(|slope| (slope.kernel.0, slope.value)).collect();
-    MatrixColumn { entries, tolerance: SAME_SHARE }
+    let entry = |slope: &KernelSlope| ColumnEntry::around(slope.kernel.0, slope.value, SAME_SHARE);
+    MatrixColumn { entries: signature.responding().map(entry).collect() }
 }

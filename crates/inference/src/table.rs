@@ -32,6 +32,8 @@ pub struct TableKernel {
     ///
     /// A concept with the nature `Duration` has a measured number: cycles per iteration on this machine.
     pub per_iteration: Vec<(Concept, f64)>,
+    /// Concepts whose number in this kernel, 0 too, is an estimate: nothing follows from it.
+    pub estimates: Vec<Concept>,
 }
 
 /// The kernels of a sweep, and the matrix of concepts per iteration.
@@ -40,6 +42,8 @@ pub struct KernelTable {
     kernels: Vec<TableKernel>,
     /// For each concept of `Concept::ALL` its number in each kernel.
     columns: Vec<Vec<f64>>,
+    /// For each concept whether its number is an estimate in each kernel.
+    estimates: Vec<Vec<bool>>,
     by_name: HashMap<String, KernelIndex>,
 }
 
@@ -59,13 +63,17 @@ impl KernelTable {
         }
         let mut by_name = HashMap::new();
         let mut columns = vec![vec![0.0; kernels.len()]; Concept::ALL.len()];
+        let mut estimates = vec![vec![false; kernels.len()]; Concept::ALL.len()];
         for (index, kernel) in kernels.iter().enumerate() {
             if by_name.insert(kernel.name.clone(), KernelIndex(index)).is_some() {
                 return Err(KernelTableError::SameName(kernel.name.clone()));
             }
             fill(&mut columns, index, kernel)?;
+            for concept in &kernel.estimates {
+                estimates[*concept as usize][index] = true;
+            }
         }
-        Ok(KernelTable { kernels, columns, by_name })
+        Ok(KernelTable { kernels, columns, estimates, by_name })
     }
 
     /// The most kernels that a table has.
@@ -101,6 +109,18 @@ impl KernelTable {
         &self.columns[concept as usize]
     }
 
+    /// Whether the number of `concept` is an estimate in a kernel.
+    pub fn is_estimate(&self, concept: Concept, kernel: KernelIndex) -> bool {
+        self.estimates[concept as usize][kernel.0]
+    }
+
+    /// How often `concept` happens in an iteration of those kernels that move it and foretell it.
+    pub(crate) fn foretold(&self, concept: Concept) -> impl Iterator<Item = (KernelIndex, f64)> + '_ {
+        let numbers = self.column(concept).iter().enumerate();
+        let numbers = numbers.map(|(kernel, &number)| (KernelIndex(kernel), number));
+        numbers.filter(move |&(kernel, number)| number > 0.0 && !self.is_estimate(concept, kernel))
+    }
+
     /// The concepts that some kernel moves.
     pub fn moved_concepts(&self) -> impl Iterator<Item = Concept> + '_ {
         let moves = |concept: &Concept| self.column(*concept).iter().any(|&number| number > 0.0);
@@ -134,8 +154,12 @@ impl KernelTable {
         for (column, original) in table.columns.iter_mut().zip(&self.columns) {
             *column = order.iter().map(|&from| original[from]).collect();
         }
+        for (column, original) in table.estimates.iter_mut().zip(&self.estimates) {
+            *column = order.iter().map(|&from| original[from]).collect();
+        }
         for (kernel, &from) in table.kernels.iter_mut().zip(order) {
             kernel.per_iteration.clone_from(&self.kernels[from].per_iteration);
+            kernel.estimates.clone_from(&self.kernels[from].estimates);
         }
         table
     }
@@ -210,7 +234,13 @@ mod tests {
     use KernelRole::{Fitting, HeldOut};
 
     fn kernel(name: &str, role: KernelRole, per_iteration: &[(Concept, f64)]) -> TableKernel {
-        TableKernel { name: name.into(), family: "f".into(), role, per_iteration: per_iteration.to_vec() }
+        TableKernel {
+            name: name.into(),
+            family: "f".into(),
+            role,
+            per_iteration: per_iteration.to_vec(),
+            estimates: vec![],
+        }
     }
 
     fn refusal(kernels: &[TableKernel]) -> String {

@@ -186,6 +186,7 @@ fn kernel(line: &str) -> TableKernel {
         family: words[1].trim_start_matches('+').to_owned(),
         role: if words[1].starts_with('+') { KernelRole::HeldOut } else { KernelRole::Fitting },
         per_iteration,
+        estimates: vec![],
     }
 }
 
