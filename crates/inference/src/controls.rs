@@ -120,9 +120,9 @@ fn without(table: &KernelTable, judgement: &Judgement, family: &str) -> FamilyCh
 
 fn predicts(table: &KernelTable, judgement: &Judgement, sum: &ConceptSum, kernel: KernelIndex) -> bool {
     let Some(slope) = judgement.signature.slope(kernel) else { return true };
-    let Some(prediction) = Prediction::of(table, sum, kernel) else { return true };
+    let prediction = Prediction::of(table, sum, kernel);
     let allowed = 2.0 * (slope.half_width + MICRO_ARCHITECTURAL_TOLERANCE * prediction.nearly);
-    (slope.value - prediction.events).abs() <= allowed
+    prediction.error(slope.value) <= allowed
 }
 
 /// The upper end of the one-sided 95 % interval for a probability, after `wrong` of `all` trials were wrong.

@@ -190,12 +190,11 @@ impl<'a> CoverSearch<'a> {
 
     /// Records a sum within the bounds, and looks for terms that can be added unnoticed.
     fn extend(&mut self, depth: usize, from: usize) {
-        if self.chosen.is_empty() {
-            return;
+        if !self.chosen.is_empty() {
+            let mut sum: Vec<TermIndex> = self.chosen.iter().map(|&term| self.terms[term].index).collect();
+            sum.sort_unstable();
+            self.found.insert(sum);
         }
-        let mut sum: Vec<TermIndex> = self.chosen.iter().map(|&term| self.terms[term].index).collect();
-        sum.sort_unstable();
-        self.found.insert(sum);
         if self.found.len() >= self.limits.solutions {
             self.complete = false;
         }

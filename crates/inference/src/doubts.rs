@@ -7,7 +7,7 @@
 use cyclometer_core::Concept;
 
 use crate::hypothesis::{EventSlopes, Prediction, SHOWN_LOSS, Vocabulary, choose_log2, tolerance};
-use crate::identifiability::multiples;
+use crate::identifiability::{CONFIRMING_KERNELS, multiples};
 use crate::search::Hypotheses;
 use crate::signature::{EventSignature, Linearity};
 use crate::slope::gcd;
@@ -40,7 +40,7 @@ pub(crate) fn doubts(
     let sum = &best.sum;
     let measured = MeasuredKernels { table, signature };
     let mut doubts = Vec::new();
-    doubts.extend(sum.concepts().filter(|concept| !measured.is_held_out(*concept)).map(Doubt::NotHeldOut));
+    doubts.extend(sum.concepts().filter(|concept| !measured.is_confirmed(*concept)).map(Doubt::NotHeldOut));
     doubts.extend(sum.concepts().filter(|concept| measured.multiples(*concept) < 2).map(Doubt::OneMultiple));
     doubts.extend(measured.chance(vocabulary, target, sum));
     doubts.extend((!found.complete).then_some(Doubt::SearchIncomplete));
@@ -64,8 +64,13 @@ impl MeasuredKernels<'_> {
         foretold.filter(|&(kernel, _)| self.signature.slopes[kernel].is_some())
     }
 
-    fn is_held_out(&self, concept: Concept) -> bool {
-        self.numbers(concept).any(|(kernel, _)| self.table.kernels()[kernel].role == KernelRole::HeldOut)
+    /// Whether a held-out kernel moves a concept, or enough other kernels do beside held-out ones that do not.
+    fn is_confirmed(&self, concept: Concept) -> bool {
+        let is_held_out = |kernel: usize| self.table.kernels()[kernel].role == KernelRole::HeldOut;
+        let mut measured =
+            (0..self.table.kernels().len()).filter(|&kernel| self.signature.slopes[kernel].is_some());
+        self.numbers(concept).any(|(kernel, _)| is_held_out(kernel))
+            || measured.any(is_held_out) && self.numbers(concept).count() >= CONFIRMING_KERNELS
     }
 
     fn multiples(&self, concept: Concept) -> usize {
@@ -77,8 +82,7 @@ impl MeasuredKernels<'_> {
     fn chance(&self, vocabulary: &Vocabulary, target: &EventSlopes, sum: &ConceptSum) -> Option<Doubt> {
         let predicts = |kernel: usize| {
             let prediction = Prediction::of(self.table, sum, KernelIndex(kernel));
-            prediction.is_some_and(|prediction| prediction.events > 0.0)
-                && self.signature.slopes[kernel].is_some()
+            prediction.events > 0.0 && !prediction.open && self.signature.slopes[kernel].is_some()
         };
         let moved = (0..self.table.kernels().len()).filter(|&kernel| predicts(kernel)).count();
         let terms = sum.terms().len();
@@ -99,9 +103,7 @@ impl MeasuredKernels<'_> {
         let exact = sum.concepts().all(|concept| tolerance(concept) == 0.0)
             && self.signature.responding().all(|slope| {
                 let predicted = Prediction::of(self.table, sum, slope.kernel);
-                let as_predicted =
-                    |predicted: Prediction| (slope.value - predicted.events).abs() <= slope.half_width;
-                predicted.is_none_or(as_predicted) && slope.step_error_events <= EXACT_EVENTS
+                predicted.error(slope.value) <= slope.half_width && slope.step_error_events <= EXACT_EVENTS
             });
         let granule = self.numbers(concept).fold(0, |granule, (kernel, number)| {
             let iterations = self.signature.slopes[kernel].map_or(0, |slope| slope.granule_iterations);

@@ -24,8 +24,10 @@ pub const MICRO_ARCHITECTURAL_TOLERANCE: f64 = 0.05;
 /// Limits of the search are at this many tolerances; the criterion decides within them.
 const WIDEST: f64 = 2.0;
 
-/// The share of an event's largest slope that a micro-architectural concept may leak into other kernels.
+/// The share of an event's largest slope that a micro-architectural concept may leak into other kernels, and
+/// the most of it in events per iteration.
 const LEAK_SHARE: f64 = 1e-3;
+const MOST_LEAK: f64 = 5e-3;
 
 /// The increase of squared errors, in standard deviations, from which another term shows.
 pub(crate) const SHOWN_LOSS: f64 = 9.0;
@@ -167,21 +169,37 @@ pub(crate) struct Prediction {
     pub(crate) events: f64,
     /// The part of it that is foretold only nearly.
     pub(crate) nearly: f64,
+    /// Whether there may be any number of events more, as some concept's number is an estimate.
+    pub(crate) open: bool,
 }
 
 impl Prediction {
-    /// The prediction of a sum; `None` where it depends on an estimate.
-    pub(crate) fn of(table: &KernelTable, sum: &ConceptSum, kernel: KernelIndex) -> Option<Prediction> {
+    pub(crate) fn of(table: &KernelTable, sum: &ConceptSum, kernel: KernelIndex) -> Prediction {
         let mut prediction = Prediction::default();
         for &(concept, weight) in sum.terms() {
-            if table.is_estimate(concept, kernel) {
-                return None;
-            }
-            let events = weight.factor() * table.column(concept)[kernel.0];
-            prediction.events += events;
-            prediction.nearly += if tolerance(concept) > 0.0 { events } else { 0.0 };
+            let number = ForetoldNumber {
+                events: table.column(concept)[kernel.0],
+                estimate: table.is_estimate(concept, kernel),
+            };
+            prediction.add(concept, weight, number);
         }
-        Some(prediction)
+        prediction
+    }
+
+    fn add(&mut self, concept: Concept, weight: TermWeight, number: ForetoldNumber) {
+        if number.estimate {
+            self.open = true;
+            return;
+        }
+        let events = weight.factor() * number.events;
+        self.events += events;
+        self.nearly += if tolerance(concept) > 0.0 { events } else { 0.0 };
+    }
+
+    /// The error of the prediction for a slope.
+    pub(crate) fn error(self, slope: f64) -> f64 {
+        let missing = slope - self.events;
+        if self.open { (-missing).max(0.0) } else { missing.abs() }
     }
 
     pub(crate) fn tolerance(self) -> f64 {
@@ -202,7 +220,7 @@ impl EventSlopes {
             .zip(&vocabulary.held_out)
             .filter(|(slope, held)| slope.is_some() && !**held)
             .count();
-        EventSlopes { slopes, leak: LEAK_SHARE * largest, fitting }
+        EventSlopes { slopes, leak: (LEAK_SHARE * largest).min(MOST_LEAK), fitting }
     }
 
     /// The number of kernels that were measured.
@@ -258,7 +276,7 @@ impl EventSlopes {
         let mut errors = [Errors::default(), Errors::default()];
         for (kernel, slope) in self.slopes.iter().enumerate() {
             let Some((value, half_width)) = *slope else { continue };
-            let Some(prediction) = vocabulary.prediction(terms, kernel) else { continue };
+            let prediction = vocabulary.prediction(terms, kernel);
             errors[usize::from(vocabulary.held_out[kernel])].add(value, half_width + leak, prediction);
         }
         errors
@@ -266,18 +284,12 @@ impl EventSlopes {
 }
 
 impl Vocabulary {
-    fn prediction(&self, terms: &[(usize, usize)], kernel: usize) -> Option<Prediction> {
+    fn prediction(&self, terms: &[(usize, usize)], kernel: usize) -> Prediction {
         let mut prediction = Prediction::default();
         for &(column, weight) in terms {
-            let number = self.dense[column][kernel];
-            if number.estimate {
-                return None;
-            }
-            let events = TermWeight::ALL[weight].factor() * number.events;
-            prediction.events += events;
-            prediction.nearly += if tolerance(self.concepts[column]) > 0.0 { events } else { 0.0 };
+            prediction.add(self.concepts[column], TermWeight::ALL[weight], self.dense[column][kernel]);
         }
-        Some(prediction)
+        prediction
     }
 }
 
@@ -292,7 +304,7 @@ struct Errors {
 
 impl Errors {
     fn add(&mut self, slope: f64, half_width: f64, prediction: Prediction) {
-        let error = (slope - prediction.events).abs();
+        let error = prediction.error(slope);
         // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes
         // by more than that. Tolerances are two.
         let variance = (half_width.powi(2) + prediction.tolerance().powi(2)) / 4.0;

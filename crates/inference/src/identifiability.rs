@@ -5,6 +5,9 @@ use cyclometer_core::Concept;
 use crate::hypothesis::{SHOWN_LOSS, Vocabulary, tolerance};
 use crate::table::{KernelIndex, KernelRole, KernelTable};
 
+/// The kernels that confirm a concept that no held-out kernel moves.
+pub(crate) const CONFIRMING_KERNELS: usize = 3;
+
 /// Columns whose angle has a sine below this are near-collinear.
 const COLLINEAR_SINE: f64 = 0.05;
 
@@ -29,8 +32,10 @@ pub struct Identifiability {
     /// Concepts that fewer than two kernels move with different numbers, held-out ones included: an event
     /// that counts one of them is never identified, as a threshold would look the same.
     pub one_multiple: Vec<Concept>,
-    /// Concepts that no held-out kernel moves: an event that counts one of them is never identified.
+    /// Concepts that no held-out kernel moves: other kernels have to confirm it.
     pub not_held_out: Vec<Concept>,
+    /// Those of them that fewer than three kernels move: such an event is never identified.
+    pub unconfirmed: Vec<Concept>,
     /// Pairs of concepts of which the second would not show beside the first: where both happen, the first
     /// is foretold too roughly.
     pub hiding: Vec<(Concept, Concept)>,
@@ -60,6 +65,8 @@ impl Identifiability {
         let of_concepts = |keep: &dyn Fn(Concept) -> bool| -> Vec<Concept> {
             vocabulary.concepts.iter().copied().filter(|concept| keep(*concept)).collect()
         };
+        let not_held_out =
+            of_concepts(&|concept| !table.foretold(concept).any(|(kernel, _)| held_out.contains(&kernel)));
         Identifiability {
             rank,
             dependent: dependent.into_iter().map(|column| vocabulary.concepts[column]).collect(),
@@ -68,9 +75,14 @@ impl Identifiability {
                 let numbers: Vec<f64> = table.foretold(concept).map(|(_, number)| number).collect();
                 multiples(&numbers) < 2
             }),
-            not_held_out: of_concepts(&|concept| {
-                !table.foretold(concept).any(|(kernel, _)| held_out.contains(&kernel))
-            }),
+            unconfirmed: not_held_out
+                .iter()
+                .copied()
+                .filter(|concept| {
+                    table.foretold(*concept).count() < CONFIRMING_KERNELS || held_out.is_empty()
+                })
+                .collect(),
+            not_held_out,
             hiding: hiding(table, &vocabulary.concepts),
             unmoved: Concept::ALL
                 .iter()
@@ -81,11 +93,11 @@ impl Identifiability {
         }
     }
 
-    /// Whether an event that counts this concept alone can be identified.
+    /// Whether an event that counts this concept alone can be identified, if all kernels are measured.
     pub fn is_identifiable(&self, concept: Concept) -> bool {
         self.concepts.contains(&concept)
             && !self.one_multiple.contains(&concept)
-            && !self.not_held_out.contains(&concept)
+            && !self.unconfirmed.contains(&concept)
             && !self.collinear.iter().any(|pair| pair.concepts.contains(&concept))
             && !self.hiding.iter().any(|(first, _)| *first == concept)
     }

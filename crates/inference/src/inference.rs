@@ -135,13 +135,13 @@ impl<'a> Inference<'a> {
         let sums = [&one.sum, &other.sum];
         let kernels = (0..self.table.kernels().len()).map(KernelIndex);
         let separation = |kernel: KernelIndex| {
-            let a = Prediction::of(self.table, sums[0], kernel)?;
-            let b = Prediction::of(self.table, sums[1], kernel)?;
+            let [a, b] = sums.map(|sum| Prediction::of(self.table, sum, kernel));
             let apart = (a.events - b.events).abs();
             let unseen =
                 signature.slope(kernel).is_none() || self.table.kernel(kernel).role == KernelRole::HeldOut;
             let resolution = 0.01 * a.events.max(b.events) + a.tolerance() + b.tolerance();
-            (apart > resolution).then(|| (unseen, apart / resolution, kernel, [a.events, b.events]))
+            (apart > resolution && !a.open && !b.open)
+                .then(|| (unseen, apart / resolution, kernel, [a.events, b.events]))
         };
         let best = kernels.filter_map(separation).max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         match best {

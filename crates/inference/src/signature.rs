@@ -110,7 +110,7 @@ impl EventSignature {
 }
 
 fn relative_noise(slopes: &[Option<KernelSlope>]) -> f64 {
-    let moved = slopes.iter().flatten().filter(|slope| slope.value.abs() > 1e-3);
+    let moved = slopes.iter().flatten().filter(|slope| slope.responds());
     let mut shares: Vec<f64> = moved.map(|slope| slope.half_width / slope.value.abs()).collect();
     median(&mut shares)
 }

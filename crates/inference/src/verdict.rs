@@ -103,7 +103,8 @@ pub enum Split {
 pub enum Doubt {
     /// The event counts something else on some counters.
     MaskUnclear,
-    /// No held-out kernel that was measured moves this concept.
+    /// No held-out kernel that was measured moves this concept, and not three others do; or no held-out
+    /// kernel was measured.
     NotHeldOut(Concept),
     /// All kernels that move this concept move it equally often, so that a threshold would not show.
     OneMultiple(Concept),
@@ -177,7 +178,9 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doubt::MaskUnclear => f.write_str("the event counts something else on some counters"),
-            Doubt::NotHeldOut(concept) => write!(f, "no held-out kernel that was measured moves {concept}"),
+            Doubt::NotHeldOut(concept) => {
+                write!(f, "too few kernels that were measured move {concept}, none of them held out")
+            }
             Doubt::OneMultiple(concept) => {
                 write!(f, "every kernel moves {concept} equally often, so that a threshold would not show")
             }
