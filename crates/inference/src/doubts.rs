@@ -6,6 +6,7 @@
 
 use cyclometer_core::Concept;
 
+use crate::cover::TermIndex;
 use crate::hypothesis::{EventSlopes, Prediction, SHOWN_LOSS, Vocabulary, choose_log2, tolerance};
 use crate::identifiability::{CONFIRMING_KERNELS, multiples};
 use crate::search::Hypotheses;
@@ -47,7 +48,9 @@ pub(crate) fn doubts(
     doubts.extend((signature.linearity() == Linearity::Untested).then_some(Doubt::LinearityUntested));
     doubts.extend(measured.fraction(sum));
     let wrong_paths = found.wrong_paths.then_some(Doubt::WrongPaths);
-    doubts.extend(wrong_paths.or_else(|| hidden(vocabulary, target, sum)));
+    let terms = columns_of(vocabulary, sum);
+    doubts.extend(wrong_paths.or_else(|| hidden(vocabulary, target, &terms)));
+    doubts.extend(halved(vocabulary, target, &terms));
     doubts
 }
 
@@ -116,31 +119,45 @@ impl MeasuredKernels<'_> {
     }
 }
 
+/// The terms of a sum by column.
+fn columns_of(vocabulary: &Vocabulary, sum: &ConceptSum) -> Vec<TermIndex> {
+    let column = |concept: Concept| vocabulary.concepts.iter().position(|other| *other == concept);
+    let terms = sum.terms().iter();
+    terms.filter_map(|&(concept, weight)| Some((column(concept)?, weight as usize))).collect()
+}
+
+/// The columns that are not part of a sum.
+fn others(vocabulary: &Vocabulary, terms: &[TermIndex]) -> impl Iterator<Item = usize> {
+    (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column))
+}
+
 /// Another concept that could be counted too and would not show, if there is one; events on wrong paths
 /// where a quarter for each misprediction would not show.
-fn hidden(vocabulary: &Vocabulary, target: &EventSlopes, sum: &ConceptSum) -> Option<Doubt> {
-    let terms: Vec<(usize, usize)> = sum
-        .terms()
-        .iter()
-        .filter_map(|&(concept, weight)| {
-            let column = vocabulary.concepts.iter().position(|other| *other == concept)?;
-            Some((column, weight as usize))
-        })
-        .collect();
-    let loss = target.loss(vocabulary, &terms);
+fn hidden(vocabulary: &Vocabulary, target: &EventSlopes, terms: &[TermIndex]) -> Option<Doubt> {
+    let loss = target.loss(vocabulary, terms);
     let hides = |column: usize, weight: TermWeight| {
-        let more: Vec<(usize, usize)> = terms.iter().copied().chain([(column, weight as usize)]).collect();
+        let more: Vec<TermIndex> = terms.iter().copied().chain([(column, weight as usize)]).collect();
         target.loss(vocabulary, &more) < loss + SHOWN_LOSS
     };
-    let others =
-        || (0..vocabulary.concepts.len()).filter(|column| !terms.iter().any(|term| term.0 == *column));
-    let wrong_paths = others().any(|column| {
-        vocabulary.concepts[column] == Concept::Mispredicts && hides(column, TermWeight::Quarter)
-    });
-    if wrong_paths {
+    let mispredicts = |column: &usize| vocabulary.concepts[*column] == Concept::Mispredicts;
+    if others(vocabulary, terms).any(|column| mispredicts(&column) && hides(column, TermWeight::Quarter)) {
         return Some(Doubt::WrongPaths);
     }
-    others()
-        .find(|&column| hides(column, TermWeight::One))
-        .map(|column| Doubt::Hidden(vocabulary.concepts[column]))
+    let hidden = others(vocabulary, terms).find(|&column| hides(column, TermWeight::One));
+    hidden.map(|column| Doubt::Hidden(vocabulary.concepts[column]))
+}
+
+/// A concept that is counted twice or more where half of that could be another one: two loads could be a load
+/// and a speculative load.
+fn halved(vocabulary: &Vocabulary, target: &EventSlopes, terms: &[TermIndex]) -> Option<Doubt> {
+    let loss = target.loss(vocabulary, terms);
+    let doubled = terms.iter().filter(|term| term.1 >= TermWeight::Two as usize);
+    let mut pairs = doubled.flat_map(|term| others(vocabulary, terms).map(move |other| (*term, other)));
+    let (term, other) = pairs.find(|&(term, other)| {
+        let half = term.1 - 1;
+        let rest = terms.iter().copied().filter(|one| *one != term);
+        let halves: Vec<TermIndex> = rest.chain([(term.0, half), (other, half)]).collect();
+        target.loss(vocabulary, &halves) < loss + SHOWN_LOSS
+    })?;
+    Some(Doubt::HalfOf(vocabulary.concepts[term.0], vocabulary.concepts[other]))
 }

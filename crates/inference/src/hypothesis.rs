@@ -24,6 +24,13 @@ pub const MICRO_ARCHITECTURAL_TOLERANCE: f64 = 0.05;
 /// Limits of the search are at this many tolerances; the criterion decides within them.
 const WIDEST: f64 = 2.0;
 
+/// The least half-width of a slope, in events per iteration.
+const RESOLUTION: f64 = 1e-3;
+
+/// Events that interrupts add in a cycle or an instruction at most. In long runs that is more than repeats
+/// show.
+const INTERRUPT_RATE: f64 = 5e-6;
+
 /// The share of an event's largest slope that a micro-architectural concept may leak into other kernels, and
 /// the most of it in events per iteration.
 const LEAK_SHARE: f64 = 1e-3;
@@ -69,7 +76,10 @@ pub(crate) struct Vocabulary {
     pub(crate) columns: Vec<MatrixColumn>,
     /// For each of them all kernels.
     dense: Vec<Vec<ForetoldNumber>>,
+    /// For each kernel whether it is held out.
     held_out: Vec<bool>,
+    /// For each kernel the least half-width of slopes.
+    resolution: Vec<f64>,
 }
 
 impl Vocabulary {
@@ -107,6 +117,7 @@ impl Vocabulary {
             dense: concepts.iter().map(in_kernels).collect(),
             concepts,
             held_out,
+            resolution: resolution(table),
         }
     }
 
@@ -136,6 +147,12 @@ impl Vocabulary {
         let weights = TermWeight::ALL.len() as f64;
         choose_log2(self.concepts.len(), terms) + terms as f64 * weights.log2()
     }
+}
+
+/// The least half-width of slopes in each kernel, by the length of an iteration.
+fn resolution(table: &KernelTable) -> Vec<f64> {
+    let lengths = table.column(Concept::Cycles).iter().zip(table.column(Concept::Instructions));
+    lengths.map(|(cycles, instructions)| RESOLUTION.max(INTERRUPT_RATE * cycles.max(*instructions))).collect()
 }
 
 /// The relative tolerance of a kernel's number of a concept.
@@ -212,7 +229,8 @@ impl EventSlopes {
         let slopes: Vec<Option<(f64, f64)>> = signature
             .slopes
             .iter()
-            .map(|slope| slope.as_ref().map(|slope| (slope.value, slope.half_width)))
+            .zip(&vocabulary.resolution)
+            .map(|(slope, least)| slope.map(|slope| (slope.value, slope.half_width.max(*least))))
             .collect();
         let largest = slopes.iter().flatten().map(|slope| slope.0).fold(0.0, f64::max);
         let fitting = slopes

@@ -26,7 +26,7 @@ const SIGMAS: f64 = 3.0;
 const QUANTUM_EVENTS: f64 = 3.0;
 
 /// Deviation of a step from the slope that is no sign of non-linearity: a share of the slope.
-const STEP_SHARE: f64 = 0.05;
+const STEP_SHARE: f64 = 0.03;
 
 /// A step's slope below this share of the first one's is a sign of saturation.
 const SATURATED_SHARE: f64 = 0.8;
@@ -71,7 +71,7 @@ impl KernelSlope {
 pub enum SlopeShape {
     /// There is one difference only, so that nothing can disagree.
     Untested,
-    /// All steps agree within their noise and 5 %.
+    /// All steps agree within their noise and 3 %.
     Linear,
     /// Later steps grow less: the count approaches a limit.
     Saturating,

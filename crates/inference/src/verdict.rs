@@ -130,6 +130,8 @@ pub enum Doubt {
     WrongPaths,
     /// This concept could be part of the event without showing in any slope.
     Hidden(Concept),
+    /// The first concept is counted more than once, and half of that could be the second one.
+    HalfOf(Concept, Concept),
 }
 
 /// The kernels that move an event which nothing explains.
@@ -194,6 +196,9 @@ impl fmt::Display for Doubt {
                 write!(f, "an event that counts {concept} some of the time only looks the same")
             }
             Doubt::WrongPaths => f.write_str("an event that counts on wrong paths too looks the same"),
+            Doubt::HalfOf(concept, other) => {
+                write!(f, "half of what is counted for {concept} could be {other}")
+            }
             Doubt::Hidden(concept) => write!(f, "{concept} may be counted too and would not show"),
         }
     }

@@ -140,6 +140,51 @@ fn sums_of_up_to_eight_concepts_are_identified() {
 }
 
 #[test]
+fn an_estimate_binds_nothing_but_what_is_certain() {
+    let plain = world::table();
+    let estimated = |names: &'static [&'static str], concept: Concept| {
+        let kernels = plain.kernels().iter().cloned().map(|mut kernel| {
+            kernel.estimates.extend(names.contains(&kernel.name.as_str()).then_some(concept));
+            kernel
+        });
+        KernelTable::new(kernels.collect()).unwrap()
+    };
+    // The kernel's number of misses is wrong, which the table says.
+    let mut rates = sum(&plain, &[(Concept::L1dLoadMisses, 1.0)]);
+    rates[plain.index_of("stride").unwrap().0] = 1.9;
+    rates[plain.index_of("nops").unwrap().0] = 0.1;
+    assert_eq!(judge_rates(&plain, &rates).verdict.letter(), 'C');
+    let table = estimated(&["stride", "nops"], Concept::L1dLoadMisses);
+    assert_eq!(formula(&judge_rates(&table, &rates)), "l1d-load-misses");
+    // Loads are certain in that kernel, so that a sum with them counts them there.
+    let mut rates = sum(&plain, &[(Concept::L1dLoadMisses, 1.0), (Concept::Loads, 1.0)]);
+    assert_eq!(formula(&judge_rates(&table, &rates)), "loads + l1d-load-misses");
+    rates[plain.index_of("stride").unwrap().0] = 0.5;
+    assert_eq!(judge_rates(&table, &rates).verdict.letter(), 'C');
+    // Nothing is left where all numbers are estimates.
+    let all = estimated(&["barrier", "barrier-2", "mix-6"], Concept::Barriers);
+    assert_eq!(judge_rates(&all, &sum(&plain, &[(Concept::Barriers, 1.0)])).verdict.letter(), 'C');
+}
+
+#[test]
+fn twice_a_concept_may_be_a_sum_with_its_near_twin() {
+    // In this table a tenth of the misses of one kernel is on wrong paths, and nothing else differs.
+    let plain = world::table();
+    let table = changed(&plain, |kernel, concept, number| {
+        let misses = kernel.per_iteration.iter().find(|(other, _)| *other == Concept::L1dLoadMisses);
+        let misses = misses.map_or(0.0, |(_, number)| *number);
+        match concept {
+            Concept::L1dLoadMissesSpeculative if kernel.name == "chase-llc" => 1.15 * misses,
+            Concept::L1dLoadMissesSpeculative => misses,
+            _ => number,
+        }
+    });
+    let twins = [(Concept::L1dLoadMisses, 1.0), (Concept::L1dLoadMissesSpeculative, 1.0)];
+    assert_eq!(judge_rates(&table, &sum(&table, &twins)).verdict.letter(), 'B');
+    assert_eq!(judge_rates(&table, &sum(&table, &[(Concept::LineCrossings, 2.0)])).verdict.letter(), 'A');
+}
+
+#[test]
 fn a_weight_that_no_hypothesis_has_is_unexplained() {
     let table = world::table();
     let judgement = judge_rates(&table, &sum(&table, &[(Concept::Loads, 3.0)]));
