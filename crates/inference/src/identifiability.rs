@@ -3,13 +3,17 @@
 use cyclometer_core::Concept;
 
 use crate::hypothesis::{SHOWN_LOSS, Vocabulary, tolerance};
+use crate::slope::median;
 use crate::table::{KernelIndex, KernelRole, KernelTable};
 
 /// The kernels that confirm a concept that no held-out kernel moves.
 pub(crate) const CONFIRMING_KERNELS: usize = 3;
 
-/// Columns whose angle has a sine below this are near-collinear.
-const COLLINEAR_SINE: f64 = 0.05;
+/// The share up to which numbers that are foretold to the unit are in proportion.
+const EXACTLY: f64 = 1e-6;
+
+/// The share by which a held-out kernel tells concepts apart.
+const SPLIT_SHARE: f64 = 0.1;
 
 /// The part of a column that has to be left after the others were projected out, as a share of its length.
 const LEAST_REST: f64 = 0.01;
@@ -27,7 +31,7 @@ pub struct Identifiability {
     /// The concepts that are combinations of others, one for each missing rank: those that a pivoted
     /// decomposition chooses last.
     pub dependent: Vec<Concept>,
-    /// Pairs of concepts that all fitting kernels move in (nearly) the same proportion.
+    /// Pairs of concepts that all fitting kernels move in the same proportion, within their tolerances.
     pub collinear: Vec<CollinearPair>,
     /// Concepts that fewer than two kernels move with different numbers, held-out ones included: an event
     /// that counts one of them is never identified, as a threshold would look the same.
@@ -37,7 +41,7 @@ pub struct Identifiability {
     /// Those of them that fewer than three kernels move: such an event is never identified.
     pub unconfirmed: Vec<Concept>,
     /// Pairs of concepts of which the second would not show beside the first: where both happen, the first
-    /// is foretold too roughly.
+    /// is foretold too roughly. Estimates are taken for right.
     pub hiding: Vec<(Concept, Concept)>,
     /// Concepts that no kernel moves: nothing can be said about events that count them.
     pub unmoved: Vec<Concept>,
@@ -48,8 +52,9 @@ pub struct Identifiability {
 pub struct CollinearPair {
     /// The concepts, in the order of declaration.
     pub concepts: [Concept; 2],
-    /// The sine of the angle between their columns: 0 if fitting kernels do not tell them apart at all.
-    pub sine: f64,
+    /// The largest difference between the one and the other in proportion, over fitting kernels, as a share of
+    /// the larger: 0 if they do not tell the two apart at all, below the tolerances of both in any case.
+    pub separation: f64,
     /// The held-out kernel that tells them apart best, if one does.
     pub held_out_split: Option<KernelIndex>,
 }
@@ -154,26 +159,32 @@ fn collinear(table: &KernelTable, concepts: &[Concept]) -> Vec<CollinearPair> {
     let mut pairs = Vec::new();
     for (at, &second) in concepts.iter().enumerate() {
         for &first in &concepts[..at] {
-            let sine = sine(table, [first, second]);
-            if sine < COLLINEAR_SINE {
-                let concepts = [first, second];
-                pairs.push(CollinearPair { concepts, sine, held_out_split: held_out_split(table, concepts) });
+            let concepts = [first, second];
+            let separation = separation(table, concepts);
+            if separation <= EXACTLY.max(2.0 * (tolerance(first) + tolerance(second))) {
+                let held_out_split = held_out_split(table, concepts);
+                pairs.push(CollinearPair { concepts, separation, held_out_split });
             }
         }
     }
     pairs
 }
 
-/// The sine of the angle between two columns, over the fitting kernels that foretell both.
-fn sine(table: &KernelTable, concepts: [Concept; 2]) -> f64 {
+/// The largest difference of two columns in proportion, over the fitting kernels that foretell both.
+fn separation(table: &KernelTable, concepts: [Concept; 2]) -> f64 {
     let foretell =
         |kernel: &KernelIndex| concepts.iter().all(|concept| !table.is_estimate(*concept, *kernel));
-    let kernels: Vec<KernelIndex> = table.with_role(KernelRole::Fitting).filter(foretell).collect();
-    let [a, b] =
-        concepts.map(|concept| unit(kernels.iter().map(|kernel| table.column(concept)[kernel.0]).collect()));
-    let cosine = dot(&a, &b);
-    let rest = a.iter().zip(&b).map(|(a, b)| b - cosine * a);
-    rest.map(|rest| rest * rest).sum::<f64>().sqrt()
+    let [a, b] = concepts.map(|concept| table.column(concept));
+    let kernels = table.with_role(KernelRole::Fitting).filter(foretell);
+    let pairs: Vec<(f64, f64)> = kernels.map(|kernel| (a[kernel.0], b[kernel.0])).collect();
+    let both = pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0);
+    let mut ratios: Vec<f64> = both.map(|(a, b)| b / a).collect();
+    let ratio = if ratios.is_empty() { 1.0 } else { median(&mut ratios) };
+    let apart = |(a, b): &(f64, f64)| {
+        let larger = b.max(ratio * a);
+        if larger > 0.0 { (b - ratio * a).abs() / larger } else { 0.0 }
+    };
+    pairs.iter().map(apart).fold(0.0, f64::max)
 }
 
 /// A vector times a number, so that its length is 1; nothing stays nothing.
@@ -194,7 +205,7 @@ fn held_out_split(table: &KernelTable, [a, b]: [Concept; 2]) -> Option<KernelInd
     };
     table
         .with_role(KernelRole::HeldOut)
-        .filter(|kernel| split(kernel) > 2.0 * COLLINEAR_SINE)
+        .filter(|kernel| split(kernel) > SPLIT_SHARE)
         .max_by(|one, other| split(one).total_cmp(&split(other)))
 }
 
@@ -206,7 +217,6 @@ fn hiding(table: &KernelTable, concepts: &[Concept]) -> Vec<(Concept, Concept)> 
         for &second in concepts.iter().filter(|concept| **concept != first) {
             let loss: f64 = table
                 .foretold(second)
-                .filter(|&(kernel, _)| !table.is_estimate(first, kernel))
                 .map(|(kernel, number)| (number / deviation(kernel).max(f64::MIN_POSITIVE)).powi(2))
                 .sum();
             // On wrong paths less than one event for each misprediction counts.
@@ -247,7 +257,7 @@ mod tests {
         assert_eq!((report.rank, report.dependent.len()), (1, 1));
         let [pair] = report.collinear[..] else { panic!("{report:?}") };
         assert_eq!((pair.concepts, pair.held_out_split), ([Calls, Returns], Some(KernelIndex(2))));
-        assert!(pair.sine < 1e-12);
+        assert!(pair.separation < 1e-12);
         assert!(!report.is_identifiable(Calls));
 
         let mut split = balanced.to_vec();
