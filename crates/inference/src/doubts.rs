@@ -67,7 +67,7 @@ impl MeasuredKernels<'_> {
         foretold.filter(|&(kernel, _)| self.signature.slopes[kernel].is_some())
     }
 
-    /// Whether a held-out kernel moves a concept, or enough other kernels do beside held-out ones that do not.
+    /// Whether a held-out kernel moves a concept, or three other kernels do while held-out ones do not.
     fn is_confirmed(&self, concept: Concept) -> bool {
         let is_held_out = |kernel: usize| self.table.kernels()[kernel].role == KernelRole::HeldOut;
         let mut measured =

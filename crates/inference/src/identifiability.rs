@@ -36,9 +36,9 @@ pub struct Identifiability {
     /// Concepts that fewer than two kernels move with different numbers, held-out ones included: an event
     /// that counts one of them is never identified, as a threshold would look the same.
     pub one_multiple: Vec<Concept>,
-    /// Concepts that no held-out kernel moves: other kernels have to confirm it.
+    /// Concepts that no held-out kernel moves: other kernels have to confirm them.
     pub not_held_out: Vec<Concept>,
-    /// Those of them that fewer than three kernels move: such an event is never identified.
+    /// Those of them that fewer than three kernels move: an event that counts one is never identified.
     pub unconfirmed: Vec<Concept>,
     /// Pairs of concepts of which the second would not show beside the first: where both happen, the first
     /// is foretold too roughly. Estimates are taken for right.
@@ -52,8 +52,9 @@ pub struct Identifiability {
 pub struct CollinearPair {
     /// The concepts, in the order of declaration.
     pub concepts: [Concept; 2],
-    /// The largest difference between the one and the other in proportion, over fitting kernels, as a share of
-    /// the larger: 0 if they do not tell the two apart at all, below the tolerances of both in any case.
+    /// The largest difference between the two in proportion, over the fitting kernels that foretell both, as a
+    /// share of the larger: 0 if these do not tell the two apart at all, within the tolerances of both in any
+    /// case.
     pub separation: f64,
     /// The held-out kernel that tells them apart best, if one does.
     pub held_out_split: Option<KernelIndex>,

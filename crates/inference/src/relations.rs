@@ -111,19 +111,18 @@ fn is_part(part: &EventSignature, whole: &EventSignature) -> bool {
 
 /// The subsets that do not follow from two others.
 fn subsets<'a>(firsts: &[usize], signature: &impl Fn(usize) -> &'a EventSignature) -> Vec<Relation> {
-    let is = |part: usize, whole: usize| part != whole && is_part(signature(part), signature(whole));
-    let wholes: Vec<Vec<usize>> = firsts
+    let events = 0..firsts.len();
+    let is_part_of: Vec<Vec<bool>> = firsts
         .iter()
-        .map(|&part| firsts.iter().copied().filter(|&whole| is(part, whole)).collect())
+        .map(|&part| firsts.iter().map(|&whole| is_part(signature(part), signature(whole))).collect())
         .collect();
-    let of = |event: usize| firsts.iter().position(|&first| first == event).map(|at| &wholes[at]);
+    let follows = |part: usize, whole: usize| {
+        events.clone().any(|middle| is_part_of[part][middle] && is_part_of[middle][whole])
+    };
     let mut relations = Vec::new();
-    for (&part, larger) in firsts.iter().zip(&wholes) {
-        let between = |whole: usize| {
-            larger.iter().any(|&middle| of(middle).is_some_and(|wholes| wholes.contains(&whole)))
-        };
-        let direct = larger.iter().copied().filter(|&whole| !between(whole));
-        relations.extend(direct.map(|whole| Relation::Subset { part, whole }));
+    for part in events.clone() {
+        let direct = events.clone().filter(|&whole| is_part_of[part][whole] && !follows(part, whole));
+        relations.extend(direct.map(|whole| Relation::Subset { part: firsts[part], whole: firsts[whole] }));
     }
     relations
 }
