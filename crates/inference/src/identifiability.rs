@@ -52,9 +52,8 @@ pub struct Identifiability {
 pub struct CollinearPair {
     /// The concepts, in the order of declaration.
     pub concepts: [Concept; 2],
-    /// The largest difference between the two in proportion, over the fitting kernels that foretell both, as a
-    /// share of the larger: 0 if these do not tell the two apart at all, within the tolerances of both in any
-    /// case.
+    /// The largest difference between the two in proportion, over the fitting kernels that foretell both, as
+    /// a share of the larger: 0 if these do not tell the two apart at all. It is within the tolerances.
     pub separation: f64,
     /// The held-out kernel that tells them apart best, if one does.
     pub held_out_split: Option<KernelIndex>,
