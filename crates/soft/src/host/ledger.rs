@@ -5,11 +5,12 @@
 //! of blocks.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::code_cache::CodeCacheMapping;
 use super::equivalent_blocks::ClassExecutions;
 use super::process::TranslatedPc;
-use super::readout::{ReadoutSum, SumWeights, counted_units};
+use super::readout::{EventReadout, ReadoutSum, SumWeights, counted_units};
 use crate::addend::{AddendKind, AddendKinds};
 use crate::block::{Block, BlockDecoder};
 use crate::code_profile::{CodeProfile, CodeRun, RunExecutions};
@@ -156,8 +157,8 @@ impl ThreadLedger {
     }
 }
 
-/// With debug assertions, both readouts of a translation with fewer blocks are compared.
-const CHECKED_BLOCKS: u32 = 5000;
+/// With debug assertions, both readouts of a translation with fewer blocks are compared, and so are budgets.
+pub(super) const CHECKED_BLOCKS: u32 = 5000;
 
 /// The counters of a thread, with its ledger; or the sums of several threads. An equation that holds for each
 /// thread holds for the sum.
@@ -228,7 +229,7 @@ impl CounterSnapshot {
     }
 
     /// The totals of some events, without a check of the counters: as [`CounterSnapshot::solve`] if they are
-    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and so are other events.
+    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and other events have no total.
     ///
     /// # Errors
     ///
@@ -237,13 +238,13 @@ impl CounterSnapshot {
         self.check_registers()?;
         let mut readout = cache.readout.borrow_mut();
         readout.update(&cache.translation);
-        let parts = self.decoded_parts(cache);
+        let parts = self.decoded_parts(cache, &mut readout);
         let equivalent = &mut cache.equivalent_blocks.borrow_mut();
         let mut total = |sum| {
             let weights = readout.weights(sum, &cache.translation, equivalent);
             self.weighted_sum(cache, sum, weights, &parts)
         };
-        let mut totals = EventTotals::new();
+        let mut totals = EventTotals::of(events);
         let events_of_sums = events.iter().filter(|event| *event != ExecutionEvent::DistinctCodeBytes);
         events_of_sums.for_each(|event| totals.set(event, total(ReadoutSum::Event(event))));
         let settled: Vec<AddendKind> = self.settled_kinds(cache).collect();
@@ -286,15 +287,12 @@ impl CounterSnapshot {
         let directions = sum.of_directions().into_iter().zip(ledger.all_exits());
         let total = directions.fold(total, |total, (weight, count)| times(total, weight, count));
         parts.iter().fold(total, |total, part| {
-            times(total, sum.of_part(&part.upto, part.before.as_ref(), part.executed), part.times)
+            times(total, sum.of_part(&part.upto, part.before.as_deref(), part.executed), part.times)
         })
     }
 
-    fn decoded_parts(&self, cache: &CodeCacheMapping) -> Vec<DecodedPart> {
-        let mut decoder = BlockDecoder::new();
-        let mut first = |block: u32, instructions: u16| {
-            (instructions > 0).then(|| cache.translation.decode(&mut decoder, block, instructions))
-        };
+    fn decoded_parts(&self, cache: &CodeCacheMapping, readout: &mut EventReadout) -> Vec<DecodedPart> {
+        let mut first = |block, instructions| readout.first(&cache.translation, block, instructions);
         let decoded = |(part, times): (&PartialBlock, &u64)| {
             let before = first(part.block, part.steps.start);
             let upto = first(part.block, part.steps.end)?;
@@ -306,8 +304,8 @@ impl CounterSnapshot {
 
 /// A part of a block: its first instructions without those before.
 struct DecodedPart {
-    upto: Block,
-    before: Option<Block>,
+    upto: Rc<Block>,
+    before: Option<Rc<Block>>,
     executed: bool,
     /// How often it was.
     times: u64,

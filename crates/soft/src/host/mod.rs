@@ -73,6 +73,7 @@ mod syscalls;
 mod threads;
 mod tracer;
 mod translation_cache;
+mod window_counts;
 pub mod window_protocol;
 mod window_rows;
 mod windows;

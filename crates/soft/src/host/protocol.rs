@@ -191,7 +191,10 @@ impl TracerReport {
                 Some(("running", number)) => number.parse().ok().map(|number| running = number),
                 Some(("run", rest)) => code.add_run(rest),
                 Some(("object", rest)) => code.add_object(rest),
-                None if line == "full" => Some(code.profile.set_full()),
+                None if line == "full" => {
+                    code.profile.set_full();
+                    Some(())
+                }
                 _ => add_line(&mut processes, &line),
             };
             known.ok_or(io::ErrorKind::InvalidData)?;

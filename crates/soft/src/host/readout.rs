@@ -3,11 +3,14 @@
 //! Totals are linear in the counters ([`crate::flow::LinearReadout`]). So a reading in the run costs a dot
 //! product for each event, and computes weights only when the translation has grown.
 
+use std::rc::Rc;
+
 use super::equivalent_blocks::EquivalentBlocks;
 use crate::ExecutionEvent;
 use crate::addend::{Addend, AddendKind, NOT_TAKEN, TAKEN};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{CounterWeights, LinearReadout};
+use crate::hash::AddressMap;
 use crate::translate::Translation;
 
 /// A sum that is read out.
@@ -54,14 +57,30 @@ pub(super) struct SumWeights {
 pub(crate) struct EventReadout {
     linear: LinearReadout,
     sums: Vec<(ReadoutSum, SumWeights)>,
+    /// The first instructions of blocks, by block and number. They stay the same when the translation grows.
+    first: AddressMap<(u32, u16), Rc<Block>>,
 }
 
 impl EventReadout {
     /// Drops the weights if the translation has grown since they were made.
     pub(super) fn update(&mut self, translation: &Translation) {
         if !self.linear.suits(translation.flow()) {
-            *self = EventReadout { linear: LinearReadout::new(translation.flow()), sums: Vec::new() };
+            (self.linear, self.sums) = (LinearReadout::new(translation.flow()), Vec::new());
         }
+    }
+
+    /// The first instructions of a block; `None` for none.
+    pub(super) fn first(
+        &mut self,
+        translation: &Translation,
+        block: u32,
+        instructions: u16,
+    ) -> Option<Rc<Block>> {
+        if instructions == 0 {
+            return None;
+        }
+        let decode = || Rc::new(translation.decode(&mut BlockDecoder::new(), block, instructions));
+        Some(Rc::clone(self.first.entry((block, instructions)).or_insert_with(decode)))
     }
 
     /// The weights for a sum.
