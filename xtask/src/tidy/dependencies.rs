@@ -14,6 +14,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("arch", &["core"]),
     ("catalog", &["arch", "core"]),
     ("import", &["core", "catalog"]),
+    ("inference", &["core"]),
     ("plan", &["core"]),
     ("recording", &["core"]),
     ("stats", &["core"]),

@@ -11,7 +11,10 @@ const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels", "marke
 
 /// Crates without I/O and clock.
 const PURE: &[&str] =
-    &["core", "arch", "catalog", "import", "plan", "recording", "semantics", "sim", "soft", "stats"];
+    &[
+        "core", "arch", "catalog", "import", "inference", "plan", "recording", "semantics", "sim", "soft", "stats",
+        "sweep",
+    ];
 
 /// Folders of pure crates that may do I/O.
 const NOT_PURE: &[&str] = &["crates/soft/src/host/"];
