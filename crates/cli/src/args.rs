@@ -45,6 +45,8 @@ pub enum CliCommand {
     Doctor(DoctorArgs),
     /// Count loops of known length with every event, and show which events count correctly.
     Selftest(SelftestArgs),
+    /// Find out what events count: sweep codes over kernels of known work. On simulated machines.
+    Reverse(ReverseArgs),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
@@ -279,6 +281,33 @@ pub struct SelftestArgs {
     /// Write all results to a file, as a report to send; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub report: Option<PathBuf>,
+}
+
+/// Arguments of `reverse`.
+#[derive(Args, Debug)]
+pub struct ReverseArgs {
+    /// The machine: a simulated one, as in `sim:apple-m1`.
+    #[arg(long, value_name = "sim:ID")]
+    pub machine: Option<String>,
+    /// Other meanings for its events, to be found out: a file in the semantics format.
+    #[arg(long, value_name = "FILE", requires = "machine")]
+    pub semantics: Option<PathBuf>,
+    /// The codes to sweep, as in `0x00-0xff,0x1cd`: select, with the unit mask from bit 8 on where there is
+    /// one. If left out, all of a chip with selects of 8 bits.
+    #[arg(long, value_name = "CODES")]
+    pub ids: Option<String>,
+    /// How often each kernel is counted at each of its four sizes.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeats: u32,
+    /// Decides the order of the sweep, and all that is left to chance on a simulated machine.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Say what would be swept, and sweep nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `doctor`.

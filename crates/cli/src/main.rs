@@ -63,6 +63,7 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         }
         CliCommand::Doctor(args) => commands::doctor::run(args, cli),
         CliCommand::Selftest(args) => commands::selftest::run(args, cli),
+        CliCommand::Reverse(args) => commands::reverse::run(args, cli),
         CliCommand::Cpus(args) => commands::cpus::run(args, cli),
         CliCommand::List(args) => commands::list::run(args, cli),
         CliCommand::Encode(args) => commands::encode::run(args, cli),

@@ -10,6 +10,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// How the bar looks, in indicatif's notation.
 const LOOK: &str = "{bar:20} {pos} of {len} runs, about {eta} left";
 
+const LOOK_OF_CODES: &str = "{bar:20} {pos} of {len} codes, about {eta} left";
+
 /// Shows how many runs are done and how long the rest will take.
 ///
 /// It is drawn between runs only: a thread that ticks would disturb the measurement.
@@ -23,8 +25,17 @@ pub struct Progress {
 impl Progress {
     /// For `total` executions, warm-ups included; shows progress only if `enabled`.
     pub fn new(total: u32, enabled: bool) -> Progress {
+        Progress::of(total, LOOK, enabled)
+    }
+
+    /// For a sweep over `total` codes.
+    pub fn of_codes(total: u32, enabled: bool) -> Progress {
+        Progress::of(total, LOOK_OF_CODES, enabled)
+    }
+
+    fn of(total: u32, look: &str, enabled: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total.into()), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template(LOOK).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template(look).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏░"));
         Progress { bar, begun: Instant::now(), enabled }
     }

@@ -73,6 +73,8 @@ mod metric;
 mod monitor;
 pub mod placement;
 mod record;
+#[cfg(feature = "reverse")]
+pub mod reverse;
 pub mod selftest;
 pub mod simulated;
 mod stat;
@@ -98,6 +100,8 @@ pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,
 };
+#[cfg(feature = "reverse")]
+pub use cyclometer_inference as inference;
 pub use cyclometer_marker as marker;
 pub use cyclometer_monitor::{
     BegunRegion, Bias, Cost, Counter, Estimate, LadderStep, Measured, Net, Quantiles, Region, Sample,
@@ -110,6 +114,8 @@ pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
 pub use cyclometer_stats::asked_scope;
+#[cfg(feature = "reverse")]
+pub use cyclometer_sweep as sweep;
 #[cfg(feature = "symbols")]
 pub use cyclometer_symbols as symbols;
 pub use cyclometer_sys::descriptor::inherited_for_writing as inherited_output;

@@ -1,7 +1,9 @@
-//! Reversing: what do unknown events count?
+//! Reversing: a sweep and inference find out which concepts unknown events count.
 //!
 //! A sweep counts codes on every counter of a simulated chip while kernels of known work run; inference says
 //! what each code counts, as far as that is certain. No PMU of silicon is swept yet.
+
+use std::sync::Arc;
 
 use cyclometer_core::concept::Concept;
 use cyclometer_core::pmu::Family;
@@ -14,12 +16,13 @@ use cyclometer_sweep::{
     SimulatedTarget, SweepError, SweepProgress, SweepSettings, kernel_table, kernels_for, sweep,
 };
 
-use std::sync::Arc;
-
 use crate::simulated::Simulated;
 
 /// The most codes of a sweep.
 pub const MOST_CODES: usize = 1 << 16;
+
+/// How often the names of the kernels are shuffled for the control.
+const SHUFFLES: usize = 3;
 
 /// The result of a sweep.
 #[derive(Debug)]
@@ -32,7 +35,8 @@ pub struct Reversed {
     pub relations: Vec<Relation>,
     /// The concepts that these kernels tell apart.
     pub identifiability: Identifiability,
-    /// What the same counts give when the names of the kernels are shuffled: no event should be identified.
+    /// The judgements of the same counts with the names of the kernels shuffled: no event should be
+    /// identified.
     pub control: ShuffledLabels,
 }
 
@@ -66,7 +70,7 @@ impl Simulated {
                 let masks = [0].into_iter().chain((0..8).map(|bit| 1 << bit));
                 masks.flat_map(|mask| (0..256).map(move |select| mask << 8 | select)).collect()
             }
-            Family::Apple if model.selector_bits() == 8 => (0..256).collect(),
+            Family::Apple if model.chip.selector_bits == 8 => (0..256).collect(),
             _ => (0..0x800).collect(),
         }
     }
@@ -100,7 +104,7 @@ impl Simulated {
         let judgements = judged.collect::<std::result::Result<Vec<_>, _>>();
         let judgements = judgements.map_err(|error| internal(&error))?;
         let related = relations(&judgements);
-        let control = shuffled_labels(&table, &observed, settings.seed).map_err(|error| internal(&error))?;
+        let control = shuffled_labels(&table, &judgements, settings.seed, SHUFFLES);
         let documented = |code: u32| self.documented(code);
         let events = codes.iter().zip(judgements).map(|(code, judgement)| ReversedEvent {
             code: *code,
@@ -122,7 +126,8 @@ impl Simulated {
         let tables = cyclometer_catalog::cpus::cpu(model.id).into_iter();
         let events = tables.flat_map(|table| table.events());
         let same = events.filter(|event| (event.code().select, event.code().umask) == code);
-        same.map(|event| DocumentedEvent { name: event.name().to_owned(), counters: event.counters() }).collect()
+        same.map(|event| DocumentedEvent { name: event.name().to_owned(), counters: event.counters() })
+            .collect()
     }
 }
 

@@ -73,6 +73,24 @@ impl Simulated {
         self
     }
 
+    /// Its chip.
+    #[cfg(feature = "reverse")]
+    pub(crate) fn model(&self) -> &'static Model {
+        self.model
+    }
+
+    /// Its settings.
+    #[cfg(feature = "reverse")]
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// The meanings of its events, if they are not those of its chip.
+    #[cfg(feature = "reverse")]
+    pub(crate) fn semantics(&self) -> Option<&Arc<Semantics>> {
+        self.semantics.as_ref()
+    }
+
     /// The description of the simulated machine.
     pub fn machine(&self) -> Machine {
         let mut machine = self.model.machine(self.settings.cpus);

@@ -6,7 +6,7 @@
 //!    └── run on a SweepTarget, each code on all ──> EventObservations
 //! ```
 //!
-//! Each code is first counted once in every kernel. One that no kernel moves is dead, and is not looked at any
+//! Each code is first counted once in every kernel. One that no kernel moves is dead, and is not counted any
 //! further. The others are counted at four sizes, several times each, in random order: a machine that becomes
 //! slower or hotter cannot imitate an effect.
 //!

@@ -28,8 +28,9 @@ pub trait SweepTarget {
 /// How a sweep counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SweepSettings {
-    /// The iterations of the smallest size, at least 1; the others are twice, four and eight times that, each
-    /// one more, so that events that count every other time show.
+    /// The iterations of the smallest size, at least 1, best odd; the others are some twice, four and eight
+    /// times that. Events that count every other time show at odd sizes, and those that count every other
+    /// 32,768th in runs that are longer than that.
     pub iterations: u64,
     /// How often each size of a live event is counted, at least 1.
     pub repeats: u32,
@@ -39,7 +40,7 @@ pub struct SweepSettings {
 
 impl Default for SweepSettings {
     fn default() -> SweepSettings {
-        SweepSettings { iterations: 500, repeats: 3, seed: 0 }
+        SweepSettings { iterations: 16_381, repeats: 5, seed: 0 }
     }
 }
 

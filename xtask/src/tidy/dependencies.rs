@@ -29,6 +29,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("semantics", &["core"]),
     ("sim", &["arch", "core", "semantics"]),
     ("soft", &["core", "sys"]),
+    ("sweep", &["arch", "core", "inference", "kernels", "sim"]),
     ("symbols", &["core"]),
     (
         "cyclometer",
@@ -50,6 +51,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "sim",
             "selftest",
             "symbols",
+            "inference",
+            "kernels",
+            "sweep",
         ],
     ),
     ("cli", &["cyclometer"]),

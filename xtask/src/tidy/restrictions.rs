@@ -10,11 +10,20 @@ const UNSAFE: &[&str] = &["sys", "kernels"];
 const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels", "marker"];
 
 /// Crates without I/O and clock.
-const PURE: &[&str] =
-    &[
-        "core", "arch", "catalog", "import", "inference", "plan", "recording", "semantics", "sim", "soft", "stats",
-        "sweep",
-    ];
+const PURE: &[&str] = &[
+    "core",
+    "arch",
+    "catalog",
+    "import",
+    "inference",
+    "plan",
+    "recording",
+    "semantics",
+    "sim",
+    "soft",
+    "stats",
+    "sweep",
+];
 
 /// Folders of pure crates that may do I/O.
 const NOT_PURE: &[&str] = &["crates/soft/src/host/"];

@@ -15,6 +15,7 @@ pub mod plot;
 pub mod record;
 mod recorded;
 pub mod registers;
+pub mod reverse;
 pub mod selftest;
 pub mod stat;
 mod streams;

@@ -28,6 +28,7 @@ pub mod recorded;
 pub mod recording;
 pub mod regions;
 pub mod registers;
+pub mod reversed;
 pub mod selftest;
 pub mod table;
 pub mod target;
