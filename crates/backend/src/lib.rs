@@ -69,7 +69,7 @@ pub use perf::PerfSource;
 pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
-pub use soft::{Software, baseline_lacks, software};
+pub use soft::{Software, baseline_lacks, code_is_unchanged, software};
 #[cfg(unix)]
 pub use soft_events::event_number;
 #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! Systems without the software PMU.
 
+use cyclometer_core::code::CodeObject;
 use cyclometer_core::{CpuBaseline, Launch, Source};
 
 use crate::Launcher;
@@ -13,6 +14,11 @@ pub enum Software {}
 /// here.
 pub fn baseline_lacks(_wanted: CpuBaseline) -> Option<&'static str> {
     None
+}
+
+/// Whether a file is the one whose code was counted: never, as no code is.
+pub fn code_is_unchanged(_object: &CodeObject) -> bool {
+    false
 }
 
 /// The software PMU; always `None`, as it requires Linux on x86-64.

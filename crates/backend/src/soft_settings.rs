@@ -49,6 +49,8 @@ pub struct SoftwareSettings {
     /// Stores execution profiles and translations in folders of the user, and uses stored ones: later runs of
     /// the same code start faster. Counts do not depend on them.
     pub hints: bool,
+    /// Counts by instruction, too: [`Counting::take_code`](cyclometer_core::Counting::take_code).
+    pub by_code: bool,
 }
 
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]

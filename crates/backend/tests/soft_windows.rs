@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use common::{command, ended, skip, value};
+use common::{command, ended, read, skip, until, value};
 use cyclometer_backend::{Launcher, Software, SoftwareSettings, software};
 use cyclometer_core::exec::{CommandSpec, Reading, RefusalKind};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, WindowThread, WindowingState,
 };
 use cyclometer_core::{Part, Rung, Slot, SlotId, Target};
+
+const SIGTERM: i32 = 15;
 
 const EVENTS: [&str; 4] = ["instructions", "loads", "calls", "branches_conditional_taken"];
 
@@ -213,17 +215,6 @@ fn a_program_that_is_detached_has_rows_up_to_there_and_a_lost_rest() {
 }
 
 #[test]
-fn windows_end_after_a_time() {
-    let Some(here) = Here::new() else { return };
-    let spec = WindowSpec::new(WindowBoundary::Interval(Duration::from_millis(5)));
-    let command = command("sh", &["-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]);
-    let recorded = here.record(&command, &spec);
-    let timed = recorded.rows.iter().filter(|row| row.cause == WindowCause::Boundary(0)).count();
-    assert!(timed >= 2, "{:?}", recorded.rows);
-    assert_eq!(recorded.sums(), here.totals(&command));
-}
-
-#[test]
 fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
     let Some(here) = Here::new() else { return };
     let child = here.software.launcher(&here.launcher).prepare(&command("true", &[])).unwrap();
@@ -235,11 +226,48 @@ fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
     };
     let (slot, kind, text) = refusal(&["calls"], &target, instructions(10));
     assert_eq!((slot, kind), (Some(SlotId(0)), RefusalKind::NotSupported));
-    assert_eq!(text, "windows of the software PMU end after instructions or a time, not calls");
+    assert!(text.starts_with("windows of the software PMU end after instructions, not calls: "), "{text}");
     let (slot, _, text) = refusal(&["instructions", "distinct_code_bytes"], &target, instructions(10));
     assert!(slot == Some(SlotId(1)) && text.contains("no distinct_code_bytes"), "{text}");
-    let (_, kind, _) = refusal(&EVENTS, &target, WindowBoundary::Interval(Duration::from_micros(1)));
-    assert_eq!(kind, RefusalKind::Invalid);
+    let (_, kind, text) = refusal(&EVENTS, &target, WindowBoundary::Interval(Duration::from_millis(10)));
+    assert_eq!(kind, RefusalKind::NotSupported);
+    assert!(text.ends_with("make rows of readings at an interval instead"), "{text}");
+    for boundaries in [vec![], vec![instructions(10), instructions(20)]] {
+        let spec = WindowSpec { boundaries, ..WindowSpec::new(instructions(10)) };
+        let refused = here.software.source().windows(&slots(&EVENTS), &target, &spec).err().unwrap();
+        assert_eq!(refused.kind, RefusalKind::Invalid);
+        assert!(refused.text.contains("one number of instructions"), "{}", refused.text);
+    }
     let (_, kind, _) = refusal(&EVENTS, &Target::ThisThread, instructions(10));
     assert_eq!(kind, RefusalKind::TargetNotSupported);
+}
+
+#[test]
+fn a_request_that_the_tracer_refuses_says_why_and_the_command_is_counted() {
+    let Some(here) = Here::new() else { return };
+    let mut child = here.software.launcher(&here.launcher).prepare(&command("sleep", &["60"])).unwrap();
+    let target = Target::Child(child.pid());
+    let source = here.software.source();
+    let windows =
+        |events: &[&str]| source.windows(&slots(events), &target, &WindowSpec::new(instructions(10)));
+    let many = [&["instructions"][..], &["branches_conditional_taken"; 200]].concat();
+    let refused = windows(&many).err().unwrap();
+    assert_eq!(refused.kind, RefusalKind::Invalid);
+    assert!(refused.text.ends_with("request fewer"), "{}", refused.text);
+    let mut counting = source.open(&slots(&EVENTS), &target).unwrap();
+    counting.start().unwrap();
+    child.release().unwrap();
+    let refused = loop {
+        // Until it is released, the request is accepted.
+        if let Err(refused) = windows(&EVENTS) {
+            break refused;
+        }
+    };
+    assert_eq!(refused.kind, RefusalKind::Other);
+    assert!(refused.text.ends_with("it was released: request them before"), "{}", refused.text);
+    let has_run = |reading: &Reading| reading.cells.iter().any(|cell| cell.raw > 1000);
+    until(counting.as_mut(), has_run);
+    child.signal(SIGTERM);
+    counting.exited(&ended(child.as_mut()));
+    assert!(has_run(&read(counting.as_mut())), "the rest of the refused line was no command for the tracer");
 }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
+use cyclometer::symbols::Grouping;
 
 use crate::commands::compare::CompareArgs;
 use crate::commands::record::RecordArgs;
 use crate::exit;
 use crate::export_args::{ExportArgs, RESULTS};
-use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list};
+use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list, grouping};
 use crate::render::WIDTH;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
@@ -163,6 +164,14 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, short, long,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
     pub markers: bool,
+    /// Also show where counts were made, under the software PMU: exactly, by function, by line of source code
+    /// or by file of code.
+    #[arg(help_heading = COUNTING, long, value_name = "function|line|object", value_parser = grouping,
+          conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "markers"])]
+    pub by: Option<Grouping>,
+    /// Number of rows that --by shows; 0: all.
+    #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
+    pub top: usize,
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,

@@ -89,8 +89,11 @@ fn remedy(usage: FileUse, kind: IoKind) -> &'static str {
         (IoKind::NotADirectory, _) => "check the path: a part of it is not a folder",
         (IoKind::InvalidData, FileUse::Read) => "check the file: it is not text in UTF-8",
         (_, FileUse::Read) => "name another file",
-        (IoKind::StorageFull | IoKind::QuotaExceeded | IoKind::FileTooLarge, FileUse::Written) => {
+        (IoKind::StorageFull | IoKind::QuotaExceeded, FileUse::Written) => {
             "make room there, or write to another file system"
+        }
+        (IoKind::FileTooLarge, FileUse::Written) => {
+            "raise the limit on the size of files (`ulimit -f`), or write to another file system"
         }
         (_, FileUse::Written) => "write to another file, or to standard output: -",
     }
@@ -170,6 +173,8 @@ mod tests {
         assert_eq!(text(&error, true), expected);
         let full = of_file("--report", FileUse::Written, Path::new("a"), io::Error::from_raw_os_error(28));
         assert!(full.recovery().to_string().contains("make room"), "{}", full.recovery());
+        let limited = of_file("--report", FileUse::Written, Path::new("a"), io::Error::from_raw_os_error(27));
+        assert!(limited.recovery().to_string().contains("ulimit -f"), "{}", limited.recovery());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use cyclometer::core::{Counted, CpuBaseline, CpuSet, Rung};
+use cyclometer::symbols::Grouping;
 
 /// Which source to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -34,6 +35,13 @@ impl Backend {
             Backend::Os => Some(Rung::Os),
         }
     }
+}
+
+/// Reads the kind of code that counts are added up by.
+pub fn grouping(text: &str) -> Result<Grouping, String> {
+    let words = || Grouping::ALL.map(Grouping::word).join(", ");
+    let found = Grouping::ALL.into_iter().find(|grouping| grouping.word() == text);
+    found.ok_or_else(|| format!("one of {}", words()))
 }
 
 /// How many runs the software PMU counts.

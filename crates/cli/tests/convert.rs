@@ -273,6 +273,64 @@ fn lost_rows_are_a_warning_and_notes_are_shown_on_request() {
     assert!(said.contains("a note from the start\n") && said.contains("a note from the end\n"), "{said}");
 }
 
+/// The warnings of a conversion that succeeds, without the name of the recording.
+fn warnings(bytes: &[u8], format: &str) -> Vec<String> {
+    let (folder, path) = file(bytes);
+    let target = folder.path().join("converted");
+    let out = convert(&path, &["--to", format, "-o", target.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    let before = format!("cyclometer: warning: {}: ", path.display());
+    stderr(&out).lines().map(|line| line.strip_prefix(&before).unwrap().to_owned()).collect()
+}
+
+fn written(rows: &[WindowRow]) -> Vec<u8> {
+    let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    writer.rows(rows).unwrap();
+    writer.finish(&RecordingFooter { lost_rows: 0, ..footer() }).unwrap()
+}
+
+/// A row with two partial counts, the leader's among them, and an exact one of a thread that was throttled.
+fn rows_without_exact_counts() -> Vec<WindowRow> {
+    let partial = |raw| Count::Partial { raw, part: "cpu_core only".to_owned() };
+    let counts = vec![partial(900), Count::Exact(1), partial(2), Count::Exact(3)];
+    let flags = WindowFlags { throttled: true, ..row(MAIN, 2).flags };
+    vec![WindowRow { counts, ..row(MAIN, 1) }, WindowRow { flags, ..row(MAIN, 2) }]
+}
+
+#[test]
+fn folded_stacks_of_counts_that_are_not_exact_come_with_a_warning() {
+    let throttled = "rows for which the kernel stopped the counters for a while (throttling); \
+                     csv and jsonl have them: 1";
+    assert_eq!(
+        warnings(&written(&rows_without_exact_counts()), "folded"),
+        ["counts that are written without their verdicts; csv and jsonl have them: 1 partial", throttled]
+    );
+    for format in ["csv", "jsonl"] {
+        assert_eq!(warnings(&written(&rows_without_exact_counts()), format), [""; 0]);
+    }
+    assert_eq!(warnings(&written(&[row(MAIN, 1)]), "folded"), [""; 0]);
+}
+
+#[cfg(feature = "firefox")]
+#[test]
+fn a_firefox_profile_of_counts_that_are_not_exact_comes_with_a_warning() {
+    assert_eq!(
+        warnings(&recorded(), "firefox"),
+        [
+            "rows that were lost when it was recorded: 4",
+            "rows that were left out, without a count of the leader or a time: 2",
+            "counts that are written without their verdicts; csv and jsonl have them: 2 scaled",
+            "counts that are missing, and left out with their reasons; csv and jsonl have them: \
+             1 not supported, 4 lost",
+            "rows for which the kernel stopped the counters for a while (throttling); \
+             csv and jsonl have them: 1",
+        ]
+    );
+    let partial = warnings(&written(&rows_without_exact_counts()), "firefox");
+    assert!(partial[0].ends_with(": 2 partial"), "{partial:?}");
+    assert_eq!(warnings(&written(&[row(MAIN, 1)]), "firefox"), [""; 0]);
+}
+
 #[test]
 fn standard_input_is_read_and_a_file_is_replaced_as_a_whole() {
     let (folder, path) = file(&recorded());
@@ -301,6 +359,21 @@ fn standard_input_is_read_and_a_file_is_replaced_as_a_whole() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_also_on_standard_output() {
+    let (folder, path) = file(&written(&vec![row(MAIN, 1); 200]));
+    for (destination, said) in
+        [("> out", "to standard output: file too large"), ("-o out", "-o: cannot write out")]
+    {
+        let script = format!("ulimit -f 1; exec \"$0\" convert \"$1\" --to jsonl {destination}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cyclometer")]).arg(&path).current_dir(folder.path());
+        let out = shell.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(out.status.code(), Some(125), "{out:?}");
+        assert!(stderr(&out).contains(said) && stderr(&out).contains("\nhelp: "), "{}", stderr(&out));
+    }
+}
+
+#[test]
 fn a_recording_that_ends_early_is_converted_as_far_as_it_goes() {
     let bytes = recorded();
     let whole = converted(&bytes, "csv");
@@ -312,6 +385,7 @@ fn a_recording_that_ends_early_is_converted_as_far_as_it_goes() {
         let said = stderr(&out);
         assert!(said.contains("the recording is incomplete: it ends without its totals at byte "), "{said}");
         assert!(said.ends_with("; rows before that: 5\n"), "{said}");
+        assert!(said.contains("rows that were lost when it was recorded: 4\n"), "{said}");
     }
 }
 
@@ -328,6 +402,7 @@ fn a_damaged_recording_is_converted_up_to_the_damage_and_is_an_error() {
     let said = stderr(&out);
     assert!(said.contains("rows that were converted before the error: 4\n"), "{said}");
     assert!(said.contains(" is damaged: its checksum is wrong"), "{said}");
+    assert!(said.contains("\nhelp: copy the file again"), "{said}");
     assert_eq!(fs::read_to_string(&target).unwrap().lines().count(), 5);
 }
 
@@ -336,11 +411,11 @@ fn files_that_are_no_recordings_are_named_and_nothing_is_written() {
     let mut newer = recorded();
     newer[8] = 2;
     for (bytes, problem, help) in [
-        (&b""[..], "it is empty", None),
-        (b"\x7fELF\x02\x01\x01", "it is no recording of cyclometer", Some("`cyclometer record` has written")),
-        (b"{\"schema_version\":1}\n", "it is no recording of cyclometer", None),
-        (&recorded()[..30], "the recording ends within its header, before any row", None),
-        (&newer, "it has version 2 of the recording format", Some("or a newer one")),
+        (&b""[..], "it is empty", "record again"),
+        (b"\x7fELF\x02\x01\x01", "it is no recording of cyclometer", "`cyclometer record` has written"),
+        (b"{\"schema_version\":1}\n", "it is no recording of cyclometer", "`cyclometer record` has written"),
+        (&recorded()[..30], "the recording ends within its header, before any row", "record again"),
+        (&newer, "it has version 2 of the recording format", "or a newer one"),
     ] {
         let (folder, path) = file(bytes);
         let target = folder.path().join("out");
@@ -349,7 +424,7 @@ fn files_that_are_no_recordings_are_named_and_nothing_is_written() {
         let said = stderr(&out);
         let expected = format!("cyclometer: error: cannot convert {}: {problem}\n", path.display());
         assert!(said.starts_with(&expected), "{said}");
-        assert!(help.is_none_or(|help| said.contains(help)), "{said}");
+        assert!(said.lines().any(|line| line.starts_with("help: ") && line.contains(help)), "{said}");
         assert!(!target.exists());
     }
     let out = run(&["convert", "/no/such/file", "--to", "csv"]);

@@ -47,7 +47,7 @@ fn a_file_for_which_there_is_no_room_is_left_as_it_was() {
         assert_eq!(out.status.code(), Some(125), "{result}: {}", stderr(&out));
         let said = stderr(&out);
         assert!(said.contains(&format!("cannot write {file}: ")), "{said}");
-        assert!(said.contains(&format!("help: {file} is unchanged; make room")), "{said}");
+        assert!(said.contains(&format!("help: {file} is unchanged; raise the limit")), "{said}");
         assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "as it was");
     }
     assert_eq!(names(folder.path()), ["base.json", "facts", "old.json"], "a temporary file is left");
@@ -58,7 +58,7 @@ fn a_new_file_for_which_there_is_no_room_is_not_said_to_be_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let out = by_shell("sh", &format!("ulimit -f 1; exec \"$0\" {STAT} new.json -- true"), folder.path());
     assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
-    assert!(stderr(&out).contains("help: new.json was not created; make room"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("help: new.json was not created; raise the limit"), "{}", stderr(&out));
     assert!(names(folder.path()).is_empty());
 }
 

@@ -446,6 +446,21 @@ fn names_in_a_picture_are_no_markup() {
     assert!(page.contains("default-src 'none'") && !page.contains("https://"));
 }
 
+#[test]
+fn events_of_no_window_are_named_in_words() {
+    let mut rows = worked(MAIN, &[(40, READ)], 0.01);
+    let no_window = WindowRow { cause: WindowCause::Unassigned, thread: None, ..rows[0].clone() };
+    rows.push(WindowRow { time_ns: None, ..no_window });
+    let recorded = Recorded::new(&hardware(), &rows);
+    let pictures = ["p.svg", "p.html"].map(|name| recorded.picture(name, &[]));
+    for text in [recorded.shown(&["plot"]), recorded.shown(&["phases"])].iter().chain(&pictures) {
+        assert!(text.contains("some events are in no window") && !text.contains("unassigned"), "{text}");
+    }
+}
+
+/// A browser that gives no document for so long has hung.
+const CHROMIUM_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
+
 /// The document that Chromium has after it ran a page, for readers who prefer light or dark.
 fn chromium(page: &str, is_dark: bool) -> Option<String> {
     if !support::has("chromium") {
@@ -453,15 +468,31 @@ fn chromium(page: &str, is_dark: bool) -> Option<String> {
         return None;
     }
     let profile = tempfile::tempdir().unwrap();
-    let out = std::process::Command::new("chromium")
+    let mut browser = std::process::Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
         .arg("--window-size=1000,800")
         .arg(format!("--blink-settings=preferredColorScheme={}", if is_dark { 0 } else { 1 }))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(page)
-        .output()
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
         .unwrap();
-    Some(String::from_utf8(out.stdout).unwrap())
+    let mut stdout = browser.stdout.take().unwrap();
+    let (sender, document) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = std::io::Read::read_to_string(&mut stdout, &mut text);
+        // The test has ended if there is no receiver.
+        let _ = sender.send(read.map(|_| text));
+    });
+    let document = document.recv_timeout(CHROMIUM_LIMIT);
+    if document.is_err() {
+        browser.kill().unwrap();
+    }
+    browser.wait().unwrap();
+    Some(document.expect("Chromium gave the document within its time limit").unwrap())
 }
 
 #[test]

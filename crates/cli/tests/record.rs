@@ -6,8 +6,10 @@ mod support;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use cyclometer::core::Count;
@@ -45,6 +47,9 @@ impl ReadRecording {
 fn record(folder: &Path, arguments: &[&str]) -> Output {
     cyclometer().arg("record").args(arguments).current_dir(folder).output().unwrap()
 }
+
+/// Rows by time, which every machine has.
+const BY_TIME: [&str; 7] = ["-q", "-I", "5", "--backend", "os", "-e", "user_time"];
 
 const LOOP: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
 
@@ -115,9 +120,153 @@ fn a_recording_of_that_name_is_kept_and_another_file_stays() {
 }
 
 #[test]
+fn runs_that_fail_leave_recordings_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ["-o", "r", "--", "true"];
+    let good = || record(folder.path(), &[&BY_TIME[..], &command].concat());
+    assert!(good().status.success() && good().status.success());
+    let contents = || ["r", "r.old"].map(|name| fs::read(folder.path().join(name)).unwrap());
+    let before = contents();
+    for options in
+        [&["--every", "1000:cycels"][..], &["--backend", "os", "--every", "1000", "-e", "user_time"]]
+    {
+        for _ in 0..2 {
+            let out = record(folder.path(), &[options, &command].concat());
+            assert_eq!(out.status.code(), Some(125), "{out:?}");
+            assert!(contents() == before, "{options:?}");
+        }
+    }
+    fs::write(folder.path().join("r.old"), "notes\n").unwrap();
+    let out = good();
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("r.old is no recording, and stays as it is"), "{}", stderr(&out));
+    assert_eq!(fs::read(folder.path().join("r")).unwrap(), before[0]);
+    assert_eq!(fs::read_to_string(folder.path().join("r.old")).unwrap(), "notes\n");
+}
+
+#[test]
+fn the_target_of_a_link_is_recorded_to_and_the_link_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let (target, link) = (folder.path().join("other/r"), folder.path().join("link"));
+    symlink("other/r", &link).unwrap();
+    for _ in 0..2 {
+        let out = record(folder.path(), &[&BY_TIME[..], &["-o", "link", "--", "true"]].concat());
+        assert!(out.status.success(), "{out:?}");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(matches!(read(&target).end, RecordingEnd::Complete(_)));
+    }
+    assert!(matches!(read(&folder.path().join("other/r.old")).end, RecordingEnd::Complete(_)));
+}
+
+/// The recorder below a limit on the size of files, in blocks of 512 bytes, of a script.
+fn limited(folder: &Path, blocks: u32, interval_ms: &str, script: &str) -> Output {
+    let program = env!("CARGO_BIN_EXE_cyclometer");
+    let shell = format!("ulimit -f {blocks}; exec {program} \"$@\"");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &shell, "sh", "record", "-I", interval_ms, "--backend", "os", "-e", "user_time"]);
+    limited.args(["-o", "r", "--", "sh", "-c", script]).current_dir(folder).stdin(Stdio::null());
+    limited.env("NO_COLOR", "1").output().unwrap()
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_the_former_recording_beside_the_rows_until_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let good = record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "true"]].concat());
+    assert!(good.status.success(), "{good:?}");
+    let before = fs::read(at("r")).unwrap();
+    let blocks = u32::try_from(before.len() / 512 + 2).unwrap();
+    let is_full = format!("[ $(wc -c < r.part) -ge {} ]", blocks * 512);
+    let script = format!(
+        "n=0; until {is_full} || [ $n = 6000 ]; do sleep 0.01; n=$((n+1)); done; sleep 0.05; : > ran"
+    );
+    let out = limited(folder.path(), blocks, "1", &script);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(said.contains("-o: cannot write r: file too large"), "{said}");
+    assert!(said.contains("ulimit -f") && said.contains("rows that were recorded are in r.part"), "{said}");
+    assert!(said.contains(" rows, one every 1 ms, in r.part\n"), "{said}");
+    assert!(at("ran").exists(), "the command ran to its end");
+    assert!(!at("r.old").exists() && fs::read(at("r")).unwrap() == before);
+    let kept = read(&at("r.part"));
+    assert!(!kept.rows.is_empty() && matches!(kept.end, RecordingEnd::Incomplete { .. }), "{:?}", kept.end);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_no_row_fits_in_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = limited(folder.path(), 1, "5", "sleep 0.1; : > ran");
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(said.contains("\n0 rows, one every 5 ms\n") && !said.contains("r.part"), "{said}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["ran"]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_the_command_as_without_the_recorder() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 0.1; head -c 999999 /dev/zero > big; echo status $? >&2";
+    let out = limited(folder.path(), 64, "5", script);
+    assert!(stderr(&out).contains("status 153"), "SIGXFSZ is 25: {}", stderr(&out));
+}
+
+/// A recorder whose rows go to a pipe, of a script that waits for the file `go`, and fails after a minute.
+fn recorder_to_pipe(folder: &Path, quiet: &[&str], then: &str) -> Child {
+    let wait = "n=0; until [ -e go ] || [ $n = 6000 ]; do sleep 0.01; n=$((n+1)); done; [ -e go ] || exit 9";
+    let mut recorder = cyclometer();
+    recorder.args(["record", "-I", "5", "--backend", "os", "-e", "user_time", "-o", "-"]).args(quiet);
+    recorder.args(["--output", "null", "--", "sh", "-c", &format!("{wait}; {then}")]).current_dir(folder);
+    recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn rows_arrive_at_a_reader_while_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = recorder_to_pipe(folder.path(), &["-q"], "exit 0");
+    let mut rows = Recording::open(recorder.stdout.take().unwrap()).unwrap();
+    for _ in 0..3 {
+        assert!(rows.next().unwrap().unwrap().time_ns.is_some());
+    }
+    fs::write(folder.path().join("go"), "").unwrap();
+    rows.by_ref().for_each(|row| drop(row.unwrap()));
+    assert!(matches!(rows.end(), Some(RecordingEnd::Complete(_))), "{:?}", rows.end());
+    let out = recorder.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "the command saw no row before its end: {out:?}");
+}
+
+#[test]
+fn a_reader_that_ends_early_is_no_error_and_the_command_runs_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for (quiet, said) in [(&[][..], "in standard output, whose reader ended early\n"), (&["-q"], "")] {
+        let mut recorder = recorder_to_pipe(folder.path(), quiet, "sleep 0.05; : > ran; exit 3");
+        drop(recorder.stdout.take());
+        fs::write(folder.path().join("go"), "").unwrap();
+        let out = recorder.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(3), "{out:?}");
+        assert!(stderr(&out).contains(said) && !stderr(&out).contains("error"), "{}", stderr(&out));
+        assert!(!said.is_empty() || stderr(&out).is_empty(), "{}", stderr(&out));
+        fs::remove_file(folder.path().join("ran")).unwrap();
+        fs::remove_file(folder.path().join("go")).unwrap();
+    }
+}
+
+#[test]
 fn options_that_make_no_sense_are_errors_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let touch = ["--", "touch", "ran"];
+    fs::write(folder.path().join("input"), "").unwrap();
+    fs::write(folder.path().join("table"), "").unwrap();
+    symlink("input", folder.path().join("link")).unwrap();
+    for _ in 0..2 {
+        assert!(
+            record(folder.path(), &[&BY_TIME[..], &["-o", "recording", "--", "true"]].concat())
+                .status
+                .success()
+        );
+    }
+    let before = fs::read(folder.path().join("recording")).unwrap();
     for (options, said) in [
         (&["--every", "0"][..], "a row of 0 events never ends"),
         (&["--every", "99999999999999999999"], "wider than any counter"),
@@ -127,6 +276,13 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
         (&["-o", "/nope/r"], "/nope/r"),
         (&["-o", "-"], "would mix on standard output"),
         (&["-p", "1", "-t", "1"], "cannot be used with"),
+        (&["--every", "1,5M"], "'1,5M' is no number of events; write 1500k"),
+        (&["-o", "same", "--output", "./same"], "-o and --output both go to ./same"),
+        (&["-o", "input", "--input", "input"], "-o and --input are one file: input"),
+        (&["-o", "table", "--events", "table"], "are one file: table"),
+        (&["-o", "link", "--input", "input"], "-o and --input are one file: input"),
+        (&["--output", "recording"], "-o FILE"),
+        (&["-o", "recording", "--input", "recording.old"], "are one file: recording.old"),
     ] {
         let out = record(folder.path(), &[options, &touch[..]].concat());
         assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
@@ -134,6 +290,36 @@ fn options_that_make_no_sense_are_errors_before_anything_runs() {
         assert!(!folder.path().join("ran").exists(), "{options:?}");
     }
     assert_eq!(record(folder.path(), &["--", "no-such-program"]).status.code(), Some(127));
+    assert_eq!(fs::read(folder.path().join("recording")).unwrap(), before);
+    assert!(!folder.path().join("cyclometer.rec").exists());
+}
+
+#[test]
+fn windows_end_at_the_event_that_is_named_in_its_modes() {
+    let folder = tempfile::tempdir().unwrap();
+    for (options, leader, period, others) in [
+        (
+            ["--every", "1M", "-e", "instructions:k,instructions:u"],
+            "instructions:u",
+            1_000_000,
+            "instructions:k",
+        ),
+        (["--every", "500k:cycles", "-e", "{cycles:k,instructions}"], "cycles:u", 500_000, "cycles:k"),
+    ] {
+        let out = record(folder.path(), &[&["--machine", "sim:skylake", "-o", "r"], &options[..]].concat());
+        assert!(out.status.success(), "{out:?}");
+        let recording = read(&folder.path().join("r"));
+        let column = recording.columns.iter().position(|name| name == leader).unwrap();
+        assert!(recording.columns.iter().any(|name| name == others), "{:?}", recording.columns);
+        let inner: Vec<u64> = recording
+            .rows
+            .iter()
+            .filter(|row| row.cause == WindowCause::Boundary(0))
+            .map(|row| row.counts[column].value().unwrap())
+            .collect();
+        let mean = inner.iter().sum::<u64>() / inner.len() as u64;
+        assert!(mean.abs_diff(period) < period / 1000, "{leader}: {mean}");
+    }
 }
 
 #[test]
@@ -159,6 +345,7 @@ fn a_picture_that_cannot_be_drawn_is_refused_before_anything_runs() {
     fs::write(folder.path().join("in.svg"), "input").unwrap();
     for (options, said) in [
         (&["-o", "-", "--output", "null", "--plot", "p.svg"][..], "--plot reads the file of the recording"),
+        (&["-o", "/dev/null", "--plot", "p.svg"], "and -o /dev/null is none"),
         (&["--plot", "p.png"], "--plot p.png: the name ends neither in .svg nor in .html"),
         (&["--plot", "-"], "--plot -: the name ends neither"),
         (&["--plot", "nope/p.svg"], "--plot: cannot write nope/p.svg"),
@@ -203,27 +390,63 @@ fn a_recording_goes_to_a_pipe_and_is_converted_from_it() {
     assert!(stdout(&converted).lines().count() >= 2, "{converted:?}");
 }
 
+/// A process with its process group, which ends with the test.
+struct KilledGroup(Child);
+
+impl Drop for KilledGroup {
+    fn drop(&mut self) {
+        let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{}", self.0.id())]).status();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
-fn a_killed_recorder_loses_no_row_that_was_written() {
+fn a_killed_recorder_leaves_its_rows_in_a_file_beside_and_the_former_recordings() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
-    let mut recorder = cyclometer()
+    let at = |name: &str| folder.path().join(name);
+    let good = || record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "true"]].concat());
+    assert!(good().status.success() && good().status.success());
+    let contents = || [at("r"), at("r.old")].map(|path| fs::read(path).unwrap());
+    let (before, path) = (contents(), at("r.part"));
+    let recorder = cyclometer()
         .args(["record", "-q", "-I", "5", "--backend", "os", "-e", "user_time", "-o"])
-        .arg(&path)
+        .arg(at("r"))
         .args(["--", "sleep", "60"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
         .spawn()
         .unwrap();
+    let mut recorder = KilledGroup(recorder);
     let late = Instant::now() + Duration::from_secs(60);
     let rows = || fs::File::open(&path).ok().and_then(|file| Some(Recording::open(file).ok()?.count()));
     while rows().unwrap_or(0) < 3 {
         assert!(Instant::now() < late, "no row was written");
         std::thread::sleep(Duration::from_millis(5));
     }
-    recorder.kill().unwrap();
-    recorder.wait().unwrap();
+    recorder.0.kill().unwrap();
+    recorder.0.wait().unwrap();
     let recording = read(&path);
     assert!(recording.rows.len() >= 3);
     assert!(matches!(recording.end, RecordingEnd::Incomplete { .. }), "{:?}", recording.end);
+    assert!(contents() == before, "a run that was killed replaced a recording");
+    let (kept, good) = (fs::read(&path).unwrap(), good());
+    assert!(good.status.success() && fs::read(&path).unwrap() == kept, "{good:?}");
+    assert_eq!(fs::read(at("r.old")).unwrap(), before[0]);
+}
+
+#[test]
+fn a_file_that_takes_the_name_while_the_command_runs_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo notes > r; sleep 0.05";
+    let out = record(folder.path(), &[&BY_TIME[..], &["-o", "r", "--", "sh", "-c", script]].concat());
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = stderr(&out);
+    assert!(said.contains("-o: r is no recording, and stays as it is"), "{said}");
+    assert!(said.contains("the rows that were recorded are in r.part\n"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("r")).unwrap(), "notes\n");
+    assert!(matches!(read(&folder.path().join("r.part")).end, RecordingEnd::Complete(_)));
 }
 
 #[test]

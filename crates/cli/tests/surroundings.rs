@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::{has, skip, soft_state, software_pmu_is_first, software_pmu_works, stdout, unwrapped};
+use support::{has, skip, soft_state, software_pmu_is_first, software_pmu_works, stderr, stdout, unwrapped};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_cyclometer");
 
@@ -315,4 +315,24 @@ fn a_program_that_may_be_executed_and_not_read_is_lost_and_never_zero() {
         let reason = calls["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("may not read"), "{command:?}: {reason}");
     }
+}
+
+#[test]
+fn rows_of_a_cpu_end_by_time_where_the_kernel_permits_no_interrupts() {
+    use std::os::unix::fs::PermissionsExt;
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if paranoid.trim().parse::<i32>().is_ok_and(|level| level < 1) {
+        return skip("the kernel permits users to count CPUs");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let record = |options: &[&str]| {
+        let arguments = [&["record", "-C", "0", "-o", "r.rec"], options, &["--", "sleep", "0.05"]];
+        as_ordinary_user(folder.path(), &arguments.concat())
+    };
+    let Some(by_time) = record(&[]) else { return };
+    assert!(by_time.status.success() && stderr(&by_time).contains("rows end by time: "), "{by_time:?}");
+    let Some(chosen) = record(&["--every", "1M:cpu-clock"]) else { return };
+    assert_eq!(chosen.status.code(), Some(125), "{chosen:?}");
+    assert!(stderr(&chosen).contains("perf: not permitted"), "{chosen:?}");
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::code::CodeCounts;
 use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::event::Part;
@@ -476,6 +477,12 @@ pub trait Counting {
     ///
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn read(&mut self, out: &mut Reading) -> Result<()>;
+
+    /// The counts of each instruction of a command that has ended and was read, once; `None` where they were
+    /// not requested, or the source has none. The error says why they are missing.
+    fn take_code(&mut self) -> Option<Result<CodeCounts>> {
+        None
+    }
 
     /// The longest time between two reads in which no counter can wrap twice; `None`: unlimited.
     fn longest_pause(&self) -> Option<Duration> {

@@ -11,6 +11,7 @@
 //! does no I/O, reads no clock, looks at no target and contains no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod code;
 pub mod concept;
 pub mod count;
 pub mod counter;

@@ -82,6 +82,8 @@ pub use command::Command;
 pub use config::Config;
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
+#[cfg(unix)]
+pub use cyclometer_backend::code_is_unchanged;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
@@ -107,6 +109,8 @@ pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
 pub use cyclometer_stats::asked_scope;
+#[cfg(feature = "symbols")]
+pub use cyclometer_symbols as symbols;
 pub use cyclometer_sys::descriptor::inherited_for_writing as inherited_output;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::process::with_stack;

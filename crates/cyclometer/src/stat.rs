@@ -40,6 +40,7 @@ pub struct Stat {
     counted: Counted,
     random_layout: bool,
     hints: bool,
+    by_code: bool,
     cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
     seed: u64,
@@ -143,6 +144,7 @@ impl Stat {
             counted: Counted::Auto,
             random_layout: false,
             hints: false,
+            by_code: false,
             cpu_baseline: None,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
@@ -358,6 +360,13 @@ impl Stat {
         self
     }
 
+    /// Counts by instruction under the software PMU, too; [`Observer::code`](crate::Observer::code) gets the
+    /// counts of each measured run.
+    pub fn by_code(mut self, by_code: bool) -> Stat {
+        self.by_code = by_code;
+        self
+    }
+
     /// Shows translated commands a processor that is the same on every machine, so that they execute the same
     /// code on two of them. Native runs have the processor that there is.
     pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
@@ -392,13 +401,13 @@ impl Stat {
     /// The settings with which the software PMU runs commands for a plan: it counts only the quantities that
     /// events of the plan need.
     pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
-        let Stat { random_layout, cpu_baseline, hints, .. } = *self;
+        let Stat { random_layout, cpu_baseline, hints, by_code, .. } = *self;
         let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
         let wanted = WantedEvents::only(parts.filter_map(|part| match part {
             Part::Soft(name) => Some(name.as_str()),
             _ => None,
         }));
-        SoftwareSettings { random_layout, cpu_baseline, hints, wanted }
+        SoftwareSettings { random_layout, cpu_baseline, hints, wanted, by_code }
     }
 
     /// Checks whether the CPU baseline fits a plan.

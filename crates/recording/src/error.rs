@@ -88,14 +88,42 @@ impl From<io::Error> for RecordingError {
 impl From<RecordingError> for Error {
     fn from(error: RecordingError) -> Error {
         let message = error.to_string();
-        match error {
-            RecordingError::Io(cause) => Error::new(ErrorKind::Io, message).with_source(cause),
-            RecordingError::Version { .. } => Error::new(ErrorKind::InvalidInput, message).with_recovery(
-                Recovery::fix("use the version of cyclometer that recorded it, or a newer one"),
-            ),
-            RecordingError::Foreign => Error::new(ErrorKind::InvalidInput, message)
-                .with_recovery(Recovery::fix("name a file that `cyclometer record` has written")),
-            _ => Error::new(ErrorKind::InvalidInput, message),
+        let remedy = match error {
+            RecordingError::Io(cause) => return Error::new(ErrorKind::Io, message).with_source(cause),
+            RecordingError::Version { .. } => {
+                "use the version of cyclometer that recorded it, or a newer one"
+            }
+            RecordingError::Foreign => "name a file that `cyclometer record` has written",
+            RecordingError::Empty | RecordingError::NoHeader => {
+                "record again; an earlier recording may be in FILE.old, and rows of a run that was killed in FILE.part"
+            }
+            RecordingError::Damaged { .. } | RecordingError::Malformed { .. } => {
+                "copy the file again if it is a copy, else record again; the rows before that byte are intact"
+            }
+            RecordingError::Unwritable { .. } => "record fewer events, or with longer rows",
+        };
+        Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(remedy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_a_recording_has_a_remedy() {
+        let problem = String::new();
+        for (error, said) in [
+            (RecordingError::Foreign, "cyclometer record"),
+            (RecordingError::Version { version: 9 }, "version"),
+            (RecordingError::Empty, "FILE.old"),
+            (RecordingError::NoHeader, "FILE.old"),
+            (RecordingError::Damaged { offset: 9 }, "copy the file again"),
+            (RecordingError::Malformed { offset: 9, problem: problem.clone() }, "copy the file again"),
+            (RecordingError::Unwritable { problem }, "fewer events"),
+        ] {
+            let error = Error::from(error);
+            assert!(error.recovery().to_string().contains(said), "{error}: {}", error.recovery());
         }
     }
 }

@@ -63,6 +63,11 @@ impl<W: Write> RecordingWriter<W> {
         self.end_frame()
     }
 
+    /// Number of rows in the frames that were written.
+    pub fn rows_written(&self) -> u64 {
+        self.rows
+    }
+
     fn end_frame(&mut self) -> RecordingResult<()> {
         let rows = self.encoder.rows();
         if rows > 0 {

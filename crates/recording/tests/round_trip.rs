@@ -105,6 +105,7 @@ fn rows_and_footers_that_contradict_the_header_are_refused_and_earlier_rows_stay
     let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
     let short = WindowRow { counts: vec![Count::Exact(1)], ..row(2) };
     let error = writer.rows(&[row(1), short, row(3)]).unwrap_err();
+    assert_eq!(writer.rows_written(), 1);
     assert!(error.to_string().contains("a row has 1 counts, and the header 3 events"), "{error}");
     let error = writer.rows(&[WindowRow { cause: WindowCause::Boundary(2), ..row(2) }]).unwrap_err();
     assert!(error.to_string().contains("boundary 2"), "{error}");

@@ -33,6 +33,10 @@ impl RunningSession<'_, '_> {
         self.stop_windows(&mut opened.windows);
         let mut reading = finish(&mut opened, &exit);
         self.last_windows(&mut opened.windows);
+        if !execution.warmup {
+            let code = opened.sources.iter_mut().filter_map(|source| source.counting.take_code());
+            code.for_each(|code| self.observer.code(code));
+        }
         let rotation = opened.rotation.take();
         let ended = now(child.as_ref());
         let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources, ended));

@@ -1,9 +1,10 @@
 //! Progress callbacks.
 
-use cyclometer_core::Plan;
+use cyclometer_core::code::CodeCounts;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::report::{FallbackStep, Run, Slice};
 use cyclometer_core::window::RowBatch;
+use cyclometer_core::{Plan, Result};
 
 /// Hears of the session's progress; every method may be left out.
 pub trait Observer {
@@ -30,6 +31,12 @@ pub trait Observer {
     /// Notes of the source on what the windows contain, after their last row.
     fn window_notes(&mut self, notes: Vec<String>) {
         let _ = notes;
+    }
+
+    /// The counts of each instruction of a measured execution, where they were requested, or why they are
+    /// missing.
+    fn code(&mut self, counts: Result<CodeCounts>) {
+        let _ = counts;
     }
 
     /// A measured execution ended.

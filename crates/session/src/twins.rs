@@ -1,5 +1,6 @@
 //! Events that are there twice: one counter gives the values of both.
 
+use cyclometer_core::code::CodeCounts;
 use cyclometer_core::exec::{Cell, Counting, Exit, Reading};
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{Refusal, Result, Slot, SlotId};
@@ -47,6 +48,10 @@ impl Counting for WithTwins {
 
     fn exited(&mut self, exit: &Exit) {
         self.counting.exited(exit);
+    }
+
+    fn take_code(&mut self) -> Option<Result<CodeCounts>> {
+        self.counting.take_code()
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {

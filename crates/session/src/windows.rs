@@ -62,8 +62,23 @@ impl RunningSession<'_, '_> {
             Some(windowing) => windowing,
             None => self.source(rung)?.windows(&slots, target, spec),
         };
-        let windowing = windowing.map_err(|refusal| refused(&refusal))?;
+        let windowing = windowing.map_err(|refusal| refused(&self.with_reason_of_source(refusal, spec)))?;
         Ok(Some(OpenWindows { windowing, batch: RowBatch::default() }))
+    }
+
+    /// A refusal of a source without windows, with the reason why no better one counts the leader.
+    fn with_reason_of_source(&self, refusal: Refusal, spec: &WindowSpec) -> Refusal {
+        let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
+            WindowBoundary::Events { slot, .. } => self.report.plan.lines.get(slot.0),
+            WindowBoundary::Interval(_) => None,
+        });
+        match leader.and_then(|line| line.skipped.first()) {
+            Some(skipped) if refusal.kind == RefusalKind::TargetNotSupported => {
+                let text = format!("{}; {}: {}", refusal.text, skipped.rung, skipped.reason);
+                Refusal { text, ..refusal }
+            }
+            _ => refusal,
+        }
     }
 
     /// Reports the rows that there are. Windows that fail end: the command and its counters go on.

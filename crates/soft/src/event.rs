@@ -173,6 +173,11 @@ impl EventSet {
         self.0 >> event.index() & 1 == 1
     }
 
+    /// The events that are in both sets.
+    pub(crate) fn common(self, other: EventSet) -> EventSet {
+        EventSet(self.0 & other.0)
+    }
+
     /// Its events, in the order of [`ExecutionEvent::ALL`].
     pub fn iter(self) -> impl Iterator<Item = ExecutionEvent> {
         ExecutionEvent::ALL.iter().copied().filter(move |event| self.contains(*event))

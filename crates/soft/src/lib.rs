@@ -76,6 +76,7 @@ pub mod baseline;
 pub mod block;
 mod chunks;
 mod classify;
+pub mod code_profile;
 pub mod event;
 mod floating;
 pub mod flow;

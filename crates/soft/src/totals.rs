@@ -23,6 +23,8 @@ pub enum TotalError {
         /// The missing kind.
         kind: AddendKind,
     },
+    /// The sums were made of other events only.
+    NotRequested(ExecutionEvent),
 }
 
 impl fmt::Display for TotalError {
@@ -33,6 +35,7 @@ impl fmt::Display for TotalError {
             TotalError::NotCounted { event, kind } => {
                 write!(f, "{event} is not known: {} were not counted", kind.word())
             }
+            TotalError::NotRequested(event) => write!(f, "{event} was not requested"),
         }
     }
 }
@@ -45,6 +48,8 @@ impl std::error::Error for TotalError {}
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventTotals {
     sums: [u64; COUNT],
+    /// The events of which there are sums.
+    events: EventSet,
     owed: AddendKinds,
     settled: AddendKinds,
 }
@@ -58,9 +63,14 @@ impl Default for EventTotals {
 impl EventTotals {
     /// Nothing executed; no addend counted.
     pub fn new() -> EventTotals {
+        EventTotals::of(EventSet::default())
+    }
+
+    /// Sums of some events, with nothing executed. Others have no total.
+    pub(crate) fn of(events: EventSet) -> EventTotals {
         let mut owed = AddendKinds::default();
         owed.insert(AddendKind::Coverage);
-        EventTotals { sums: [0; COUNT], owed, settled: AddendKinds::default() }
+        EventTotals { sums: [0; COUNT], events, owed, settled: AddendKinds::default() }
     }
 
     /// Says that every unit of a kind was counted and added, for all that was executed.
@@ -142,7 +152,7 @@ impl EventTotals {
     /// Adds another thread's or process's sums.
     ///
     /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add
-    /// up: they must be set again.
+    /// up: they must be set again. The sum has the events that both have.
     ///
     /// # Errors
     ///
@@ -160,6 +170,7 @@ impl EventTotals {
                 settled.insert(kind);
             }
         }
+        self.events = self.events.common(other.events);
         self.owed = self.owed.with(other.owed);
         self.settled = settled;
         Ok(())
@@ -170,7 +181,11 @@ impl EventTotals {
     /// # Errors
     ///
     /// [`TotalError::NotCounted`] where a part of it is owed: no number rather than one that is too low.
+    /// [`TotalError::NotRequested`] where the sums were read out of counters, without this event.
     pub fn total(&self, event: ExecutionEvent) -> Result<u64, TotalError> {
+        if !self.events.contains(event) {
+            return Err(TotalError::NotRequested(event));
+        }
         match AddendKind::ALL.into_iter().find(|kind| kind.feeds().contains(&event) && !self.complete(*kind))
         {
             Some(kind) => Err(TotalError::NotCounted { event, kind }),
@@ -295,6 +310,22 @@ mod tests {
         sum.merge(&uncounted).unwrap();
         assert!(sum.total(ExecutionEvent::TakenBranches).is_err());
         assert_eq!(sum.total(ExecutionEvent::Branches), Ok(2));
+    }
+
+    #[test]
+    fn events_that_were_not_requested_have_no_total_in_any_sum() {
+        let only = |event| EventTotals::of([ExecutionEvent::Instructions, event].into_iter().collect());
+        let (mut loads, calls) = (only(ExecutionEvent::Loads), only(ExecutionEvent::Calls));
+        assert_eq!(loads.total(ExecutionEvent::Loads), Ok(0));
+        let missing = TotalError::NotRequested(ExecutionEvent::Calls);
+        assert_eq!(loads.total(ExecutionEvent::Calls), Err(missing));
+        assert_eq!(missing.to_string(), "calls was not requested");
+        loads.merge(&calls).unwrap();
+        loads.merge(&EventTotals::new()).unwrap();
+        assert_eq!(loads.total(ExecutionEvent::Instructions), Ok(0));
+        for event in [ExecutionEvent::Loads, ExecutionEvent::Calls] {
+            assert_eq!(loads.total(event), Err(TotalError::NotRequested(event)), "one part has none");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
+    ("symbols", &["core"]),
     (
         "cyclometer",
         &[
@@ -44,6 +45,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "recording",
             "sim",
             "selftest",
+            "symbols",
         ],
     ),
     ("cli", &["cyclometer"]),

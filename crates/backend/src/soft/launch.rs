@@ -36,9 +36,13 @@ impl Launch for SoftwareLauncher<'_> {
         let fixed_layout = !self.settings.random_layout;
         let native = self.native.child(command, Some(Traced { fixed_layout }))?;
         let cpu_baseline = self.settings.cpu_baseline;
-        let settings = host::TracerSettings { fixed_layout, ..host::TracerSettings::default() }
-            .with_baseline(cpu_baseline.and_then(baseline))
-            .counting(self.settings.events());
+        let settings = host::TracerSettings {
+            fixed_layout,
+            profiled: self.settings.by_code,
+            ..host::TracerSettings::default()
+        }
+        .with_baseline(cpu_baseline.and_then(baseline))
+        .counting(self.settings.events());
         let hints = if self.settings.hints { hints::folder() } else { None };
         let pid = native.pid();
         let make = || traced(pid, settings, hints.as_deref());

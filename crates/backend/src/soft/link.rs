@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use cyclometer_core::exec::{ExitStatus, KillCause};
-use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
-use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
+use cyclometer_soft::host::protocol::{self, CodeReport, ProcessCounts, TracerReport};
+use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRefusal, WindowRequest};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
@@ -43,6 +43,8 @@ pub(super) struct Link {
     asked: bool,
     /// The last report, once it has come. Counters and windows both need it.
     last: Option<TracerReport>,
+    /// The executions by address of the last report.
+    code: Option<CodeReport>,
     /// The memory control group before the command began.
     memory: GroupBefore,
 }
@@ -70,7 +72,8 @@ impl fmt::Display for Silence {
 
 impl Link {
     pub(super) fn new(tracer: impl TracerSocket + 'static, memory: GroupBefore) -> Link {
-        Link { tracer: Box::new(tracer), inbox: Inbox::default(), asked: false, last: None, memory }
+        let (inbox, asked, last, code) = (Inbox::default(), false, None, None);
+        Link { tracer: Box::new(tracer), inbox, asked, last, code, memory }
     }
 
     /// The first line of the tracer.
@@ -87,27 +90,29 @@ impl Link {
     ///
     /// After a timeout, the late answer is discarded when it comes.
     pub(super) fn ask(&mut self) -> Result<Vec<ProcessCounts>, Silence> {
-        if self.asked && self.report(NO_PATIENCE).is_ok() {
-            self.asked = false;
+        if self.asked {
+            // An answer of an earlier moment.
+            let _ = self.report(NO_PATIENCE);
         }
         if !self.asked {
             self.say(protocol::READ);
             self.asked = true;
         }
-        let report = self.report(SHORT_PATIENCE)?;
-        self.asked = false;
-        Ok(report)
+        self.report(SHORT_PATIENCE)
     }
 
-    /// Requests windows of a command that was not released yet.
+    /// Requests windows of a command that was not released yet, and returns the tracer's answer.
     ///
     /// # Errors
     ///
-    /// [`Silence::Garbled`] where the tracer refuses.
-    pub(super) fn record_windows(&mut self, request: &WindowRequest) -> Result<(), Silence> {
+    /// [`Silence`].
+    pub(super) fn record_windows(
+        &mut self,
+        request: &WindowRequest,
+    ) -> Result<Result<(), WindowRefusal>, Silence> {
         // A failed write is noticed by the answer.
         let _ = self.tracer.socket().write_all(request.line().as_bytes());
-        if self.first_line()? == window_protocol::ACCEPTED { Ok(()) } else { Err(Silence::Garbled) }
+        window_protocol::read_answer(&self.first_line()?).ok_or(Silence::Garbled)
     }
 
     /// Lines about windows that have arrived.
@@ -123,10 +128,8 @@ impl Link {
     pub(super) fn hear_windows(&mut self, patience: Duration) -> Result<Option<TracerReport>, Silence> {
         while self.last.is_none() {
             // The answer to an earlier request is not needed any more.
-            match self.inbox.report() {
-                None => return self.hear(patience.max(NO_PATIENCE)).map(|()| None),
-                Some(Ok(report)) => self.last = Some(report).filter(|report| report.last),
-                Some(Err(_)) => return Err(Silence::Garbled),
+            if self.arrived_report()?.is_none() {
+                return self.hear(patience.max(NO_PATIENCE)).map(|()| None);
             }
         }
         Ok(self.last.clone())
@@ -154,25 +157,43 @@ impl Link {
         self.last.clone().ok_or_else(|| died(status, None))
     }
 
+    /// Keeps a report that is the last.
+    fn keep_last(&mut self, mut report: TracerReport) {
+        if report.last {
+            self.code = Some(std::mem::take(&mut report.code));
+            self.last = Some(report);
+        }
+    }
+
+    /// The executions by address of the last report, once.
+    pub(super) fn take_code(&mut self) -> Option<CodeReport> {
+        self.code.take()
+    }
+
     fn say(&mut self, word: u8) {
         // A failed write is ignored: the read of the answer finds that the tracer has ended.
         let _ = self.tracer.socket().write_all(&[word]);
     }
 
-    /// The next report; stores the last one.
+    /// The next report.
     fn report(&mut self, patience: Duration) -> Result<Vec<ProcessCounts>, Silence> {
         loop {
-            match self.inbox.report() {
-                Some(report) => {
-                    let report = report.map_err(|_| Silence::Garbled)?;
-                    if report.last {
-                        self.last = Some(report.clone());
-                    }
-                    return Ok(report.processes);
-                }
+            match self.arrived_report()? {
+                Some(processes) => return Ok(processes),
                 None => self.hear(patience)?,
             }
         }
+    }
+
+    /// The next report, if it has arrived. It answers the pending request, if there is one. The last one is
+    /// stored.
+    fn arrived_report(&mut self) -> Result<Option<Vec<ProcessCounts>>, Silence> {
+        let Some(report) = self.inbox.report() else { return Ok(None) };
+        let report = report.map_err(|_| Silence::Garbled)?;
+        self.asked = false;
+        let processes = report.processes.clone();
+        self.keep_last(report);
+        Ok(Some(processes))
     }
 
     /// Waits for bytes.
@@ -245,6 +266,22 @@ mod tests {
         let mut asked = [0; 2];
         tracer.read_exact(&mut asked).unwrap();
         assert_eq!(asked, [protocol::READ; 2]);
+    }
+
+    #[test]
+    fn a_late_answer_that_comes_with_rows_is_the_end_of_its_request() {
+        let (mut link, mut tracer) = pair();
+        assert_eq!(link.ask(), Err(Silence::Quiet(SHORT_PATIENCE)));
+        tracer.write_all((report(1, protocol::SO_FAR) + "lost-windows 3\n").as_bytes()).unwrap();
+        assert_eq!(link.hear_windows(NO_PATIENCE), Ok(None));
+        let quiet = link.hear_windows(NO_PATIENCE);
+        assert!(matches!(quiet, Err(Silence::Quiet(_))), "{quiet:?}");
+        assert_eq!(link.take_windows(), [WindowLine::Lost(3)]);
+        tracer.write_all(report(2, protocol::SO_FAR).as_bytes()).unwrap();
+        assert_eq!(loads(&link.ask().unwrap()), 2);
+        let mut asked = [0; 2];
+        tracer.read_exact(&mut asked).unwrap();
+        assert_eq!(asked, [protocol::READ; 2], "the second answer was requested");
     }
 
     #[test]

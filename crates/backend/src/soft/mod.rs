@@ -33,6 +33,7 @@ use launch::SoftwareLauncher;
 pub use launch::baseline_lacks;
 use link::Link;
 use read::SoftwareCounting;
+pub use read::code_is_unchanged;
 use windows::SoftwareWindowing;
 
 /// Commands that are being translated, by process id.
@@ -65,7 +66,7 @@ impl Software {
     /// Counts the commands that [`Software::launcher`] started, with all their descendants. The count is the
     /// sum over all processes, up to the end of the command's own process.
     pub fn source(&self) -> Box<dyn Source> {
-        Box::new(SoftwareSource { links: Rc::clone(&self.links) })
+        Box::new(SoftwareSource { links: Rc::clone(&self.links), by_code: self.settings.by_code })
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
 
 struct SoftwareSource {
     links: Links,
+    by_code: bool,
 }
 
 impl Source for SoftwareSource {
@@ -85,7 +87,7 @@ impl Source for SoftwareSource {
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let link = self.link(on)?;
-        Ok(Box::new(SoftwareCounting::new(lines(slots)?, link)))
+        Ok(Box::new(SoftwareCounting::new(lines(slots)?, link, self.by_code)))
     }
 
     fn windows(

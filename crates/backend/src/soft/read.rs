@@ -1,13 +1,16 @@
 //! Reports of a tracer as cells.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
-use cyclometer_soft::host::protocol::ProcessCounts;
+use cyclometer_soft::host::file_sum;
+use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts};
 
 use super::link::Link;
 
@@ -26,12 +29,18 @@ pub(super) struct SoftwareCounting {
     settled: bool,
     /// Why the counts are incomplete, if they are.
     partial: Option<String>,
+    /// Whether counts by instruction were requested.
+    by_code: bool,
 }
 
 impl SoftwareCounting {
-    pub(super) fn new(lines: Vec<(SlotId, ExecutionEvent)>, link: Rc<RefCell<Link>>) -> SoftwareCounting {
+    pub(super) fn new(
+        lines: Vec<(SlotId, ExecutionEvent)>,
+        link: Rc<RefCell<Link>>,
+        by_code: bool,
+    ) -> SoftwareCounting {
         let (sums, settled, partial) = (Vec::new(), false, None);
-        SoftwareCounting { lines, link, started: None, exit: None, sums, settled, partial }
+        SoftwareCounting { lines, link, started: None, exit: None, sums, settled, partial, by_code }
     }
 
     fn settle(&mut self, exit: &Exit) {
@@ -79,6 +88,11 @@ impl Counting for SoftwareCounting {
         self.exit = Some(exit.clone());
     }
 
+    fn take_code(&mut self) -> Option<Result<CodeCounts>> {
+        let report = self.link.borrow_mut().take_code().filter(|_| self.by_code)?;
+        Some(code_counts(&report, &self.lines))
+    }
+
     fn read(&mut self, out: &mut Reading) -> Result<()> {
         let elapsed_ns = match self.exit.clone() {
             None => {
@@ -100,6 +114,31 @@ impl Counting for SoftwareCounting {
         );
         Ok(())
     }
+}
+
+/// Whether a file is the one whose code the software PMU counted.
+pub fn code_is_unchanged(object: &CodeObject) -> bool {
+    file_sum(Path::new(&object.path)).is_ok_and(|sum| sum == object.sum)
+}
+
+/// The counts of each instruction of the events that are sums.
+fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Result<CodeCounts> {
+    let is_sum = |(_, event): &&(SlotId, ExecutionEvent)| *event != ExecutionEvent::DistinctCodeBytes;
+    let (slots, events): (Vec<SlotId>, Vec<ExecutionEvent>) = lines.iter().filter(is_sum).copied().unzip();
+    let counted = report.profile.attribute(&events);
+    let counted = counted.map_err(|error| Error::new(ErrorKind::StateLost, error.to_string()))?;
+    let objects: Vec<CodeObject> = report
+        .objects
+        .iter()
+        .map(|object| CodeObject { path: object.path.clone(), sum: object.sum.clone() })
+        .collect();
+    let index = |number: u32| report.objects.iter().position(|object| object.number == number);
+    let places = counted.into_iter().map(|counted| CodePlace {
+        object: counted.place.object.and_then(index),
+        offset: counted.place.offset,
+        counts: counted.counts,
+    });
+    Ok(CodeCounts { slots, objects, places: places.collect() })
 }
 
 fn cell(slot: SlotId, sum: &EventSum, elapsed_ns: u64) -> Cell {

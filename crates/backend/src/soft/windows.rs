@@ -16,13 +16,12 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, Refusal, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::TracerReport;
-use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use cyclometer_soft::host::window_protocol::{
+    TracedWindow, TracedWindowEnd, WindowLine, WindowRefusal, WindowRequest,
+};
 
 use super::link::{Link, Silence};
 use super::read::{still_ran, sum};
-
-/// The shortest interval of windows: each end stops all threads.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The number of rows with which a batch is given out, although there are more.
 const FULL_BATCH: usize = 4096;
@@ -30,21 +29,11 @@ const FULL_BATCH: usize = 4096;
 /// Windows of one command and all its descendants.
 pub(super) struct SoftwareWindowing {
     events: Vec<ExecutionEvent>,
-    /// The positions of the boundaries in the specification.
-    period: Option<usize>,
-    interval: Option<usize>,
     link: Rc<RefCell<Link>>,
     /// The sums of all rows, in the order of the events; `None` where a count of a row is unknown.
     sums: Vec<Option<u64>>,
     notes: Vec<String>,
     ended: bool,
-}
-
-/// The boundaries of a specification, as the tracer knows them.
-struct TracedBoundaries {
-    request: WindowRequest,
-    period: Option<usize>,
-    interval: Option<usize>,
 }
 
 impl SoftwareWindowing {
@@ -58,18 +47,19 @@ impl SoftwareWindowing {
         spec: &WindowSpec,
         link: Rc<RefCell<Link>>,
     ) -> std::result::Result<SoftwareWindowing, Refusal> {
-        let TracedBoundaries { request, period, interval } = boundaries(lines, spec)?;
+        let request = request(lines, spec)?;
         let answer = link.borrow_mut().record_windows(&request);
-        answer.map_err(|silence| {
-            let reason = match silence {
-                Silence::Garbled => "the command was released before its windows were requested".to_owned(),
-                other => other.to_string(),
-            };
-            refuse(None, RefusalKind::Other, format!("the software PMU records no windows: {reason}"))
-        })?;
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(refusal)) => return Err(refused(refusal)),
+            Err(silence) => {
+                let text = format!("the software PMU records no windows: {silence}");
+                return Err(refuse(None, RefusalKind::Other, text));
+            }
+        }
         let sums = vec![Some(0); lines.len()];
         let (notes, ended) = (Vec::new(), false);
-        Ok(SoftwareWindowing { events: request.events, period, interval, link, sums, notes, ended })
+        Ok(SoftwareWindowing { events: request.events, link, sums, notes, ended })
     }
 
     fn add(&mut self, line: WindowLine, batch: &mut RowBatch) {
@@ -79,7 +69,7 @@ impl SoftwareWindowing {
                 for (sum, count) in self.sums.iter_mut().zip(&window.counts) {
                     *sum = sum.zip(*count).and_then(|(sum, count)| sum.checked_add(count));
                 }
-                batch.rows.push(self.row(window));
+                batch.rows.push(Self::row(window));
             }
         }
     }
@@ -89,17 +79,15 @@ impl SoftwareWindowing {
         lines.into_iter().for_each(|line| self.add(line, batch));
     }
 
-    fn row(&self, window: TracedWindow) -> WindowRow {
+    fn row(window: TracedWindow) -> WindowRow {
         let TracedWindow { pid, tid, end, address, time_ns, lost_before, counts } = window;
-        let boundary = |position: Option<usize>| WindowCause::Boundary(position.unwrap_or_default());
         WindowRow {
             thread: Some(WindowThread { pid, tid }),
             cpu: None,
             time_ns: Some(time_ns),
             address,
             cause: match end {
-                TracedWindowEnd::Period => boundary(self.period),
-                TracedWindowEnd::Interval => boundary(self.interval),
+                TracedWindowEnd::Period => WindowCause::Boundary(0),
                 TracedWindowEnd::Exec => WindowCause::Exec,
                 TracedWindowEnd::End => WindowCause::End,
             },
@@ -188,44 +176,54 @@ fn refuse(slot: Option<SlotId>, kind: RefusalKind, text: String) -> Refusal {
     Refusal { slot, kind, text }
 }
 
-/// The request for boundaries and events.
-fn boundaries(
+/// The refusal of the tracer.
+fn refused(refusal: WindowRefusal) -> Refusal {
+    let (kind, text) = match refusal {
+        WindowRefusal::TooLong => {
+            (RefusalKind::Invalid, "windows of the software PMU cannot have so many events: request fewer")
+        }
+        WindowRefusal::Malformed => (
+            RefusalKind::Other,
+            "internal error: the tracer cannot read the request for windows; please report it",
+        ),
+        WindowRefusal::Released => (
+            RefusalKind::Other,
+            "windows of the software PMU begin with the command, and it was released: request them before",
+        ),
+    };
+    refuse(None, kind, text.to_owned())
+}
+
+/// The request for a boundary and events.
+fn request(
     lines: &[(SlotId, ExecutionEvent)],
     spec: &WindowSpec,
-) -> std::result::Result<TracedBoundaries, Refusal> {
+) -> std::result::Result<WindowRequest, Refusal> {
     let invalid = |text: &str| refuse(None, RefusalKind::Invalid, text.to_owned());
     if let Some((slot, event)) = lines.iter().find(|(_, event)| *event == ExecutionEvent::DistinctCodeBytes) {
-        let text = format!("windows have no {event}: it is the size of a set, not a sum");
+        let text = format!("windows have no {event}: it is the size of a set, not a sum; leave it out");
         return Err(refuse(Some(*slot), RefusalKind::NotSupported, text));
     }
-    let events = lines.iter().map(|(_, event)| *event).collect();
-    let request = WindowRequest { period: None, interval: None, most_rows: spec.most_rows, events };
-    let mut traced = TracedBoundaries { request, period: None, interval: None };
-    for (position, boundary) in spec.boundaries.iter().enumerate() {
-        match *boundary {
-            WindowBoundary::Events { slot, period } => {
-                let event = lines.iter().find(|(known, _)| *known == slot).map(|(_, event)| event);
-                if event != Some(&ExecutionEvent::Instructions) {
-                    let name = event.map_or("an unknown event", |event| event.name());
-                    let text =
-                        format!("windows of the software PMU end after instructions or a time, not {name}");
-                    return Err(refuse(Some(slot), RefusalKind::NotSupported, text));
-                }
-                if traced.period.replace(position).is_some() {
-                    return Err(invalid("windows of the software PMU have one number of instructions"));
-                }
-                traced.request.period = Some(period);
-            }
-            WindowBoundary::Interval(interval) if interval < SHORTEST_INTERVAL => {
-                return Err(invalid("windows of the software PMU last 1 ms at least"));
-            }
-            WindowBoundary::Interval(interval) => {
-                if traced.interval.replace(position).is_some() {
-                    return Err(invalid("windows of the software PMU have one interval"));
-                }
-                traced.request.interval = Some(interval);
-            }
+    let [boundary] = spec.boundaries.as_slice() else {
+        return Err(invalid("windows of the software PMU end after one number of instructions: give one"));
+    };
+    let (slot, period) = match *boundary {
+        WindowBoundary::Events { slot, period } => (slot, period),
+        WindowBoundary::Interval(_) => {
+            let text = "windows of the software PMU end after instructions, not after a time: make rows of \
+                        readings at an interval instead";
+            return Err(refuse(None, RefusalKind::NotSupported, text.to_owned()));
         }
+    };
+    let event = lines.iter().find(|(known, _)| *known == slot).map(|(_, event)| *event);
+    if event != Some(ExecutionEvent::Instructions) {
+        let name = event.map_or("an unknown event", ExecutionEvent::name);
+        let text = format!(
+            "windows of the software PMU end after instructions, not {name}: end them after instructions, and \
+             count {name} in them"
+        );
+        return Err(refuse(Some(slot), RefusalKind::NotSupported, text));
     }
-    Ok(traced)
+    let events = lines.iter().map(|(_, event)| *event).collect();
+    Ok(WindowRequest { period, most_rows: spec.most_rows, events })
 }

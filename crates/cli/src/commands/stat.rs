@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cyclometer::core::code::CodeCounts;
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
-    Report, Result, Scope, Simulated, Stat, check_program, machine, simulated,
+    Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
 use super::streams::{self, CommandInput};
@@ -16,6 +17,7 @@ use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
+use crate::render::by_code::ByCode;
 use crate::render::interval::Between;
 use crate::render::regions::Regions;
 use crate::render::{Results, csv, interval, json, markdown, table};
@@ -41,18 +43,23 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     let launcher = launcher.with_signals(super::watch()?);
+    let mut live = Live::new(args);
     let (report, marked) = match args.markers {
-        true => {
-            stat.run_marked(&launcher, &mut Live::new(args)).map(|(report, marked)| (report, Some(marked)))?
-        }
-        false => (stat.run(&launcher, &mut Live::new(args))?, None),
+        true => stat.run_marked(&launcher, &mut live).map(|(report, marked)| (report, Some(marked)))?,
+        false => (stat.run(&launcher, &mut live)?, None),
     };
     input.warning().into_iter().for_each(output::tell);
     let requests = stat.metric_requests();
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
-    let results =
-        Results { report: &report, summary: &summary, machine: &machine, regions: regions.as_ref() };
+    let by_code = args.by.map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary));
+    let results = Results {
+        report: &report,
+        summary: &summary,
+        machine: &machine,
+        regions: regions.as_ref(),
+        by_code: by_code.as_ref(),
+    };
     let shown = show(&results, args, cli, &exports);
     exports.write(&results, || drop(launcher))?;
     shown?;
@@ -94,6 +101,9 @@ fn workload(args: &StatArgs) -> &str {
 /// The default workload of a simulated machine.
 const USUAL_WORKLOAD: &str = "loop";
 
+/// The event of counts by code if none is named.
+const USUAL_EVENT_BY_CODE: &str = "instructions";
+
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
         return check_results(args);
@@ -112,6 +122,7 @@ fn check(args: &StatArgs) -> Result<()> {
         let hint = "name a command behind --, or leave --output and --input out";
         return Err(failure::usage("without a command there are no streams to redirect", hint));
     }
+    check_grouping(args)?;
     if let Some(Counted::Runs(counted)) = args.counted.filter(|_| !args.command.is_empty())
         && counted > args.runs
     {
@@ -122,6 +133,20 @@ fn check(args: &StatArgs) -> Result<()> {
         ));
     }
     check_results(args)
+}
+
+/// Counts by code are those of one run under the software PMU.
+fn check_grouping(args: &StatArgs) -> Result<()> {
+    let Some(grouping) = args.by else { return Ok(()) };
+    let by = format!("--by {}", grouping.word());
+    if args.runs > 1 {
+        return Err(failure::usage(format!("{by} shows one run, and -r asks for more"), "leave -r out"));
+    }
+    if args.backend.rung().is_some_and(|rung| rung != Rung::Soft) {
+        let text = format!("{by} needs the counts of the software PMU");
+        return Err(failure::usage(text, "leave --backend out, or use --backend soft"));
+    }
+    Ok(())
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -204,6 +229,9 @@ fn measurement(
     for list in &args.metrics {
         stat = stat.metrics(list)?;
     }
+    if args.by.is_some() && args.events.is_empty() && args.metrics.is_empty() {
+        stat = stat.events(USUAL_EVENT_BY_CODE)?;
+    }
     if let Some((program, rest)) = args.command.split_first() {
         let (stdout, stderr) = outputs(args);
         let program = program.clone();
@@ -224,7 +252,8 @@ fn measurement(
         .hints(!args.no_hints)
         .cpu_baseline(args.cpu_baseline)
         .multiplex(multiplex(args));
-    let stat = stat.ignore_failure(args.ignore_failure).backend(args.backend.rung());
+    let rung = args.by.map_or(args.backend.rung(), |_| Some(Rung::Soft));
+    let stat = stat.ignore_failure(args.ignore_failure).backend(rung).by_code(args.by.is_some());
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
     Ok(seed.into_iter().fold(stat, Stat::seed))
@@ -271,6 +300,8 @@ struct Live {
     /// The last row's reading, and the number of slices until then.
     before: Reading,
     slices: usize,
+    /// The counts by code address, once they are there.
+    code: Option<Result<CodeCounts>>,
 }
 
 impl Live {
@@ -289,6 +320,7 @@ impl Live {
             scope: target_scope(args),
             before: Reading::default(),
             slices: 0,
+            code: None,
         }
     }
 }
@@ -350,6 +382,10 @@ impl Observer for Live {
         self.slices = moment.slices.len();
     }
 
+    fn code(&mut self, counts: Result<CodeCounts>) {
+        self.code = Some(counts);
+    }
+
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
         // The rest of the run, after the last whole interval, is shown too.
         let (elapsed_ns, pass) = (run.wall_ns, run.pass);
@@ -406,6 +442,7 @@ fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &StatExports
     if args.interval.is_some_and(|ms| ms < SENSIBLE_INTERVAL_MS) {
         text += "  intervals below 10 ms cost more than they show\n";
     }
+    text += &results.by_code.map(|by_code| by_code.table(super::paint(cli, channel))).unwrap_or_default();
     if channel == Channel::Err {
         text.insert(0, '\n');
     }

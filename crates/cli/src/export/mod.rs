@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::{Error, ErrorKind, Recovery, Result};
-use cyclometer::{InputStream, OutputStream, inherited_output, with_invoker_rights};
+use cyclometer::{FileSizeSignalIgnored, InputStream, OutputStream, inherited_output, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;
@@ -110,6 +110,15 @@ enum Destination {
     File(PathBuf),
 }
 
+/// A destination of contents that are written while the command runs.
+#[derive(Debug)]
+pub enum LiveDestination {
+    /// Standard output, a device, a pipe or an inherited descriptor.
+    Stream(File),
+    /// A regular file, or one to be made, by its path without links. It is not changed yet.
+    File(PathBuf),
+}
+
 impl Export {
     /// Finds out where a path leads, without changing the file; `-` is standard output.
     ///
@@ -128,6 +137,23 @@ impl Export {
     /// Whether it is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self.destination, Destination::Stdout)
+    }
+
+    /// The destination for contents that are written while the command runs. A named pipe waits for its
+    /// reader here.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io`, naming the file.
+    pub fn into_live(self) -> Result<LiveDestination> {
+        let Export { option, path, destination } = self;
+        let opened = match destination {
+            Destination::File(file) => return Ok(LiveDestination::File(file)),
+            Destination::Stdout => inherited_output(STDOUT).map(File::from),
+            Destination::Stream(stream) => Ok(stream),
+            Destination::Pipe => open_pipe(&path),
+        };
+        opened.map(LiveDestination::Stream).map_err(|error| of_file(option, FileUse::Written, &path, error))
     }
 
     /// Whether writing may wait for a reader, however long that takes.
@@ -165,14 +191,18 @@ impl Export {
     pub fn stream<T>(self, fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>) -> Result<Option<T>> {
         let Export { option, path, destination } = self;
         let cannot_write = |error| of_file(option, FileUse::Written, &path, error);
+        // A limit of the size of files is an error as others are.
+        let _ignored = FileSizeSignalIgnored::new().map_err(cannot_write)?;
         match destination {
             Destination::Stdout => {
-                stream_to(io::stdout(), fill).map_err(|error| error.named(|error| cannot_print(&error)))
+                // Without a buffer of the library, which it would write once more at the exit.
+                let stdout =
+                    inherited_output(STDOUT).map(File::from).map_err(|error| cannot_print(&error))?;
+                stream_to(stdout, fill).map_err(|error| error.named(|error| cannot_print(&error)))
             }
             Destination::Stream(stream) => stream_to(stream, fill).map_err(|error| error.named(cannot_write)),
             Destination::Pipe => {
-                let pipe = with_invoker_rights(|| OpenOptions::new().write(true).open(&path));
-                let pipe = pipe.and_then(|pipe| pipe).map_err(cannot_write)?;
+                let pipe = open_pipe(&path).map_err(cannot_write)?;
                 stream_to(pipe, fill).map_err(|error| error.named(cannot_write))
             }
             Destination::File(file) => {
@@ -263,6 +293,11 @@ fn descriptor_named(path: &Path) -> Option<i32> {
         number if is_in("/dev/fd") || is_in("/proc/self/fd") => number.parse().ok(),
         _ => None,
     }
+}
+
+/// Opens a named pipe, which waits for its reader.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    with_invoker_rights(|| OpenOptions::new().write(true).open(path)).and_then(|pipe| pipe)
 }
 
 fn is_pipe(path: &Path) -> bool {

@@ -12,8 +12,6 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use cyclometer::FileSizeSignalIgnored;
-
 use super::Streamed;
 
 /// How many names are tried for the new file.
@@ -33,8 +31,6 @@ pub(super) fn replace<T>(
     target: &Path,
     fill: impl FnOnce(&mut (dyn Write + Send)) -> Streamed<T>,
 ) -> Streamed<T> {
-    // A limit of the size of files is an error as others are.
-    let _ignored = FileSizeSignalIgnored::new()?;
     let former = former(target)?;
     let Some(mut new) = Temporary::replacing(target, former.as_ref())? else {
         let mut text = Vec::new();

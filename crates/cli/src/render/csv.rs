@@ -3,6 +3,7 @@
 use cyclometer::stats::{DerivedSummary, Failures, LineSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::by_code::ByCode;
 use crate::render::{Results, target};
 
 /// The first row. `half_width` is that of the 95 % interval of the mean, where the estimate has one.
@@ -18,6 +19,9 @@ pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,proven
 ///
 /// RFC 4180: CRLF ends a row; fields with commas, quotes or line ends are quoted.
 pub fn render(results: &Results<'_>) -> String {
+    if let Some(by_code) = results.by_code {
+        return with_code(results, by_code);
+    }
     let Some(regions) = results.regions else {
         return [HEADER.to_owned()].into_iter().chain(body(results)).map(|row| row + "\r\n").collect();
     };
@@ -32,6 +36,30 @@ pub fn render(results: &Results<'_>) -> String {
     }
     out
 }
+
+/// The rows of the whole command, then those of its code, with three last columns more.
+fn with_code(results: &Results<'_>, by_code: &ByCode) -> String {
+    let mut out = format!("{HEADER},object,function,line\r\n");
+    out.extend(body(results).map(|row| row + ",,,\r\n"));
+    let command = target::subject(results);
+    let failed = Failures::of(results.report).count().to_string();
+    for (line, value, names) in by_code.values(results.summary) {
+        let mut fields = line_fields(&command, line);
+        for column in NUMBERS {
+            fields[column].clear();
+        }
+        (fields[N], fields[MEAN]) = ("1".to_owned(), value.to_string());
+        fields.push(failed.clone());
+        fields.extend(names.iter().map(|name| clean(name)));
+        out += &(row(&fields) + "\r\n");
+    }
+    out
+}
+
+/// The columns of numbers: the first is that of their number, the second that of their mean.
+const NUMBERS: [usize; 10] = [9, 10, 11, 12, 13, 14, 15, 16, 19, 20];
+const N: usize = NUMBERS[0];
+const MEAN: usize = NUMBERS[1];
 
 /// A row for each metric, derived ones last.
 fn body(results: &Results<'_>) -> impl Iterator<Item = String> {

@@ -48,6 +48,9 @@ pub fn command(results: &Results<'_>) -> Value {
     if let Some(regions) = results.regions {
         extend(&mut command, json!({ "regions": regions_json(regions), "region_notes": regions.notes() }));
     }
+    if let Some(by_code) = results.by_code {
+        extend(&mut command, json!({ "by": by_code.json() }));
+    }
     command
 }
 

@@ -1,5 +1,6 @@
 //! From results to text, one module for each format.
 
+pub mod by_code;
 pub mod compare;
 mod counters;
 pub mod cpus;
@@ -52,6 +53,8 @@ pub struct Results<'a> {
     pub machine: &'a Machine,
     /// The regions that were counted beside; `None` where that was not asked for.
     pub regions: Option<&'a regions::Regions>,
+    /// The counts by function, line or file; `None` where they were not asked for, or are missing.
+    pub by_code: Option<&'a by_code::ByCode>,
 }
 
 impl Results<'_> {

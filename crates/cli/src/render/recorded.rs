@@ -1,19 +1,18 @@
 //! The summary of a recording: printed when it ends.
 
-use std::path::Path;
-
 use cyclometer::core::{Count, Verdict};
 use cyclometer::{Recorded, RecordedColumn};
 
-use crate::output::{clean, clean_os};
-use crate::render::units;
+use crate::output::clean;
+use crate::render::{WIDTH, columns, hanging, units};
 
-/// Rows, lost rows and totals, at most 80 columns.
-pub fn text(recorded: &Recorded, file: &Path, ends: &str, is_attached: bool) -> String {
+/// Windows, lost rows and totals, at most 80 columns.
+pub fn text(recorded: &Recorded, place: Option<&str>, ends: &str, is_attached: bool) -> String {
     let rows = units::grouped(recorded.rows as f64);
     let s = if recorded.rows == 1 { "" } else { "s" };
     let what = if is_attached { "the target" } else { "the command" };
-    let mut out = format!("\n{rows} row{s}, one {}, in {}\n", clean(ends), clean_os(file.as_os_str()));
+    let place = place.map(|place| format!(", in {}", clean(place))).unwrap_or_default();
+    let mut out = format!("\n{rows} row{s}, one {}{place}\n", clean(ends));
     if recorded.lost_rows > 0 {
         let lost = units::grouped(recorded.lost_rows as f64);
         out += &format!("  {lost} rows were lost; the rows after them have their events\n");
@@ -25,15 +24,28 @@ pub fn text(recorded: &Recorded, file: &Path, ends: &str, is_attached: bool) -> 
         out += &total_line(column, total, unassigned, width);
     }
     for (name, reason) in &recorded.without_column {
-        out += &format!("  {}: no column: {}\n", clean(name), clean(reason));
+        out += &reasoned(&format!("  {}: no column: ", clean(name)), reason);
     }
     for note in &recorded.notes {
-        out += &format!("  {}\n", clean(note));
+        out += &reasoned("  ", note);
     }
     if let Some(failure) = &recorded.report.failure {
-        out += &format!("  {what} ended early: {}\n", clean(&failure.to_string()));
+        out += &reasoned(&format!("  {what} ended early: "), &failure.to_string());
     }
     out
+}
+
+/// Least columns that are left for a text beside its head.
+const LEAST_BESIDE: usize = 30;
+
+/// A text behind its head, or below it where there is no room.
+fn reasoned(head: &str, text: &str) -> String {
+    match columns(head) {
+        beside if beside <= WIDTH - LEAST_BESIDE || text.is_empty() => {
+            hanging(head, &clean(text), str::to_owned)
+        }
+        _ => format!("{}\n", head.trim_end()) + &hanging("      ", &clean(text), str::to_owned),
+    }
 }
 
 /// The total of a column, and how much of it no row has.
@@ -41,21 +53,68 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
     let name = clean(&column.name);
     let Some(value) = total.value() else {
         let reason = total.reason().unwrap_or_default();
-        return format!("  {name:width$}  {}: {}\n", total.verdict(), clean(&reason));
+        return reasoned(&format!("  {name:width$}  {}: ", total.verdict()), &reason);
     };
     let mark = column.provenance.mark();
     let shown = units::precise(value as f64 * column.scale, &column.unit);
-    let left = match unassigned {
-        Count::Exact(0) => String::new(),
-        Count::Exact(left) => {
-            let share = *left as f64 / value.max(1) as f64;
-            format!("  {} in no window", units::percent(share))
-        }
-        other => format!("  {}", clean(&other.reason().unwrap_or_default())),
-    };
     let verdict = match total.verdict() {
         Verdict::Exact => String::new(),
         verdict => format!("  {verdict}"),
     };
-    format!("  {name:width$}  {shown:>16} {mark}{verdict}{left}").trim_end().to_owned() + "\n"
+    let total = format!("  {name:width$}  {shown:>16} {mark}{verdict}");
+    let left = match unassigned {
+        Count::Exact(0) => String::new(),
+        Count::Exact(left) => {
+            let share = *left as f64 / value.max(1) as f64;
+            format!("{} in no window", units::percent(share))
+        }
+        other => other.reason().unwrap_or_default(),
+    };
+    reasoned(&format!("{}  ", total.trim_end()), &left)
+}
+
+#[cfg(test)]
+mod tests {
+    use cyclometer::core::SlotId;
+    use cyclometer::core::window::{WindowBoundary, WindowSpec};
+    use cyclometer::{Provenance, Rung, Unit};
+
+    use super::*;
+    use crate::render::testing::one_run;
+
+    #[test]
+    fn long_names_reasons_and_notes_are_broken_at_80_columns() {
+        let long = "a reason of many words ".repeat(9);
+        let column = |name: &str| RecordedColumn {
+            slot: SlotId(0),
+            name: name.to_owned(),
+            unit: Unit::Count,
+            scale: 1.0,
+            source: Rung::Soft,
+            provenance: Provenance::Counted,
+            modes: None,
+            notes: Vec::new(),
+        };
+        let lost = Count::Lost { reason: long.clone() };
+        let raw = "cpu/event=0xc0,umask=0x0f,cmask=1/:u";
+        let recorded = Recorded {
+            report: one_run().report,
+            spec: WindowSpec::new(WindowBoundary::Interval(std::time::Duration::from_millis(5))),
+            columns: vec![column("loads:u"), column(raw), column("stores:u")],
+            totals: vec![Count::Exact(9), lost.clone(), Count::Exact(5)],
+            unassigned: vec![lost, Count::Exact(0), Count::Exact(0)],
+            rows: 2,
+            lost_rows: 0,
+            without_column: vec![("cycles".to_owned(), long.clone()), (raw.repeat(2), long.clone())],
+            notes: vec![long.clone()],
+            sink_error: None,
+        };
+        let shown = text(&recorded, Some("r"), "every 5 ms", false);
+        assert!(shown.starts_with("\n2 rows, one every 5 ms, in r\n"), "{shown}");
+        let is_fitting = |line: &&str| columns(line) <= WIDTH || line.contains(&raw.repeat(2));
+        assert!(shown.lines().all(|line| is_fitting(&line)), "{shown}");
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert_eq!(words.join(" ").matches(long.trim()).count(), 5, "{shown}");
+        assert!(shown.lines().any(|line| line.ends_with(" 5 ≡")), "{shown}");
+    }
 }

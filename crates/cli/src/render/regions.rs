@@ -85,7 +85,13 @@ fn not_of_regions(lines: &[stats::LineSummary]) -> Vec<String> {
 impl CountedRegion {
     /// The results of this region instead of those of the whole command.
     pub fn results<'a>(&'a self, whole: &Results<'a>) -> Results<'a> {
-        Results { report: &self.region.report, summary: &self.summary, regions: None, ..*whole }
+        Results {
+            report: &self.region.report,
+            summary: &self.summary,
+            regions: None,
+            by_code: None,
+            ..*whole
+        }
     }
 
     /// The same without the events that cannot be counted in any region.

@@ -44,7 +44,13 @@ impl Show {
     /// With metrics that were asked for.
     pub fn show_with(&self, metrics: &[MetricRequest], render: impl Fn(&Results<'_>) -> String) -> String {
         let summary = summarise_with(&self.report, asked_scope(&self.report), metrics);
-        render(&Results { report: &self.report, summary: &summary, machine: &self.machine, regions: None })
+        render(&Results {
+            report: &self.report,
+            summary: &summary,
+            machine: &self.machine,
+            regions: None,
+            by_code: None,
+        })
     }
 }
 

@@ -150,6 +150,7 @@ impl Tracer {
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.take_last_back(&cache.borrow(), block);
+            self.change_budget(tid, 1);
         }
         Ok(())
     }

@@ -5,13 +5,15 @@
 //! of blocks.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::code_cache::CodeCacheMapping;
 use super::equivalent_blocks::ClassExecutions;
 use super::process::TranslatedPc;
-use super::readout::{ReadoutSum, SumWeights, counted_units};
+use super::readout::{EventReadout, ReadoutSum, SumWeights, counted_units};
 use crate::addend::{AddendKind, AddendKinds};
 use crate::block::{Block, BlockDecoder};
+use crate::code_profile::{CodeProfile, CodeRun, RunExecutions};
 use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
 use crate::profile::{BlockHeat, Heat};
@@ -26,8 +28,8 @@ pub(crate) struct ThreadLedger {
     /// Parts of blocks, executed and not counted, or counted and not executed: how many times. A thread can
     /// leave the same block again and again, as for each signal.
     parts: AddressMap<PartialBlock, u64>,
-    /// Executions of conditional branches, taken and not taken, that are on no edge.
-    exits: [u64; 2],
+    /// Executions of the conditional branches of blocks that are on no edge: not taken, taken.
+    exits: AddressMap<u32, [u64; 2]>,
     /// Iterations that were counted and not done.
     undone: AddressMap<u32, u64>,
     /// Whether masked elements were counted that were not accessed, or the reverse.
@@ -46,6 +48,8 @@ struct PartialBlock {
 /// The executions of a process or thread in a translation.
 pub(crate) struct ExecutedCode {
     pub(crate) totals: EventTotals,
+    /// The executions by address, where they are requested.
+    pub(crate) profile: Option<CodeProfile>,
     /// Addresses of the code.
     pub(crate) code: Vec<Range<u64>>,
 }
@@ -95,7 +99,7 @@ impl ThreadLedger {
             self.add_part(PartialBlock { block, steps, executed }, 1);
         }
         if let (Some(exit), true) = (exit, cache.translation.is_conditional(block)) {
-            self.exits[exit as usize] += 1;
+            self.exits.entry(block).or_default()[exit as usize] += 1;
         }
     }
 
@@ -131,6 +135,11 @@ impl ThreadLedger {
         cuts
     }
 
+    /// Executions of conditional branches that are on no edge: not taken, taken.
+    fn all_exits(&self) -> [u64; 2] {
+        self.exits.values().fold([0; 2], |[all_not, all], [not, taken]| [all_not + not, all + taken])
+    }
+
     /// Adds the ledger of another thread of the process in the same translation.
     fn merge(&mut self, other: ThreadLedger) {
         other.observed.into_iter().for_each(|(arc, times)| *self.observed.entry(arc).or_default() += times);
@@ -139,14 +148,17 @@ impl ThreadLedger {
             *undone = undone.wrapping_add(times);
         });
         other.parts.into_iter().for_each(|(part, times)| self.add_part(part, times));
-        self.exits.iter_mut().zip(other.exits).for_each(|(exits, more)| *exits += more);
+        for (block, more) in other.exits {
+            let exits = self.exits.entry(block).or_default();
+            exits.iter_mut().zip(more).for_each(|(exits, more)| *exits += more);
+        }
         self.unsure |= other.unsure;
         self.broken |= other.broken;
     }
 }
 
-/// With debug assertions, both readouts of a translation with fewer blocks are compared.
-const CHECKED_BLOCKS: u32 = 5000;
+/// With debug assertions, both readouts of a translation with fewer blocks are compared, and so are budgets.
+pub(super) const CHECKED_BLOCKS: u32 = 5000;
 
 /// The counters of a thread, with its ledger; or the sums of several threads. An equation that holds for each
 /// thread holds for the sum.
@@ -171,12 +183,12 @@ impl CounterSnapshot {
         self.ledger.merge(other.ledger);
     }
 
-    /// The executions, if the counts are consistent.
+    /// The executions, if the counts are consistent; with a profile if it is requested.
     ///
     /// # Errors
     ///
     /// The contradiction, in words.
-    pub(crate) fn solve(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
+    pub(crate) fn solve(&self, cache: &CodeCacheMapping, profiled: bool) -> Result<ExecutedCode, String> {
         self.check_registers()?;
         let known = cache.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known
@@ -191,6 +203,9 @@ impl CounterSnapshot {
         let mut sum = ExecutionSum { cache, tally: self, cuts, decoder, executed: ExecutedCode::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
+        if profiled {
+            sum.profile(&solution);
+        }
         let mut executed = sum.executed;
         self.settled_kinds(cache).for_each(|kind| executed.totals.settle(kind));
         if cfg!(debug_assertions) && cache.translation.blocks() < CHECKED_BLOCKS {
@@ -214,7 +229,7 @@ impl CounterSnapshot {
     }
 
     /// The totals of some events, without a check of the counters: as [`CounterSnapshot::solve`] if they are
-    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and so are other events.
+    /// consistent. [`ExecutionEvent::DistinctCodeBytes`] is unknown, and other events have no total.
     ///
     /// # Errors
     ///
@@ -223,13 +238,13 @@ impl CounterSnapshot {
         self.check_registers()?;
         let mut readout = cache.readout.borrow_mut();
         readout.update(&cache.translation);
-        let parts = self.decoded_parts(cache);
+        let parts = self.decoded_parts(cache, &mut readout);
         let equivalent = &mut cache.equivalent_blocks.borrow_mut();
         let mut total = |sum| {
             let weights = readout.weights(sum, &cache.translation, equivalent);
             self.weighted_sum(cache, sum, weights, &parts)
         };
-        let mut totals = EventTotals::new();
+        let mut totals = EventTotals::of(events);
         let events_of_sums = events.iter().filter(|event| *event != ExecutionEvent::DistinctCodeBytes);
         events_of_sums.for_each(|event| totals.set(event, total(ReadoutSum::Event(event))));
         let settled: Vec<AddendKind> = self.settled_kinds(cache).collect();
@@ -269,18 +284,15 @@ impl CounterSnapshot {
         let total = ledger.undone.iter().fold(total, |total, (unit, count)| {
             times(total, weights.units[*unit as usize].wrapping_neg(), *count)
         });
-        let directions = sum.of_directions().into_iter().zip(ledger.exits);
+        let directions = sum.of_directions().into_iter().zip(ledger.all_exits());
         let total = directions.fold(total, |total, (weight, count)| times(total, weight, count));
         parts.iter().fold(total, |total, part| {
-            times(total, sum.of_part(&part.upto, part.before.as_ref(), part.executed), part.times)
+            times(total, sum.of_part(&part.upto, part.before.as_deref(), part.executed), part.times)
         })
     }
 
-    fn decoded_parts(&self, cache: &CodeCacheMapping) -> Vec<DecodedPart> {
-        let mut decoder = BlockDecoder::new();
-        let mut first = |block: u32, instructions: u16| {
-            (instructions > 0).then(|| cache.translation.decode(&mut decoder, block, instructions))
-        };
+    fn decoded_parts(&self, cache: &CodeCacheMapping, readout: &mut EventReadout) -> Vec<DecodedPart> {
+        let mut first = |block, instructions| readout.first(&cache.translation, block, instructions);
         let decoded = |(part, times): (&PartialBlock, &u64)| {
             let before = first(part.block, part.steps.start);
             let upto = first(part.block, part.steps.end)?;
@@ -292,8 +304,8 @@ impl CounterSnapshot {
 
 /// A part of a block: its first instructions without those before.
 struct DecodedPart {
-    upto: Block,
-    before: Option<Block>,
+    upto: Rc<Block>,
+    before: Option<Rc<Block>>,
     executed: bool,
     /// How often it was.
     times: u64,
@@ -323,7 +335,7 @@ fn add_each(sums: &mut Vec<u64>, values: &[u64]) {
 
 impl ExecutedCode {
     fn new() -> ExecutedCode {
-        ExecutedCode { totals: EventTotals::new(), code: Vec::new() }
+        ExecutedCode { totals: EventTotals::new(), profile: None, code: Vec::new() }
     }
 
     /// Notes code that was executed. Blocks that were translated together mostly follow one another.
@@ -413,10 +425,8 @@ impl ExecutionSum<'_> {
     }
 
     fn units(&mut self, block: &Block, first: u32) -> SumResult {
-        for (addend, index) in counted_units(block, &self.cache.translation).zip(first..) {
-            let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
-            let counted = self.tally.unit_counters.get(index as usize).copied().unwrap_or(0);
-            let units = counted.wrapping_sub(undone);
+        for ((_, addend), index) in counted_units(block, &self.cache.translation).zip(first..) {
+            let units = self.units_of(index);
             self.executed.totals.add_units(addend, units)?;
         }
         Ok(())
@@ -430,7 +440,7 @@ impl ExecutionSum<'_> {
                 self.part(part, *times)?;
             }
         }
-        let [not_taken, taken] = self.tally.ledger.exits;
+        let [not_taken, taken] = self.tally.ledger.all_exits();
         self.executed.totals.add_directions(taken, not_taken)
     }
 
@@ -450,6 +460,58 @@ impl ExecutionSum<'_> {
             before.map_or(Ok(()), |before| totals.add(before, times))?;
             totals.take(&upto.events, times)
         }
+    }
+
+    /// Executions by address: of whole blocks, and of their parts.
+    fn profile(&mut self, solution: &Solution) {
+        let mut profile = CodeProfile::default();
+        for id in 0..self.cache.translation.blocks() {
+            let translated = self.cache.translation.block(id);
+            let mut executions =
+                RunExecutions { times: solution.block(translated.block), ..RunExecutions::default() };
+            if self.cache.translation.is_conditional(id) {
+                let on_edges = translated.edges.map(|edge| edge.map_or(0, |arc| solution.arc(arc)));
+                let exits = self.tally.ledger.exits.get(&id).copied().unwrap_or_default();
+                executions.directions = [on_edges[0] + exits[0], on_edges[1] + exits[1]];
+            }
+            if let Some(first) = translated.units() {
+                executions.units = self.units_by_offset(id, first);
+            }
+            if executions != RunExecutions::default() {
+                let code = self.cache.translation.code(id);
+                profile.add(self.run(code.address, code.bytes), &executions);
+            }
+        }
+        let parts: Vec<(PartialBlock, u64)> =
+            self.tally.ledger.parts.iter().map(|(part, times)| (part.clone(), *times)).collect();
+        for (part, times) in parts {
+            let whole = self.whole(part.block);
+            let offset = |step: u16| whole.offsets.get(usize::from(step)).copied().unwrap_or(whole.len);
+            let (begin, end) = (offset(part.steps.start), offset(part.steps.end));
+            let code = self.cache.translation.code(part.block);
+            let Some(bytes) = code.bytes.get(begin.into()..end.into()) else { continue };
+            let times = if part.executed { times } else { times.wrapping_neg() };
+            let run = self.run(code.address + u64::from(begin), bytes);
+            profile.add(run, &RunExecutions { times, ..RunExecutions::default() });
+        }
+        self.executed.profile = Some(profile);
+    }
+
+    fn run(&self, address: u64, bytes: &[u8]) -> CodeRun {
+        CodeRun { place: self.cache.translation.place(address), bytes: bytes.into() }
+    }
+
+    /// The units of a block, by the offset of their instruction.
+    fn units_by_offset(&mut self, id: u32, first: u32) -> Vec<(u16, u64)> {
+        let block = self.whole(id);
+        let counted = counted_units(&block, &self.cache.translation).zip(first..);
+        counted.map(|((step, _), index)| (block.offsets[usize::from(step)], self.units_of(index))).collect()
+    }
+
+    /// The number of units that a unit counter has counted.
+    fn units_of(&self, index: u32) -> u64 {
+        let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
+        self.tally.unit_counters.get(index as usize).copied().unwrap_or(0).wrapping_sub(undone)
     }
 
     /// The first instructions of a block; `None` for none.

@@ -73,6 +73,7 @@ mod syscalls;
 mod threads;
 mod tracer;
 mod translation_cache;
+mod window_counts;
 pub mod window_protocol;
 mod window_rows;
 mod windows;
@@ -85,6 +86,7 @@ use crate::addend::AddendKinds;
 use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
+pub use cache_folder::file_sum;
 #[doc(hidden)]
 pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
 pub use program_file::refuses;
@@ -107,6 +109,8 @@ pub struct TracerSettings {
     pub retranslation: RetranslationPolicy,
     /// The events that are reported before the end.
     pub events: EventSet,
+    /// Whether the last report says how often each instruction was executed.
+    pub profiled: bool,
 }
 
 impl TracerSettings {

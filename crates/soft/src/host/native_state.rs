@@ -64,7 +64,9 @@ impl Tracer {
         let mut cache = context.cache.borrow_mut();
         let point = cache.translation.point_at(pc);
         if let Some(point) = &point {
-            context.ledger.exit_at(&mut cache, context.slot, point, TranslatedPc::new(pc, &registers));
+            let position = TranslatedPc::new(pc, &registers);
+            context.ledger.exit_at(&mut cache, context.slot, point, position);
+            task.window.iter_mut().for_each(|window| window.keep_budget(&cache, context.slot, position));
             restore_registers(&cache, context.slot, point, &mut registers);
         }
         drop(cache);

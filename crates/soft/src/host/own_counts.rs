@@ -83,7 +83,7 @@ impl TracedTask {
     pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
         let cache = context.cache.borrow();
-        let solved = CounterSnapshot::read(&cache, context.slot, &context.ledger).solve(&cache);
+        let solved = CounterSnapshot::read(&cache, context.slot, &context.ledger).solve(&cache, false);
         let added = solved.and_then(|executed| carried.merge(&executed.totals).map_err(|e| e.to_string()));
         if let Err(reason) = added {
             self.carried = Some(Err(reason));

@@ -19,6 +19,7 @@ use super::signal_throttling::SignalThrottle;
 use super::threads::TranslationCounts;
 use super::window_rows::OpenWindow;
 use crate::EventTotals;
+use crate::code_profile::CodeProfile;
 
 /// A process, from its fork to its end, whatever it executes.
 pub(crate) struct TracedProcess {
@@ -27,6 +28,8 @@ pub(crate) struct TracedProcess {
     pub(crate) name: String,
     totals: EventTotals,
     code: AddressRanges,
+    /// The executions by address in translations that it has left, where they are requested.
+    profile: CodeProfile,
     /// Contexts of threads that have ended, with their counts.
     pub(crate) ended_contexts: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
@@ -231,6 +234,7 @@ impl TracedProcess {
             name,
             totals,
             code,
+            profile: CodeProfile::default(),
             ended_contexts,
             ended_counts,
             no_restarts,
@@ -258,6 +262,7 @@ impl TracedProcess {
     /// Adds the executions in a translation that it has left.
     pub(crate) fn add(&mut self, executed: ExecutedCode) {
         self.code.add(executed.code);
+        executed.profile.into_iter().for_each(|profile| self.profile.merge(profile));
         if let Err(reason) = self.totals.merge(&executed.totals) {
             self.lose(reason.to_string());
         }
@@ -278,17 +283,24 @@ impl TracedProcess {
         Ok(totals)
     }
 
-    /// Its counts, with those of translations in use.
-    pub(crate) fn totals(&self, current: Vec<ExecutedCode>) -> Result<EventTotals, String> {
+    /// Its counts, with those of translations in use. Adds its executions to a profile.
+    pub(crate) fn totals(
+        &self,
+        current: Vec<ExecutedCode>,
+        profile: &mut CodeProfile,
+    ) -> Result<EventTotals, String> {
         if let Some(reason) = &self.lost {
             return Err(reason.clone());
         }
         let mut totals = self.totals.clone();
         let mut code = self.code.clone();
+        let mut profiles = Vec::new();
         for current in current {
             code.add(current.code);
             totals.merge(&current.totals).map_err(|e| e.to_string())?;
+            profiles.extend(current.profile);
         }
+        [self.profile.clone()].into_iter().chain(profiles).for_each(|current| profile.merge(current));
         totals.set_distinct_code_bytes(code.bytes());
         Ok(totals)
     }

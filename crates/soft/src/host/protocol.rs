@@ -6,12 +6,16 @@
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
 //! running NUMBER                 before the end of the last report, if any process was detached and runs
+//! object NUMBER SUM PATH         for profiles, in the last report: a file of code
+//! run OBJECT OFFSET TIMES NOT-TAKEN TAKEN BYTES OFFSET:UNITS...    executions of instructions; - for no file
+//! full                           more code was executed than is reported
 //! so far | end                   the end of a requested report, or of the last one
 //! ```
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read};
 
+use crate::code_profile::{CodeProfile, CodeRun, InstructionPlace, RunExecutions};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Asks for the counts so far.
@@ -25,7 +29,7 @@ pub const SO_FAR: &str = "so far";
 pub const LAST: &str = "end";
 
 /// Most bytes of a line, and most lines of a report.
-const MOST_BYTES: u64 = 4096;
+const MOST_BYTES: u64 = 1 << 20;
 const MOST_LINES: usize = 10_000_000;
 
 /// The counts of a process.
@@ -82,6 +86,37 @@ pub(crate) fn process(
     text
 }
 
+/// The lines of a profile; `file` gives the path and the name of a file by its number.
+pub(crate) fn code<'a>(profile: &CodeProfile, file: impl Fn(u32) -> Option<(&'a str, &'a str)>) -> String {
+    let mut text = String::new();
+    let mut objects: Vec<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
+    objects.sort_unstable();
+    objects.dedup();
+    for object in objects {
+        let (path, sum) = file(object).unwrap_or(("", NO_FILE));
+        let _ = writeln!(text, "object {object} {sum} {}", one_line(path));
+    }
+    for (run, executions) in profile.runs() {
+        let object = run.place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
+        let RunExecutions { times, directions: [not_taken, taken], units } = executions;
+        let _ = write!(text, "run {object} {:x} {times} {not_taken} {taken} ", run.place.offset);
+        run.bytes.iter().for_each(|byte| {
+            let _ = write!(text, "{byte:02x}");
+        });
+        units.iter().for_each(|(offset, units)| {
+            let _ = write!(text, " {offset}:{units}");
+        });
+        text.push('\n');
+    }
+    if profile.is_full() {
+        text.push_str("full\n");
+    }
+    text
+}
+
+/// A text for code of no file.
+const NO_FILE: &str = "-";
+
 /// The line for processes that still run when counting ends.
 pub(crate) fn running(processes: usize) -> String {
     format!("running {processes}\n")
@@ -115,6 +150,28 @@ pub struct TracerReport {
     pub last: bool,
     /// The number of processes that still run after the last report. Their later executions are in no count.
     pub running: usize,
+    /// The executions by address, of the processes that have counts; empty where they were not requested.
+    pub code: CodeReport,
+}
+
+/// Executions by address.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CodeReport {
+    /// The files of code.
+    pub objects: Vec<ReportedFile>,
+    /// The executions.
+    pub profile: CodeProfile,
+}
+
+/// A file of code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReportedFile {
+    /// Its number.
+    pub number: u32,
+    /// A sum over its length, its modification time and its first page ([`crate::host::file_sum`]).
+    pub sum: String,
+    /// Its path, as a program that maps it sees it, with `?` for control characters; empty if it is unknown.
+    pub path: String,
 }
 
 impl TracerReport {
@@ -124,19 +181,63 @@ impl TracerReport {
     ///
     /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` when it is not a report.
     pub fn read(from: &mut impl BufRead) -> io::Result<TracerReport> {
-        let (mut processes, mut running) = (Vec::new(), 0);
+        let (mut processes, mut running, mut code) = (Vec::new(), 0, CodeReport::default());
         for _ in 0..MOST_LINES {
             let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             if line == LAST || line == SO_FAR {
-                return Ok(TracerReport { processes, last: line == LAST, running });
+                return Ok(TracerReport { processes, last: line == LAST, running, code });
             }
-            match line.strip_prefix("running ").map(str::parse) {
-                Some(number) => running = number.map_err(|_| io::ErrorKind::InvalidData)?,
-                None => add_line(&mut processes, &line).ok_or(io::ErrorKind::InvalidData)?,
-            }
+            let known = match line.split_once(' ') {
+                Some(("running", number)) => number.parse().ok().map(|number| running = number),
+                Some(("run", rest)) => code.add_run(rest),
+                Some(("object", rest)) => code.add_object(rest),
+                None if line == "full" => {
+                    code.profile.set_full();
+                    Some(())
+                }
+                _ => add_line(&mut processes, &line),
+            };
+            known.ok_or(io::ErrorKind::InvalidData)?;
         }
         Err(io::ErrorKind::InvalidData.into())
     }
+}
+
+impl CodeReport {
+    fn add_object(&mut self, rest: &str) -> Option<()> {
+        let mut fields = rest.splitn(3, ' ');
+        let number = fields.next()?.parse().ok()?;
+        let (sum, path) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+        self.objects.push(ReportedFile { number, sum, path });
+        Some(())
+    }
+
+    fn add_run(&mut self, rest: &str) -> Option<()> {
+        let mut fields = rest.split(' ');
+        let object = match fields.next()? {
+            NO_FILE => None,
+            number => Some(number.parse().ok()?),
+        };
+        let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let mut number = || fields.next()?.parse().ok();
+        let (times, directions) = (number()?, [number()?, number()?]);
+        let bytes = from_hex(fields.next()?)?;
+        let unit = |field: &str| {
+            let (offset, units) = field.split_once(':')?;
+            Some((offset.parse().ok()?, units.parse().ok()?))
+        };
+        let units = fields.map(unit).collect::<Option<Vec<_>>>()?;
+        let run = CodeRun { place: InstructionPlace { object, offset }, bytes };
+        self.profile.add(run, &RunExecutions { times, directions, units });
+        Some(())
+    }
+}
+
+/// The bytes of hexadecimal digits, two for each.
+fn from_hex(digits: &str) -> Option<Box<[u8]>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    rest.is_empty().then(|| pairs.iter().map(byte).collect()).flatten()
 }
 
 fn add_line(processes: &mut Vec<ProcessCounts>, line: &str) -> Option<()> {
@@ -193,6 +294,24 @@ mod tests {
     }
 
     #[test]
+    fn executions_by_address_are_read_as_they_were_written() {
+        let mut profile = CodeProfile::default();
+        let place = |object, offset| InstructionPlace { object, offset };
+        let executions = RunExecutions { times: u64::MAX, directions: [1, 2], units: vec![(3, 4), (7, 9)] };
+        profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, &executions);
+        profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, &RunExecutions::default());
+        let text =
+            code(&profile, |number| Some(("/a b\n/c", ["x", "y"][usize::from(number == 7)]))) + "end\n";
+        let report = TracerReport::read(&mut text.as_bytes()).unwrap();
+        assert_eq!(report.code.profile, profile);
+        let object = ReportedFile { number: 7, sum: "y".to_owned(), path: "/a b?/c".to_owned() };
+        assert_eq!(report.code.objects, [object]);
+        profile.set_full();
+        let text = code(&profile, |_| None) + "end\n";
+        assert!(TracerReport::read(&mut text.as_bytes()).unwrap().code.profile.is_full());
+    }
+
+    #[test]
     fn text_that_is_not_a_report_is_an_error() {
         let texts = [
             "",
@@ -202,11 +321,16 @@ mod tests {
             "nonsense\nend\n",
             "running x\nend\n",
             "process 1 2 x\ncount cycles 1\nend\n",
+            "run - 0 1 2\nend\n",
+            "run - 0 1 2 3 9\nend\n",
+            "run - 0 1 2 3 zz\nend\n",
+            "run - 0 1 2 3 90 1\nend\n",
+            "object x y z\nend\n",
         ];
         for text in texts {
             assert!(read_report(&mut text.as_bytes()).is_err(), "{text:?}");
         }
-        let long = "x".repeat(5000);
+        let long = "x".repeat(2 << 20);
         assert!(read_line(&mut long.as_bytes()).is_err());
     }
 }

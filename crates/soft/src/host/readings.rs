@@ -11,11 +11,9 @@ use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWai
 use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
 use super::tracer::{TraceResult, Tracer};
-use super::window_protocol::WINDOWS;
+use super::window_protocol::{self, ArrivingRequest, WINDOWS};
+use crate::code_profile::CodeProfile;
 use crate::{EventSet, EventTotals, ExecutionEvent};
-
-/// Most bytes of a request.
-const MOST_REQUEST_BYTES: usize = 4096;
 
 /// Sends a short answer.
 fn send(socket: &mut UnixStream, text: &[u8]) {
@@ -32,7 +30,7 @@ impl Tracer {
             match socket.read(&mut byte) {
                 Ok(0) => return self.finish(),
                 Ok(_) if self.window_request.is_some() => self.add_to_request(byte[0], socket),
-                Ok(_) if byte[0] == WINDOWS => self.window_request = Some(Vec::new()),
+                Ok(_) if byte[0] == WINDOWS => self.window_request = Some(ArrivingRequest::default()),
                 Ok(_) if byte[0] == protocol::FINISH => self.finish(),
                 Ok(_) if byte[0] == protocol::READ => self.request_counts(),
                 Ok(_) => {}
@@ -44,13 +42,10 @@ impl Tracer {
 
     /// Adds a byte to a request for windows, and answers it at its end.
     fn add_to_request(&mut self, byte: u8, socket: &mut UnixStream) {
-        match &mut self.window_request {
-            Some(request) if byte != b'\n' && request.len() < MOST_REQUEST_BYTES => request.push(byte),
-            request => {
-                let line = String::from_utf8_lossy(&request.take().unwrap_or_default()).into_owned();
-                let answer = self.record_windows(&line).unwrap_or_else(|| "refused\n".to_owned());
-                send(socket, answer.as_bytes());
-            }
+        if let Some(request) = self.window_request.as_mut().and_then(|request| request.add(byte)) {
+            self.window_request = None;
+            let answer = request.and_then(|request| self.record_windows(request));
+            send(socket, window_protocol::answer(answer).as_bytes());
         }
     }
 
@@ -110,7 +105,7 @@ impl Tracer {
         }
     }
 
-    pub(super) fn is_translated(&self, tid: u32, pc: u64) -> bool {
+    fn is_translated(&self, tid: u32, pc: u64) -> bool {
         let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
@@ -119,7 +114,6 @@ impl Tracer {
 
     /// Reads the counts of a stopped task, if they were requested.
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
-        self.end_interval(tid)?;
         if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
@@ -157,12 +151,25 @@ impl Tracer {
         let sums = Some(self.settings.events)
             .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
         let reported = sums.unwrap_or_default();
+        let profiled = self.settings.profiled && end == protocol::LAST;
+        let mut profile = CodeProfile::default();
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
-            let totals = totals(process, answers.remove(&i).unwrap_or_default(), sums);
+            let answers = answers.remove(&i).unwrap_or_default();
+            let totals = match sums {
+                Some(events) => sums_of(process, answers, events),
+                None => totals(process, answers, profiled.then_some(&mut profile)),
+            };
             protocol::process(process.pid, process.parent, &process.name, &totals, reported)
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
-        lines + end + "\n"
+        let code = if profiled { self.code_lines(&profile) } else { String::new() };
+        lines + &code + end + "\n"
+    }
+
+    /// The lines of a profile, with the files of its code.
+    fn code_lines(&self, profile: &CodeProfile) -> String {
+        let store = self.profile.as_ref().map(|store| store.borrow());
+        protocol::code(profile, |number| store.as_ref().and_then(|store| store.file(number)))
     }
 
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be
@@ -195,29 +202,42 @@ impl Tracer {
     }
 }
 
-/// The counts of a process, of which each thread has answered or has ended: of some events that are sums, or
-/// of all.
+/// The counts of a process, of which each thread has answered or has ended. Adds its executions to a profile.
 fn totals(
     process: &TracedProcess,
     answers: Vec<Result<TranslationCounts, String>>,
-    sums: Option<EventSet>,
+    profile: Option<&mut CodeProfile>,
 ) -> Result<EventTotals, String> {
-    if process.lost.is_some() {
-        return process.totals(Vec::new());
+    let profiled = profile.is_some();
+    let parts = process_parts(process, answers)?.solve(profiled)?;
+    process.totals(parts, profile.unwrap_or(&mut CodeProfile::default()))
+}
+
+/// The counts of a process of some events that are sums.
+fn sums_of(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+    events: EventSet,
+) -> Result<EventTotals, String> {
+    process.sums(process_parts(process, answers)?.read_out(events)?)
+}
+
+/// The counts of the threads of a process in translations that it has not left.
+fn process_parts(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+) -> Result<ThreadCounts, String> {
+    if let Some(reason) = &process.lost {
+        return Err(reason.clone());
     }
     let ended_contexts = process.ended_contexts.iter().map(|context| Ok(TranslationCounts::of(context)));
     let ended_counts = process.ended_counts.iter().cloned().map(Ok);
-    let parts =
-        ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
-    match sums {
-        Some(events) => process.sums(parts.read_out(events)?),
-        None => process.totals(parts.solve()?),
-    }
+    ended_counts.chain(ended_contexts).chain(answers).collect()
 }
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-pub(super) struct SleepingThread {
+struct SleepingThread {
     /// The address where it continues.
     pc: u64,
     /// Its run time so far, as the scheduler reports it.
@@ -225,18 +245,13 @@ pub(super) struct SleepingThread {
 }
 
 impl SleepingThread {
-    /// The address where it continues.
-    pub(super) fn pc(&self) -> u64 {
-        self.pc
-    }
-
     /// `None` where it runs, or is blocked otherwise.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
     /// `/proc/pid/schedstat`.
-    pub(super) fn read(tid: u32) -> Option<SleepingThread> {
+    fn read(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;

@@ -3,11 +3,14 @@
 //! Totals are linear in the counters ([`crate::flow::LinearReadout`]). So a reading in the run costs a dot
 //! product for each event, and computes weights only when the translation has grown.
 
+use std::rc::Rc;
+
 use super::equivalent_blocks::EquivalentBlocks;
 use crate::ExecutionEvent;
 use crate::addend::{Addend, AddendKind, NOT_TAKEN, TAKEN};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{CounterWeights, LinearReadout};
+use crate::hash::AddressMap;
 use crate::translate::Translation;
 
 /// A sum that is read out.
@@ -54,14 +57,30 @@ pub(super) struct SumWeights {
 pub(crate) struct EventReadout {
     linear: LinearReadout,
     sums: Vec<(ReadoutSum, SumWeights)>,
+    /// The first instructions of blocks, by block and number. They stay the same when the translation grows.
+    first: AddressMap<(u32, u16), Rc<Block>>,
 }
 
 impl EventReadout {
     /// Drops the weights if the translation has grown since they were made.
     pub(super) fn update(&mut self, translation: &Translation) {
         if !self.linear.suits(translation.flow()) {
-            *self = EventReadout { linear: LinearReadout::new(translation.flow()), sums: Vec::new() };
+            (self.linear, self.sums) = (LinearReadout::new(translation.flow()), Vec::new());
         }
+    }
+
+    /// The first instructions of a block; `None` for none.
+    pub(super) fn first(
+        &mut self,
+        translation: &Translation,
+        block: u32,
+        instructions: u16,
+    ) -> Option<Rc<Block>> {
+        if instructions == 0 {
+            return None;
+        }
+        let decode = || Rc::new(translation.decode(&mut BlockDecoder::new(), block, instructions));
+        Some(Rc::clone(self.first.entry((block, instructions)).or_insert_with(decode)))
     }
 
     /// The weights for a sum.
@@ -112,7 +131,7 @@ fn unit_values(sum: ReadoutSum, translation: &Translation) -> Vec<u64> {
     for id in 0..translation.blocks() {
         let Some(first) = translation.block(id).units() else { continue };
         let block = translation.decode(&mut decoder, id, translation.instructions(id));
-        for (addend, value) in counted_units(&block, translation).zip(&mut values[first as usize..]) {
+        for ((_, addend), value) in counted_units(&block, translation).zip(&mut values[first as usize..]) {
             let counts = addend.per_unit().into_iter().filter(|(known, _)| *known == event);
             *value = counts.map(|(_, count)| u64::from(count)).sum();
         }
@@ -120,12 +139,13 @@ fn unit_values(sum: ReadoutSum, translation: &Translation) -> Vec<u64> {
     values
 }
 
-/// The addends of a block that have unit counters, in the order of those.
+/// The addends of a block that have unit counters, with the index of their instruction, in the order of
+/// those.
 pub(super) fn counted_units<'a>(
     block: &'a Block,
     translation: &'a Translation,
-) -> impl Iterator<Item = &'a Addend> {
+) -> impl Iterator<Item = (u16, &'a Addend)> {
     let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
-    let addends = block.addends.iter().map(|(_, addend)| addend);
-    addends.filter(move |addend| has_units(addend) && translation.counts(addend.kind()))
+    let addends = block.addends.iter().map(|(index, addend)| (*index, addend));
+    addends.filter(move |(_, addend)| has_units(addend) && translation.counts(addend.kind()))
 }

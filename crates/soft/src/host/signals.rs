@@ -174,6 +174,7 @@ impl Tracer {
         if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.repeat_last(&cache.borrow(), block);
+            self.change_budget(tid, -1);
         }
         if self.has_made_call(tid) {
             self.complete_flush(tid, &registers)
@@ -273,7 +274,7 @@ impl Tracer {
             let point = cache.borrow().translation.point_at(registers.rip);
             if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
                 context.ledger.repeat_last(&cache.borrow(), block);
-                self.charge_repeated(tid);
+                self.change_budget(tid, -1);
             }
         }
         Ok(())

@@ -132,7 +132,7 @@ impl Tracer {
                 .into_iter()
                 .chain(ended_contexts.iter().map(TranslationCounts::of))
                 .collect::<ThreadCounts>()
-                .solve()
+                .solve(self.settings.profiled)
             {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
                 Err(reason) => process.lose(reason),
@@ -300,13 +300,13 @@ impl FromIterator<TranslationCounts> for ThreadCounts {
 }
 
 impl ThreadCounts {
-    /// The executed code and its totals.
+    /// The executed code and its totals; with profiles if they are requested.
     ///
     /// # Errors
     ///
     /// The contradiction, in words.
-    pub(super) fn solve(&self) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow())).collect()
+    pub(super) fn solve(&self, profiled: bool) -> Result<Vec<ExecutedCode>, String> {
+        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow(), profiled)).collect()
     }
 
     /// The totals of some events, which are not checked.

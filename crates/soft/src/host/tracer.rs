@@ -50,6 +50,7 @@ use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
 use super::threads::TranslationCounts;
 use super::translation_cache::TranslationCache;
+use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
 use crate::translate::{self, StopReason, TranslationNeed};
@@ -119,7 +120,9 @@ pub(crate) struct Tracer {
     /// Windows that are recorded.
     pub(super) recording: Option<WindowRecording>,
     /// The beginning of a request for windows.
-    pub(super) window_request: Option<Vec<u8>>,
+    pub(super) window_request: Option<ArrivingRequest>,
+    /// Changes since the last round of all tasks.
+    changes_since_round: usize,
 }
 
 /// The reason why a task cannot be followed any more.
@@ -213,14 +216,16 @@ pub(crate) fn follow(
             break;
         }
         tracer.report_early(&mut socket);
-        tracer.end_intervals();
         tracer.send_rows(&mut socket);
         let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
         let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
         let most = tracer.window_wait().into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
-        change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
+        if let Some((tid, change)) = change {
+            tracer.handle_safely(tid, change);
+            tracer.serve_all();
+        }
         cyclometer_sys::daemon::enlarge_memory();
     }
     tracer.report(&mut socket);
@@ -261,6 +266,7 @@ impl Tracer {
             began: Instant::now(),
             recording: None,
             window_request: None,
+            changes_since_round: 0,
         };
         tracer.adopt(root, 0, TaskMode::Untranslated, false);
         tracer
@@ -290,12 +296,38 @@ impl Tracer {
         self.processes.get_mut(index)
     }
 
-    /// Handles the events that have arrived.
+    /// Handles the events that have arrived, and no more than there are tasks: those that stop all the time
+    /// have the next event by then, and requests would wait for ever.
     fn take_changes(&mut self) {
-        while let Ok(Some((tid, change))) = trace::wait() {
+        for _ in 0..self.tasks.len().max(FEW) {
+            let Ok(Some((tid, change))) = trace::wait() else { return };
             self.handle_safely(tid, change);
+            self.serve_all();
             // Delayed signals would otherwise wait for a task that stops all the time.
             self.send_delayed();
+        }
+    }
+
+    /// Now and then, handles one change of each task while windows are recorded. The kernel reports the
+    /// changes of the latest tracee first. Threads whose windows end all the time would suspend the others
+    /// for ever.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/ptrace.c`, `__ptrace_link`: a tracee is added before all others; `kernel/exit.c`,
+    /// `ptrace_do_wait`: the first with a change is reported.
+    fn serve_all(&mut self) {
+        self.changes_since_round += 1;
+        let is_shared = self.recording.is_some() && self.tasks.len() > 1;
+        if !is_shared || self.changes_since_round < self.tasks.len() {
+            return;
+        }
+        self.changes_since_round = 0;
+        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        for tid in tasks {
+            if let Ok(Some(change)) = trace::poll(tid) {
+                self.handle_safely(tid, change);
+            }
         }
     }
 

@@ -223,11 +223,13 @@ impl Tracer {
         }
         let mut claims = CodeClaims::unpack(from)?;
         let stamps = from.list(|from| Some((from.text()?, FileId::unpack(from)?)))?;
+        let mut paths = Vec::new();
         for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
             // A file that has changed would be noticed only when the program maps it.
             if name_of(Path::new(path)).ok()? != stamp {
                 return None;
             }
+            paths.push((stamp, path.to_owned()));
             // The same file may have another device number: after a new mount, or in another container.
             let now = FileId::at(path)?;
             if then != Some(now) {
@@ -237,6 +239,9 @@ impl Tracer {
         let without_sequences = from.list(FilePart::unpack)?;
         let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
         let store = &mut self.profile.as_ref()?.borrow_mut();
+        paths.into_iter().for_each(|(name, path)| {
+            store.number_at(name, &path);
+        });
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
         let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
         self.without_sequences.extend(without_sequences);

@@ -1,8 +1,8 @@
 //! Requests for windows and their rows, as lines of the protocol.
 //!
 //! ```text
-//! w PERIOD INTERVAL MOST EVENT...            from the tool: numbers, with 0 for none; the interval in ns
-//! windows                                    the answer
+//! w PERIOD MOST EVENT...                     from the tool: instructions of a window, most rows, events
+//! windows | windows-refused REASON           the answer
 //! window PID TID END ADDRESS TIME LOST COUNT...    a row: a count for each event, - for an unknown one
 //! lost-windows NUMBER                        rows that were lost since the line before of this kind
 //! ```
@@ -10,15 +10,18 @@
 //! Rows are never inside a report ([`super::protocol`]).
 
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use crate::ExecutionEvent;
 
 /// The first byte of a request.
 pub const WINDOWS: u8 = b'w';
 
-/// The answer to a request.
-pub const ACCEPTED: &str = "windows";
+/// The answers to a request.
+const ACCEPTED: &str = "windows";
+const REFUSED: &str = "windows-refused ";
+
+/// Most bytes of a request, without its end.
+const MOST_REQUEST_BYTES: usize = 4096;
 
 /// The first words of rows, and of a number of lost rows.
 const ROW: &str = "window ";
@@ -31,13 +34,29 @@ const UNKNOWN: &str = "-";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WindowRequest {
     /// Instructions of a window.
-    pub period: Option<NonZeroU64>,
-    /// The longest that a window lasts.
-    pub interval: Option<Duration>,
+    pub period: NonZeroU64,
     /// Most rows that the tracer keeps.
     pub most_rows: usize,
     /// The events whose counts are in rows.
     pub events: Vec<ExecutionEvent>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowRefusal {
+    /// Its line has more bytes than the tracer takes.
+    TooLong,
+    /// Its line is no request of this protocol.
+    Malformed,
+    /// The command has been released. Windows begin with its first instruction.
+    Released,
+}
+
+/// A request of which bytes arrive.
+#[derive(Default)]
+pub(crate) struct ArrivingRequest {
+    /// Its line so far, without those beyond one byte too many.
+    bytes: Vec<u8>,
 }
 
 /// The end of a window.
@@ -45,8 +64,6 @@ pub struct WindowRequest {
 pub enum TracedWindowEnd {
     /// After its instructions.
     Period,
-    /// After its time.
-    Interval,
     /// The thread executes another program.
     Exec,
     /// The thread ends, or is detached.
@@ -54,13 +71,11 @@ pub enum TracedWindowEnd {
 }
 
 impl TracedWindowEnd {
-    const ALL: [TracedWindowEnd; 4] =
-        [TracedWindowEnd::Period, TracedWindowEnd::Interval, TracedWindowEnd::Exec, TracedWindowEnd::End];
+    const ALL: [TracedWindowEnd; 3] = [TracedWindowEnd::Period, TracedWindowEnd::Exec, TracedWindowEnd::End];
 
     fn word(self) -> &'static str {
         match self {
             TracedWindowEnd::Period => "period",
-            TracedWindowEnd::Interval => "interval",
             TracedWindowEnd::Exec => "exec",
             TracedWindowEnd::End => "end",
         }
@@ -98,24 +113,65 @@ pub enum WindowLine {
 impl WindowRequest {
     /// The line of the request, with its end.
     pub fn line(&self) -> String {
-        let period = self.period.map_or(0, NonZeroU64::get);
-        let interval = self.interval.map_or(0, |interval| interval.as_nanos());
-        let head = format!("{} {period} {interval} {}", char::from(WINDOWS), self.most_rows);
+        let head = format!("{} {} {}", char::from(WINDOWS), self.period, self.most_rows);
         let events = self.events.iter().map(|event| format!(" {event}"));
         events.fold(head, |line, event| line + &event) + "\n"
     }
 
-    /// Reads the rest of the line, behind its first byte.
-    pub(crate) fn read(rest: &str) -> Option<WindowRequest> {
+    /// Reads the rest of the line, after its first byte.
+    fn read(rest: &str) -> Option<WindowRequest> {
         let mut words = rest.split_ascii_whitespace();
-        let period = NonZeroU64::new(words.next()?.parse().ok()?);
-        let interval = match words.next()?.parse().ok()? {
-            0 => None,
-            ns => Some(Duration::from_nanos(ns)),
-        };
-        let most_rows = words.next()?.parse().ok()?;
+        let (period, most_rows) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let events = words.map(ExecutionEvent::from_name).collect::<Option<Vec<_>>>()?;
-        Some(WindowRequest { period, interval, most_rows, events })
+        Some(WindowRequest { period, most_rows, events })
+    }
+}
+
+impl ArrivingRequest {
+    /// Adds a byte. Returns the request at the end of its line; a line that is too long is discarded up to
+    /// its end.
+    pub(crate) fn add(&mut self, byte: u8) -> Option<Result<WindowRequest, WindowRefusal>> {
+        if byte != b'\n' {
+            if self.bytes.len() <= MOST_REQUEST_BYTES {
+                self.bytes.push(byte);
+            }
+            return None;
+        }
+        let line = std::mem::take(&mut self.bytes);
+        if line.len() > MOST_REQUEST_BYTES {
+            return Some(Err(WindowRefusal::TooLong));
+        }
+        let request = std::str::from_utf8(&line).ok().and_then(WindowRequest::read);
+        Some(request.ok_or(WindowRefusal::Malformed))
+    }
+}
+
+impl WindowRefusal {
+    const ALL: [WindowRefusal; 3] =
+        [WindowRefusal::TooLong, WindowRefusal::Malformed, WindowRefusal::Released];
+
+    fn word(self) -> &'static str {
+        match self {
+            WindowRefusal::TooLong => "too-long",
+            WindowRefusal::Malformed => "malformed",
+            WindowRefusal::Released => "released",
+        }
+    }
+}
+
+/// The line of an answer, with its end.
+pub(crate) fn answer(answer: Result<(), WindowRefusal>) -> String {
+    match answer {
+        Ok(()) => format!("{ACCEPTED}\n"),
+        Err(refusal) => format!("{REFUSED}{}\n", refusal.word()),
+    }
+}
+
+/// Reads an answer, without its end; `None` where the line is none.
+pub fn read_answer(line: &str) -> Option<Result<(), WindowRefusal>> {
+    match line.strip_prefix(REFUSED) {
+        None => (line == ACCEPTED).then_some(Ok(())),
+        Some(word) => WindowRefusal::ALL.into_iter().find(|refusal| refusal.word() == word).map(Err),
     }
 }
 
@@ -172,7 +228,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_read_as_they_were_written(
-            (pid, tid, end, address) in (any::<u32>(), any::<u32>(), 0usize..4, any::<Option<u64>>()),
+            (pid, tid, end, address) in (any::<u32>(), any::<u32>(), 0usize..3, any::<Option<u64>>()),
             (time_ns, lost_before) in (any::<u64>(), any::<u64>()),
             counts in prop::collection::vec(any::<Option<u64>>(), 0..4),
         ) {
@@ -187,11 +243,10 @@ mod tests {
 
         #[test]
         fn requests_are_read_as_they_were_written(
-            period: u64, interval: u64, most_rows: usize, events in 0..ExecutionEvent::ALL.len(),
+            period: NonZeroU64, most_rows: usize, events in 0..ExecutionEvent::ALL.len(),
         ) {
             let request = WindowRequest {
-                period: NonZeroU64::new(period),
-                interval: (interval > 0).then_some(Duration::from_nanos(interval)),
+                period,
                 most_rows,
                 events: ExecutionEvent::ALL[..events].to_vec(),
             };
@@ -204,6 +259,42 @@ mod tests {
         for line in ["window 1 2 period - 3", "window 1 2 never - 3 4", "lost-windows x", "windows", ""] {
             assert_eq!(WindowLine::read(line), None, "{line}");
         }
-        assert_eq!(WindowRequest::read(" 1 0 5 cycles"), None);
+        for line in [" 1 5 cycles", " 0 5 loads", " 1 x loads", " 1", ""] {
+            assert_eq!(WindowRequest::read(line), None, "{line}");
+        }
+        for line in ["refused", "windows-refused", "windows-refused why", "windows 1"] {
+            assert_eq!(read_answer(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn answers_are_read_as_they_were_written() {
+        let refused = WindowRefusal::ALL.into_iter().map(Err);
+        for expected in refused.chain([Ok(())]) {
+            let line = answer(expected);
+            assert_eq!(read_answer(line.strip_suffix('\n').unwrap()), Some(expected));
+        }
+    }
+
+    /// The results of the requests in these bytes.
+    fn arrived(bytes: &[u8]) -> Vec<Result<WindowRequest, WindowRefusal>> {
+        let mut request = ArrivingRequest::default();
+        bytes.iter().filter_map(|byte| request.add(*byte)).collect()
+    }
+
+    #[test]
+    fn a_request_is_complete_at_the_end_of_its_line() {
+        let request = WindowRequest { period: NonZeroU64::MIN, most_rows: 5, events: Vec::new() };
+        assert_eq!(arrived(b" 1 5"), []);
+        assert_eq!(arrived(b" 1 5\n 1 5\n"), [Ok(request.clone()), Ok(request)]);
+        assert_eq!(arrived(b"\xff\n"), [Err(WindowRefusal::Malformed)]);
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_discarded_in_whole() {
+        let spaced = |bytes: usize| format!(" 1 5{}\n", " ".repeat(bytes - 4)).into_bytes();
+        let requests = [spaced(MOST_REQUEST_BYTES + 1), spaced(MOST_REQUEST_BYTES), spaced(100_000)].concat();
+        let results: Vec<_> = arrived(&requests).into_iter().map(|result| result.map(drop)).collect();
+        assert_eq!(results, [Err(WindowRefusal::TooLong), Ok(()), Err(WindowRefusal::TooLong)]);
     }
 }

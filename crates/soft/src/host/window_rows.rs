@@ -3,23 +3,19 @@
 //! The tool reads when it wants to. Rows that it has not read are kept up to a number; later ones are lost,
 //! and counted as lost.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
+use super::window_counts::{WindowCounts, WindowOutcome, WindowReadout};
 use super::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
-use crate::block::Block;
-use crate::{EventSet, EventTotals, ExecutionEvent};
+use crate::{EventSet, ExecutionEvent};
 
 /// Windows that are recorded.
 pub(crate) struct WindowRecording {
     pub(super) request: WindowRequest,
     /// The time of the request.
     began: Instant,
-    /// The end of the current interval.
-    interval_end: Option<Instant>,
-    /// Threads whose windows end at their next stop, because the interval is over.
-    pub(super) over: HashSet<u32>,
     rows: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
@@ -38,20 +34,8 @@ const SENT_AT_ONCE: usize = 1 << 16;
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
-        let interval_end = request.interval.map(|interval| began + interval);
-        let (over, rows, unsent) = (HashSet::new(), VecDeque::new(), Vec::new());
-        WindowRecording { request, began, interval_end, over, rows, lost: 0, unsent, next_send: began }
-    }
-
-    /// Whether an interval has ended; the next one begins.
-    pub(super) fn pass_interval(&mut self, now: Instant) -> bool {
-        let (Some(interval), Some(end)) = (self.request.interval, self.interval_end) else { return false };
-        if now < end {
-            return false;
-        }
-        // Intervals that were missed are left out.
-        self.interval_end = Some((end + interval).max(now));
-        true
+        let (rows, unsent) = (VecDeque::new(), Vec::new());
+        WindowRecording { request, began, rows, lost: 0, unsent, next_send: began }
     }
 
     /// Every event that is read: those of the rows, and the instructions, which end windows.
@@ -65,7 +49,7 @@ impl WindowRecording {
     }
 
     /// Adds the row of a window that has ended, unless there is no room.
-    fn push(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, counts: WindowCounts) {
+    fn push(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, counts: Vec<Option<u64>>) {
         if self.rows.len() >= self.request.most_rows {
             self.lost += 1;
             window.lost_before += 1;
@@ -78,7 +62,7 @@ impl WindowRecording {
             address: at.address,
             time_ns: at.time_ns,
             lost_before: std::mem::take(&mut window.lost_before),
-            counts: counts.counts,
+            counts,
         };
         self.rows.push_back(WindowLine::Row(row).text());
     }
@@ -90,32 +74,31 @@ impl WindowRecording {
         window: &mut OpenWindow,
         end: TracedWindowEnd,
         address: Option<u64>,
-        readout: WindowCounts,
+        readout: WindowReadout,
     ) {
         let at = WindowBoundaryPoint { end, address, time_ns: self.now_ns() };
         self.end_at(window, at, readout);
     }
 
-    fn end_at(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, readout: WindowCounts) {
-        let counts = window.counts(&readout);
-        if !counts.is_empty() {
+    fn end_at(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, readout: WindowReadout) {
+        if let WindowOutcome::Row { counts, owed } = window.counts(&readout).outcome() {
             self.push(window, at, counts);
-            (window.before, window.start) = (WindowCounts::none(&self.request), Some(readout));
+            (window.before, window.start) = (owed, Some(readout));
         }
     }
 
     /// Ends a window some instructions further on, if the thread gets there; `readout` is the one there.
-    pub(super) fn end_ahead(&self, window: &mut OpenWindow, address: u64, readout: WindowCounts) {
+    pub(super) fn expect_boundary(&self, window: &mut OpenWindow, address: u64, readout: WindowReadout) {
         let (end, address) = (TracedWindowEnd::Period, Some(address));
         let at = WindowBoundaryPoint { end, address, time_ns: self.now_ns() };
-        window.ahead = Some((at, readout));
+        window.expected = Some((at, readout));
     }
 
-    /// Ends the window that was to end further on, if the thread has executed so many instructions. If a
+    /// Ends the window whose boundary is expected, if the thread has executed so many instructions. If a
     /// signal came before, the window goes on.
-    pub(super) fn settle_ahead(&mut self, window: &mut OpenWindow, instructions: u64) {
-        if let Some((at, readout)) = window.ahead.take()
-            && instructions.wrapping_sub(readout.instructions).cast_signed() >= 0
+    pub(super) fn settle_expected(&mut self, window: &mut OpenWindow, instructions: u64) {
+        if let Some((at, readout)) = window.expected.take()
+            && instructions.wrapping_sub(readout.instructions()).cast_signed() >= 0
         {
             self.end_at(window, at, readout);
         }
@@ -123,17 +106,16 @@ impl WindowRecording {
 
     /// Ends the last window of a thread, which has left its translation.
     pub(super) fn end_last(&mut self, mut window: OpenWindow, end: TracedWindowEnd) {
-        let counts = window.before.clone();
-        if !counts.is_empty() {
+        if let WindowOutcome::Row { counts, .. } = window.before.outcome() {
             let at = WindowBoundaryPoint { end, address: None, time_ns: self.now_ns() };
             self.push(&mut window, at, counts);
         }
     }
 
-    /// The longest time to wait until rows are to be sent, or an interval has ended.
+    /// The longest time to wait until rows are to be sent.
     pub(super) fn longest_wait(&self) -> Option<Duration> {
         let is_pending = !self.unsent.is_empty() || !self.rows.is_empty() || self.lost > 0;
-        if is_pending { Some(SEND_EVERY) } else { self.request.interval }
+        is_pending.then_some(SEND_EVERY)
     }
 
     /// Sends rows now and then, as far as the socket takes them.
@@ -180,15 +162,17 @@ impl WindowRecording {
 pub(crate) struct OpenWindow {
     pid: u32,
     tid: u32,
-    /// Counts of the window in translations that the thread has left.
+    /// Executions of the window in translations that the thread has left.
     before: WindowCounts,
     /// The readout of the current translation where the window starts in it; `None` outside.
-    start: Option<WindowCounts>,
+    start: Option<WindowReadout>,
     lost_before: u64,
     /// The thread is stepped to a boundary in the middle of a block.
     pub(super) steps: Option<WindowSteps>,
     /// The boundary and the readout where the thread will be in some instructions.
-    ahead: Option<(WindowBoundaryPoint, WindowCounts)>,
+    expected: Option<(WindowBoundaryPoint, WindowReadout)>,
+    /// The thread is outside of translated code, and the budget in its slot is the rest of the window.
+    keeps_budget: bool,
 }
 
 /// The end of a window.
@@ -202,8 +186,8 @@ struct WindowBoundaryPoint {
 /// The remaining way to a boundary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowSteps {
-    /// The number of instructions of the block that are still to be executed at the boundary.
-    pub(super) behind: u16,
+    /// The instructions of the block that are still to be executed at the boundary.
+    pub(super) remaining: u16,
     /// The address in translated code of the next instruction, if it pushes the flags.
     pub(super) pushes_flags: Option<u64>,
 }
@@ -211,7 +195,8 @@ pub(super) struct WindowSteps {
 impl OpenWindow {
     pub(super) fn new(pid: u32, tid: u32, request: &WindowRequest) -> OpenWindow {
         let before = WindowCounts::none(request);
-        OpenWindow { pid, tid, before, start: None, lost_before: 0, steps: None, ahead: None }
+        let (start, steps, expected, keeps_budget) = (None, None, None, false);
+        OpenWindow { pid, tid, before, start, lost_before: 0, steps, expected, keeps_budget }
     }
 
     /// Whether the thread is in a translation.
@@ -220,80 +205,139 @@ impl OpenWindow {
     }
 
     /// The thread enters a translation; `now` is its readout.
-    pub(super) fn enter(&mut self, now: WindowCounts) {
+    pub(super) fn enter(&mut self, now: WindowReadout) {
         self.start = Some(now);
     }
 
     /// The thread leaves its translation; `now` is its readout.
-    pub(super) fn leave(&mut self, now: &WindowCounts) {
+    pub(super) fn leave(&mut self, now: &WindowReadout) {
         self.before = self.counts(now);
-        (self.start, self.steps) = (None, None);
+        (self.start, self.steps, self.keeps_budget) = (None, None, false);
     }
 
-    /// The counts of the window up to a readout.
-    fn counts(&self, now: &WindowCounts) -> WindowCounts {
+    /// The thread leaves translated code. A budget to a boundary behind another one is not kept: whether the
+    /// thread has reached the first is not known.
+    pub(super) fn set_kept_budget(&mut self, is_known: bool) {
+        self.keeps_budget = is_known && self.expected.is_none();
+    }
+
+    /// Whether the budget in the thread's slot is the rest of the window. The thread enters translated code.
+    pub(super) fn take_kept_budget(&mut self) -> bool {
+        std::mem::take(&mut self.keeps_budget)
+    }
+
+    /// The executions of the window up to a readout of the current translation.
+    fn counts(&self, now: &WindowReadout) -> WindowCounts {
         match &self.start {
             None => self.before.clone(),
-            Some(start) => self.before.plus(now, start),
+            Some(start) => self.before.between(start, now),
         }
     }
 
-    /// The instructions of the window up to a readout of the current translation.
-    pub(super) fn instructions(&self, now: u64) -> u64 {
-        let start = self.start.as_ref().map_or(now, |start| start.instructions);
-        self.before.instructions.wrapping_add(now.wrapping_sub(start))
+    /// The instructions to the end of the window, with `now` instructions in the readout of the current
+    /// translation. They are more than the period where a system call was taken back.
+    pub(super) fn instructions_left(&self, period: u64, now: u64) -> u64 {
+        let start = self.start.as_ref().map_or(now, WindowReadout::instructions);
+        let executed = self.before.instructions().wrapping_add(now.wrapping_sub(start).cast_signed());
+        period.saturating_add_signed(executed.wrapping_neg())
     }
 }
 
-/// Counts of the requested events, or a readout of a translation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct WindowCounts {
-    instructions: u64,
-    /// In the order of the request; `None` where it is unknown.
-    counts: Vec<Option<u64>>,
-}
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
 
-impl WindowCounts {
-    fn none(request: &WindowRequest) -> WindowCounts {
-        WindowCounts { instructions: 0, counts: vec![Some(0); request.events.len()] }
+    use super::*;
+    use crate::EventTotals;
+
+    fn recording(most_rows: usize) -> WindowRecording {
+        let events = vec![ExecutionEvent::Instructions];
+        WindowRecording::new(WindowRequest { period: NonZeroU64::MIN, most_rows, events })
     }
 
-    /// A readout.
-    pub(super) fn of(totals: &EventTotals, request: &WindowRequest) -> WindowCounts {
-        let counts = request.events.iter().map(|event| totals.total(*event).ok()).collect();
-        WindowCounts { instructions: totals.total(ExecutionEvent::Instructions).unwrap_or(0), counts }
+    /// The readout of a thread that has executed so many instructions.
+    fn readout(recording: &WindowRecording, instructions: u64) -> WindowReadout {
+        let mut totals = EventTotals::new();
+        totals.set(ExecutionEvent::Instructions, instructions);
+        WindowReadout::of(&totals, &recording.request).unwrap()
     }
 
-    /// With the counts between two readouts.
-    fn plus(&self, now: &WindowCounts, start: &WindowCounts) -> WindowCounts {
-        let sum = |before: u64, now: u64, start: u64| before.wrapping_add(now.wrapping_sub(start));
-        let counts = self.counts.iter().zip(&now.counts).zip(&start.counts);
-        WindowCounts {
-            instructions: sum(self.instructions, now.instructions, start.instructions),
-            counts: counts.map(|((before, now), start)| Some(sum((*before)?, (*now)?, (*start)?))).collect(),
+    /// A window that begins before the first instruction of a translation.
+    fn window(recording: &WindowRecording) -> OpenWindow {
+        let mut window = OpenWindow::new(7, 8, &recording.request);
+        window.enter(readout(recording, 0));
+        window
+    }
+
+    fn rows(recording: &mut WindowRecording) -> Vec<TracedWindow> {
+        recording.lost = 0;
+        recording.fill();
+        let text = std::mem::take(&mut recording.unsent);
+        let row = |line: &str| match WindowLine::read(line) {
+            Some(WindowLine::Row(row)) => row,
+            other => panic!("{other:?}"),
+        };
+        String::from_utf8(text).unwrap().lines().map(row).collect()
+    }
+
+    #[test]
+    fn a_signal_before_an_expected_boundary_leaves_the_window_open() {
+        let mut recording = recording(10);
+        let mut window = window(&recording);
+        for (executed, ends) in [(9, 0), (10, 1), (11, 1)] {
+            let expected = readout(&recording, 10);
+            recording.expect_boundary(&mut window, 0x1234, expected);
+            recording.settle_expected(&mut window, executed);
+            let rows = rows(&mut recording);
+            assert_eq!(rows.len(), ends, "{executed}: {rows:?}");
+            for row in rows {
+                assert_eq!((row.counts, row.address), (vec![Some(10)], Some(0x1234)));
+                window = self::window(&recording);
+            }
         }
     }
 
-    pub(super) fn instructions(&self) -> u64 {
-        self.instructions
+    #[test]
+    fn a_budget_is_kept_for_one_entry_and_to_one_boundary() {
+        let recording = recording(10);
+        let mut window = window(&recording);
+        assert!(!window.take_kept_budget());
+        window.set_kept_budget(true);
+        assert!(window.take_kept_budget() && !window.take_kept_budget());
+        window.set_kept_budget(false);
+        assert!(!window.take_kept_budget(), "the position of the thread has no certain rest");
+        window.set_kept_budget(true);
+        window.leave(&readout(&recording, 3));
+        assert!(!window.take_kept_budget(), "another translation has another budget");
+        window.enter(readout(&recording, 0));
+        recording.expect_boundary(&mut window, 0, readout(&recording, 10));
+        window.set_kept_budget(true);
+        assert!(!window.take_kept_budget(), "the thread may or may not have reached the boundary");
     }
 
-    /// The readout behind the first instructions of a block, from the one before it.
-    pub(super) fn behind(&self, block: &Block, request: &WindowRequest) -> WindowCounts {
-        let counts = self.counts.iter().zip(&request.events);
-        let counted = |event| u64::from(block.events.of(event));
-        let known = |event: &ExecutionEvent| !block.kinds().any(|kind| kind.feeds().contains(event));
-        let counts = counts.map(|(count, event)| (count.filter(|_| known(event)), event));
-        WindowCounts {
-            instructions: self.instructions.wrapping_add(counted(ExecutionEvent::Instructions)),
-            counts: counts.map(|(count, event)| Some(count?.wrapping_add(counted(*event)))).collect(),
+    #[test]
+    fn a_thread_that_ends_before_it_makes_a_call_again_has_no_row_of_it() {
+        let mut recording = recording(10);
+        let mut window = OpenWindow::new(7, 8, &recording.request);
+        window.enter(readout(&recording, 10));
+        assert_eq!(window.instructions_left(100, 9), 101);
+        window.leave(&readout(&recording, 9));
+        recording.end_last(window, TracedWindowEnd::End);
+        assert!(recording.rows.is_empty() && recording.lost == 0, "{:?}", recording.rows);
+    }
+
+    #[test]
+    fn the_row_after_lost_ones_has_their_number() {
+        let mut recording = recording(1);
+        let mut window = window(&recording);
+        for executed in 1..=4 {
+            let now = readout(&recording, executed);
+            recording.end_window(&mut window, TracedWindowEnd::Period, None, now);
         }
-    }
-
-    /// Whether nothing was executed. A system call that is to be made again is taken back, and counts -1
-    /// until then.
-    fn is_empty(&self) -> bool {
-        let none = self.instructions == 0 && self.counts.iter().flatten().all(|count| *count == 0);
-        none || self.instructions.cast_signed() < 0
+        assert_eq!((rows(&mut recording).len(), window.lost_before), (1, 3));
+        window.leave(&readout(&recording, 6));
+        recording.end_last(window, TracedWindowEnd::End);
+        let last = rows(&mut recording).pop().unwrap();
+        assert_eq!((last.end, last.lost_before, last.counts), (TracedWindowEnd::End, 3, vec![Some(2)]));
     }
 }

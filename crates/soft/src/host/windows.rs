@@ -9,35 +9,36 @@
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
 //! All counts are then read out of the counters ([`super::readout`]). The boundary is some instructions
-//! further on. Their counts are added if they are the same each time; the row is valid when the thread has
-//! executed them, which the next readout tells. A signal in between lets the window go on. Instructions with
-//! counts that are made at run time are executed step by step.
+//! further on, and expected there: the counts of these instructions are added if they are the same each time.
+//! The row is valid when the thread has executed them, which the next readout shows. After a signal in
+//! between the window goes on. Instructions with counts that are made at run time are executed step by step.
 //!
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
 //!                                   ──> negative: stop ──> row, new budget
-//! the thread leaves translated code ──> its budget does not matter
-//! it enters translated code again   ──> budget = boundary − instructions so far
+//! the thread leaves translated code ──> the rest of its block is added to the budget again
+//! it enters translated code again   ──> the budget is as it left it
 //! ```
 //!
 //! # Invariants
 //!
 //! - The counts of a thread's rows add up to its counts, whatever the budget does.
-//! - A step ends in the same block: the last instruction of a block is behind every boundary in it.
+//! - A step ends in the same block: the last instruction of a block comes after every boundary in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::ledger::CounterSnapshot;
+use super::code_cache::CodeCacheMapping;
+use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::readings::SleepingThread;
 use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
-use super::window_protocol::{ACCEPTED, TracedWindowEnd, WindowRequest};
-use super::window_rows::{OpenWindow, WindowCounts, WindowRecording, WindowSteps};
+use super::window_counts::WindowReadout;
+use super::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
+use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
-use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS, RoundState};
-use crate::{EventSet, ExecutionEvent};
+use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
+use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The largest budget.
 const MOST_BUDGET: u64 = 1 << 62;
@@ -53,43 +54,48 @@ const TRAP: u64 = 0x100;
 const TRAP_TRACE: i32 = 2;
 
 impl Tracer {
-    /// Records windows from the start of the command, if it has not executed anything yet. Returns the
-    /// answer.
-    pub(super) fn record_windows(&mut self, line: &str) -> Option<String> {
-        let request = WindowRequest::read(line)?;
+    /// Records windows from the start of the command.
+    ///
+    /// # Errors
+    ///
+    /// Where it has executed anything yet.
+    pub(super) fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
         if self.tasks.values().any(TracedTask::has_context) {
-            return None;
+            return Err(WindowRefusal::Released);
         }
-        self.settings.translation.budget = request.period;
+        self.settings.translation.budget = Some(request.period);
         self.recording = Some(WindowRecording::new(request));
-        Some(format!("{ACCEPTED}\n"))
+        Ok(())
     }
 
-    /// The longest time to wait, for an interval or for rows that were not sent.
+    /// The longest time to wait for rows that were not sent.
     pub(super) fn window_wait(&self) -> Option<Duration> {
         self.recording.as_ref()?.longest_wait()
     }
 
     /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
-    /// the rest of its window.
+    /// the rest of its window: the one that it kept, or else that of a readout.
     pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
         let Some(recording) = &mut self.recording else { return Ok(()) };
-        let events = recording.events();
         let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
         let pid = self.processes[task.process].pid;
         let new = || Box::new(OpenWindow::new(pid, tid, &recording.request));
         let window = task.window.get_or_insert_with(new);
-        let unknown = |reason| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
         if !window.is_in_translation() {
-            let totals = context.read_out_left(events).map_err(unknown)?;
-            window.enter(WindowCounts::of(&totals, &recording.request));
+            window.enter(context.readout_outside(recording)?);
         }
         window.steps = None;
-        let Some(period) = recording.request.period else { return Ok(()) };
-        let totals = context.read_out_left([ExecutionEvent::Instructions].into_iter().collect());
-        let now = totals.map_err(unknown)?.total(ExecutionEvent::Instructions).unwrap_or(0);
-        recording.settle_ahead(window, now);
-        let left = period.get().wrapping_sub(window.instructions(now));
+        let keeps_budget = window.take_kept_budget();
+        if keeps_budget && !context.is_checked() {
+            return Ok(());
+        }
+        let (period, now) = (recording.request.period.get(), context.instructions_outside()?);
+        recording.settle_expected(window, now);
+        let left = window.instructions_left(period, now);
+        if keeps_budget && period <= MOST_BUDGET {
+            let kept = context.cache.borrow().load(context.slot, BUDGET);
+            assert_eq!(kept, left, "the kept budget is the rest of the window");
+        }
         context.store_budget(left, 0);
         Ok(())
     }
@@ -108,20 +114,20 @@ impl Tracer {
             return self.resume_checked(tid);
         };
         if let Some(steps) = &mut window.steps
-            && (charged > steps.behind || context.is_unsure(pc))
+            && (charged > steps.remaining || context.is_unsure(pc))
         {
             steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
             return self.resume_checked(tid);
         }
         let position = TranslatedPc::new(pc, registers);
-        let Some(period) = recording.request.period else { return self.resume_checked(tid) };
-        let now = context.window_counts(position, recording)?;
-        recording.settle_ahead(window, now.instructions());
-        let mut left = period.get().saturating_sub(window.instructions(now.instructions()));
+        let period = recording.request.period;
+        let now = context.readout_at(position, recording)?;
+        recording.settle_expected(window, now.instructions());
+        let mut left = window.instructions_left(period.get(), now.instructions());
         if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()
         {
-            recording.end_ahead(window, first.end(), now.behind(&first, &recording.request));
+            recording.expect_boundary(window, first.end(), now.after(&first, &recording.request));
             context.store_budget(period.get().saturating_add(left), charged);
             return self.resume_checked(tid);
         }
@@ -164,91 +170,28 @@ impl Tracer {
     pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
         let window = self.tasks.get_mut(&tid).and_then(|task| task.window.take());
         if let (Some(recording), Some(window)) = (&mut self.recording, window) {
-            recording.over.remove(&tid);
             recording.end_last(*window, end);
         }
     }
 
-    /// Ends the windows of all threads, if the interval is over: of those that run, at their next stop.
-    pub(super) fn end_intervals(&mut self) {
-        let Some(recording) = &mut self.recording else { return };
-        if !recording.pass_interval(Instant::now()) {
-            return;
-        }
-        // The budget of a thread that sleeps cannot be set: it may wake up meanwhile.
-        let steady = recording.request.period.is_none();
-        let is_translated = |task: &TracedTask| matches!(task.mode, TaskMode::Translated(_));
-        let running = self.tasks.iter().filter(|(_, task)| is_translated(task) && task.vfork_wait.is_none());
-        let threads: Vec<u32> = running.map(|(tid, _)| *tid).collect();
-        for tid in threads {
-            match SleepingThread::read(tid) {
-                Some(asleep) if steady && self.is_translated(tid, asleep.pc()) => {
-                    self.end_interval_asleep(tid, &asleep);
-                }
-                Some(_) => {}
-                None if trace::interrupt(tid).is_ok() => {
-                    self.recording.iter_mut().for_each(|recording| recording.over.extend([tid]));
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// Ends the window of a thread that sleeps in a system call, unless it wakes up meanwhile.
-    fn end_interval_asleep(&mut self, tid: u32, asleep: &SleepingThread) {
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else { return };
-        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else { return };
-        let now = context.window_counts(TranslatedPc::of_call(asleep.pc()), recording);
-        if SleepingThread::read(tid).as_ref() == Some(asleep)
-            && let Ok(now) = now
-        {
-            recording.end_window(window, TracedWindowEnd::Interval, context.address_at(asleep.pc()), now);
-        }
-    }
-
-    /// Ends the window of a stopped thread whose interval is over.
-    pub(super) fn end_interval(&mut self, tid: u32) -> TraceResult {
-        if !self.recording.as_mut().is_some_and(|recording| recording.over.remove(&tid)) {
-            return Ok(());
-        }
-        let registers = trace::registers(tid)?;
-        let pc = self.pc(tid, &registers)?;
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
-            return Ok(());
-        };
-        let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
-            return Ok(());
-        };
-        // Counts of masked elements are not whole in the middle of their instruction.
-        let budget = context.cache.borrow().translation.budget_at(pc);
-        if context.is_unsure(pc) || budget == BudgetState::Settling {
-            return Ok(());
-        }
-        let now = context.window_counts(TranslatedPc::new(pc, &registers), recording)?;
-        recording.settle_ahead(window, now.instructions());
-        recording.end_window(window, TracedWindowEnd::Interval, context.address_at(pc), now.clone());
-        if let Some(period) = recording.request.period {
-            let left = period.get().saturating_sub(window.instructions(now.instructions()));
-            match budget {
-                BudgetState::Charged(charged) => window.set_budget(context, left, charged),
-                BudgetState::InLoop(round) => context.set_rounds(round, left, registers.r11),
-                BudgetState::Settling => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// An instruction was executed once more than blocks show: a system call that is made again.
-    pub(super) fn charge_repeated(&mut self, tid: u32) {
+    /// Adds instructions to a thread's budget that its ledger takes back, or subtracts those that it adds.
+    pub(super) fn change_budget(&mut self, tid: u32, instructions: i64) {
         if self.recording.is_none() {
             return;
         }
-        if let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) {
+        if let Some(TaskMode::Translated(context) | TaskMode::Native(context)) =
+            self.tasks.get(&tid).map(|task| &task.mode)
+        {
             let cache = context.cache.borrow();
             let left = cache.load(context.slot, BUDGET);
-            cache.store(context.slot, BUDGET, left.wrapping_sub(1));
+            cache.store(context.slot, BUDGET, left.wrapping_add_signed(instructions));
         }
     }
+}
+
+/// Why a thread whose counters cannot be read is detached.
+fn unreadable(reason: impl std::fmt::Display) -> TraceError {
+    TraceError::Detach(format!("has counters that cannot be read: {reason}"))
 }
 
 /// Whether an instruction is `pushf`.
@@ -262,13 +205,29 @@ fn pushes_flags(tid: u32, pc: u64) -> bool {
 }
 
 impl OpenWindow {
-    /// Lets the thread execute the rest of its window. `charged` are the instructions behind its program
-    /// point that are subtracted from the budget already. Where the boundary is among them, it is stepped
+    /// The thread leaves translated code at a position: adds the instructions to its budget again that are
+    /// subtracted and not executed. The budget is kept for its return, where it is certain to be the rest of
+    /// this window.
+    pub(super) fn keep_budget(&mut self, cache: &CodeCacheMapping, slot: usize, position: TranslatedPc) {
+        let budget = cache.load(slot, BUDGET);
+        let left = match (cache.translation.budget_at(position.pc), position.r11) {
+            (BudgetState::Charged(charged), _) => Some(budget.wrapping_add(charged.into())),
+            (BudgetState::InLoop(round), Some(r11)) => {
+                Some(round.left_of(budget, cache.load(slot, ROUNDS).wrapping_add(r11)))
+            }
+            (BudgetState::InLoop(_), None) | (BudgetState::Settling, _) => None,
+        };
+        left.into_iter().for_each(|left| cache.store(slot, BUDGET, left));
+        self.set_kept_budget(left.is_some());
+    }
+
+    /// Lets the thread execute the rest of its window. `charged` are the instructions after its program point
+    /// that are subtracted from the budget already. Where the boundary is among them, it is stepped
     /// there.
     fn set_budget(&mut self, context: &TranslationContext, left: u64, charged: u16) {
         context.store_budget(left, charged);
         self.steps = match u16::try_from(left) {
-            Ok(left) if left < charged => Some(WindowSteps { behind: charged - left, pushes_flags: None }),
+            Ok(left) if left < charged => Some(WindowSteps { remaining: charged - left, pushes_flags: None }),
             _ => None,
         };
     }
@@ -280,57 +239,64 @@ impl TracedTask {
         self.window.as_ref().is_some_and(|window| window.steps.is_some())
     }
 
-    /// Adds the counts of a translation that it leaves to its window.
+    /// Adds the counts of a translation that it leaves to its window. Where they are unknown there is no row:
+    /// the counts of its process are lost.
     pub(super) fn leave_window(
         &mut self,
         context: &TranslationContext,
         recording: Option<&mut WindowRecording>,
     ) {
         let (Some(window), Some(recording)) = (&mut self.window, recording) else { return };
-        if let Ok(totals) = context.read_out_left(recording.events()) {
-            let now = WindowCounts::of(&totals, &recording.request);
-            recording.settle_ahead(window, now.instructions());
-            window.leave(&now);
+        match context.readout_outside(recording) {
+            Ok(now) => {
+                recording.settle_expected(window, now.instructions());
+                window.leave(&now);
+            }
+            Err(_) => self.window = None,
         }
     }
 }
 
 impl TranslationContext {
     /// The totals of some events of a thread that is outside of every block.
-    fn read_out_left(&self, events: EventSet) -> Result<crate::EventTotals, String> {
+    fn totals_outside(&self, events: EventSet) -> Result<EventTotals, TraceError> {
         let cache = self.cache.borrow();
-        CounterSnapshot::read(&cache, self.slot, &self.ledger).read_out(&cache, events)
+        CounterSnapshot::read(&cache, self.slot, &self.ledger).read_out(&cache, events).map_err(unreadable)
     }
 
-    /// The readout at a position.
-    fn window_counts(
+    /// The readout of a thread that is outside of every block.
+    fn readout_outside(&self, recording: &WindowRecording) -> Result<WindowReadout, TraceError> {
+        let totals = self.totals_outside(recording.events())?;
+        WindowReadout::of(&totals, &recording.request).map_err(unreadable)
+    }
+
+    /// The instructions of a thread that is outside of every block.
+    fn instructions_outside(&self) -> Result<u64, TraceError> {
+        let totals = self.totals_outside([ExecutionEvent::Instructions].into_iter().collect())?;
+        totals.total(ExecutionEvent::Instructions).map_err(unreadable)
+    }
+
+    /// The readout at a position in translated code.
+    fn readout_at(
         &self,
         position: TranslatedPc,
         recording: &WindowRecording,
-    ) -> Result<WindowCounts, TraceError> {
-        let lost = |reason: String| TraceError::Detach(format!("has counters that cannot be read: {reason}"));
-        let read = self.read_out(position, recording.events());
-        let totals = read.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(lost)?;
-        Ok(WindowCounts::of(&totals, &recording.request))
+    ) -> Result<WindowReadout, TraceError> {
+        let totals = self.read_out(position, recording.events());
+        let totals =
+            totals.unwrap_or_else(|| Err("an unknown program point".to_owned())).map_err(unreadable)?;
+        WindowReadout::of(&totals, &recording.request).map_err(unreadable)
     }
 
     /// Sets the budget of the thread, of which so many instructions are subtracted already. A budget is a
-    /// signed number; behind the largest one the thread stops, and gets the rest.
+    /// signed number; after the largest one the thread stops, and gets the rest.
     fn store_budget(&self, left: u64, charged: u16) {
         let budget = left.min(MOST_BUDGET).wrapping_sub(charged.into());
         self.cache.borrow().store(self.slot, BUDGET, budget);
     }
 
-    /// Lets the thread execute so many instructions in a loop that counts its rounds in r11. Those for which
-    /// it was entered are not more than the budget then, and fit in a whole one.
-    fn set_rounds(&self, round: RoundState, left: u64, r11: u64) {
-        let cache = self.cache.borrow();
-        let done = cache.load(self.slot, ROUNDS).wrapping_add(r11);
-        cache.store(self.slot, BUDGET, round.budget_for(left.min(MOST_BUDGET), done));
-    }
-
     /// The first instructions of the block at a stop, if they are known to count the same each time. `None`
-    /// for none or all, and behind the start of the block.
+    /// for none or all, and after the start of the block.
     fn static_part(&self, pc: u64, instructions: u64) -> Option<Block> {
         let cache = self.cache.borrow();
         let FlowState::In { block, done: 0, .. } = cache.translation.point_at(pc)?.flow else { return None };
@@ -347,6 +313,11 @@ impl TranslationContext {
             NextAddress::Known(address) => Some(address),
             NextAddress::Rcx(_) => None,
         }
+    }
+
+    /// Whether kept budgets are compared with the counters.
+    fn is_checked(&self) -> bool {
+        cfg!(debug_assertions) && self.cache.borrow().translation.blocks() < CHECKED_BLOCKS
     }
 
     fn is_unsure(&self, pc: u64) -> bool {

@@ -40,7 +40,7 @@ impl BudgetCharge {
 /// The state of the budget of a thread at a program point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BudgetState {
-    /// So many instructions behind the program point are subtracted already.
+    /// So many instructions after the program point are subtracted already.
     Charged(u16),
     /// In a loop that counts its rounds.
     InLoop(RoundState),
@@ -59,11 +59,11 @@ pub(crate) struct RoundState {
 }
 
 impl RoundState {
-    /// The budget in memory for so many instructions from here on, a round at least. `done` are the rounds in
+    /// The instructions that may be executed from here on, of a budget in memory. `done` are the rounds in
     /// r11 since the loop was entered.
-    pub(crate) fn budget_for(self, left: u64, done: u64) -> u64 {
+    pub(crate) fn left_of(self, budget: u64, done: u64) -> u64 {
         let rounds = done.wrapping_add(u64::from(!self.counted));
-        left.wrapping_sub(self.rest.into()).wrapping_add(rounds.wrapping_mul(self.size.into()))
+        budget.wrapping_add(self.rest.into()).wrapping_sub(rounds.wrapping_mul(self.size.into()))
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) const MOST_OF_LOOP: usize = 128;
 
 impl CodeEmitter {
     /// Subtracts a block from the budget, and jumps away if that makes it negative. Returns the field of that
-    /// jump, the address where the block continues behind it, and the state at both.
+    /// jump, the address where the block continues after it, and the state at both.
     pub(crate) fn spend(&mut self, at: EmitState, block: BudgetCharge) -> (JumpField, u64, EmitState) {
         let (start, size) = (self.here(), u32::from(block.instructions));
         let subtracted = start + block.len();
@@ -102,13 +102,13 @@ impl CodeEmitter {
         self.put32(busy, &[0x48, 0x8d, 0x89], size.wrapping_neg());
         self.store(busy, 1, BUDGET);
         debug_assert_eq!(self.here(), subtracted);
-        let (field, behind) = self.jump_if_negative(busy, BUDGET);
+        let (field, after) = self.jump_if_negative(busy, BUDGET);
         self.load(busy, 1, RCX);
-        (field, behind, busy)
+        (field, after, busy)
     }
 
     /// Jumps away if a number in the slot is negative; uses rcx. Returns the field of that jump, and the
-    /// address behind it.
+    /// address after it.
     fn jump_if_negative(&mut self, at: EmitState, offset: u32) -> (JumpField, u64) {
         // The uppermost byte is zero otherwise.
         self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], offset + 7);
@@ -118,7 +118,7 @@ impl CodeEmitter {
     }
 
     /// Stops before a loop whose single round exceeds the budget, and computes its rounds. Returns the field
-    /// of the jump to the stop, the address behind it, and the state at both.
+    /// of the jump to the stop, the address after it, and the state at both.
     pub(crate) fn enter_rounds(
         &mut self,
         at: EmitState,
@@ -130,8 +130,8 @@ impl CodeEmitter {
         self.load(busy, 1, BUDGET);
         self.put32(busy, &[0x48, 0x8d, 0x89], u32::from(instructions).wrapping_neg());
         self.store(busy, 1, ROUNDS);
-        let (field, behind) = self.jump_if_negative(busy, ROUNDS);
-        // A part of the budget, by its upper bytes: the byte behind it is zero.
+        let (field, after) = self.jump_if_negative(busy, ROUNDS);
+        // A part of the budget, by its upper bytes: the byte after it is zero.
         self.load(busy, 11, BUDGET + 1);
         self.put(busy, &[0x49, 0x8d, 0x4b, 1]);
         self.store(busy, 1, ROUNDS);
@@ -140,7 +140,7 @@ impl CodeEmitter {
         self.store(busy, 1, BASE);
         self.put(busy, &[0x49, 0xf7, 0xd3]);
         self.load(busy, 1, RCX);
-        (field, behind, busy)
+        (field, after, busy)
     }
 
     /// Counts a round in r11, and jumps away if it was one too many. Returns the field of that jump.
@@ -178,5 +178,18 @@ impl CodeEmitter {
         self.put(counted, &[0x4a, 0x8d, 0x4c, 0x19, 1]);
         self.store(counted, 1, BUDGET);
         self.load(counted, 1, RCX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_is_not_over_leaves_its_rest_of_the_budget() {
+        let (round, budget) = (|rest, counted| RoundState { size: 3, rest, counted }, 100);
+        assert_eq!(round(2, true).left_of(budget, 5), 87, "four rounds and an instruction are executed");
+        assert_eq!(round(3, true).left_of(budget, 5), 88, "the round that was counted has not begun");
+        assert_eq!(round(0, false).left_of(budget, 5), 82, "the sixth round is over, and not counted");
     }
 }

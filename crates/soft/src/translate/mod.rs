@@ -76,6 +76,7 @@ use crate::addend::{AddendKind, AddendKinds};
 use crate::baseline::CpuQuery;
 use crate::block::{Block, BlockDecoder, BlockLimits, CodeBytes, DetachReason, Terminator};
 use crate::chunks::ChunkedVec;
+use crate::code_profile::InstructionPlace;
 use crate::flow::{ArcId, BlockId, FlowGraph, FlowPoint, Redundancy};
 use crate::hash::AddressMap;
 
@@ -606,6 +607,17 @@ impl Translation {
                 }
                 self.translate(code, block, region);
             }
+        }
+    }
+
+    /// The place of an instruction of a page that was read.
+    pub(crate) fn place(&self, address: u64) -> InstructionPlace {
+        match self.pages.origin(address) {
+            Some(page) => {
+                let offset = u64::from(page.page) * PAGE + address % PAGE;
+                InstructionPlace { object: Some(page.file), offset }
+            }
+            None => InstructionPlace { object: None, offset: address },
         }
     }
 

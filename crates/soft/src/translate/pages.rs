@@ -295,6 +295,11 @@ impl CodePages {
         self.profile(address).is_some_and(|profile| profile.heats_at((address % PAGE) as u16).is_some())
     }
 
+    /// The page of a file that an address is on, if it is one that was read.
+    pub(crate) fn origin(&self, address: u64) -> Option<&FilePage> {
+        self.pages[self.known(address)? as usize].origin.as_ref()
+    }
+
     /// Every page that is a file's, with its blocks, in no order.
     pub(crate) fn of_files(&self) -> impl Iterator<Item = (&FilePage, &[u32])> {
         self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))

@@ -200,7 +200,7 @@ impl TestJob {
             assert_eq!(first_line(tracer.socket()), "ready");
             if let (Some(request), TraceMethod::Soft(_)) = (&self.windows, method) {
                 tracer.socket().write_all(request.line().as_bytes()).unwrap();
-                assert_eq!(first_line(tracer.socket()), window_protocol::ACCEPTED);
+                assert_eq!(window_protocol::read_answer(&first_line(tracer.socket())), Some(Ok(())));
             }
         }
         pending.release();

@@ -19,8 +19,8 @@
 //! 2. `change_points`: the segmentation with the least sum of squares plus a penalty for each change
 //!    (PELT). A single window is no segment.
 //! 3. `groups`: segments with similar means are one phase.
-//! 4. `mixtures`: a phase whose windows are far from its mean is no phase, but changes that the search could not
-//!    tell from noise.
+//! 4. `mixtures`: a phase whose windows are far from its mean is no phase, but changes that the search could
+//!    not tell from noise.
 //!
 //! # Source
 //!

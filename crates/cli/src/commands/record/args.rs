@@ -23,7 +23,7 @@ pub const USUAL_FILE: &str = "cyclometer.rec";
 const NOTES: &str = "\
 Without --every and --interval a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
 counts that were measured in its window, not the period. `cyclometer phases FILE`, `plot FILE` and `convert FILE` read \
-recordings. A recording of that name is kept as FILE.old.
+recordings. Rows are written to FILE.part until the run has ended; a recording of the name FILE is then kept as FILE.old.
 
 Exit status: that of the command; 125 cyclometer failed; 126 the command cannot be executed; 127 the command does not \
 exist; 128 + n signal n.";
@@ -140,21 +140,56 @@ fn also(text: &str) -> Result<Every, String> {
     Ok(Every { period: period(number)?, event: Some(event.to_owned()) })
 }
 
-/// A number with digits in groups, and the suffixes k, M and G.
+/// Suffixes in the order of their factors; the usual one of two letters is the last of them.
+const SUFFIXES: [(&str, u64); 4] = [("K", 1_000), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+
+/// A number with digits in groups of three, and the suffixes k, M and G.
 fn period(text: &str) -> Result<NonZeroU64, String> {
-    const SUFFIXES: [(&str, u64); 4] = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
-    let suffix = SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)));
-    let (digits, factor) = suffix.unwrap_or((text, 1));
-    let digits: String = digits.chars().filter(|letter| !matches!(letter, '_' | ',')).collect();
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number {
-        return Err(format!("'{text}' is no number of events"));
-    }
+    let (number, factor) = without_suffix(text);
+    let Some(digits) = without_separators(number) else {
+        let usual = decimal(number, factor).unwrap_or_else(|| "it as in 1500k".to_owned());
+        return Err(format!("'{text}' is no number of events; write {usual}"));
+    };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     match number.filter(|number| *number < 1 << WIDEST_BITS) {
         Some(number) => NonZeroU64::new(number).ok_or_else(|| "a row of 0 events never ends".to_owned()),
         None => Err(format!("'{text}' is wider than any counter ({WIDEST_BITS} bits)")),
     }
+}
+
+fn without_suffix(text: &str) -> (&str, u64) {
+    let suffix = SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)));
+    suffix.unwrap_or((text, 1))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The digits of a number; `None` unless every separator is before exactly three of them.
+fn without_separators(number: &str) -> Option<String> {
+    let mut groups = number.split(['_', ',']);
+    let first = groups.next().filter(|first| is_digits(first))?;
+    let mut digits = first.to_owned();
+    for group in groups {
+        let is_group = first.len() <= 3 && group.len() == 3 && is_digits(group);
+        digits += is_group.then_some(group)?;
+    }
+    Some(digits)
+}
+
+/// A number with a decimal point or comma, as it is to be written: `1500k` for `1.5` and a factor of a
+/// million.
+fn decimal(number: &str, factor: u64) -> Option<String> {
+    let (whole, fraction) = number.split_once(['.', ','])?;
+    if !is_digits(whole) || !is_digits(fraction) {
+        return None;
+    }
+    let parts = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let scaled = format!("{whole}{fraction}").parse::<u64>().ok()?.checked_mul(factor)?;
+    let events = (scaled % parts == 0).then_some(scaled / parts).filter(|events| *events > 0)?;
+    let suffix = SUFFIXES.iter().rev().find(|(_, factor)| events % factor == 0);
+    Some(suffix.map_or_else(|| events.to_string(), |(suffix, factor)| format!("{}{suffix}", events / factor)))
 }
 
 #[cfg(test)]
@@ -168,10 +203,28 @@ mod tests {
         assert_eq!(parsed("1M"), Ok((1_000_000, None)));
         assert_eq!(parsed("10k:branches:u"), Ok((10_000, Some("branches:u".to_owned()))));
         assert_eq!(parsed("1_000,000"), Ok((1_000_000, None)));
+        assert_eq!(parsed("12,500k"), Ok((12_500_000, None)));
         for wrong in ["", "0", "0k", "x", "-1", "1.5M", "9223372036854775808", "18446744073709551616", "5:"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
+        for wrong in ["1,5M", "1,", ",5", "1__0", "1,50k", "1_000_", "1234,567", ",", "1,000,0", "1,_000"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
         assert!(every("9223372036854775807").is_ok());
+    }
+
+    #[test]
+    fn a_number_with_a_decimal_is_an_error_that_says_how_it_is_written() {
+        for (wrong, said) in [
+            ("1,5M", "'1,5M' is no number of events; write 1500k"),
+            ("1.5M", "'1.5M' is no number of events; write 1500k"),
+            ("0.25k", "'0.25k' is no number of events; write 250"),
+            ("2.0G", "'2.0G' is no number of events; write 2G"),
+            ("1.5", "'1.5' is no number of events; write it as in 1500k"),
+            ("many", "'many' is no number of events; write it as in 1500k"),
+        ] {
+            assert_eq!(every(wrong), Err(said.to_owned()));
+        }
     }
 
     #[test]

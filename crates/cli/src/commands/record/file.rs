@@ -1,28 +1,26 @@
 //! The file of a recording: written while the command runs, so that an early end loses no row.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cyclometer::core::SlotId;
 use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
 use cyclometer::recording::{
-    RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, Recording, RecordingError,
-    RecordingFooter, RecordingHeader, RecordingWriter,
+    RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingError, RecordingFooter,
+    RecordingHeader, RecordingResult, RecordingWriter,
 };
 use cyclometer::{
-    Error, ErrorKind, Machine, Plan, Recorded, RecordedColumn, RecordingSink, Recovery, Result,
-    with_invoker_rights,
+    Error, ErrorKind, FileSizeSignalIgnored, Machine, Plan, Recorded, RecordedColumn, RecordingSink,
+    Recovery, Result,
 };
 
 use super::args::RecordArgs;
-use crate::export::is_stdout;
+use super::part_file::{OPTION, PartFile};
+use crate::export::{self, Export, LiveDestination, is_stdout};
 use crate::failure::{FileUse, of_file};
 use crate::output::clean_os;
-
-/// The option that names the file.
-const OPTION: &str = "-o";
 
 /// A recording that is written.
 pub struct RecordingFile {
@@ -36,41 +34,65 @@ pub struct RecordingFile {
 /// The progress of a recording's file.
 enum FileState {
     /// Nothing is written yet: the columns are unknown.
-    Opened(Box<dyn Write>),
+    Waiting(LiveDestination),
     /// The header is written, and rows follow.
-    Begun(Box<RecordingWriter<Box<dyn Write>>>),
-    /// Writing failed, or is over.
-    Closed,
+    Begun(Box<BegunRecording>),
+    /// All is written.
+    Ended,
+    /// The reader of a stream has ended, and the rest of the recording has nowhere to go.
+    ReaderEnded,
+    /// Writing failed. Rows until then are in this file, if there are any.
+    Failed(Option<PathBuf>),
+}
+
+/// A recording with its header. A stream has no file that takes a name.
+struct BegunRecording {
+    writer: RecordingWriter<File>,
+    part: Option<PartFile>,
 }
 
 impl RecordingFile {
-    /// Opens the file before anything runs. A recording of that name is kept as FILE.old; another file is
-    /// left as it is.
+    /// Finds out before anything runs whether the file can be written. A regular file is left as it is until
+    /// the run has ended.
     ///
     /// # Errors
     ///
     /// `ErrorKind::Io`, naming the option and the file; `ErrorKind::InvalidInput` for a file that is no
-    /// recording.
-    pub fn create(args: &RecordArgs, machine: &Machine) -> Result<RecordingFile> {
-        let path = args.file.clone();
-        let out: Box<dyn Write> = match is_stdout(&args.file) {
-            true => Box::new(io::stdout()),
-            false => Box::new(create(&path)?),
-        };
+    /// recording, FILE.old included.
+    pub fn open(args: &RecordArgs, machine: &Machine) -> Result<RecordingFile> {
+        let destination = Export::open(OPTION, &args.file)?.into_live()?;
+        if let LiveDestination::File(target) = &destination {
+            PartFile::check(target)?;
+        }
         Ok(RecordingFile {
-            path,
+            path: args.file.clone(),
             machine: machine.clone(),
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             target: target(args),
-            state: FileState::Opened(out),
+            state: FileState::Waiting(destination),
         })
     }
 
-    /// Writes the end.
+    /// The place of the rows as it is shown; `None` if they are nowhere.
+    pub fn place(&self) -> Option<String> {
+        let named = match is_stdout(&self.path) {
+            true => "standard output".to_owned(),
+            false => clean_os(self.path.as_os_str()),
+        };
+        match &self.state {
+            FileState::Waiting(_) => None,
+            FileState::Begun(_) | FileState::Ended => Some(named),
+            FileState::ReaderEnded => Some(format!("{named}, whose reader ended early")),
+            FileState::Failed(kept) => kept.as_ref().map(|kept| clean_os(kept.as_os_str())),
+        }
+    }
+
+    /// Writes the end, and gives the file its name.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Io`, naming the file.
+    /// `ErrorKind::Io`, naming the file; `ErrorKind::InvalidInput` for a file of that name that is no
+    /// recording, and has come while the command ran.
     pub fn finish(&mut self, recorded: &Recorded) -> Result<()> {
         if recorded.sink_error.is_some() {
             return Ok(());
@@ -83,19 +105,69 @@ impl RecordingFile {
             elapsed_ns: run.map(|run| run.wall_ns),
             notes: notes(recorded),
         };
-        let writer = match std::mem::replace(&mut self.state, FileState::Closed) {
-            FileState::Opened(out) => {
-                let header = self.header(&recorded.columns, &[]);
-                RecordingWriter::new(out, &header).map_err(|error| self.error(error))?
-            }
-            FileState::Begun(writer) => *writer,
-            FileState::Closed => return Ok(()),
-        };
-        let mut out = writer.finish(&footer).map_err(|error| self.error(error))?;
-        out.flush().map_err(|error| of_file(OPTION, FileUse::Written, &self.path, error))
+        // The columns of a run without rows are not written yet.
+        self.begin(&recorded.columns, &recorded.spec, &recorded.report.plan)?;
+        let Some(BegunRecording { writer, part }) = self.take_begun() else { return Ok(()) };
+        if let Err(error) = limited(|| writer.finish(&footer)) {
+            return self.stop(part, error);
+        }
+        self.state = FileState::Ended;
+        let Some(mut part) = part else { return Ok(()) };
+        part.take_name().map_err(|error| {
+            part.keep();
+            self.fail(Some(part), error)
+        })
     }
 
-    fn header(&self, columns: &[RecordedColumn], boundaries: &[RecordedBoundary]) -> RecordingHeader {
+    /// Ends writing because the run failed; the error names the file that has the rows.
+    pub fn abandon(&mut self, error: Error) -> Error {
+        let part = self.take_begun().and_then(|begun| begun.part);
+        self.fail(part, error)
+    }
+
+    /// Takes what is written out of a recording that has begun; others stay as they are.
+    fn take_begun(&mut self) -> Option<BegunRecording> {
+        match std::mem::replace(&mut self.state, FileState::Failed(None)) {
+            FileState::Begun(begun) => Some(*begun),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Ends writing after an error. A reader that ends before the recording does is none, as in other
+    /// commands.
+    fn stop(&mut self, part: Option<PartFile>, error: RecordingError) -> Result<()> {
+        match error {
+            RecordingError::Io(error) if part.is_none() && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.state = FileState::ReaderEnded;
+                Ok(())
+            }
+            error => {
+                let error = self.error(error);
+                Err(self.fail(part, error))
+            }
+        }
+    }
+
+    fn stop_begun(&mut self, error: RecordingError) -> Result<()> {
+        let part = self.take_begun().and_then(|begun| begun.part);
+        self.stop(part, error)
+    }
+
+    /// Ends writing: the error with the file that has the rows.
+    fn fail(&mut self, part: Option<PartFile>, error: Error) -> Error {
+        let kept = part.and_then(PartFile::close);
+        let named = kept.as_ref().map(|kept| clean_os(kept.as_os_str()));
+        self.state = FileState::Failed(kept);
+        let Some(named) = named else { return error };
+        let remedy = error.recovery().to_string();
+        let before = if remedy.is_empty() { remedy } else { remedy + "; " };
+        error.with_recovery(Recovery::fix(format!("{before}the rows that were recorded are in {named}")))
+    }
+
+    fn header(&self, columns: &[RecordedColumn], boundaries: Vec<RecordedBoundary>) -> RecordingHeader {
         let machine = &self.machine;
         RecordingHeader {
             tool: format!("cyclometer {}", env!("CARGO_PKG_VERSION")),
@@ -104,7 +176,7 @@ impl RecordingFile {
             target: self.target.clone(),
             start_unix_ns: start_unix_ns(),
             events: columns.iter().map(recorded_event).collect(),
-            boundaries: boundaries.to_vec(),
+            boundaries,
             sources: RecordedSource::all_of(&machine.ladder),
             notes: Vec::new(),
         }
@@ -112,72 +184,68 @@ impl RecordingFile {
 
     fn error(&self, error: RecordingError) -> Error {
         match error {
+            RecordingError::Io(error) if is_stdout(&self.path) => export::cannot_print(&error),
             RecordingError::Io(error) => of_file(OPTION, FileUse::Written, &self.path, error),
-            other => Error::new(ErrorKind::Io, format!("{OPTION}: {other}")),
+            other => {
+                let error = Error::from(other);
+                Error::new(ErrorKind::Io, format!("{OPTION}: {error}"))
+                    .with_recovery(error.recovery().clone())
+            }
         }
+    }
+}
+
+impl BegunRecording {
+    fn new(destination: &LiveDestination, header: &RecordingHeader) -> RecordingResult<BegunRecording> {
+        let (part, out) = match destination {
+            LiveDestination::Stream(out) => (None, out.try_clone()?),
+            LiveDestination::File(target) => {
+                let (part, out) = PartFile::create(target)?;
+                (Some(part), out)
+            }
+        };
+        Ok(BegunRecording { writer: limited(|| RecordingWriter::new(out, header))?, part })
+    }
+
+    fn rows(&mut self, rows: &[WindowRow]) -> RecordingResult<()> {
+        let written = limited(|| self.writer.rows(rows));
+        // Some frames of a batch that failed may be written.
+        if let Some(part) = self.part.as_mut().filter(|_| self.writer.rows_written() > 0) {
+            part.keep();
+        }
+        written
     }
 }
 
 impl RecordingSink for RecordingFile {
-    fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, plan: &Plan) -> Result<()> {
-        let boundaries: Vec<RecordedBoundary> = spec
-            .boundaries
-            .iter()
-            .filter_map(|boundary| recorded_boundary(boundary, columns, plan))
-            .collect();
-        let FileState::Opened(out) = std::mem::replace(&mut self.state, FileState::Closed) else {
-            return Ok(());
-        };
-        let header = self.header(columns, &boundaries);
-        let writer = RecordingWriter::new(out, &header).map_err(|error| self.error(error))?;
-        self.state = FileState::Begun(Box::new(writer));
+    fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, _plan: &Plan) -> Result<()> {
+        let FileState::Waiting(destination) = &self.state else { return Ok(()) };
+        let header = self.header(columns, recorded_boundaries(&spec.boundaries, columns)?);
+        match BegunRecording::new(destination, &header) {
+            Ok(begun) => self.state = FileState::Begun(Box::new(begun)),
+            Err(error) => self.stop(None, error)?,
+        }
         Ok(())
     }
 
     fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
-        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
-        writer.thread_name(thread, name).map_err(|error| self.error(error))
+        let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
+        let written = limited(|| begun.writer.thread_name(thread, name));
+        written.or_else(|error| self.stop_begun(error))
     }
 
     fn rows(&mut self, rows: &[WindowRow], _lost: u64) -> Result<()> {
-        let FileState::Begun(writer) = &mut self.state else { return Ok(()) };
-        let written = writer.rows(rows);
-        written.map_err(|error| {
-            self.state = FileState::Closed;
-            self.error(error)
-        })
+        let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
+        let written = begun.rows(rows);
+        written.or_else(|error| self.stop_begun(error))
     }
 }
 
-/// Creates the file, and keeps a recording of that name as FILE.old.
-fn create(path: &Path) -> Result<File> {
-    let failed = |error| of_file(OPTION, FileUse::Written, path, error);
-    with_invoker_rights(|| {
-        let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
-        if is_file {
-            keep(path)?;
-        }
-        OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(failed)
-    })
-    .map_err(failed)?
-}
-
-fn keep(path: &Path) -> Result<()> {
-    let file = File::open(path).map_err(|error| of_file(OPTION, FileUse::Read, path, error))?;
-    let is_empty = file.metadata().is_ok_and(|found| found.len() == 0);
-    if !is_empty && is_foreign(file) {
-        let text = format!("{OPTION}: {} is no recording, and stays as it is", clean_os(path.as_os_str()));
-        let fix = "name another file, or remove that one";
-        return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(fix)));
-    }
-    let mut old = OsString::from(path);
-    old.push(".old");
-    fs::rename(path, &old).map_err(|error| of_file(OPTION, FileUse::Written, Path::new(&old), error))
-}
-
-/// Whether a file begins like no recording. A recording that is damaged, or of another version, is one.
-fn is_foreign(file: impl Read) -> bool {
-    matches!(Recording::open(file), Err(RecordingError::Foreign))
+/// Writes with SIGXFSZ ignored: a limit on the size of files is an error as others are. The signal is not
+/// ignored for the whole run, as the command would ignore it too.
+fn limited<T>(write: impl FnOnce() -> RecordingResult<T>) -> RecordingResult<T> {
+    let _ignored = FileSizeSignalIgnored::new()?;
+    write()
 }
 
 fn target(args: &RecordArgs) -> Option<String> {
@@ -209,20 +277,20 @@ fn recorded_event(column: &RecordedColumn) -> RecordedEvent {
     }
 }
 
-/// A boundary with the index of its column.
-fn recorded_boundary(
-    boundary: &WindowBoundary,
+/// The boundaries with the indices of their columns: rows name a boundary by its place among all of them.
+fn recorded_boundaries(
+    boundaries: &[WindowBoundary],
     columns: &[RecordedColumn],
-    plan: &Plan,
-) -> Option<RecordedBoundary> {
-    match *boundary {
-        WindowBoundary::Interval(time) => Some(RecordedBoundary::Interval(time)),
-        WindowBoundary::Events { slot, period } => {
-            let name = plan.lines.get(slot.0)?.label();
-            let event = columns.iter().position(|column| column.name == name)?;
-            Some(RecordedBoundary::Events { event, period })
-        }
-    }
+) -> Result<Vec<RecordedBoundary>> {
+    let slots: Vec<SlotId> = columns.iter().map(|column| column.slot).collect();
+    let recorded = |(index, boundary)| {
+        RecordedBoundary::of(boundary, &slots).ok_or_else(|| {
+            let text = format!("the event of boundary {} has no column in the recording", index + 1);
+            let fix = "end rows at events of one source: `cyclometer plan` names it";
+            Error::new(ErrorKind::EventUnsupported, text).with_recovery(Recovery::fix(fix))
+        })
+    };
+    boundaries.iter().enumerate().map(recorded).collect()
 }
 
 fn notes(recorded: &Recorded) -> Vec<String> {
@@ -230,4 +298,94 @@ fn notes(recorded: &Recorded) -> Vec<String> {
     let without = without.map(|(name, reason)| format!("{name} has no column: {reason}"));
     let of_columns = recorded.columns.iter().flat_map(|column| &column.notes).cloned();
     without.chain(of_columns).chain(recorded.notes.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::num::NonZeroU64;
+    use std::path::Path;
+
+    use clap::Parser;
+    use cyclometer::core::Count;
+    use cyclometer::core::window::{WindowCause, WindowFlags};
+    use cyclometer::recording::Recording;
+    use cyclometer::{Provenance, Rung, Unit};
+
+    use super::*;
+    use crate::render::testing::{one_run, vm_without_pmu};
+
+    const PERIOD: NonZeroU64 = NonZeroU64::MIN;
+
+    #[derive(Parser)]
+    struct Recorder {
+        #[command(flatten)]
+        args: RecordArgs,
+    }
+
+    fn column(slot: usize) -> RecordedColumn {
+        RecordedColumn {
+            slot: SlotId(slot),
+            name: "same name".to_owned(),
+            unit: Unit::Count,
+            scale: 1.0,
+            source: Rung::Soft,
+            provenance: Provenance::Counted,
+            modes: None,
+            notes: Vec::new(),
+        }
+    }
+
+    fn opened(path: &Path) -> RecordingFile {
+        let words = ["record".as_ref(), "-o".as_ref(), path.as_os_str(), "--".as_ref(), "true".as_ref()];
+        RecordingFile::open(&Recorder::parse_from(words).args, &vm_without_pmu()).unwrap()
+    }
+
+    fn row() -> WindowRow {
+        WindowRow {
+            thread: None,
+            cpu: None,
+            time_ns: None,
+            address: None,
+            cause: WindowCause::End,
+            counts: vec![Count::Exact(1)],
+            enabled_ns: None,
+            running_ns: None,
+            flags: WindowFlags::default(),
+        }
+    }
+
+    #[test]
+    fn boundaries_keep_their_places_and_one_without_a_column_is_an_error() {
+        let at = |slot| WindowBoundary::Events { slot: SlotId(slot), period: PERIOD };
+        let columns = [column(4), column(2)];
+        let expected = [1, 0].map(|event| RecordedBoundary::Events { event, period: PERIOD });
+        assert_eq!(recorded_boundaries(&[at(2), at(4)], &columns).unwrap(), expected);
+        let refused = recorded_boundaries(&[at(2), at(3), at(4)], &columns).unwrap_err();
+        assert!(refused.to_string().contains("boundary 2 has no column"), "{refused}");
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_the_former_recordings_and_names_the_file_with_its_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let spec = WindowSpec::new(WindowBoundary::Interval(std::time::Duration::from_millis(1)));
+        let begun = || {
+            let mut file = opened(&at("r"));
+            file.begin(&[column(0)], &spec, &one_run().report.plan).unwrap();
+            file
+        };
+        let failed = || Error::new(ErrorKind::Io, "no room").with_recovery(Recovery::fix("make room"));
+        let (mut without_rows, mut with_rows) = (begun(), begun());
+        with_rows.rows(&[row()], 0).unwrap();
+        assert_eq!(without_rows.abandon(failed()).recovery().to_string(), "make room");
+        assert_eq!((without_rows.place(), at("r.part").exists()), (None, false));
+        let kept = at("r.part2");
+        let help = with_rows.abandon(failed()).recovery().to_string();
+        assert_eq!(help, format!("make room; the rows that were recorded are in {}", kept.display()));
+        assert_eq!(with_rows.place(), Some(kept.display().to_string()));
+        let recording = Recording::open(File::open(&kept).unwrap()).unwrap();
+        assert_eq!(recording.map(|row| row.unwrap()).collect::<Vec<_>>(), [row()]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

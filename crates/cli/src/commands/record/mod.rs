@@ -3,12 +3,15 @@
 mod args;
 mod boundaries;
 mod file;
+mod part_file;
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, EventTables, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded, Result,
-    Simulated, Stat, check_program, machine, simulated,
+    CommandSpec, ErrorKind, EventTables, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun,
+    Recorded, Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
 };
 
 pub use args::RecordArgs;
@@ -17,8 +20,8 @@ use file::RecordingFile;
 
 use super::plot::PictureFile;
 use super::streams::{self, CommandInput};
-use crate::export::NamedFiles;
 use crate::output::{self, Channel};
+use crate::render::plot::PlotFormat;
 use crate::{exit, export, failure, render};
 
 /// The workload of a simulated machine unless one is named.
@@ -35,14 +38,19 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     let ends = RowEnds::choose(args, &machine)?;
-    let run = planned(args, &machine, simulated, &ends)?;
     let picture = args.plot.as_deref().map(|path| PictureFile::open("--plot", path)).transpose()?;
-    let mut file = RecordingFile::create(args, &machine)?;
+    let mut file = RecordingFile::open(args, &machine)?;
     let launcher = launcher.with_signals(super::watch()?);
-    let recorded = run.run(&launcher, &mut file)?;
+    let recorded = record(args, (&machine, simulated.as_ref()), &ends, &launcher, &mut file)
+        .map_err(|error| file.abandon(error))?;
     let written = file.finish(&recorded);
     if !args.quiet {
-        let text = render::recorded::text(&recorded, &args.file, &describe(&recorded), args.is_attached());
+        let text = render::recorded::text(
+            &recorded,
+            file.place().as_deref(),
+            &describe(&recorded),
+            args.is_attached(),
+        );
         output::put(Channel::Err, &text).map_err(|error| export::cannot_print(&error))?;
     }
     written?;
@@ -56,38 +64,45 @@ pub fn run(args: &RecordArgs, launcher: Launcher) -> Result<u8> {
 }
 
 fn check(args: &RecordArgs) -> Result<()> {
-    if args.plot.is_some() && export::is_stdout(&args.file) {
-        return Err(failure::usage(
-            "--plot reads the file of the recording, and -o - is none",
-            "name a file with -o, or leave --plot out",
-        ));
-    }
-    check_files(args)?;
-    if args.machine.is_some() {
-        return Ok(());
-    }
-    if args.command.is_empty() && !args.is_attached() {
+    args.plot.as_deref().map_or(Ok(()), |picture| check_picture(picture, &args.file))?;
+    let is_run = !args.command.is_empty();
+    if args.machine.is_none() && !is_run && !args.is_attached() {
         let hint = "name a command behind --, or use -p, -t, -a or -C";
         return Err(failure::usage("there is nothing to record", hint));
     }
-    let (output, _) = outputs(args);
-    if export::is_stdout(&args.file) && !args.command.is_empty() && output == OutputStream::Inherit {
-        return Err(failure::usage(
-            "the command's output and the recording would mix on standard output",
-            "add --output null, or use -o FILE",
-        ));
+    let (input, output) = match is_run {
+        true => (streams::input(args.input.as_deref()), outputs(args).0),
+        false => (InputStream::Null, OutputStream::Null),
+    };
+    if let OutputStream::File(path) = &output
+        && part_file::is_recording(path)
+    {
+        let name = output::clean_os(path.as_os_str());
+        let message = format!("--output: the command's output would replace the recording {name}");
+        return Err(failure::usage(message, "name the file of the recording with -o FILE"));
     }
-    Ok(())
+    let old = part_file::old_file(&args.file);
+    let results = [
+        (part_file::OPTION, Some(args.file.as_path())),
+        ("--plot", args.plot.as_deref()),
+        ("the kept recording", old.as_deref()),
+    ];
+    export::check(&results, &args.tables, (&input, &output))
 }
 
-/// Refuses one file for two purposes.
-fn check_files(args: &RecordArgs) -> Result<()> {
-    let (input, (output, _)) = (streams::input(args.input.as_deref()), outputs(args));
-    let recording = Some(args.file.as_path()).filter(|file| !export::is_stdout(file));
-    let tables = args.tables.iter();
-    let files = tables.fold(NamedFiles::default(), |files, path| files.read("--events", Some(path)));
-    let files = files.written("-o", recording).written("--plot", args.plot.as_deref());
-    files.streams(&input, &output).check()
+/// A picture is drawn of the recording's file, which a stream does not have.
+fn check_picture(picture: &Path, file: &Path) -> Result<()> {
+    PlotFormat::named("--plot", picture)?;
+    let is_stream = || {
+        let found = with_invoker_rights(|| fs::metadata(file));
+        matches!(found, Ok(Ok(found)) if !found.is_file() && !found.is_dir())
+    };
+    if export::is_stdout(file) || is_stream() {
+        let name = output::clean_os(file.as_os_str());
+        let message = format!("--plot reads the file of the recording, and -o {name} is none");
+        return Err(failure::usage(message, "name a file with -o, or leave --plot out"));
+    }
+    Ok(())
 }
 
 /// The simulated machine that was asked for.
@@ -110,36 +125,42 @@ fn outputs(args: &RecordArgs) -> (OutputStream, OutputStream) {
     streams::outputs(args.command_output.as_deref(), OutputStream::Inherit)
 }
 
-/// The recording. Without a choice of the user, rows end by time where no event can end them: of this target,
-/// and with these rights.
-fn planned(
+/// Records. Without a choice of the user, rows end by time where no event can end them: of this target, and
+/// with these rights. Only opening shows what the kernel permits; nothing has been executed yet then.
+fn record(
     args: &RecordArgs,
-    machine: &Machine,
-    simulated: Option<Simulated>,
+    (machine, simulated): (&Machine, Option<&Simulated>),
     ends: &RowEnds,
-) -> Result<RecordRun> {
-    let stat = measurement(args, machine, simulated.clone(), ends)?;
-    let run = recording(stat, ends);
-    let is_chosen = args.every.is_some() || args.interval.is_some() || !args.also.is_empty();
-    match run.check() {
-        Ok(()) => Ok(run),
-        Err(error) if is_chosen => Err(error),
-        Err(_) => {
-            let ends = RowEnds::by_time(args);
-            Ok(recording(measurement(args, machine, simulated, &ends)?, &ends))
+    launcher: &Launcher,
+    file: &mut RecordingFile,
+) -> Result<Recorded> {
+    let recording = |ends: &RowEnds| -> Result<RecordRun> {
+        Ok(recording(measurement(args, machine, simulated, ends)?, ends))
+    };
+    match recording(ends)?.run(launcher, file) {
+        Err(error) if !is_chosen(args) && error.kind() == ErrorKind::EventUnsupported => {
+            let mut recorded = recording(&RowEnds::by_time(args))?.run(launcher, file)?;
+            recorded.notes.push(format!("rows end by time: {error}"));
+            Ok(recorded)
         }
+        result => result,
     }
+}
+
+/// Whether the user says where rows end.
+fn is_chosen(args: &RecordArgs) -> bool {
+    args.every.is_some() || args.interval.is_some() || !args.also.is_empty()
 }
 
 fn measurement(
     args: &RecordArgs,
     machine: &Machine,
-    simulated: Option<Simulated>,
+    simulated: Option<&Simulated>,
     ends: &RowEnds,
 ) -> Result<Stat> {
     let workload = args.workload.as_deref().unwrap_or(USUAL_WORKLOAD);
     let stat = match simulated {
-        Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload)),
+        Some(simulated) => Stat::simulated(simulated.clone()).command(CommandSpec::new(workload)),
         None => Stat::new(machine.clone()),
     };
     let tables = args

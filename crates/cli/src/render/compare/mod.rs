@@ -129,6 +129,7 @@ impl Contest<'_> {
             summary: &self.arms[arm].summary,
             machine: self.machine,
             regions: None,
+            by_code: None,
         }
     }
 

@@ -364,7 +364,7 @@ fn remarks(recording: &RecordingLanes) -> Vec<String> {
         _ => {}
     }
     if recording.has_unassigned {
-        remarks.push("some events are in no window, and not shown: those of the row unassigned".to_owned());
+        remarks.push("some events are in no window, and not shown".to_owned());
     }
     if recording.estimated > 0 {
         let windows = counted(recording.estimated as usize, "window");

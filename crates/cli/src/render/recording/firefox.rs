@@ -34,7 +34,10 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
     let mut timed = 0;
     while let Some(row) = rows.next_row() {
         let is_sampled = windows.add(&row, &thread_label(rows, &row), &rows.header().events);
-        timed += u64::from(row.time_ns.is_some());
+        if row.time_ns.is_some() {
+            timed += 1;
+            rows.bare.add(&row, &row.counts);
+        }
         rows.omitted += u64::from(!is_sampled);
     }
     if timed == 0 && rows.omitted > 0 {

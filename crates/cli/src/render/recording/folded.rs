@@ -22,6 +22,7 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
             rows.omitted += 1;
             continue;
         };
+        rows.bare.add(&row, &row.counts[leader..=leader]);
         let thread = frame(&super::thread_label(rows, &row));
         writeln!(out, "{command};{thread};{} {weight}", place(&row))?;
     }
@@ -30,7 +31,7 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
 
 fn place(row: &WindowRow) -> String {
     match row.cause {
-        WindowCause::Unassigned => "[unassigned]".to_owned(),
+        WindowCause::Unassigned => "[in no window]".to_owned(),
         _ => address(row).unwrap_or_else(|| "[unknown]".to_owned()),
     }
 }

@@ -8,11 +8,11 @@ mod jsonl;
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
-use cyclometer::core::Count;
 use cyclometer::core::window::{WindowCause, WindowRow};
+use cyclometer::core::{Count, Verdict};
 use cyclometer::recording::{RecordedEvent, Recording, RecordingEnd, RecordingError, RecordingHeader};
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
@@ -61,12 +61,49 @@ pub struct RecordedRows<R> {
     failure: Option<RecordingError>,
     /// Rows that the format has no place for.
     omitted: u64,
+    /// Rows that were lost before those that were read.
+    lost: u64,
+    bare: BareCounts,
+}
+
+/// Numbers of counts whose verdicts a format cannot hold.
+#[derive(Debug, Default)]
+struct BareCounts {
+    /// Number of counts that are not exact, by verdict.
+    by_verdict: BTreeMap<Verdict, u64>,
+    /// Rows for which the kernel stopped the counters for a while.
+    throttled: u64,
+}
+
+impl BareCounts {
+    /// Notes counts that are written as bare numbers, or left out.
+    fn add(&mut self, row: &WindowRow, counts: &[Count]) {
+        self.throttled += u64::from(row.flags.throttled);
+        for verdict in counts.iter().map(Count::verdict).filter(|verdict| *verdict != Verdict::Exact) {
+            *self.by_verdict.entry(verdict).or_default() += 1;
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let with = |has_value: bool| {
+            let counts = self.by_verdict.iter().filter(|(verdict, _)| verdict.has_value() == has_value);
+            counts.map(|(verdict, number)| format!("{number} {verdict}")).collect::<Vec<_>>().join(", ")
+        };
+        let throttled = if self.throttled > 0 { self.throttled.to_string() } else { String::new() };
+        let told = [
+            ("counts that are written without their verdicts", with(true)),
+            ("counts that are missing, and left out with their reasons", with(false)),
+            ("rows for which the kernel stopped the counters for a while (throttling)", throttled),
+        ];
+        let told = told.into_iter().filter(|(_, numbers)| !numbers.is_empty());
+        told.map(|(what, numbers)| format!("{what}; csv and jsonl have them: {numbers}")).collect()
+    }
 }
 
 impl<R: Read> RecordedRows<R> {
     /// The rows of a recording of which none was read.
     pub fn new(recording: Recording<R>) -> RecordedRows<R> {
-        RecordedRows { recording, failure: None, omitted: 0 }
+        RecordedRows { recording, failure: None, omitted: 0, lost: 0, bare: BareCounts::default() }
     }
 
     fn header(&self) -> &RecordingHeader {
@@ -75,7 +112,10 @@ impl<R: Read> RecordedRows<R> {
 
     fn next_row(&mut self) -> Option<WindowRow> {
         match self.recording.next()? {
-            Ok(row) => Some(row),
+            Ok(row) => {
+                self.lost += row.flags.lost_before;
+                Some(row)
+            }
             Err(error) => {
                 self.failure = Some(error);
                 None
@@ -92,16 +132,17 @@ impl<R: Read> RecordedRows<R> {
     pub fn warnings(&self) -> Vec<String> {
         let read = self.recording.rows_read();
         let mut warnings = Vec::new();
-        match self.recording.end() {
-            Some(RecordingEnd::Incomplete { offset }) => {
-                warnings.push(format!(
-                    "the recording is incomplete: it ends without its totals at byte {offset}; rows before that: {read}"
-                ));
-            }
-            Some(RecordingEnd::Complete(footer)) if footer.lost_rows > 0 => {
-                warnings.push(format!("rows that were lost when it was recorded: {}", footer.lost_rows));
-            }
-            _ => {}
+        let lost = match self.recording.end() {
+            Some(RecordingEnd::Complete(footer)) => footer.lost_rows,
+            _ => self.lost,
+        };
+        if lost > 0 {
+            warnings.push(format!("rows that were lost when it was recorded: {lost}"));
+        }
+        if let Some(RecordingEnd::Incomplete { offset }) = self.recording.end() {
+            warnings.push(format!(
+                "the recording is incomplete: it ends without its totals at byte {offset}; rows before that: {read}"
+            ));
         }
         if self.failure.is_some() {
             warnings.push(format!("rows that were converted before the error: {read}"));
@@ -112,6 +153,7 @@ impl<R: Read> RecordedRows<R> {
                 self.omitted
             ));
         }
+        warnings.extend(self.bare.warnings());
         warnings
     }
 

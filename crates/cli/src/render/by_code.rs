@@ -1,0 +1,210 @@
+//! Counts by function, line or file of code.
+
+use std::path::Path;
+
+use cyclometer::code_is_unchanged;
+use cyclometer::core::Result;
+use cyclometer::core::code::CodeCounts;
+use cyclometer::stats::{LineSummary, Summary};
+use cyclometer::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping, group};
+use serde_json::{Value, json};
+
+use crate::output::clean;
+use crate::render::paint::{Paint, Style};
+use crate::render::{WIDTH, table, units};
+
+/// Columns of a name and of its file that there are at least.
+const LEAST_NAME: usize = 24;
+const LEAST_FILE: usize = 10;
+
+/// Counts by code, with the names of their events.
+#[derive(Debug)]
+pub struct ByCode {
+    counts: CountsByCode,
+    /// The name of each slot, as in the table of the whole command.
+    events: Vec<String>,
+    /// Most rows of the table; 0: all.
+    top: usize,
+    notes: Vec<String>,
+}
+
+impl ByCode {
+    /// Finds the names of counts. `counted` is `None` where the software PMU has run nothing.
+    pub fn of(
+        counted: Option<Result<CodeCounts>>,
+        grouping: Grouping,
+        top: usize,
+        summary: &Summary,
+    ) -> ByCode {
+        let (counts, missing) = match counted {
+            Some(Ok(counts)) => (counts, None),
+            Some(Err(error)) => (CodeCounts::default(), Some(error.to_string())),
+            None => (CodeCounts::default(), Some("the software PMU did not run the command".to_owned())),
+        };
+        let counts = group(&counts, grouping, code_is_unchanged);
+        let lines: Vec<Option<&LineSummary>> =
+            counts.slots.iter().map(|slot| summary.lines.iter().find(|line| line.slot == *slot)).collect();
+        let events =
+            lines.iter().map(|line| line.map(|line| line.name.clone()).unwrap_or_default()).collect();
+        let missing = missing.map(|why| format!("where counts were made is unknown: {why}"));
+        let incomplete =
+            lines.iter().zip(&counts.totals).filter_map(|(line, sum)| incomplete((*line)?, *sum));
+        let notes = missing.into_iter().chain(incomplete).chain(counts.notes.iter().cloned()).collect();
+        ByCode { counts, events, top, notes }
+    }
+
+    /// The table, below that of the whole command.
+    pub fn table(&self, paint: Paint) -> String {
+        let mut out = String::from("\n");
+        if !self.counts.rows.is_empty() {
+            out += &self.rows(paint);
+        }
+        self.notes.iter().for_each(|note| out += &table::remark(&clean(note), paint));
+        out
+    }
+
+    fn rows(&self, paint: Paint) -> String {
+        let shown = match self.top {
+            0 => self.counts.rows.len(),
+            top => top.min(self.counts.rows.len()),
+        };
+        let (rows, others) = self.counts.rows.split_at(shown);
+        let number = |value: u64| units::grouped(value as f64);
+        let total = |slot: usize| self.counts.totals[slot].map_or("–".to_owned(), number);
+        let width = |slot: usize| {
+            let values = rows.iter().map(|row| number(row.counts[slot]).len());
+            values.chain([total(slot).chars().count(), self.events[slot].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.events.len()).map(width).collect();
+        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9;
+        let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
+        let cells = |of: &dyn Fn(usize) -> String| {
+            let cells = widths.iter().enumerate().map(|(slot, width)| format!("  {:>width$}", of(slot)));
+            cells.collect::<String>()
+        };
+        let heading = cells(&|slot| self.events[slot].clone());
+        let heading = format!("{heading}    share  {}", self.counts.grouping.word());
+        let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
+        for row in rows {
+            let share = self.share(row.counts[0]);
+            out += &format!(
+                "{}  {share:>7}  {}\n",
+                cells(&|slot| number(row.counts[slot])),
+                displayed(&row.name, self.counts.grouping, room)
+            );
+        }
+        if !others.is_empty() {
+            let sum = |slot: usize| others.iter().map(|row| row.counts[slot]).fold(0, u64::saturating_add);
+            let text = format!(
+                "{}  {:>7}  {} more; --top 0 shows them",
+                cells(&|slot| number(sum(slot))),
+                self.share(sum(0)),
+                others.len()
+            );
+            out += &format!("{}\n", paint.paint(Style::Dim, &text));
+        }
+        out + &format!("{}  {:>7}  total\n", cells(&total), self.share(self.counts.totals[0].unwrap_or(0)))
+    }
+
+    /// The share of the first event.
+    fn share(&self, count: u64) -> String {
+        match self.counts.totals.first() {
+            Some(Some(total)) if *total > 0 => format!("{:.1} %", 100.0 * count as f64 / *total as f64),
+            _ => "–".to_owned(),
+        }
+    }
+
+    /// As `by` in `schemas/stat-1.json`.
+    pub fn json(&self) -> Value {
+        let row = |row: &CountsOfCode| {
+            let CodeName { object, function, line } = &row.name;
+            json!({
+                "object": object.as_deref().filter(|path| !path.is_empty()),
+                "function": function,
+                "file": line.as_ref().map(|line| &line.file),
+                "line": line.as_ref().and_then(|line| line.line),
+                "counts": row.counts,
+            })
+        };
+        json!({
+            "grouping": self.counts.grouping.word(),
+            "events": self.events,
+            "totals": self.counts.totals,
+            "rows": self.counts.rows.iter().map(row).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+
+    /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
+    /// its line.
+    pub fn values<'a>(
+        &'a self,
+        summary: &'a Summary,
+    ) -> impl Iterator<Item = (&'a LineSummary, u64, [String; 3])> {
+        let of_row = move |row: &'a CountsOfCode| {
+            let CodeName { object, function, line } = &row.name;
+            let line = line.as_ref().map(|line| match line.line {
+                Some(number) => format!("{}:{number}", line.file),
+                None => line.file.clone(),
+            });
+            let names = [object, function, &line].map(|name| name.clone().unwrap_or_default());
+            let slots = self.counts.slots.iter().zip(&row.counts);
+            slots.filter_map(move |(slot, count)| {
+                let line = summary.lines.iter().find(|line| line.slot == *slot)?;
+                Some((line, *count, names.clone()))
+            })
+        };
+        self.counts.rows.iter().flat_map(of_row)
+    }
+}
+
+/// A note where rows do not add up to the count of the whole command.
+fn incomplete(line: &LineSummary, sum: Option<u64>) -> Option<String> {
+    let total = line.statistics.mean;
+    match (total, sum) {
+        (Some(total), Some(sum)) if total == sum as f64 => None,
+        (Some(_), _) => Some(format!("{}: the rows do not add up to the count of the command", line.name)),
+        (None, _) => {
+            let why = line.reason.as_deref().unwrap_or("it has no count");
+            Some(format!("{}: the rows are of the processes that have a count: {why}", line.name))
+        }
+    }
+}
+
+/// A name within some columns: the beginning of the name, and the file behind it.
+fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
+    let file = match &name.object {
+        None => "[no file]".to_owned(),
+        Some(path) if path.is_empty() => "[unknown file]".to_owned(),
+        Some(path) => base(path),
+    };
+    let line = name.line.as_ref().map(|line| {
+        let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
+        base(&line.file) + &number
+    });
+    let first = match grouping {
+        Grouping::Object => return shortened(&clean(&file), room),
+        Grouping::Function => name.function.clone(),
+        Grouping::Line => match (line, &name.function) {
+            (Some(line), Some(function)) => Some(format!("{line} {function}")),
+            (None, Some(function)) => Some(format!("[no line] {function}")),
+            (line, None) => line,
+        },
+    };
+    let (first, file) = (clean(&first.unwrap_or_else(|| "[unknown]".to_owned())), clean(&file));
+    let for_file = room.saturating_sub(first.chars().count() + 1).max(LEAST_FILE);
+    let file = shortened(&file, for_file);
+    let for_name = room.saturating_sub(file.chars().count() + 1).max(LEAST_NAME / 2);
+    format!("{} {file}", shortened(&first, for_name))
+}
+
+fn base(path: &str) -> String {
+    Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn shortened(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}

@@ -1,0 +1,257 @@
+//! `stat --by`: exact counts of functions, lines and files of code.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{cyclometer, has, run, schema, skip, software_pmu_works, stderr, stdout};
+
+/// Functions that call themselves and each other, that jump over frames, and that repeat strings.
+const PROGRAM: &str = r#"
+#include <setjmp.h>
+#include <string.h>
+static int table[1000]; static char from[5000], to[5000]; static jmp_buf back;
+__attribute__((noinline)) int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+__attribute__((noinline)) int odd(int n);
+__attribute__((noinline)) int even(int n) { __asm__ volatile(""); return n == 0 ? 1 : odd(n - 1); }
+__attribute__((noinline)) int odd(int n) { __asm__ volatile(""); return n == 0 ? 0 : even(n - 1); }
+__attribute__((noinline)) void jump(int n) { if (n == 0) longjmp(back, 1); jump(n - 1); table[n]++; }
+__attribute__((noinline)) void sum(int n) { for (int i = 0; i < n; i++) table[i % 1000] += i; }
+__attribute__((noinline)) void copy(long n) {
+    char *d = to, *s = from;
+    __asm__ volatile("rep movsb" : "+D"(d), "+S"(s), "+c"(n) : : "memory");
+}
+int main(void) {
+    int r = fib(15); sum(1234); copy(4321); r += even(100) + odd(77);
+    for (int i = 0; i < 50; i++) if (!setjmp(back)) jump(30);
+    return (r + table[3]) & 1 & 0;
+}
+"#;
+
+/// Builds a program; `None`, and why, where nothing compiles or translates it.
+fn built(folder: &Path, options: &[&str]) -> Option<()> {
+    if !has("gcc") {
+        skip("gcc is not installed");
+        return None;
+    }
+    if !software_pmu_works() {
+        return None;
+    }
+    fs::write(folder.join("program.c"), PROGRAM).unwrap();
+    let common = ["-O1", "-fno-optimize-sibling-calls", "-o", "program", "program.c"];
+    let compiled = Command::new("gcc").args(common).args(options).current_dir(folder).output().unwrap();
+    if !compiled.status.success() && options.contains(&"-static") {
+        skip("the C library is not there for static programs");
+        return None;
+    }
+    assert!(compiled.status.success(), "{compiled:?}");
+    Some(())
+}
+
+fn stat(folder: &Path, options: &[&str], command: &[&str]) -> Output {
+    let common = ["stat", "--output", "null", "--top", "0"];
+    let arguments = [&common[..], options, &["--"], command].concat();
+    cyclometer().args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// The report of a run, which obeys the schema, and whose rows add up to its totals.
+fn by(folder: &Path, options: &[&str], command: &[&str]) -> Value {
+    let out = stat(folder, &[&["--json"], options].concat(), command);
+    assert!(out.status.success(), "{out:?}");
+    let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
+    let errors: Vec<String> = schema("stat-1.json").iter_errors(&report).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let by = report["commands"][0]["by"].clone();
+    let metrics = report["commands"][0]["metrics"].as_array().unwrap();
+    for (index, event) in by["events"].as_array().unwrap().iter().enumerate() {
+        let rows = by["rows"].as_array().unwrap().iter();
+        let sum: u64 = rows.map(|row| row["counts"][index].as_u64().unwrap()).sum();
+        let metric = metrics.iter().find(|metric| metric["name"] == *event).unwrap();
+        assert_eq!(metric["mean"].as_f64(), Some(sum as f64), "{event}");
+        assert_eq!(by["totals"][index], sum, "{event}");
+    }
+    by
+}
+
+/// The counts of each function of a file whose path ends in this way.
+fn functions(by: &Value, file: &str) -> BTreeMap<String, Vec<u64>> {
+    let of_file = |row: &&Value| row["object"].as_str().is_some_and(|path| path.ends_with(file));
+    let rows = by["rows"].as_array().unwrap().iter().filter(of_file);
+    let counts =
+        |row: &Value| row["counts"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    rows.filter_map(|row| Some((row["function"].as_str()?.to_owned(), counts(row)))).collect()
+}
+
+#[test]
+fn functions_have_the_counts_of_their_own_instructions() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let events = "instructions,calls,returns,loads,branches_conditional_taken,rep_iterations";
+    let by = by(folder.path(), &["--by", "function", "-e", events], &["./program"]);
+    let functions = functions(&by, "/program");
+    let of = |name: &str| functions.get(name).unwrap_or_else(|| panic!("{name}: {functions:?}"));
+    // Known from the source: fib(15) makes 1972 calls of itself, two in each of 986 that go on.
+    assert_eq!((of("fib")[1], of("fib")[2]), (1972, 1973));
+    assert_eq!(of("even")[1] + of("odd")[1], 177);
+    // Each of the 50 rounds calls longjmp once, and jump thirty times from itself; none returns.
+    assert_eq!((of("jump")[1], of("jump")[2]), (50 * 31, 0));
+    assert_eq!((of("copy")[3], of("copy")[5]), (4321 + 1, 4321), "a load for each iteration, and the return");
+    assert!(of("sum")[0] > 5 * 1234 && of("sum")[4] == 1233, "{:?}", of("sum"));
+    assert_eq!(by["notes"].as_array().map(Vec::len), Some(0), "{}", by["notes"]);
+}
+
+#[test]
+fn exclusive_counts_are_those_of_callgrind() {
+    let folder = tempfile::tempdir().unwrap();
+    if !has("valgrind") {
+        return skip("valgrind is not installed");
+    }
+    let Some(()) = built(folder.path(), &["-static"]) else { return };
+    let ours = functions(
+        &by(folder.path(), &["--by", "function", "-e", "instructions"], &["env", "-i", "./program"]),
+        "/program",
+    );
+    let options = ["-i", "valgrind", "--tool=callgrind", "--callgrind-out-file=out", "--separate-recs=1"];
+    let mut valgrind = Command::new("env");
+    let out = valgrind.args(options).arg("./program").current_dir(folder.path()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let theirs = exclusive(&fs::read_to_string(folder.path().join("out")).unwrap());
+    for name in ["fib", "even", "odd", "jump", "sum", "main", "longjmp"] {
+        let of = |counts: Option<u64>| counts.unwrap_or_else(|| panic!("{name}: {ours:?} {theirs:?}"));
+        let (one, other) = (of(ours.get(name).map(|counts| counts[0])), of(theirs.get(name).copied()));
+        assert_eq!(one, other, "{name}");
+    }
+}
+
+/// The exclusive counts of a profile of callgrind, by function. Lines behind `calls=` are inclusive.
+///
+/// # Source
+///
+/// Valgrind manual, "Callgrind Format Specification".
+fn exclusive(profile: &str) -> BTreeMap<String, u64> {
+    let (mut names, mut counts) = (BTreeMap::new(), BTreeMap::new());
+    let (mut function, mut is_call) = (String::new(), false);
+    for line in profile.lines() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            let (id, name) = name.split_once(' ').map_or((name, None), |(id, name)| (id, Some(name)));
+            let known = names.entry(id.to_owned()).or_insert_with(|| name.unwrap_or_default().to_owned());
+            function = known.split('\'').next().unwrap_or_default().to_owned();
+        } else if let Some(called) = line.strip_prefix("cfn=") {
+            if let Some((id, name)) = called.split_once(' ') {
+                names.insert(id.to_owned(), name.to_owned());
+            }
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-' || c == '*') {
+            let count: u64 = line.split(' ').nth(1).and_then(|count| count.parse().ok()).unwrap_or(0);
+            if !std::mem::take(&mut is_call) {
+                *counts.entry(function.clone()).or_default() += count;
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn files_without_symbols_have_a_row_and_separate_files_give_their_names_back() {
+    let folder = tempfile::tempdir().unwrap();
+    if !has("objcopy") {
+        return skip("objcopy is not installed");
+    }
+    let Some(()) = built(folder.path(), &["-g", "-Wl,--build-id=none"]) else { return };
+    let counted = |what: &str| {
+        let by = by(folder.path(), &["--by", "function", "-e", "instructions"], &["./program"]);
+        let functions = functions(&by, "/program");
+        (functions.get(what).cloned(), by)
+    };
+    let (whole, _) = counted("fib");
+    assert!(whole.is_some());
+    let objcopy = |arguments: &[&str]| {
+        let out = Command::new("objcopy").args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    objcopy(&["--only-keep-debug", "program", "program.debug"]);
+    objcopy(&["--strip-all", "program"]);
+    let (stripped, by) = counted("fib");
+    assert_eq!(stripped, None);
+    let rows = by["rows"].as_array().unwrap().iter();
+    let unnamed = |row: &&Value| {
+        row["function"].is_null() && row["object"].as_str().is_some_and(|o| o.ends_with("/program"))
+    };
+    let sum: u64 = rows.filter(unnamed).map(|row| row["counts"][0].as_u64().unwrap()).sum();
+    assert!(sum > whole.as_ref().unwrap()[0], "{by}");
+    objcopy(&["--add-gnu-debuglink=program.debug", "program"]);
+    assert_eq!(counted("fib").0, whole);
+    // Another file of that name is not taken.
+    fs::write(folder.path().join("program.debug"), "nothing of that").unwrap();
+    assert_eq!(counted("fib").0, None);
+}
+
+#[test]
+fn lines_are_those_of_the_source_and_files_those_that_were_mapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &["-g", "-gdwarf-5"]) else { return };
+    let lines = by(folder.path(), &["--by", "line", "-e", "calls"], &["./program"]);
+    let fib = 1 + PROGRAM.lines().position(|line| line.contains("int fib(")).unwrap();
+    let row = |row: &&Value| row["line"] == fib && row["file"].as_str().unwrap().ends_with("program.c");
+    let row = lines["rows"].as_array().unwrap().iter().find(row).unwrap_or_else(|| panic!("{lines}"));
+    assert_eq!((row["counts"][0].as_u64(), row["function"].as_str()), (Some(1972), Some("fib")));
+    let objects = by(folder.path(), &["--by", "object"], &["./program"]);
+    let paths: Vec<&str> =
+        objects["rows"].as_array().unwrap().iter().filter_map(|row| row["object"].as_str()).collect();
+    assert!(paths.iter().any(|path| path.ends_with("/program")), "{paths:?}");
+    assert!(paths.iter().any(|path| path.contains("libc")), "{paths:?}");
+}
+
+#[test]
+fn a_program_that_replaces_its_file_has_no_wrong_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let script = "./program; cp program other; printf x >> other; mv other program";
+    let by = by(folder.path(), &["--by", "function"], &["sh", "-c", script]);
+    assert!(functions(&by, "/program").is_empty(), "{by}");
+    let notes = by["notes"].to_string();
+    assert!(notes.contains("/program: no names: it was replaced since"), "{notes}");
+}
+
+#[test]
+fn processes_and_threads_are_added_up_and_the_table_fits_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let once = functions(&by(folder.path(), &["--by", "function"], &["./program"]), "/program");
+    let script = "./program & ./program & wait; exec ./program";
+    let thrice = functions(&by(folder.path(), &["--by", "function"], &["sh", "-c", script]), "/program");
+    assert_eq!(thrice["fib"][0], 3 * once["fib"][0]);
+    let out = stat(folder.path(), &["--by", "function", "-e", "instructions,calls,loads"], &["./program"]);
+    let text = stderr(&out) + &stdout(&out);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("total\n") && text.contains("fib program"), "{text}");
+    let csv = ["--by", "function", "--export-csv", "counts.csv"];
+    assert!(stat(folder.path(), &csv, &["./program"]).status.success());
+    let csv = fs::read_to_string(folder.path().join("counts.csv")).unwrap();
+    let mut rows = csv.split("\r\n").map(|row| row.split(',').count()).filter(|fields| *fields > 1);
+    let width = rows.next().unwrap();
+    assert!(rows.all(|fields| fields >= width), "{csv}");
+    assert!(csv.contains(&format!(",{},", once["fib"][0])) && csv.contains(",fib,"), "{csv}");
+}
+
+#[test]
+fn questions_that_make_no_sense_are_errors() {
+    for (options, said) in [
+        (&["--by", "colour"][..], "one of function, line, object"),
+        (&["--by", "function", "-r", "3"], "leave -r out"),
+        (&["--by", "function", "--backend", "os"], "software PMU"),
+        (&["--by", "function", "-a"], "cannot be used with"),
+        (&["--top", "3"], "--by"),
+    ] {
+        let out = run(&[&["stat"], options, &["--", "true"]].concat());
+        assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
+        assert!(stderr(&out).contains(said), "{options:?}: {}", stderr(&out));
+    }
+}

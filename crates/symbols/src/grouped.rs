@@ -1,0 +1,156 @@
+//! The counts of instructions, added up by what they belong to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use cyclometer_core::SlotId;
+use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
+
+use crate::object_file::{ObjectFile, SourceLine};
+
+/// The kind of code that counts are added up by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grouping {
+    /// Functions.
+    Function,
+    /// Lines of source code.
+    Line,
+    /// Files of code: the program and its libraries.
+    Object,
+}
+
+impl Grouping {
+    /// Every grouping.
+    pub const ALL: [Grouping; 3] = [Grouping::Function, Grouping::Line, Grouping::Object];
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Grouping::Function => "function",
+            Grouping::Line => "line",
+            Grouping::Object => "object",
+        }
+    }
+}
+
+/// The code that the counts of a row belong to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CodeName {
+    /// The path of the file of code; `None`: code of no file, as compilers at run time make it.
+    pub object: Option<String>,
+    /// The function, or the function around the line; `None`: unknown, or not asked for.
+    pub function: Option<String>,
+    /// The line; `None`: unknown, or not asked for.
+    pub line: Option<SourceLine>,
+}
+
+/// The counts of one function, line or file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CountsOfCode {
+    /// Its name.
+    pub name: CodeName,
+    /// The count of each slot.
+    pub counts: Vec<u64>,
+}
+
+/// Counts by function, line or file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CountsByCode {
+    /// The kind of code that they are added up by.
+    pub grouping: Grouping,
+    /// The slots, in the order of [`CountsOfCode::counts`].
+    pub slots: Vec<SlotId>,
+    /// A row for each, largest first. Their counts add up to [`CountsByCode::totals`].
+    pub rows: Vec<CountsOfCode>,
+    /// The sum over all rows of each slot; `None` where it does not fit in 64 bits.
+    pub totals: Vec<Option<u64>>,
+    /// Files whose names are missing, and why.
+    pub notes: Vec<String>,
+}
+
+/// Adds up counts. `is_unchanged` says whether a file is still the one that was counted; names of a replaced
+/// file would be wrong.
+pub fn group(
+    counts: &CodeCounts,
+    grouping: Grouping,
+    is_unchanged: impl Fn(&CodeObject) -> bool,
+) -> CountsByCode {
+    let mut groups = Groups { grouping, rows: HashMap::new(), notes: Vec::new() };
+    for places in counts.places.chunk_by(|one, other| one.object == other.object) {
+        let object = places[0].object.and_then(|index| counts.objects.get(index));
+        groups.add(object, places, &is_unchanged);
+    }
+    let mut rows: Vec<CountsOfCode> =
+        groups.rows.into_iter().map(|(name, counts)| CountsOfCode { name, counts }).collect();
+    rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
+    let total = |slot: usize| rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
+    let totals = (0..counts.slots.len()).map(total).collect();
+    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, notes: groups.notes }
+}
+
+struct Groups {
+    grouping: Grouping,
+    rows: HashMap<CodeName, Vec<u64>>,
+    notes: Vec<String>,
+}
+
+impl Groups {
+    fn add(
+        &mut self,
+        object: Option<&CodeObject>,
+        places: &[CodePlace],
+        is_unchanged: &impl Fn(&CodeObject) -> bool,
+    ) {
+        let file = object.and_then(|object| self.open(object, is_unchanged));
+        // A function is looked up once for all of its instructions.
+        let mut names: BTreeMap<u64, CodeName> = BTreeMap::new();
+        for place in places {
+            let function = file.as_ref().and_then(|file| file.function(place.offset));
+            let line = match self.grouping {
+                Grouping::Line => file.as_ref().and_then(|file| file.line(place.offset)),
+                _ => None,
+            };
+            let name = || CodeName {
+                object: object.map(|object| object.path.clone()),
+                function: function.map(|function| function.name.clone()),
+                line: line.clone(),
+            };
+            let name = match (self.grouping, function) {
+                (Grouping::Function, Some(function)) => {
+                    names.entry(function.start).or_insert_with(name).clone()
+                }
+                _ => name(),
+            };
+            self.count(name, &place.counts);
+        }
+    }
+
+    fn count(&mut self, name: CodeName, counts: &[u64]) {
+        let sums = self.rows.entry(name).or_insert_with(|| vec![0; counts.len()]);
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+
+    /// The file with its names; `None`, with a note, where they are missing.
+    fn open(
+        &mut self,
+        object: &CodeObject,
+        is_unchanged: &impl Fn(&CodeObject) -> bool,
+    ) -> Option<ObjectFile> {
+        if self.grouping == Grouping::Object || object.path.is_empty() {
+            return None;
+        }
+        if !is_unchanged(object) {
+            self.notes.push(format!("{}: no names: it was replaced since, or cannot be read", object.path));
+            return None;
+        }
+        match ObjectFile::open(Path::new(&object.path), self.grouping == Grouping::Line) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                self.notes.push(format!("{}: no names: {error}", object.path));
+                None
+            }
+        }
+    }
+}

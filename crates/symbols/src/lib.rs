@@ -1,0 +1,20 @@
+//! Names of code: which function, line or file the count of an instruction belongs to.
+//!
+//! ```text
+//! CodeCounts (file, offset) ──ObjectFile──> function, line ──group──> CountsByCode: rows, largest first
+//! ```
+//!
+//! - [`ObjectFile`]: the symbols of a file, also of its separate file with debug information.
+//! - [`group`]: the counts of instructions, added up by function, line or file.
+//!
+//! Counts come before names: a file without symbols, or one that was replaced, has a row of its own, and the
+//! rows always add up to the sum over all instructions.
+#![forbid(unsafe_code)]
+
+mod demangled;
+mod grouped;
+mod object_file;
+mod separate;
+
+pub use grouped::{CodeName, CountsByCode, CountsOfCode, Grouping, group};
+pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};
