@@ -38,9 +38,14 @@ struct AlignedWords {
 
 const WORD: usize = size_of::<usize>();
 
+/// The smallest page of a supported system.
+const SMALLEST_PAGE: usize = 4096;
+
 impl AlignedWords {
     fn new(bytes: usize, page_bytes: usize) -> AlignedWords {
-        let words = untouched((bytes + page_bytes) / WORD, page_bytes);
+        let mut words = untouched((bytes + page_bytes) / WORD, page_bytes);
+        // No iteration is the first to touch a page: it would fault.
+        words.iter_mut().step_by(SMALLEST_PAGE / WORD).for_each(|word| *word = 1);
         let address = words.as_ptr() as usize;
         AlignedWords { first: (address.next_multiple_of(page_bytes) - address) / WORD, words }
     }
@@ -193,6 +198,7 @@ mod tests {
     fn words_begin_at_a_page_and_have_all_their_bytes() {
         for (bytes, page) in [(8, 4096), (16384, 4096), (100_000, 16384)] {
             let mut words = AlignedWords::new(bytes, page);
+            assert!(words.words.chunks(SMALLEST_PAGE / WORD).all(|page| page[0] != 0), "all were touched");
             assert!(words.address().is_multiple_of(page));
             assert!((words.words.len() - words.first) * WORD >= bytes, "{bytes}");
         }

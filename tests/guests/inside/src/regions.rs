@@ -141,7 +141,12 @@ fn recipes() -> Result<()> {
         }
         ran += 1;
         let found = more_instructions(&monitor, &recipe, &mut memory)?;
-        let truth = recipe.number_of(Concept::Instructions) as u64 * u64::from(MORE_ROUNDS);
+        let mut each = recipe.number_of(Concept::Instructions);
+        if std::env::consts::ARCH == "x86_64" {
+            // The plugin counts an instruction when it begins: one that faults begins twice.
+            each += recipe.number_of(Concept::Faults);
+        }
+        let truth = each as u64 * u64::from(MORE_ROUNDS);
         if found != truth {
             wrong.push(format!("{}: {found} instead of {truth}", recipe.name));
         }
