@@ -302,6 +302,9 @@ pub struct ReverseArgs {
     /// Decides the order of the sweep, and all that is left to chance on a simulated machine.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Write the identified events to a file that `stat --events` reads; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub export_events: Option<PathBuf>,
     /// Say what would be swept, and sweep nothing.
     #[arg(long)]
     pub dry_run: bool,

@@ -59,6 +59,25 @@ fn hidden_meanings_are_found_out_and_those_that_are_no_sums_are_never_identified
 }
 
 #[test]
+fn identified_events_are_a_file_that_stat_counts_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (hidden, events) = (path("hidden.txt"), path("found.txt"));
+    fs::write(&hidden, HIDDEN).unwrap();
+    let machine = ["--machine", "sim:apple-m1", "--semantics", &hidden];
+    reversed(&[&machine[..], &["--ids", "0x20-0x22", "--export-events", &events]].concat());
+    let written = fs::read_to_string(&events).unwrap();
+    assert!(written.contains("stores_0x20 event=0x20 counters=0xe0\n"), "{written}");
+    assert!(!written.contains("0x22"), "it is no sum: {written}");
+    let list = "stores_0x20,conditional_branches_plus_calls_0x21";
+    let options = ["stat", "--json", "--events", &events, "-e", list, "--workload", "loop:1"];
+    let out = run(&[&options[..], &machine].concat());
+    let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let metrics = report["commands"][0]["metrics"].as_array().unwrap();
+    assert!(metrics.iter().all(|metric| metric["mean"].as_f64().is_some_and(|n| n > 0.0)), "{report}");
+}
+
+#[test]
 fn the_table_fits_on_a_terminal_and_counts_every_verdict() {
     let out = run(&["reverse", "--machine", "sim:skylake", "--ids", "0xc4,0xd0,0x81d0", "--repeats", "2"]);
     let text = stdout(&out);

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use cyclometer_catalog::table::model::{CpuTable, Header, TableEvent};
+use cyclometer_catalog::table::text::write;
 use cyclometer_core::concept::Concept;
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 use cyclometer_inference::{
     Identifiability, Inference, Judgement, KernelTable, Relation, ShuffledLabels, relations, shuffled_labels,
 };
@@ -116,6 +118,37 @@ impl Simulated {
         Ok(Reversed { kernels: table, events, relations: related, identifiability, control })
     }
 
+    /// The identified events as a table of events, which [`EventTables::with_file`](crate::EventTables) reads:
+    /// each is called by its sum and its code, as `loads_0x95`.
+    pub fn event_table(&self, found: &Reversed) -> String {
+        let model = self.model();
+        let header = Header {
+            cpu: model.id.to_owned(),
+            title: format!("events of {} that were found out", model.id),
+            family: model.chip.family,
+            pmu_version: model.chip.pmu_version,
+            selector_bits: model.chip.selector_bits,
+            counter_width_bits: model.chip.counter_width_bits,
+            overflow_bit: model.chip.counter_width_bits - 1,
+            counters: model.chip.counters,
+            sources: vec![format!("a sweep of sim:{} by cyclometer", model.id)],
+            ..Header::default()
+        };
+        let events = found.events.iter().filter_map(|event| {
+            let sum = &event.judgement.verdict.identified()?.sum;
+            let (select, umask) = model.select(event.code);
+            Some(TableEvent {
+                name: name_of(&sum.to_string(), event.code),
+                code: EventCode { select, umask, ..EventCode::default() },
+                counters: event.judgement.mask.belongs,
+                ..TableEvent::default()
+            })
+        });
+        let mut events: Vec<TableEvent> = events.collect();
+        events.sort_by(|one, other| one.name.cmp(&other.name));
+        write(&CpuTable { header, events, generic: Vec::new() })
+    }
+
     /// The events of its chip's table with a code. Where other meanings are given, names say nothing.
     fn documented(&self, code: u32) -> Vec<DocumentedEvent> {
         if self.semantics().is_some() {
@@ -142,6 +175,13 @@ impl Reversed {
         let moved = self.kernels.moved_concepts();
         moved.filter(|concept| !self.identifiability.is_identifiable(*concept)).collect()
     }
+}
+
+/// The name of an event: the words of its sum, and its code.
+fn name_of(sum: &str, code: u32) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let words = sum.replace(" + ", "_plus_").replace(" × ", "_times_").chars().map(word).collect::<String>();
+    format!("{words}_{code:#04x}")
 }
 
 fn check(codes: &[u32]) -> Result<()> {

@@ -6,6 +6,7 @@ use cyclometer::{Result, Simulated, simulated};
 
 use super::read_semantics;
 use crate::args::{Cli, ReverseArgs};
+use crate::export::Export;
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::{json, reversed};
@@ -23,6 +24,8 @@ pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
         None => simulated.usual_codes(),
     };
     let settings = SweepSettings { repeats: args.repeats, seed: args.seed, ..SweepSettings::default() };
+    let export =
+        args.export_events.as_deref().map(|path| Export::open("--export-events", path)).transpose()?;
     if args.dry_run {
         super::print(&reversed::dry_run(&codes, &settings))?;
         return Ok(exit::OK);
@@ -33,6 +36,13 @@ pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
         progress.advance(u32::try_from(now.done).unwrap_or(u32::MAX));
     })?;
     drop(progress);
+    let is_shown = export.as_ref().is_none_or(|export| !export.is_stdout());
+    if let Some(export) = export {
+        export.write(&simulated.event_table(&found))?;
+    }
+    if !is_shown {
+        return Ok(exit::OK);
+    }
     super::print(&match args.json {
         true => json::pretty(&reversed::json(&found, &settings)),
         false => reversed::render(&found, cli.verbose, super::paint(cli, Channel::Out)),
