@@ -118,8 +118,8 @@ impl Simulated {
         Ok(Reversed { kernels: table, events, relations: related, identifiability, control })
     }
 
-    /// The identified events as a table of events, which [`EventTables::with_file`](crate::EventTables) reads:
-    /// each is called by its sum and its code, as `loads_0x95`.
+    /// The identified events as a table of events, which [`EventTables::with_file`](crate::EventTables)
+    /// reads: each is called by its sum and its code, as `loads_0x95`.
     pub fn event_table(&self, found: &Reversed) -> String {
         let model = self.model();
         let header = Header {
@@ -129,7 +129,7 @@ impl Simulated {
             pmu_version: model.chip.pmu_version,
             selector_bits: model.chip.selector_bits,
             counter_width_bits: model.chip.counter_width_bits,
-            overflow_bit: model.chip.counter_width_bits - 1,
+            overflow_bit: model.chip.overflow_bit,
             counters: model.chip.counters,
             sources: vec![format!("a sweep of sim:{} by cyclometer", model.id)],
             ..Header::default()
