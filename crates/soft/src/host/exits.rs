@@ -110,6 +110,16 @@ impl Tracer {
         Ok(trace::resume(tid, 0)?)
     }
 
+    /// Adds the profile of a process to that of all ended ones when its last task is gone: a build has
+    /// thousands of processes of few programs.
+    fn keep_profile(&mut self, process: usize) {
+        if self.tasks.values().any(|task| task.process == process) {
+            return;
+        }
+        let profile = self.processes[process].take_profile();
+        self.ended_profile.merge(profile);
+    }
+
     /// A task is gone; `how`, if the kernel reported it.
     pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
         self.early_children.remove(&tid);
@@ -127,7 +137,9 @@ impl Tracer {
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }
-        self.tasks.remove(&tid);
+        if let Some(task) = self.tasks.remove(&tid) {
+            self.keep_profile(task.process);
+        }
         self.pending_answers.remove(&tid);
         self.detach_last.retain(|(last, _)| *last != tid);
         for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {

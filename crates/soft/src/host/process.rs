@@ -268,6 +268,12 @@ impl TracedProcess {
         }
     }
 
+    /// Takes its executions by address; none of a process without counts.
+    pub(super) fn take_profile(&mut self) -> CodeProfile {
+        let profile = std::mem::take(&mut self.profile);
+        if self.lost.is_none() { profile } else { CodeProfile::default() }
+    }
+
     /// Drops the counts, with a reason.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
         self.lost.get_or_insert_with(|| reason.into());

@@ -152,7 +152,10 @@ impl Tracer {
             .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
         let reported = sums.unwrap_or_default();
         let profiled = self.settings.profiled && end == protocol::LAST;
-        let mut profile = CodeProfile::default();
+        let mut profile = match profiled {
+            true => std::mem::take(&mut self.ended_profile),
+            false => CodeProfile::default(),
+        };
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
             let answers = answers.remove(&i).unwrap_or_default();
             let totals = match sums {

@@ -53,6 +53,7 @@ use super::translation_cache::TranslationCache;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
+use crate::code_profile::CodeProfile;
 use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
@@ -71,6 +72,8 @@ pub(crate) struct Tracer {
     pub(super) settings: TracerSettings,
     pub(super) tasks: HashMap<u32, TracedTask>,
     pub(super) processes: Vec<TracedProcess>,
+    /// The executions by address of processes that have ended, where they are requested.
+    pub(super) ended_profile: CodeProfile,
     /// Fork events of children that have not stopped yet.
     pub(super) fork_events: HashMap<u32, ForkEvent>,
     /// Early children, which stopped before their fork event, with their parents.
@@ -240,6 +243,7 @@ impl Tracer {
             settings,
             tasks: HashMap::new(),
             processes: Vec::new(),
+            ended_profile: CodeProfile::default(),
             fork_events: HashMap::new(),
             early_children: HashMap::new(),
             dead_parents: Vec::new(),
