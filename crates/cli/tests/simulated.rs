@@ -245,3 +245,35 @@ fn the_other_commands_know_the_machine() {
     let cpus = stdout(&run(&["cpus", "--machine", "sim:neoverse-n1"]));
     assert!(cpus.contains("simulated neoverse-n1"), "{cpus}");
 }
+
+#[test]
+fn intervals_have_metrics_and_add_up_to_the_whole() {
+    let arguments = ["stat", "--machine", "sim:apple-m1", "--workload", "phases:60", "-I", "20", "-M", "ipc"];
+    let out = run(&[&arguments[..], &["-e", "cycles,instructions", "--json"]].concat());
+    assert!(out.status.success(), "{out:?}");
+    let rows = stderr(&out);
+    assert!(rows.lines().any(|row| row.ends_with(" ipc:u")), "{rows}");
+    let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
+    let errors: Vec<String> = schema("stat-1.json").iter_errors(&report).map(|e| e.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let command = &report["commands"][0];
+    let intervals = command["intervals"].as_array().unwrap();
+    assert!(intervals.len() >= 3, "{intervals:?}");
+    let named = |values: &Value, name: &str| {
+        let found = values.as_array().unwrap().iter().find(|value| value["name"] == name).cloned();
+        found.and_then(|value| value["value"].as_f64()).unwrap_or_else(|| panic!("{name}: {values}"))
+    };
+    let sum = |name: &str| intervals.iter().map(|interval| named(&interval["events"], name)).sum::<f64>();
+    for name in ["cycles:u", "instructions:u"] {
+        let whole = command["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
+        assert_eq!(whole.and_then(|metric| metric["mean"].as_f64()), Some(sum(name)), "{name}");
+    }
+    for interval in intervals {
+        let [cycles, instructions] =
+            ["cycles:u", "instructions:u"].map(|name| named(&interval["events"], name));
+        let ipc = named(&interval["metrics"], "ipc:u");
+        assert!((ipc - instructions / cycles).abs() < 1e-9, "{interval}");
+    }
+    let quiet = run(&[&arguments[..], &["-q", "--export-json", "/dev/null"]].concat());
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:?}");
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cyclometer::core::code::CodeCounts;
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
-use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
+use cyclometer::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
@@ -19,7 +19,7 @@ use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::by_code::ByCode;
-use crate::render::interval::Between;
+use crate::render::interval::{Between, IntervalValues};
 use crate::render::regions::Regions;
 use crate::render::{Results, csv, interval, json, markdown, table};
 use crate::{exit, failure};
@@ -44,13 +44,13 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     let launcher = launcher.with_signals(super::watch()?);
-    let mut live = Live::new(args);
+    let requests = stat.metric_requests();
+    let mut live = Live::new(args, requests.clone());
     let (report, marked) = match args.markers {
         true => stat.run_marked(&launcher, &mut live).map(|(report, marked)| (report, Some(marked)))?,
         false => (stat.run(&launcher, &mut live)?, None),
     };
     input.warning().into_iter().for_each(output::tell);
-    let requests = stat.metric_requests();
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
     let by_code = args.by.map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary));
@@ -60,6 +60,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         machine: &machine,
         regions: regions.as_ref(),
         by_code: by_code.as_ref(),
+        intervals: args.interval.map(|_| live.intervals.as_slice()),
     };
     let shown = show(&results, args, cli, &exports);
     exports.write(&results, || drop(launcher))?;
@@ -301,15 +302,23 @@ struct Live {
     announces: bool,
     header: bool,
     scope: Scope,
-    /// The last row's reading, and the number of slices until then.
+    /// The last row's reading and time, and the number of slices until then.
     before: Reading,
+    before_ns: u64,
     slices: usize,
+    /// The number of the run, and whether it is a warm-up.
+    run: (u32, bool),
+    /// The metrics that were asked for.
+    requests: Vec<MetricRequest>,
+    /// Whether intervals are kept for an export.
+    keeps: bool,
+    intervals: Vec<IntervalValues>,
     /// The counts by code address, once they are there.
     code: Option<Result<CodeCounts>>,
 }
 
 impl Live {
-    fn new(args: &StatArgs) -> Live {
+    fn new(args: &StatArgs, requests: Vec<MetricRequest>) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let (stdout, stderr) = outputs(args);
         let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
@@ -323,7 +332,12 @@ impl Live {
             header: true,
             scope: target_scope(args),
             before: Reading::default(),
+            before_ns: 0,
             slices: 0,
+            run: (0, false),
+            requests,
+            keeps: args.interval.is_some() && (args.json || args.exports.named()[0].1.is_some()),
+            intervals: Vec::new(),
             code: None,
         }
     }
@@ -365,7 +379,7 @@ impl Observer for Live {
         self.progress.advance(self.started);
         self.started += 1;
         self.before = Reading::default();
-        self.slices = 0;
+        (self.before_ns, self.slices, self.run) = (0, 0, (index, warmup));
         if self.rows && self.executions > 1 {
             let what = if warmup { "warm-up" } else { "run" };
             output::tell(&format!("# {what} {}\n", index + 1));
@@ -373,16 +387,24 @@ impl Observer for Live {
     }
 
     fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
-        if !self.rows {
+        if !self.rows && !self.keeps {
             return;
         }
-        if std::mem::take(&mut self.header) {
-            output::tell(interval::HEADER);
-        }
         let slices = moment.slices.get(self.slices..).unwrap_or_default();
-        let between = Between { now: moment, before: &self.before, slices };
-        output::tell(&interval::rows(&between, plan, self.scope));
+        let between = Between { now: moment, before: &self.before, before_ns: self.before_ns, slices };
+        let metrics = interval::metrics(&between, plan, self.scope, &self.requests);
+        if self.rows {
+            if std::mem::take(&mut self.header) {
+                output::tell(interval::HEADER);
+            }
+            let rows = interval::rows(&between, plan, self.scope);
+            output::tell(&(rows + &interval::metric_rows(&between, &metrics)));
+        }
+        if self.keeps {
+            self.intervals.push(interval::values(&between, plan, self.scope, &metrics, self.run));
+        }
         self.before = latest(moment.reading, &self.before);
+        self.before_ns = moment.elapsed_ns;
         self.slices = moment.slices.len();
     }
 

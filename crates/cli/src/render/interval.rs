@@ -5,9 +5,12 @@ use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::exec::Reading;
 use cyclometer::core::plan::Plan;
-use cyclometer::core::report::Slice;
-use cyclometer::core::{Count, Interval, Scope, SlotId};
-use cyclometer::stats::{difference, label, settle_interval, settle_slices};
+use cyclometer::core::report::{Run, Slice};
+use cyclometer::core::{Count, Interval, LaunchKind, Report, Scope, SlotId, Verdict};
+use cyclometer::stats::{
+    DerivedSummary, MetricRequest, difference, label, settle_interval, settle_slices, summarise_with,
+};
+use serde_json::{Value, json};
 
 use crate::output::clean;
 use crate::render::units;
@@ -21,19 +24,166 @@ pub struct Between<'a> {
     pub now: &'a Moment<'a>,
     /// The reading at the earlier moment.
     pub before: &'a Reading,
+    /// The earlier moment, in ns since the start of the run.
+    pub before_ns: u64,
     /// The slices since then.
     pub slices: &'a [Slice],
 }
 
 /// A row for each event that is counted in this pass, with its count between two moments.
 pub fn rows(between: &Between<'_>, plan: &Plan, asked: Scope) -> String {
+    let time = format!("{:12.6}", between.now.elapsed_ns as f64 / 1e9);
+    counted(between, plan).map(|slot| format!("{time} {}\n", row(between, plan, slot, asked))).collect()
+}
+
+/// The values of a part of a run, for JSON.
+#[derive(Clone, Debug)]
+pub struct IntervalValues {
+    /// The number of the run, from 0; warm-ups have their own.
+    pub run: u32,
+    /// Whether it is a warm-up.
+    pub warmup: bool,
+    /// Its end, in ns since the start of the run.
+    pub end_ns: u64,
+    /// Its length, in ns.
+    pub length_ns: u64,
+    /// The events that are counted in its pass: name, value in its unit, verdict and reason.
+    pub events: Vec<IntervalValue>,
+    /// The metrics that were asked for.
+    pub metrics: Vec<IntervalValue>,
+}
+
+/// A value of a part of a run.
+#[derive(Clone, Debug)]
+pub struct IntervalValue {
+    /// The event or the metric.
+    pub name: String,
+    /// The value; `None` if there is none.
+    pub value: Option<f64>,
+    /// How far it can be trusted.
+    pub verdict: Verdict,
+    /// Why it is not exact.
+    pub reason: Option<String>,
+}
+
+/// The metrics of the part of a run between two moments. A metric that needs an event of another pass has
+/// no value.
+pub fn metrics(
+    between: &Between<'_>,
+    plan: &Plan,
+    asked: Scope,
+    requests: &[MetricRequest],
+) -> Vec<DerivedSummary> {
+    if requests.is_empty() {
+        return Vec::new();
+    }
+    let Between { now, before, before_ns, slices } = between;
+    let run = Run {
+        index: 0,
+        launch: LaunchKind::Native,
+        layout: None,
+        cpu_baseline: None,
+        pass: now.pass,
+        exit: None,
+        dropped_because: None,
+        wall_ns: now.elapsed_ns.saturating_sub(*before_ns),
+        reading: difference(now.reading, before),
+        slices: slices.to_vec(),
+    };
+    let report = Report {
+        command: None,
+        target: None,
+        plan: plan.clone(),
+        runs: vec![run],
+        steps: Vec::new(),
+        interrupted: None,
+        failure: None,
+    };
+    let all = summarise_with(&report, asked, requests).derived;
+    all.into_iter().filter(|metric| metric.asked).collect()
+}
+
+/// A row for each metric.
+pub fn metric_rows(between: &Between<'_>, metrics: &[DerivedSummary]) -> String {
+    let time = format!("{:12.6}", between.now.elapsed_ns as f64 / 1e9);
+    let row = |metric: &DerivedSummary| {
+        let value = metric.statistics.mean.map_or_else(|| metric.verdict.to_string(), ratio);
+        let reason = metric.reason.as_ref().map(|reason| format!("  ({})", clean(reason)));
+        let (unit, name) = (clean(metric.unit.symbol()), clean(&metric.name));
+        let text = format!("{time} {value:>21} {unit:5} {name}{}", reason.unwrap_or_default());
+        format!("{}\n", text.trim_end())
+    };
+    metrics.iter().map(row).collect()
+}
+
+/// A number that is no count.
+fn ratio(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+/// The values of the part of a run between two moments.
+pub fn values(
+    between: &Between<'_>,
+    plan: &Plan,
+    asked: Scope,
+    metrics: &[DerivedSummary],
+    (run, warmup): (u32, bool),
+) -> IntervalValues {
     let now = between.now;
-    let time = format!("{:12.6}", now.elapsed_ns as f64 / 1e9);
-    let slots = (0..plan.lines.len()).map(SlotId);
-    slots
-        .filter(|slot| now.reading.cells.iter().any(|cell| cell.slot == *slot))
-        .map(|slot| format!("{time} {}\n", row(between, plan, slot, asked)))
-        .collect()
+    let event = |slot: SlotId| {
+        let line = &plan.lines[slot.0];
+        let count = count(between, plan, slot, asked);
+        let scale = line.candidate().map_or(1.0, |candidate| candidate.scale);
+        IntervalValue {
+            name: label(line),
+            value: count.value().map(|value| value as f64 * scale),
+            verdict: count.verdict(),
+            reason: count.reason(),
+        }
+    };
+    let metric = |metric: &DerivedSummary| IntervalValue {
+        name: metric.name.clone(),
+        value: metric.statistics.mean,
+        verdict: metric.verdict,
+        reason: metric.reason.clone(),
+    };
+    IntervalValues {
+        run,
+        warmup,
+        end_ns: now.elapsed_ns,
+        length_ns: now.elapsed_ns.saturating_sub(between.before_ns),
+        events: counted(between, plan).map(event).collect(),
+        metrics: metrics.iter().map(metric).collect(),
+    }
+}
+
+/// The slots that are counted in this pass.
+fn counted(between: &Between<'_>, plan: &Plan) -> impl Iterator<Item = SlotId> {
+    let cells = &between.now.reading.cells;
+    (0..plan.lines.len()).map(SlotId).filter(move |slot| cells.iter().any(|cell| cell.slot == *slot))
+}
+
+/// As `intervals` in `schemas/stat-1.json`.
+pub fn json(intervals: &[IntervalValues]) -> Value {
+    let one = |value: &IntervalValue| {
+        json!({
+            "name": value.name,
+            "value": value.value,
+            "count": value.verdict.word(),
+            "reason": value.reason,
+        })
+    };
+    let all = intervals.iter().map(|interval| {
+        json!({
+            "run": interval.run,
+            "warmup": interval.warmup,
+            "end_ns": interval.end_ns,
+            "length_ns": interval.length_ns,
+            "events": interval.events.iter().map(one).collect::<Vec<_>>(),
+            "metrics": interval.metrics.iter().map(one).collect::<Vec<_>>(),
+        })
+    });
+    Value::Array(all.collect())
 }
 
 fn row(between: &Between<'_>, plan: &Plan, slot: SlotId, asked: Scope) -> String {
@@ -48,7 +198,7 @@ fn row(between: &Between<'_>, plan: &Plan, slot: SlotId, asked: Scope) -> String
 }
 
 fn count(between: &Between<'_>, plan: &Plan, slot: SlotId, asked: Scope) -> Count {
-    let Between { now: Moment { pass, reading, .. }, before, slices } = between;
+    let Between { now: Moment { pass, reading, .. }, before, slices, .. } = between;
     let since = difference(reading, before);
     settle_slices(plan, *pass, slices, &since, slot, asked)
         .unwrap_or_else(|| settle_interval(&plan.lines[slot.0], reading, before, slot, asked))
@@ -76,7 +226,6 @@ fn number(value: f64, unit: &Unit) -> String {
 mod tests {
     use super::*;
     use crate::render::testing::{golden, several_runs, turning};
-    use cyclometer::core::report::Run;
 
     #[test]
     fn rows_show_what_happened_since_the_last_row() {
@@ -89,7 +238,7 @@ mod tests {
             cell.time_running_ns += 100;
         }
         let moment = Moment { elapsed_ns: 100_123_456, pass: 0, reading: &now, slices: &[] };
-        let between = Between { now: &moment, before, slices: &[] };
+        let between = Between { now: &moment, before, before_ns: 0, slices: &[] };
         let text = HEADER.to_owned() + &rows(&between, &report.plan, Scope::Tree);
         golden("interval.txt", &text);
     }
@@ -102,7 +251,7 @@ mod tests {
         let of = |slices: &[Slice]| {
             let Run { pass, reading, slices: all, .. } = run;
             let moment = Moment { elapsed_ns: 100_123_456, pass: *pass, reading, slices: all };
-            rows(&Between { now: &moment, before: &nothing, slices }, &report.plan, Scope::Tree)
+            rows(&Between { now: &moment, before: &nothing, before_ns: 0, slices }, &report.plan, Scope::Tree)
         };
         let text = HEADER.to_owned() + &of(&run.slices) + &of(&run.slices[..10]) + &of(&run.slices[..1]);
         golden("interval-turns.txt", &text);

@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
 use crate::render::regions::{CountedRegion, Regions, is_translated};
-use crate::render::{Results, machine, target};
+use crate::render::{Results, interval as rows_of_time, machine, target};
 
 /// Version of the schema; it grows when a reader of the old one could fail.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -47,6 +47,9 @@ pub fn command(results: &Results<'_>) -> Value {
     });
     if let Some(regions) = results.regions {
         extend(&mut command, json!({ "regions": regions_json(regions), "region_notes": regions.notes() }));
+    }
+    if let Some(intervals) = results.intervals {
+        extend(&mut command, json!({ "intervals": rows_of_time::json(intervals) }));
     }
     if let Some(by_code) = results.by_code {
         extend(&mut command, json!({ "by": by_code.json() }));

@@ -56,6 +56,8 @@ pub struct Results<'a> {
     pub regions: Option<&'a regions::Regions>,
     /// The counts by function, line or file; `None` where they were not asked for, or are missing.
     pub by_code: Option<&'a by_code::ByCode>,
+    /// The values of intervals; `None` where they were not asked for.
+    pub intervals: Option<&'a [interval::IntervalValues]>,
 }
 
 impl Results<'_> {

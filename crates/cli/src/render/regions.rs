@@ -90,6 +90,7 @@ impl CountedRegion {
             summary: &self.summary,
             regions: None,
             by_code: None,
+            intervals: None,
             ..*whole
         }
     }

@@ -50,6 +50,7 @@ impl Show {
             machine: &self.machine,
             regions: None,
             by_code: None,
+            intervals: None,
         })
     }
 }

@@ -130,6 +130,7 @@ impl Contest<'_> {
             machine: self.machine,
             regions: None,
             by_code: None,
+            intervals: None,
         }
     }
 
