@@ -53,6 +53,11 @@ impl SimulatedTarget {
         let counters = counters.collect();
         SimulatedTarget { model, settings, semantics, activities, counters, running: None }
     }
+
+    /// The loop that each kernel is, in the order of the kernels: the truth that a score compares with.
+    pub fn activities(&self) -> &[Activity] {
+        &self.activities
+    }
 }
 
 impl SweepTarget for SimulatedTarget {
