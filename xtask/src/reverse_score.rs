@@ -135,11 +135,11 @@ mod tests {
     fn a_small_hidden_table_is_scored_without_a_wrong_verdict() {
         let chip = HiddenChip::new(Model::find("apple-m1").unwrap()).unwrap();
         let shape = SemanticsShape {
-            codes: 1..16,
-            singles: 5,
+            codes: 1..14,
+            singles: 4,
             sums: 2,
             scaled: 1,
-            duplicates: 1,
+            duplicates: 0,
             speculative: 1,
             noisy: 0,
             saturating: 1,
@@ -149,10 +149,10 @@ mod tests {
             differing: 0,
             ..chip.shape()
         };
-        let settings = SweepSettings { repeats: 2, ..SweepSettings::default() };
+        let settings = SweepSettings { iterations: 2047, repeats: 2, seed: 1 };
         let tally = of_seed(&chip, 1, &shape, settings).unwrap();
         assert_eq!(tally.wrong(), [""; 0]);
-        assert!(tally.live() >= 10 && tally.identified() >= 4, "{tally:?}");
+        assert!(tally.live() >= 9 && tally.identified() >= 3, "{tally:?}");
     }
 
     #[test]

@@ -419,8 +419,10 @@ mod tests {
     #[test]
     fn precision_and_recall_are_shares_of_what_was_found_and_wanted() {
         let mut found = Found::default();
-        [(true, true), (true, false), (false, true), (false, false), (false, true)]
-            .map(|(wanted, is_found)| found.count(wanted, is_found));
+        for (wanted, is_found) in [(true, true), (true, false), (false, true), (false, false), (false, true)]
+        {
+            found.count(wanted, is_found);
+        }
         assert_eq!(found, Found { wanted: 2, found: 3, right: 1 });
         assert_eq!((found.recall(), found.precision()), (0.5, 1.0 / 3.0));
         assert_eq!((Found::default().recall(), Found::default().precision()), (1.0, 1.0));

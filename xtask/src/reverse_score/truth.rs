@@ -110,9 +110,11 @@ impl<'a> HiddenTruth<'a> {
         let (belonging, dead, differing) = (on(finding.belongs), on(finding.dead), on(differing));
         let all = belonging.len() + dead.len() + differing.len() == self.chip.counters().count();
         let Some(first) = belonging.first() else { return false };
-        all && belonging.iter().all(|meaning| self.counts_alike(meaning, first))
-            && differing.iter().all(|meaning| !self.counts_alike(meaning, first))
-            && dead.iter().all(|meaning| self.counts(meaning).all(|count| count == 0))
+        let moved = |meaning: &Meaning| self.counts(meaning).any(|count| count > 0);
+        all && moved(first)
+            && belonging.iter().all(|meaning| self.counts_alike(meaning, first))
+            && differing.iter().all(|meaning| moved(meaning) && !self.counts_alike(meaning, first))
+            && !dead.iter().any(moved)
     }
 
     fn meaning(&self, counter: CounterId) -> Meaning {
@@ -175,4 +177,109 @@ fn meaning_of(sum: &ConceptSum) -> Option<Meaning> {
         Some(ConceptTerm { concept: *concept, weight })
     };
     Meaning::weighted(&sum.terms().iter().map(term).collect::<Option<Vec<_>>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::concept::Concept;
+    use cyclometer_inference::TermWeight;
+    use cyclometer_semantics::{CountUnit, Semantics, SemanticsShape};
+    use cyclometer_sim::Model;
+    use cyclometer_sweep::SweepSettings;
+
+    const LOADS: Meaning = Meaning::sum(&[Concept::Loads]);
+
+    /// The truth of event 1 with these meanings on general counters, on a chip with counters 0 to 3.
+    fn with_truth(rows: &[(u64, Meaning)], check: impl FnOnce(&HiddenTruth<'_>)) {
+        let chip = HiddenChip::new(Model::find("skylake").unwrap()).unwrap();
+        let no_codes = SemanticsShape { codes: 1..1, ..chip.shape() };
+        let mut swept = chip.sweep(1, &no_codes, &SweepSettings::default()).unwrap();
+        let row = |(general, meaning): &(u64, Meaning)| EventSemantics {
+            code: 1,
+            counters: CounterMask::from_bits(*general, 0),
+            meaning: *meaning,
+        };
+        let rows: Vec<EventSemantics> = rows.iter().map(row).collect();
+        swept.semantics = Semantics::new(&rows).unwrap().into();
+        check(&HiddenTruth::of(&chip, &swept, 1));
+    }
+
+    fn sum(terms: &[(Concept, TermWeight)]) -> ConceptSum {
+        ConceptSum::new(terms.to_vec())
+    }
+
+    fn loads() -> ConceptSum {
+        sum(&[(Concept::Loads, TermWeight::One)])
+    }
+
+    fn finding(belongs: u64, dead: u64, differs: &[u8]) -> MaskFinding {
+        let mask = |general| CounterMask::from_bits(general, 0);
+        let differs = differs.iter().map(|&counter| (CounterId::General(counter), 0.5)).collect();
+        MaskFinding { observable: true, belongs: mask(belongs), dead: mask(dead), differs }
+    }
+
+    #[test]
+    fn only_a_sum_that_counts_the_same_in_every_kernel_is_right() {
+        with_truth(&[(0b1111, LOADS)], |truth| {
+            assert!(truth.counts_as(&loads()));
+            assert!(!truth.counts_as(&sum(&[(Concept::Stores, TermWeight::One)])));
+            assert!(!truth.counts_as(&sum(&[(Concept::Loads, TermWeight::Two)])));
+            let more = [(Concept::Loads, TermWeight::One), (Concept::Faults, TermWeight::One)];
+            assert!(!truth.counts_as(&sum(&more)));
+        });
+        with_truth(&[(0b11, LOADS.with_wrong_paths(500))], |truth| {
+            assert!(!truth.counts_as(&loads()));
+            let half = (Concept::Mispredicts, TermWeight::Half);
+            assert!(truth.counts_as(&sum(&[(Concept::Loads, TermWeight::One), half])));
+        });
+    }
+
+    #[test]
+    fn a_limit_that_no_kernel_reaches_does_not_make_a_name_wrong() {
+        let at_most = |events| LOADS.by(CountingRule::AtMost { events, per: CountUnit::Iteration });
+        with_truth(&[(1, at_most(1_000_000))], |truth| {
+            assert_eq!((truth.kind(), truth.counts_as(&loads())), (HiddenKind::Saturating, true));
+        });
+        with_truth(&[(1, at_most(2))], |truth| assert!(!truth.counts_as(&loads())));
+    }
+
+    #[test]
+    fn a_code_that_no_kernel_moves_is_dead_and_counts_as_nothing() {
+        with_truth(&[], |truth| {
+            assert_eq!(truth.kind(), HiddenKind::Dead);
+            assert!(!truth.counts_as(&loads()) && !truth.counts_as(&sum(&[])));
+        });
+        with_truth(&[(1, Meaning::DEAD)], |truth| assert_eq!(truth.kind(), HiddenKind::Dead));
+    }
+
+    #[test]
+    fn masks_are_exact_or_wrong() {
+        with_truth(&[(0b0110, LOADS)], |truth| {
+            assert!(truth.has_mask(&finding(0b0110, 0b1001, &[])));
+            for wrong in [
+                finding(0b0010, 0b1101, &[]),
+                finding(0b0111, 0b1000, &[]),
+                finding(0b0110, 0b1000, &[0]),
+                finding(0b0110, 0b0001, &[]),
+                finding(0b1001, 0b0110, &[]),
+                finding(0, 0b1111, &[]),
+            ] {
+                assert!(!truth.has_mask(&wrong), "{wrong:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn counters_that_count_something_else_have_to_be_told_apart() {
+        let half = ConceptTerm { concept: Concept::Loads, weight: Weight::quarters(2).unwrap() };
+        with_truth(&[(0b0011, LOADS), (0b1100, Meaning::weighted(&[half]).unwrap())], |truth| {
+            assert_eq!(truth.kind(), HiddenKind::Differing);
+            assert!(truth.has_mask(&finding(0b0011, 0, &[2, 3])));
+            assert!(truth.has_mask(&finding(0b1100, 0, &[0, 1])));
+            assert!(!truth.has_mask(&finding(0b1111, 0, &[])));
+            assert!(!truth.has_mask(&finding(0b0011, 0b1100, &[])));
+            assert!(!truth.counts_as(&loads()), "not on counters 2 and 3");
+        });
+    }
 }
