@@ -2,8 +2,9 @@
 //!
 //! For each seed a table of hidden events is generated and put into a simulated chip. The sweep counts its
 //! codes as it counts those of any chip, inference judges the counts, and the verdicts are compared with the
-//! table. The table is what the sweep and inference never see.
+//! table, which neither of them sees.
 
+mod found;
 mod hidden_chip;
 mod report;
 mod tally;

@@ -68,12 +68,8 @@ impl SweepTarget for SimulatedTarget {
     fn place(&mut self, code: u32) -> Result<(), Error> {
         let (select, umask) = self.model.select(code);
         let coded = Coded::new(EventCode { select, umask, ..EventCode::default() });
-        let place = |counter: &CounterId| Placed {
-            coded: coded.clone(),
-            counter: *counter,
-            modes: Modes::USER,
-            period: None,
-        };
+        let place =
+            |counter: &CounterId| Placed { coded, counter: *counter, modes: Modes::USER, period: None };
         let placed: Vec<Placed> = self.counters.iter().map(place).collect();
         let program = register_program(&self.model.chip, &placed, ProgramOptions::default())?;
         let mut machine = SimMachine::with_semantics(self.model, self.settings, Arc::clone(&self.semantics));
@@ -92,7 +88,7 @@ impl SweepTarget for SimulatedTarget {
         while !machine.is_done(thread) {
             machine.run(STRETCH_NS, |_, _| {});
         }
-        let mask = u64::MAX >> (64 - u32::from(self.model.chip.counter_width_bits.clamp(1, 64)));
+        let mask = u64::MAX >> (64 - self.model.chip.counter_width_bits.clamp(1, 64));
         let after = values(machine, program)?;
         Ok(after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before) & mask).collect())
     }

@@ -1,4 +1,4 @@
-//! A simulated chip whose events are hidden, and what the sweep and inference make of them.
+//! A simulated chip whose events are hidden, and its sweep.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) struct SweptTable {
     pub(crate) sweep_time: Duration,
 }
 
-/// What was observed of a code, and the verdict.
+/// The observations of a code, and the verdict.
 pub(crate) struct SweptEvent {
     pub(crate) code: u32,
     pub(crate) observed: EventObservations,

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
+use super::found::Found;
 use super::hidden_chip::HiddenChip;
-use super::tally::{Certainty, Found, Tally};
+use super::tally::{Certainty, Tally};
 use super::truth::HiddenKind;
 
 const KINDS: [HiddenKind; 11] = [

@@ -9,6 +9,7 @@ use cyclometer_inference::{
     leave_one_family_out, shuffled_labels,
 };
 
+use super::found::Found;
 use super::hidden_chip::{HiddenChip, SweptEvent, SweptTable};
 use super::threshold_method::ThresholdScore;
 use super::truth::{HiddenKind, HiddenTruth};
@@ -19,44 +20,9 @@ const LEAST_RECALL: f64 = 0.9;
 /// How often the names of the kernels are shuffled.
 const SHUFFLES: usize = 2;
 
-/// Things that were wanted and things that were found.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    pub(crate) wanted: usize,
-    pub(crate) found: usize,
-    /// Found ones that were wanted.
-    pub(crate) right: usize,
-}
-
-impl Found {
-    pub(crate) fn count(&mut self, is_wanted: bool, is_found: bool) {
-        self.add(Found {
-            wanted: is_wanted.into(),
-            found: is_found.into(),
-            right: (is_wanted && is_found).into(),
-        });
-    }
-
-    pub(crate) fn add(&mut self, other: Found) {
-        self.wanted += other.wanted;
-        self.found += other.found;
-        self.right += other.right;
-    }
-
-    /// The share of what was wanted that was found, 1 if nothing was wanted.
-    pub(crate) fn recall(self) -> f64 {
-        if self.wanted == 0 { 1.0 } else { self.right as f64 / self.wanted as f64 }
-    }
-
-    /// The share of what was found that was wanted, 1 if nothing was found.
-    pub(crate) fn precision(self) -> f64 {
-        if self.found == 0 { 1.0 } else { self.right as f64 / self.found as f64 }
-    }
-}
-
 /// How often an answer of some certainty is right.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Calibration {
+pub(crate) struct AnswerTally {
     pub(crate) answers: usize,
     /// The first hypothesis counts as the event does.
     pub(crate) first: usize,
@@ -111,7 +77,7 @@ pub(crate) struct Tally {
     lacking: Vec<String>,
     pub(crate) masks: Found,
     wrong_masks: Vec<String>,
-    pub(crate) calibration: BTreeMap<Certainty, Calibration>,
+    pub(crate) calibration: BTreeMap<Certainty, AnswerTally>,
     pub(crate) threshold: ThresholdScore,
     pub(crate) shuffled: usize,
     shuffled_identified: Vec<String>,
@@ -414,17 +380,5 @@ mod tests {
     fn nine_of_ten_are_enough() {
         let identifiable = Found { wanted: 10, found: 9, right: 9 };
         assert_eq!(Tally { identifiable, ..Tally::default() }.missed_limits(), [""; 0]);
-    }
-
-    #[test]
-    fn precision_and_recall_are_shares_of_what_was_found_and_wanted() {
-        let mut found = Found::default();
-        for (wanted, is_found) in [(true, true), (true, false), (false, true), (false, false), (false, true)]
-        {
-            found.count(wanted, is_found);
-        }
-        assert_eq!(found, Found { wanted: 2, found: 3, right: 1 });
-        assert_eq!((found.recall(), found.precision()), (0.5, 1.0 / 3.0));
-        assert_eq!((Found::default().recall(), Found::default().precision()), (1.0, 1.0));
     }
 }

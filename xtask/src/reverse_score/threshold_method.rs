@@ -6,7 +6,7 @@ use cyclometer_inference::{
     ThresholdCounts, ThresholdRule,
 };
 
-use super::tally::Found;
+use super::found::Found;
 use super::truth::HiddenTruth;
 
 /// The experiments of the published framework: the kernel that causes the event, its matched control, and

@@ -1,4 +1,4 @@
-//! What a hidden event counts, and whether an answer is right.
+//! The truth about a hidden event, and whether an answer is right.
 
 use std::fmt;
 
