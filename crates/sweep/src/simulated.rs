@@ -17,7 +17,7 @@ use crate::sweeping::SweepTarget;
 const DEVIATION: f64 = 0.02;
 
 /// How long a simulated machine runs before it is asked whether a loop has ended, in ns.
-const STRETCH_NS: u64 = 1_000_000;
+const STRETCH_NS: u64 = 4_000_000;
 
 /// A simulated chip, on which kernels run alone.
 #[derive(Debug)]
