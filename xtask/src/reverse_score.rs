@@ -36,7 +36,7 @@ const CHIPS: [&str; 2] = ["apple-m1", "sapphirerapids"];
 struct ScoreOptions {
     seeds: RangeInclusive<u64>,
     chips: Vec<&'static Model>,
-    /// Names the sums that no hypothesis of their verdict explains.
+    /// Names the sums that no hypothesis of their verdict explains, and dead codes that are not found.
     list: bool,
 }
 
