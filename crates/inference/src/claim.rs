@@ -15,7 +15,7 @@ use crate::signature::EventSignature;
 use crate::slope::SlopeShape;
 use crate::sum::ConceptSum;
 use crate::table::{KernelIndex, KernelRole};
-use crate::verdict::{Ambiguity, Doubt, Identification, Judgement};
+use crate::verdict::{Ambiguity, Doubt, Identification, Irregularity, Judgement};
 
 /// The difference of two predictions, as a share, that is rounding.
 const ROUNDING: f64 = 1e-9;
@@ -74,6 +74,8 @@ pub enum ClaimDoubt {
     NotCertain(Doubt),
     /// The claim is within tolerance, and no sum was found that explains the event.
     WithinTolerance,
+    /// The claim fits, and the event is in proportion to cycles, which no kernel foretells exactly.
+    CyclesOnly,
     /// The measurement says too little: noise, or too few sizes.
     Inconclusive,
 }
@@ -136,6 +138,7 @@ impl Inference<'_> {
                 }
             }
             Identification::NoSignal => ClaimDoubt::NotMoved,
+            Identification::Irregular(Irregularity::CycleLike { .. }) => ClaimDoubt::CyclesOnly,
             Identification::Unexplained(_) | Identification::Irregular(_) => ClaimDoubt::WithinTolerance,
         };
         ClaimFinding::Undecided(doubt)
@@ -237,6 +240,7 @@ impl fmt::Display for ClaimDoubt {
             ClaimDoubt::WithinTolerance => {
                 f.write_str("the label is within tolerance, but no sum explains it")
             }
+            ClaimDoubt::CyclesOnly => f.write_str("the label fits, as other kinds of cycles may"),
             ClaimDoubt::Inconclusive => f.write_str("the counts differ too much between repeats"),
         }
     }
