@@ -54,12 +54,12 @@ pub struct ClaimTable {
     /// Whether the labels are the vendor's own names.
     pub vendor: bool,
     /// The claims, in the order of the file, one for each code.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<EventClaim>,
 }
 
 /// The claim about one code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Claim {
+pub struct EventClaim {
     /// The code: select, on x86-64 with the unit mask from bit 8 on.
     pub code: u32,
     /// The labels, at least one.
@@ -152,12 +152,12 @@ impl ClaimTable {
                 0 => header(text),
                 _ => table.read_line(text, line, &mut lines),
             });
-            read.map_err(|LineFault(message, remedy)| ClaimTableError { line, message, remedy })?;
+            read.map_err(|ClaimFault(message, remedy)| ClaimTableError { line, message, remedy })?;
         }
         Ok(table)
     }
 
-    fn read_line(&mut self, text: &str, line: usize, lines: &mut HashMap<u32, usize>) -> LineResult<()> {
+    fn read_line(&mut self, text: &str, line: usize, lines: &mut HashMap<u32, usize>) -> ClaimResult<()> {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let rest = rest.trim();
         match word {
@@ -180,12 +180,12 @@ impl ClaimTable {
     }
 
     /// The claim about a code.
-    pub fn about(&self, code: u32) -> Option<&Claim> {
+    pub fn about(&self, code: u32) -> Option<&EventClaim> {
         self.claims.iter().find(|claim| claim.code == code)
     }
 
     /// The claims with a label, in any case of its letters, or with a code.
-    pub fn matching<'t>(&'t self, event: &'t str) -> impl Iterator<Item = &'t Claim> {
+    pub fn matching<'t>(&'t self, event: &'t str) -> impl Iterator<Item = &'t EventClaim> {
         let code = number(event);
         self.claims.iter().filter(move |claim| {
             let named = claim.labels.iter().any(|label| label.eq_ignore_ascii_case(event));
@@ -195,15 +195,15 @@ impl ClaimTable {
 }
 
 /// A message and a remedy.
-struct LineFault(String, String);
+struct ClaimFault(String, String);
 
-type LineResult<T> = Result<T, LineFault>;
+type ClaimResult<T> = Result<T, ClaimFault>;
 
-fn fault<T>(message: impl Into<String>, remedy: impl Into<String>) -> LineResult<T> {
-    Err(LineFault(message.into(), remedy.into()))
+fn fault<T>(message: impl Into<String>, remedy: impl Into<String>) -> ClaimResult<T> {
+    Err(ClaimFault(message.into(), remedy.into()))
 }
 
-fn text_of(bytes: &[u8]) -> LineResult<&str> {
+fn text_of(bytes: &[u8]) -> ClaimResult<&str> {
     if bytes.len() > MAX_LINE {
         return fault(format!("the line has {} bytes", bytes.len()), format!("at most {MAX_LINE} are read"));
     }
@@ -213,7 +213,7 @@ fn text_of(bytes: &[u8]) -> LineResult<&str> {
     }
 }
 
-fn header(text: &str) -> LineResult<()> {
+fn header(text: &str) -> ClaimResult<()> {
     match text == FIRST_LINE {
         true => Ok(()),
         false => fault("the first line names no table of claims", format!("begin with '{FIRST_LINE}'")),
@@ -223,7 +223,7 @@ fn header(text: &str) -> LineResult<()> {
 const ROW: &str =
     "write CODE LABEL = SUM | SUM, or CODE LABEL ? REASON, as in 0x8d instruction_branch = branches";
 
-fn claim(code: &str, rest: &str) -> LineResult<Claim> {
+fn claim(code: &str, rest: &str) -> ClaimResult<EventClaim> {
     let Some(code) = number(code) else { return fault(format!("'{}' is no code", shown(code)), ROW) };
     let Some(at) = rest.find(['=', '?']) else { return fault("the row has neither '=' nor '?'", ROW) };
     let (labels, meaning) = rest.split_at(at);
@@ -241,18 +241,18 @@ fn claim(code: &str, rest: &str) -> LineResult<Claim> {
     if meaning.starts_with('?') {
         return match text.is_empty() {
             true => fault("the row has no reason", ROW),
-            false => Ok(Claim { code, labels, meanings: Vec::new(), unclear: Some(text.to_owned()) }),
+            false => Ok(EventClaim { code, labels, meanings: Vec::new(), unclear: Some(text.to_owned()) }),
         };
     }
-    let meanings = text.split('|').map(claimed).collect::<LineResult<Vec<_>>>()?;
+    let meanings = text.split('|').map(claimed).collect::<ClaimResult<Vec<_>>>()?;
     if meanings.len() > MOST_PARTS {
         let message = format!("the row has {} meanings", meanings.len());
         return fault(message, format!("at most {MOST_PARTS} are read"));
     }
-    Ok(Claim { code, labels, meanings, unclear: None })
+    Ok(EventClaim { code, labels, meanings, unclear: None })
 }
 
-fn claimed(text: &str) -> LineResult<ClaimedMeaning> {
+fn claimed(text: &str) -> ClaimResult<ClaimedMeaning> {
     let text = text.trim();
     let (part, sum) = match text.strip_prefix("part ") {
         Some(sum) => (true, sum),

@@ -3,7 +3,7 @@
 //! The codes of a table of claims are swept, and each verdict is compared with the meanings of the label.
 //! The result is agreement, disagreement, or neither with the reason.
 
-use cyclometer_catalog::claims::{Claim, ClaimTable, ClaimedMeaning};
+use cyclometer_catalog::claims::{ClaimTable, ClaimedMeaning, EventClaim};
 use cyclometer_core::{Error, ErrorKind, EventCode, Recovery, Result};
 use cyclometer_inference::{ClaimFinding, ClaimedCount, ConceptSum, Inference, KernelTable, TermWeight};
 use cyclometer_sweep::{SweepProgress, SweepSettings};
@@ -24,7 +24,7 @@ pub struct CheckedClaims {
 #[derive(Debug)]
 pub struct CheckedClaim {
     /// The claim.
-    pub claim: Claim,
+    pub claim: EventClaim,
     /// The comparison of the label with the counts.
     pub finding: ClaimFinding,
     /// The verdict on its code.
@@ -70,7 +70,7 @@ impl Simulated {
             match table.claims.iter_mut().position(|claim| claim.code == code) {
                 Some(index) if index < described => {}
                 Some(index) => table.claims[index].labels.push(entry.name().to_owned()),
-                None => table.claims.push(Claim {
+                None => table.claims.push(EventClaim {
                     code,
                     labels: vec![entry.name().to_owned()],
                     meanings: Vec::new(),
@@ -88,7 +88,7 @@ impl Simulated {
     /// Those of [`Simulated::reverse`].
     pub fn check_claims(
         &self,
-        claims: Vec<Claim>,
+        claims: Vec<EventClaim>,
         settings: &SweepSettings,
         progress: impl FnMut(SweepProgress),
     ) -> Result<CheckedClaims> {
@@ -99,7 +99,7 @@ impl Simulated {
         let codes: Vec<u32> = claims.iter().map(|claim| claim.code).collect();
         let (kernels, judgements) = self.judged(&codes, settings, progress)?;
         let inference = Inference::new(&kernels);
-        let finding = |claim: &Claim, event: &ReversedEvent| {
+        let finding = |claim: &EventClaim, event: &ReversedEvent| {
             let meanings: Vec<ClaimedCount> = claim.meanings.iter().map(counted).collect();
             inference.check_claim(&event.judgement, &meanings)
         };

@@ -81,7 +81,7 @@ pub enum ClaimDoubt {
 }
 
 /// The comparison of one meaning.
-enum Compared {
+enum MeaningFit {
     Refuted(ClaimRefutation, f64),
     Fits,
     Open(ClaimDoubt),
@@ -101,12 +101,12 @@ impl Inference<'_> {
         let mut fits = false;
         for meaning in meanings {
             match self.compare(&judgement.signature, meaning) {
-                Compared::Fits => fits = true,
-                Compared::Open(open) => doubt = doubt.or(Some(open)),
-                Compared::Refuted(why, excess) if closest.is_none_or(|(_, least)| excess < least) => {
+                MeaningFit::Fits => fits = true,
+                MeaningFit::Open(open) => doubt = doubt.or(Some(open)),
+                MeaningFit::Refuted(why, excess) if closest.is_none_or(|(_, least)| excess < least) => {
                     closest = Some((why, excess));
                 }
-                Compared::Refuted(..) => {}
+                MeaningFit::Refuted(..) => {}
             }
         }
         match (fits, doubt, closest) {
@@ -144,10 +144,10 @@ impl Inference<'_> {
         ClaimFinding::Undecided(doubt)
     }
 
-    fn compare(&self, signature: &EventSignature, meaning: &ClaimedCount) -> Compared {
+    fn compare(&self, signature: &EventSignature, meaning: &ClaimedCount) -> MeaningFit {
         let (ClaimedCount::Sum(sum) | ClaimedCount::Part(sum)) = meaning;
         if let Some(concept) = sum.concepts().find(|concept| self.is_not_predicted(*concept)) {
-            return Compared::Open(ClaimDoubt::NotPredicted(concept));
+            return MeaningFit::Open(ClaimDoubt::NotPredicted(concept));
         }
         let slopes = EventSlopes::new(self.vocabulary(), signature);
         match meaning {
@@ -156,7 +156,7 @@ impl Inference<'_> {
         }
     }
 
-    fn compare_sum(&self, signature: &EventSignature, slopes: &EventSlopes, sum: &ConceptSum) -> Compared {
+    fn compare_sum(&self, signature: &EventSignature, slopes: &EventSlopes, sum: &ConceptSum) -> MeaningFit {
         let mut errors = [Errors::default(), Errors::default()];
         let mut worst = (f64::NEG_INFINITY, None);
         for (kernel, slope, half_width, prediction) in self.predictions(signature, slopes, sum) {
@@ -170,17 +170,22 @@ impl Inference<'_> {
         }
         match worst {
             (excess, Some(why)) if !errors.iter().all(Errors::within_tolerance) => {
-                Compared::Refuted(why, excess)
+                MeaningFit::Refuted(why, excess)
             }
-            _ => Compared::Fits,
+            _ => MeaningFit::Fits,
         }
     }
 
     /// A part is refuted by the whole, and by more than that.
-    fn compare_part(&self, signature: &EventSignature, slopes: &EventSlopes, whole: &ConceptSum) -> Compared {
+    fn compare_part(
+        &self,
+        signature: &EventSignature,
+        slopes: &EventSlopes,
+        whole: &ConceptSum,
+    ) -> MeaningFit {
         let moved = signature.responding().next().is_some();
-        if let (true, Compared::Fits) = (moved, self.compare_sum(signature, slopes, whole)) {
-            return Compared::Refuted(ClaimRefutation::Whole, 0.0);
+        if let (true, MeaningFit::Fits) = (moved, self.compare_sum(signature, slopes, whole)) {
+            return MeaningFit::Refuted(ClaimRefutation::Whole, 0.0);
         }
         let above = |(kernel, slope, half_width, prediction): (KernelIndex, f64, f64, Prediction)| {
             let excess = (slope - prediction.events) / (half_width + prediction.tolerance());
@@ -189,8 +194,8 @@ impl Inference<'_> {
         };
         let more = self.predictions(signature, slopes, whole).filter_map(above);
         match more.max_by(|a, b| a.0.total_cmp(&b.0)) {
-            Some((excess, why)) => Compared::Refuted(why, excess),
-            None => Compared::Open(ClaimDoubt::PartOnly),
+            Some((excess, why)) => MeaningFit::Refuted(why, excess),
+            None => MeaningFit::Open(ClaimDoubt::PartOnly),
         }
     }
 

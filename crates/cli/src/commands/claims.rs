@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind as IoKind, Read as _};
 use std::path::Path;
 
-use cyclometer::catalogue::claims::{Claim, ClaimTable, MAX_BYTES};
+use cyclometer::catalogue::claims::{ClaimTable, EventClaim, MAX_BYTES};
 use cyclometer::catalogue::nearest_names;
 use cyclometer::sweep::SweepSettings;
 use cyclometer::{Error, ErrorKind, Recovery, Result, Simulated};
@@ -85,13 +85,13 @@ fn unknown_table(name: &Path) -> Error {
 }
 
 /// The claims with these labels or codes, in the order of the table.
-fn chosen(table: &ClaimTable, events: &[String]) -> Result<Vec<Claim>> {
+fn chosen(table: &ClaimTable, events: &[String]) -> Result<Vec<EventClaim>> {
     for event in events {
         if table.matching(event).next().is_none() {
             return Err(unknown_event(table, event));
         }
     }
-    let is_chosen = |claim: &&Claim| {
+    let is_chosen = |claim: &&EventClaim| {
         events.iter().any(|event| table.matching(event).any(|matching| matching.code == claim.code))
     };
     Ok(table.claims.iter().filter(is_chosen).cloned().collect())
