@@ -5,6 +5,7 @@ use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
 use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
+use crate::claims::ClaimTable;
 use crate::portable::{self, PortableEvents};
 use crate::search::{self, Filter, Pattern};
 use crate::select::{chip, entries_of, entry, of, select};
@@ -24,8 +25,23 @@ pub struct Explained {
     pub names: Vec<Vec<String>>,
     /// For each event of `decoded` without a name, events with the same select.
     pub alike: Vec<Vec<String>>,
+    /// For each event of `decoded` without a name, what documents say that it counts.
+    pub claims: Vec<Vec<LabelClaim>>,
     /// The contradiction between the user's label and the code, if there is one.
     pub label: Option<Mismatch>,
+}
+
+/// The labels that a document gives to a code. They are no names: the vendor lists no event with this code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LabelClaim {
+    /// The labels, as the document spells them.
+    pub labels: Vec<String>,
+    /// The name of the table of claims.
+    pub table: String,
+    /// The document.
+    pub title: String,
+    /// Where the label stands.
+    pub source: String,
 }
 
 /// A label that contradicts the code.
@@ -121,8 +137,23 @@ fn explained(cpu: &Cpu<'_>, read: RegisterValue, mut decoded: Decoded, label: Op
     let events = decoded.events.iter().zip(&names);
     let alike =
         events.map(|(event, names)| if names.is_empty() { alike(cpu, event) } else { Vec::new() }).collect();
+    let events = decoded.events.iter().zip(&names);
+    let claims = events
+        .map(|(event, names)| if names.is_empty() { label_claims(cpu, event) } else { Vec::new() })
+        .collect();
     let label = label.and_then(|label| mismatch(cpu, label, &names));
-    Explained { register, value, decoded, names, alike, label }
+    Explained { register, value, decoded, names, alike, claims, label }
+}
+
+/// The labels of a code in documents that are not the vendor's.
+fn label_claims(cpu: &Cpu<'_>, event: &DecodedEvent) -> Vec<LabelClaim> {
+    let code = u32::from(event.code.umask) << 8 | u32::from(event.code.select);
+    let tables = ClaimTable::shipped_for(cpu.id()).filter(|table| !table.vendor);
+    let claims = tables.filter_map(|table| {
+        let labels = table.about(code)?.labels.clone();
+        Some(LabelClaim { labels, table: table.name, title: table.title, source: table.source })
+    });
+    claims.collect()
 }
 
 /// Keeps one event: a word of perf is one event, although it may match several codes.

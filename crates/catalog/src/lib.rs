@@ -7,6 +7,7 @@
 
 pub mod about;
 pub mod among;
+pub mod claims;
 pub mod cpus;
 pub mod decode;
 mod device;

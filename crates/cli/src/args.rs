@@ -296,6 +296,14 @@ pub struct ReverseArgs {
     /// one. If left out, all of a chip with selects of 8 bits.
     #[arg(long, value_name = "CODES")]
     pub ids: Option<String>,
+    /// Check labels instead: does each event count what its label says? Labels or codes of the table; if left
+    /// out, all of them.
+    #[arg(long, value_name = "EVENT", num_args = 0.., value_delimiter = ',', conflicts_with = "ids")]
+    pub check: Option<Vec<String>>,
+    /// The labels to check: a table that is part of this program, as in `seed-000`, or a file of claims. If
+    /// left out, those of the vendor.
+    #[arg(long, value_name = "NAME|FILE", requires = "check")]
+    pub table: Option<PathBuf>,
     /// How often each kernel is counted at each of its four sizes.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: u32,

@@ -64,6 +64,8 @@
 #![forbid(unsafe_code)]
 
 mod chips;
+#[cfg(feature = "reverse")]
+pub mod claims;
 mod command;
 pub mod compare;
 pub mod config;

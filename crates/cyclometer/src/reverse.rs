@@ -14,6 +14,7 @@ use cyclometer_inference::{
     Identifiability, Inference, Judgement, KernelTable, Relation, ShuffledLabels, relations, shuffled_labels,
 };
 use cyclometer_kernels::{Geometry, InstructionSet};
+use cyclometer_sim::Model;
 use cyclometer_sweep::{
     SimulatedTarget, SweepError, SweepProgress, SweepSettings, kernel_table, kernels_for, sweep,
 };
@@ -89,8 +90,23 @@ impl Simulated {
         settings: &SweepSettings,
         progress: impl FnMut(SweepProgress),
     ) -> Result<Reversed> {
-        check(codes)?;
+        let (table, judgements) = self.judged(codes, settings, progress)?;
+        let related = relations(&judgements);
+        let control = shuffled_labels(&table, &judgements, settings.seed, SHUFFLES);
+        let events = self.reversed_events(codes, judgements);
+        let identifiability = Identifiability::of(&table);
+        Ok(Reversed { kernels: table, events, relations: related, identifiability, control })
+    }
+
+    /// Sweeps codes; the kernels that ran, and the judgement on each code.
+    pub(crate) fn judged(
+        &self,
+        codes: &[u32],
+        settings: &SweepSettings,
+        progress: impl FnMut(SweepProgress),
+    ) -> Result<(KernelTable, Vec<Judgement>)> {
         let model = self.model();
+        check(codes, model)?;
         let set = match model.chip.family {
             Family::Intel | Family::Amd => InstructionSet::X86_64,
             Family::Apple | Family::Arm => InstructionSet::Aarch64,
@@ -105,17 +121,17 @@ impl Simulated {
         let judged = observed.iter().map(|event| inference.judge(event));
         let judgements = judged.collect::<std::result::Result<Vec<_>, _>>();
         let judgements = judgements.map_err(|error| internal(&error))?;
-        let related = relations(&judgements);
-        let control = shuffled_labels(&table, &judgements, settings.seed, SHUFFLES);
-        let documented = |code: u32| self.documented(code);
-        let events = codes.iter().zip(judgements).map(|(code, judgement)| ReversedEvent {
+        Ok((table, judgements))
+    }
+
+    /// The judgements on codes, with the events of the chip's table.
+    pub(crate) fn reversed_events(&self, codes: &[u32], judgements: Vec<Judgement>) -> Vec<ReversedEvent> {
+        let event = |(code, judgement): (&u32, Judgement)| ReversedEvent {
             code: *code,
             judgement,
-            documented: documented(*code),
-        });
-        let events = events.collect();
-        let identifiability = Identifiability::of(&table);
-        Ok(Reversed { kernels: table, events, relations: related, identifiability, control })
+            documented: self.documented(*code),
+        };
+        codes.iter().zip(judgements).map(event).collect()
     }
 
     /// The identified events as a table of events, which [`EventTables::with_file`](crate::EventTables)
@@ -184,7 +200,17 @@ fn name_of(sum: &str, code: u32) -> String {
     format!("{words}_{code:#04x}")
 }
 
-fn check(codes: &[u32]) -> Result<()> {
+fn check(codes: &[u32], model: &Model) -> Result<()> {
+    let has_other_bits = |code: &&u32| {
+        let (select, umask) = model.select(**code);
+        model.code(select, umask) != **code
+    };
+    if let Some(code) = codes.iter().find(has_other_bits) {
+        let text = format!("event {code:#x} has bits that no select or unit mask of {} has", model.id);
+        let hint =
+            Recovery::fix("codes have the select in the lowest bits, on x86-64 the unit mask from bit 8 on");
+        return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(hint));
+    }
     let count = codes.len();
     if (1..=MOST_CODES).contains(&count) {
         return Ok(());

@@ -246,6 +246,11 @@ impl EventSlopes {
         self.slopes.iter().flatten().count()
     }
 
+    /// Events per iteration that micro-architectural concepts may leak into a kernel without them.
+    pub(crate) fn leak(&self) -> f64 {
+        self.leak
+    }
+
     /// Slope and half-width of a kernel.
     pub(crate) fn slope(&self, kernel: usize) -> Option<(f64, f64)> {
         self.slopes[kernel]
@@ -313,7 +318,7 @@ impl Vocabulary {
 
 /// The errors of a sum over some kernels.
 #[derive(Default)]
-struct Errors {
+pub(crate) struct Errors {
     kernels: usize,
     loss: f64,
     largest_share: f64,
@@ -321,7 +326,7 @@ struct Errors {
 }
 
 impl Errors {
-    fn add(&mut self, slope: f64, half_width: f64, prediction: Prediction) {
+    pub(crate) fn add(&mut self, slope: f64, half_width: f64, prediction: Prediction) {
         let error = prediction.error(slope);
         // Half-widths are three standard deviations of the noise that repeats show; interrupts shift slopes
         // by more than that. Tolerances are two.
@@ -335,7 +340,7 @@ impl Errors {
         }
     }
 
-    fn within_tolerance(&self) -> bool {
+    pub(crate) fn within_tolerance(&self) -> bool {
         !self.beyond && self.loss <= LARGEST_MEAN_LOSS * self.kernels as f64
     }
 }

@@ -44,6 +44,14 @@ impl<'a> Inference<'a> {
         Inference { table, vocabulary: Vocabulary::new(table) }
     }
 
+    pub(crate) fn table(&self) -> &KernelTable {
+        self.table
+    }
+
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
     /// The verdict on one event.
     ///
     /// # Errors

@@ -63,12 +63,14 @@
 //!
 //! [`Identifiability`] says before any measurement which concepts a table can tell apart, [`relations`] which
 //! events are equal to or sums of others, [`shuffled_labels`] and [`leave_one_family_out`] how often A may be
-//! wrong. [`ThresholdRule`] is the method of a published framework, for comparison.
+//! wrong. [`Inference::check_claim`] compares a judgement with what the event is said to count.
+//! [`ThresholdRule`] is the method of a published framework, for comparison.
 //!
 //! Everything is pure: no files, no clock, and random numbers only from a seed that the caller gives.
 //! The method, its reasons and what it cannot tell: `docs/internals/inference.md`.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod controls;
 mod cover;
 mod doubts;
@@ -87,6 +89,7 @@ mod table;
 mod threshold;
 mod verdict;
 
+pub use claim::{ClaimDoubt, ClaimFinding, ClaimRefutation, ClaimedCount};
 pub use controls::{
     FamilyCheck, FamilyOutcome, ShuffledLabels, error_bound_95, leave_one_family_out, shuffled_labels,
 };

@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+pub mod claims;
 pub mod compare;
 pub mod completions;
 pub mod convert;

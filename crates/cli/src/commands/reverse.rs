@@ -19,11 +19,14 @@ use crate::{exit, failure};
 /// Usage that makes no sense, and those of [`Simulated::reverse`].
 pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
     let simulated = machine(args)?;
+    let settings = SweepSettings { repeats: args.repeats, seed: args.seed, ..SweepSettings::default() };
+    if let Some(events) = &args.check {
+        return super::claims::run(&simulated, events, &settings, args, cli);
+    }
     let codes = match &args.ids {
         Some(text) => codes_of(text)?,
         None => simulated.usual_codes(),
     };
-    let settings = SweepSettings { repeats: args.repeats, seed: args.seed, ..SweepSettings::default() };
     let export =
         args.export_events.as_deref().map(|path| Export::open("--export-events", path)).transpose()?;
     if args.dry_run {

@@ -2,7 +2,7 @@
 
 use cyclometer::EventTables;
 use cyclometer::arch::{DecodedEvent, Field};
-use cyclometer::catalogue::decode::{Explained, Mismatch};
+use cyclometer::catalogue::decode::{Explained, LabelClaim, Mismatch};
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::CounterId;
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ fn entry(cpu: &Cpu<'_>, explained: &Explained, about: About<'_>, paint: Paint) -
     for (i, event) in explained.decoded.events.iter().enumerate() {
         let describe = |name: &str| about(cpu, name);
         out += &named(cpu, event, (&explained.names[i], &explained.alike[i]), (&describe, paint));
+        explained.claims[i].iter().for_each(|claim| out += &claimed(claim, paint));
     }
     for warning in &explained.decoded.warnings {
         out += &caution(&format!("warning: {warning}"), paint);
@@ -68,6 +69,14 @@ fn named(
         return hanging(&format!("  event{counter}: "), &text, |line| paint.paint(Style::Bad, line));
     }
     names.iter().map(|name| format!("  event{counter}: {name}\n") + &below(&about(name), paint)).collect()
+}
+
+/// The labels of a code that has no name.
+fn claimed(claim: &LabelClaim, paint: Paint) -> String {
+    let LabelClaim { labels, title, source, .. } = claim;
+    let labels = labels.join("' and '");
+    let text = format!("a claim, not a name: labelled '{labels}' by {title} ({source})");
+    below(&clean(&text), paint)
 }
 
 fn place(counter: CounterId) -> String {
@@ -116,15 +125,22 @@ fn object(cpu: &Cpu<'_>, explained: &Explained) -> Value {
             "meaning": field.meaning,
         })
     };
-    let names = explained.names.iter().zip(&explained.alike);
-    let events = explained.decoded.events.iter().zip(names);
-    let event = |(event, (names, alike)): (&DecodedEvent, (&Vec<String>, &Vec<String>))| {
+    let claim = |claim: &LabelClaim| {
+        json!({
+            "labels": claim.labels,
+            "table": claim.table,
+            "title": claim.title,
+            "source": claim.source,
+        })
+    };
+    let event = |(i, event): (usize, &DecodedEvent)| {
         json!({
             "counter": event.counter.map(|counter| counter.to_string()),
             "select": format!("{:#x}", event.code.select),
             "umask": format!("{:#x}", event.code.umask),
-            "names": names,
-            "alike": alike,
+            "names": explained.names[i],
+            "alike": explained.alike[i],
+            "claims": explained.claims[i].iter().map(claim).collect::<Vec<_>>(),
         })
     };
     let label =
@@ -134,7 +150,7 @@ fn object(cpu: &Cpu<'_>, explained: &Explained) -> Value {
         "register": explained.register,
         "value": format!("{:#x}", explained.value),
         "fields": explained.decoded.fields.iter().map(field).collect::<Vec<_>>(),
-        "events": events.map(event).collect::<Vec<_>>(),
+        "events": explained.decoded.events.iter().enumerate().map(event).collect::<Vec<_>>(),
         "warnings": explained.decoded.warnings,
         "mismatch": explained.label.as_ref().map(label),
     })

@@ -1,6 +1,7 @@
 //! From results to text, one module for each format.
 
 pub mod by_code;
+pub mod claims;
 pub mod compare;
 mod counters;
 pub mod cpus;

@@ -2,7 +2,8 @@
 
 use cyclometer::core::CounterMask;
 use cyclometer::inference::{
-    Hypothesis, Identification, Irregularity, Judgement, Linearity, Relation, Split, Stability,
+    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, Relation,
+    Split, Stability,
 };
 use cyclometer::reverse::{Reversed, ReversedEvent};
 use cyclometer::sweep::SweepSettings;
@@ -50,7 +51,7 @@ fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> 
     let letter = verdict.letter();
     let head = format!("  {:<8} {counters:<8} {letter}   ", format!("{:#04x}", event.code));
     let indent = head.chars().count();
-    let text = meaning(verdict, found);
+    let text = meaning(verdict, &found.kernels);
     let names: Vec<&str> = event.documented.iter().map(|event| event.name.as_str()).collect();
     let mut out = String::new();
     for (i, part) in crate::render::wrap(&text, WIDTH - indent).iter().enumerate() {
@@ -70,8 +71,8 @@ fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> 
 }
 
 /// The verdict in words.
-fn meaning(verdict: &Identification, found: &Reversed) -> String {
-    let kernel = |index: cyclometer::inference::KernelIndex| found.kernels.kernel(index).name.clone();
+pub(super) fn meaning(verdict: &Identification, kernels: &KernelTable) -> String {
+    let kernel = |index: KernelIndex| kernels.kernel(index).name.clone();
     match verdict {
         Identification::Identified(hypothesis) => hypothesis.sum.to_string(),
         Identification::Ambiguous(ambiguity) => {
@@ -86,8 +87,8 @@ fn meaning(verdict: &Identification, found: &Reversed) -> String {
             format!("{}{more}{split}", sums.join(" or "))
         }
         Identification::Unexplained(response) => {
-            let kernels = response.kernels.len();
-            format!("something that {kernels} kernel{} move", if kernels == 1 { "" } else { "s" })
+            let moving = response.kernels.len();
+            format!("something that {moving} kernel{} move", if moving == 1 { "" } else { "s" })
         }
         Identification::Irregular(Irregularity::CycleLike { concept, factor }) => {
             format!("cycles: {factor:.2} for each of {concept}")
@@ -185,7 +186,7 @@ fn event_json(event: &ReversedEvent, found: &Reversed) -> Value {
     json!({
         "code": event.code,
         "verdict": verdict.letter().to_string(),
-        "text": meaning(verdict, found),
+        "text": meaning(verdict, &found.kernels),
         "hypotheses": hypotheses,
         "doubts": doubts,
         "counters": mask.observable.then(|| counters(mask.belongs)),
