@@ -221,6 +221,33 @@ fn a_program_that_replaces_its_file_has_no_wrong_names() {
 }
 
 #[test]
+fn two_files_of_one_length_and_time_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    for (name, rounds) in [("alpha", 100), ("gamma", 200)] {
+        let source = format!(
+            "__attribute__((noinline)) void {name}(int n) {{ while (n--) __asm__ volatile(\"\"); }}\n\
+             int main(void) {{ {name}({rounds}); return 0; }}\n"
+        );
+        let place = folder.path().join(name);
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("p.c"), source).unwrap();
+        let options = ["-O1", "-Wl,--build-id=none", "-o", "p", "p.c"];
+        assert!(Command::new("gcc").args(options).current_dir(&place).status().unwrap().success());
+        assert!(
+            Command::new("touch").args(["-d", "@1", "p"]).current_dir(&place).status().unwrap().success()
+        );
+    }
+    let length = |name: &str| fs::metadata(folder.path().join(name).join("p")).unwrap().len();
+    assert_eq!(length("alpha"), length("gamma"), "the case that is tried");
+    let by = by(folder.path(), &["--by", "function"], &["sh", "-c", "./alpha/p; ./gamma/p; ./alpha/p"]);
+    let of = |name: &str| functions(&by, &format!("{name}/p"))[name][0];
+    let (alpha, gamma) = (of("alpha"), of("gamma"));
+    assert!(alpha > 2 * 100 && gamma > 200 && alpha != gamma, "{by}");
+    assert!(!functions(&by, "alpha/p").contains_key("gamma"), "{by}");
+}
+
+#[test]
 fn processes_and_threads_are_added_up_and_the_table_fits_on_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let Some(()) = built(folder.path(), &[]) else { return };

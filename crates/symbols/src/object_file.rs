@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use addr2line::Context;
@@ -63,8 +64,9 @@ type LineTables = Context<EndianRcSlice<RunTimeEndian>>;
 /// The symbols of a file, and where its lines are.
 pub struct ObjectFile {
     segments: Vec<LoadedSegment>,
-    /// Ascending by start; no two have the same start.
     functions: Vec<FunctionSymbol>,
+    /// Addresses with the index of their function, ascending and disjoint.
+    ranges: Vec<(Range<u64>, u32)>,
     lines: Option<LineTables>,
 }
 
@@ -112,7 +114,8 @@ impl ObjectFile {
             let of = |file: &object::File<'_>| file.has_debug_symbols().then(|| line_tables(file)).flatten();
             of(&file).or_else(|| other.as_ref().and_then(of))
         });
-        Ok(ObjectFile { segments, functions, lines: lines.flatten() })
+        let ranges = ranges(&functions);
+        Ok(ObjectFile { segments, functions, ranges, lines: lines.flatten() })
     }
 
     /// The address of an offset in the file; `None` where nothing is mapped from there.
@@ -127,9 +130,9 @@ impl ObjectFile {
     /// The function at an offset in the file.
     pub fn function(&self, offset: u64) -> Option<&FunctionSymbol> {
         let address = self.address(offset)?;
-        let index = self.functions.partition_point(|function| function.start <= address);
-        let function = self.functions.get(index.checked_sub(1)?)?;
-        (address < function.end).then_some(function)
+        let index = self.ranges.partition_point(|(range, _)| range.start <= address);
+        let (range, function) = self.ranges.get(index.checked_sub(1)?)?;
+        range.contains(&address).then(|| &self.functions[*function as usize])
     }
 
     /// The line at an offset in the file.
@@ -169,6 +172,33 @@ impl NamedSymbol<'_> {
     }
 }
 
+/// The ranges of functions, which may lie inside others: an address belongs to the innermost one.
+fn ranges(functions: &[FunctionSymbol]) -> Vec<(Range<u64>, u32)> {
+    let mut ranges: Vec<(Range<u64>, u32)> = Vec::new();
+    let mut open: Vec<u32> = Vec::new();
+    let mut at = 0;
+    let mut close = |open: &mut Vec<u32>, at: &mut u64, until: u64| {
+        while let Some(function) = open.last().copied() {
+            let end = functions[function as usize].end.min(until);
+            if *at < end {
+                ranges.push((*at..end, function));
+                *at = end;
+            }
+            if functions[function as usize].end > until {
+                break;
+            }
+            open.pop();
+        }
+        *at = (*at).max(until);
+    };
+    for (index, function) in functions.iter().enumerate() {
+        close(&mut open, &mut at, function.start);
+        open.push(index as u32);
+    }
+    close(&mut open, &mut at, u64::MAX);
+    ranges
+}
+
 /// The functions of a file: of its symbol table, or of the table for the loader if it has no other.
 fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
     let all = match file.symbol_table() {
@@ -182,11 +212,19 @@ fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
     for same in symbols.chunk_by(|one, other| one.start == other.start) {
         groups.push((same[0].start, longest(same), same[0].name));
     }
+    // A label inside of a function of known size is a target of jumps, and no function.
+    let mut inside_of = 0;
+    groups.retain(|(start, size, _)| {
+        let is_inner_label = *size == 0 && *start < inside_of;
+        inside_of = inside_of.max(start.saturating_add(*size));
+        !is_inner_label
+    });
+    let ends = section_ends(file);
     let starts: Vec<u64> = groups.iter().map(|(start, ..)| *start).chain([u64::MAX]).collect();
     let function = |(index, (start, size, name)): (usize, (u64, u64, &[u8]))| {
         // Assembly often gives no size: the function ends where the next one begins.
         let end = match size {
-            0 => starts[index + 1].min(section_end(file, start)),
+            0 => starts[index + 1].min(section_end(&ends, start)),
             size => start.saturating_add(size),
         };
         FunctionSymbol { name: demangled(name), start, end }
@@ -216,14 +254,23 @@ fn is_code(file: &object::File<'_>, symbol: &object::Symbol<'_, '_>) -> bool {
     section.is_some_and(|section| section.kind() == object::SectionKind::Text)
 }
 
-/// The end of the section with an address.
-fn section_end(file: &object::File<'_>, address: u64) -> u64 {
+/// The addresses of sections, ascending.
+fn section_ends(file: &object::File<'_>) -> Vec<Range<u64>> {
     use object::ObjectSection;
-    let ends = file.sections().filter_map(|section| {
-        let end = section.address().checked_add(section.size())?;
-        (section.address() <= address && address < end).then_some(end)
-    });
-    ends.max().unwrap_or(address)
+    let range = |section: object::Section<'_, '_>| {
+        let start = section.address();
+        Some(start..start.checked_add(section.size())?).filter(|range| start > 0 && !range.is_empty())
+    };
+    let mut ranges: Vec<Range<u64>> = file.sections().filter_map(range).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges
+}
+
+/// The end of the section with an address.
+fn section_end(sections: &[Range<u64>], address: u64) -> u64 {
+    let index = sections.partition_point(|section| section.start <= address);
+    let section = index.checked_sub(1).and_then(|index| sections.get(index));
+    section.filter(|section| section.contains(&address)).map_or(address, |section| section.end)
 }
 
 /// The line tables of a file. Damaged ones are none.
@@ -236,4 +283,39 @@ fn line_tables(file: &object::File<'_>) -> Option<LineTables> {
     };
     let dwarf = gimli::Dwarf::load(section).ok()?;
     Context::from_dwarf(dwarf).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, start: u64, end: u64) -> FunctionSymbol {
+        FunctionSymbol { name: name.to_owned(), start, end }
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_innermost_function() {
+        let functions = [
+            function("outer", 10, 40),
+            function("inner", 20, 30),
+            function("next", 40, 50),
+            function("far", 90, 95),
+        ];
+        let ranges = ranges(&functions);
+        assert_eq!(ranges, [(10..20, 0), (20..30, 1), (30..40, 0), (40..50, 2), (90..95, 3)]);
+    }
+
+    #[test]
+    fn functions_that_overlap_or_are_empty_leave_no_gap_and_no_overlap() {
+        let functions =
+            [function("a", 0, 25), function("b", 10, 40), function("c", 15, 15), function("d", 20, 22)];
+        let ranges = ranges(&functions);
+        assert_eq!(ranges, [(0..10, 0), (10..15, 1), (15..20, 1), (20..22, 3), (22..40, 1)]);
+    }
+
+    #[test]
+    fn a_section_ends_what_has_no_size() {
+        let sections = [10..20, 30..40];
+        assert_eq!([5, 10, 19, 20, 35].map(|address| section_end(&sections, address)), [5, 20, 20, 20, 40]);
+    }
 }

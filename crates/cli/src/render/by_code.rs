@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cyclometer::code_is_unchanged;
-use cyclometer::core::Result;
 use cyclometer::core::code::CodeCounts;
+use cyclometer::core::{Result, Rung};
 use cyclometer::stats::{LineSummary, Summary};
 use cyclometer::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping, group};
 use serde_json::{Value, json};
@@ -49,7 +49,14 @@ impl ByCode {
         let missing = missing.map(|why| format!("where counts were made is unknown: {why}"));
         let incomplete =
             lines.iter().zip(&counts.totals).filter_map(|(line, sum)| incomplete((*line)?, *sum));
-        let notes = missing.into_iter().chain(incomplete).chain(counts.notes.iter().cloned()).collect();
+        let is_left_out = |line: &&LineSummary| {
+            line.rung == Some(Rung::Soft) && !counts.slots.contains(&line.slot) && missing.is_none()
+        };
+        let left_out = summary.lines.iter().filter(is_left_out);
+        let left_out =
+            left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
+        let others = by_text(incomplete).into_iter().chain(left_out).collect::<Vec<_>>();
+        let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
         ByCode { counts, events, top, notes }
     }
 
@@ -75,7 +82,17 @@ impl ByCode {
             let values = rows.iter().map(|row| number(row.counts[slot]).len());
             values.chain([total(slot).chars().count(), self.events[slot].chars().count()]).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.events.len()).map(width).collect();
+        let mut widths: Vec<usize> = (0..self.events.len()).map(width).collect();
+        // The columns that leave room for a name.
+        let mut left = WIDTH - LEAST_NAME - 11;
+        let fits = widths.iter().take_while(|width| {
+            let fits = left >= **width + 2;
+            left = left.saturating_sub(**width + 2);
+            fits
+        });
+        let fits = fits.count().max(1);
+        let hidden = widths.len() - fits;
+        widths.truncate(fits);
         let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9;
         let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
         let cells = |of: &dyn Fn(usize) -> String| {
@@ -103,7 +120,12 @@ impl ByCode {
             );
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
         }
-        out + &format!("{}  {:>7}  total\n", cells(&total), self.share(self.counts.totals[0].unwrap_or(0)))
+        out += &format!("{}  {:>7}  total\n", cells(&total), self.share(self.counts.totals[0].unwrap_or(0)));
+        if hidden > 0 {
+            let names = self.events[fits..].join(", ");
+            out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
+        }
+        out
     }
 
     /// The share of the first event.
@@ -158,17 +180,30 @@ impl ByCode {
     }
 }
 
-/// A note where rows do not add up to the count of the whole command.
-fn incomplete(line: &LineSummary, sum: Option<u64>) -> Option<String> {
+/// The name of an event and a text, where rows do not add up to the count of the whole command.
+fn incomplete(line: &LineSummary, sum: Option<u64>) -> Option<(String, String)> {
     let total = line.statistics.mean;
-    match (total, sum) {
-        (Some(total), Some(sum)) if total == sum as f64 => None,
-        (Some(_), _) => Some(format!("{}: the rows do not add up to the count of the command", line.name)),
+    let text = match (total, sum) {
+        (Some(total), Some(sum)) if total == sum as f64 => return None,
+        (Some(_), _) => "the rows do not add up to the count of the command".to_owned(),
         (None, _) => {
             let why = line.reason.as_deref().unwrap_or("it has no count");
-            Some(format!("{}: the rows are of the processes that have a count: {why}", line.name))
+            format!("the rows are of the processes that have a count: {why}")
+        }
+    };
+    Some((line.name.clone(), text))
+}
+
+/// One note for all events with the same text.
+fn by_text(notes: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+    for (name, text) in notes {
+        match all.iter_mut().find(|(_, known)| *known == text) {
+            Some((names, _)) => names.push(name),
+            None => all.push((vec![name], text)),
         }
     }
+    all.into_iter().map(|(names, text)| format!("{}: {text}", names.join(", "))).collect()
 }
 
 /// A name within some columns: the beginning of the name, and the file behind it.

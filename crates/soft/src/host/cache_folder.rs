@@ -20,7 +20,7 @@ const O_NOFOLLOW: i32 = 0o400_000;
 /// # Source
 ///
 /// As above.
-const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
+pub(super) const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
 
 /// The age of an unfinished file that is removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -114,14 +114,15 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
     metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
 }
 
-/// A sum over the length, the modification time and the first page of a file, by which a file that was
-/// replaced is noticed.
+/// A sum over the device, the number, the length, the modification time and the first page of a file, by
+/// which a file that was replaced is noticed.
 ///
 /// # Errors
 ///
 /// The operating system's; `InvalidInput` for what is no regular file.
 pub fn file_sum(path: &Path) -> io::Result<String> {
-    name_of(path)
+    let metadata = fs::metadata(path)?;
+    Ok(format!("{}-{:x}-{:x}", name_of(path)?, metadata.dev(), metadata.ino()))
 }
 
 /// A name for the current content of a file: by its length, its time of change, and its first page, where

@@ -4,15 +4,17 @@ use std::cell::RefCell;
 
 use cyclometer_sys::trace;
 
+use super::code_objects::CodeObjects;
 use super::maps::{MapsCache, NoCode};
 use super::profile_store::ProfileStore;
-use crate::translate::{CodeSource, FilePage, PAGE};
+use crate::translate::{CodeSource, FilePage, ObjectPage, PAGE};
 
 /// Reads the code of a stopped process.
 pub(crate) struct CodeReader<'a> {
     tid: u32,
     known: &'a mut MapsCache,
     profile: Option<&'a RefCell<ProfileStore>>,
+    objects: Option<&'a RefCell<CodeObjects>>,
 }
 
 impl<'a> CodeReader<'a> {
@@ -22,7 +24,12 @@ impl<'a> CodeReader<'a> {
         known: &'a mut MapsCache,
         profile: Option<&'a RefCell<ProfileStore>>,
     ) -> CodeReader<'a> {
-        CodeReader { tid, known, profile }
+        CodeReader { tid, known, profile, objects: None }
+    }
+
+    /// The same, with the places of its code in files.
+    pub(super) fn placing(self, objects: Option<&'a RefCell<CodeObjects>>) -> CodeReader<'a> {
+        CodeReader { objects, ..self }
     }
 
     /// The reason why code is not taken from an address; `None` where it is, or cannot be read for another
@@ -55,5 +62,13 @@ impl CodeSource for CodeReader<'_> {
         let profile = self.profile?;
         let mapping = self.known.read(self.tid).ok()?.at(address)?;
         profile.borrow_mut().origin(self.tid, mapping, address)
+    }
+
+    fn object(&mut self, address: u64, bytes: &[u8; PAGE as usize]) -> Option<ObjectPage> {
+        let objects = self.objects?;
+        let mapping = self.known.read(self.tid).ok()?.at(address)?;
+        mapping.file?;
+        let place = (mapping.name.as_str(), address - mapping.start + mapping.offset);
+        Some(objects.borrow_mut().of_page(self.tid, place, bytes))
     }
 }

@@ -41,6 +41,7 @@ mod cache_flush;
 mod cache_folder;
 mod claims;
 mod code_cache;
+mod code_objects;
 mod code_reader;
 mod cpu_affinity;
 mod cpu_queries;

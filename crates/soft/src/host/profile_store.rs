@@ -32,8 +32,6 @@ pub(super) struct ProfileStore {
 
 struct ProfileFile {
     name: String,
-    /// Its path, as a program that maps it sees it; `None` for a file that no program has mapped.
-    path: Option<String>,
     /// `None` until the profile is read.
     profile: Option<FileProfile>,
 }
@@ -54,7 +52,7 @@ impl ProfileStore {
             Some(number) => *number,
             None => {
                 let path = format!("/proc/{tid}/root{}", mapping.name);
-                let number = name_of(Path::new(&path)).ok().map(|name| self.number_at(name, &mapping.name));
+                let number = name_of(Path::new(&path)).ok().map(|name| self.number_of(name));
                 self.numbers.insert(known, number);
                 number
             }
@@ -67,23 +65,10 @@ impl ProfileStore {
     pub(super) fn number_of(&mut self, name: String) -> u32 {
         let known = self.files.iter().position(|file| file.name == name);
         let number = known.unwrap_or_else(|| {
-            self.files.push(ProfileFile { name, path: None, profile: None });
+            self.files.push(ProfileFile { name, profile: None });
             self.files.len() - 1
         });
         number as u32
-    }
-
-    /// The number of a file by its name, which is at a path.
-    pub(super) fn number_at(&mut self, name: String, path: &str) -> u32 {
-        let number = self.number_of(name);
-        self.files[number as usize].path.get_or_insert_with(|| path.to_owned());
-        number
-    }
-
-    /// The path and the name of a file that a program has mapped.
-    pub(super) fn file(&self, number: u32) -> Option<(&str, &str)> {
-        let file = self.files.get(number as usize)?;
-        Some((file.path.as_deref()?, &file.name))
     }
 
     /// The name of a file.
@@ -92,7 +77,7 @@ impl ProfileStore {
     }
 
     fn profile(&mut self, file: u32) -> &mut FileProfile {
-        let ProfileFile { name, profile, .. } = &mut self.files[file as usize];
+        let ProfileFile { name, profile } = &mut self.files[file as usize];
         let read = || self.folder.as_ref().and_then(|folder| read(folder, name));
         profile.get_or_insert_with(|| read().unwrap_or_default())
     }
@@ -115,7 +100,7 @@ impl ProfileStore {
     pub(super) fn save(&mut self) {
         let Some(folder) = &self.folder else { return };
         let mut written = false;
-        for ProfileFile { name, profile, .. } in &self.files {
+        for ProfileFile { name, profile } in &self.files {
             let is_new = |profile: &&FileProfile| profile.fresh() * NEW_PART > profile.blocks();
             let Some(profile) = profile.as_ref().filter(is_new) else { continue };
             written |= folder.replace(name, |file| file.write_all(&profile.write())).is_ok();

@@ -87,14 +87,17 @@ pub(crate) fn process(
 }
 
 /// The lines of a profile; `file` gives the path and the name of a file by its number.
-pub(crate) fn code<'a>(profile: &CodeProfile, file: impl Fn(u32) -> Option<(&'a str, &'a str)>) -> String {
+pub(crate) fn code<'a>(
+    profile: &CodeProfile,
+    file: impl Fn(u32) -> Option<(&'a str, Option<&'a str>)>,
+) -> String {
     let mut text = String::new();
     let mut objects: Vec<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        let (path, sum) = file(object).unwrap_or(("", NO_FILE));
-        let _ = writeln!(text, "object {object} {sum} {}", one_line(path));
+        let (path, sum) = file(object).unwrap_or_default();
+        let _ = writeln!(text, "object {object} {} {}", sum.unwrap_or(NO_FILE), one_line(path));
     }
     for (run, executions) in profile.runs() {
         let object = run.place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
@@ -168,7 +171,7 @@ pub struct CodeReport {
 pub struct ReportedFile {
     /// Its number.
     pub number: u32,
-    /// A sum over its length, its modification time and its first page ([`crate::host::file_sum`]).
+    /// The sum of [`crate::host::file_sum`]; `-` for a file that its path did not lead to.
     pub sum: String,
     /// Its path, as a program that maps it sees it, with `?` for control characters; empty if it is unknown.
     pub path: String,
@@ -301,7 +304,7 @@ mod tests {
         profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, &executions);
         profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, &RunExecutions::default());
         let text =
-            code(&profile, |number| Some(("/a b\n/c", ["x", "y"][usize::from(number == 7)]))) + "end\n";
+            code(&profile, |number| Some(("/a b\n/c", Some(["x", "y"][usize::from(number == 7)])))) + "end\n";
         let report = TracerReport::read(&mut text.as_bytes()).unwrap();
         assert_eq!(report.code.profile, profile);
         let object = ReportedFile { number: 7, sum: "y".to_owned(), path: "/a b?/c".to_owned() };

@@ -171,8 +171,8 @@ impl Tracer {
 
     /// The lines of a profile, with the files of its code.
     fn code_lines(&self, profile: &CodeProfile) -> String {
-        let store = self.profile.as_ref().map(|store| store.borrow());
-        protocol::code(profile, |number| store.as_ref().and_then(|store| store.file(number)))
+        let objects = self.objects.as_ref().map(|objects| objects.borrow());
+        protocol::code(profile, |number| objects.as_ref().and_then(|objects| objects.file(number)))
     }
 
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be

@@ -39,6 +39,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::TracerSettings;
 use super::code_cache::CodeCacheMapping;
+use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
 use super::forks::{ForkEvent, USER_CS};
 use super::maps::{MapsCache, MemoryMaps};
@@ -114,6 +115,8 @@ pub(crate) struct Tracer {
     pub(super) shared_translations: SharedTranslations,
     /// The execution profile of earlier runs and of this one.
     pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
+    /// Files of code, where executions by address are requested.
+    pub(super) objects: Option<Rc<RefCell<CodeObjects>>>,
     /// The persistent translation cache.
     pub(super) translation_cache: Option<TranslationCache>,
     /// When it was last looked for programs that are to get another translation.
@@ -265,6 +268,7 @@ impl Tracer {
             probe,
             shared_translations: SharedTranslations::default(),
             profile: None,
+            objects: settings.profiled.then(Rc::default),
             translation_cache: None,
             last_age_check: Instant::now(),
             began: Instant::now(),
@@ -478,7 +482,8 @@ impl Tracer {
 
     /// Enters translated code with the current translation.
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
-        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
+        let (permission, profile, objects) =
+            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
         let task = self.task(tid)?;
         let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
             return Err(TraceError::Gone);
@@ -490,7 +495,8 @@ impl Tracer {
         }
         let body = {
             let cache = &mut context.cache.borrow_mut();
-            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
+            let mut reader =
+                CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
             let body =
                 with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
             body.and_then(|body| {
@@ -554,12 +560,14 @@ impl Tracer {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
         self.follow_cpu(tid);
-        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
+        let (permission, profile, objects) =
+            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
         let task = self.task(tid)?;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let cache = context.cache.clone();
         let mut cache = cache.borrow_mut();
-        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
+        let mut reader =
+            CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_memory(&mut cache, tid, permission, |cache| match stop {
             StopReason::DirectLink => cache.translation.link(&mut reader, at),

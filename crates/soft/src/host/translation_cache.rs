@@ -152,8 +152,9 @@ enum CacheMiss {
 impl Tracer {
     /// The name under which the translation of a new program is stored; `None` where it is not to be stored.
     pub(super) fn cache_name(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
-        // A translation with a budget is for one recording.
-        let translation_cache = self.translation_cache.as_ref().filter(|_| self.recording.is_none())?;
+        // A translation with a budget is for one recording, and a stored one has no places of its code.
+        let is_plain = self.recording.is_none() && self.objects.is_none();
+        let translation_cache = self.translation_cache.as_ref().filter(|_| is_plain)?;
         if ProcessRights::of(tid).as_ref() != Some(&translation_cache.rights) {
             return None;
         }
@@ -223,13 +224,11 @@ impl Tracer {
         }
         let mut claims = CodeClaims::unpack(from)?;
         let stamps = from.list(|from| Some((from.text()?, FileId::unpack(from)?)))?;
-        let mut paths = Vec::new();
         for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
             // A file that has changed would be noticed only when the program maps it.
             if name_of(Path::new(path)).ok()? != stamp {
                 return None;
             }
-            paths.push((stamp, path.to_owned()));
             // The same file may have another device number: after a new mount, or in another container.
             let now = FileId::at(path)?;
             if then != Some(now) {
@@ -239,9 +238,6 @@ impl Tracer {
         let without_sequences = from.list(FilePart::unpack)?;
         let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
         let store = &mut self.profile.as_ref()?.borrow_mut();
-        paths.into_iter().for_each(|(name, path)| {
-            store.number_at(name, &path);
-        });
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
         let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
         self.without_sequences.extend(without_sequences);

@@ -59,7 +59,7 @@ mod slot_layout;
 mod tests;
 
 pub(crate) use pages::StoredPages;
-pub use pages::{CodeSource, FilePage, PAGE, PageContent};
+pub use pages::{CodeSource, FilePage, ObjectPage, PAGE, PageContent};
 pub use program_point::{
     BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in,
 };
@@ -612,10 +612,9 @@ impl Translation {
 
     /// The place of an instruction of a page that was read.
     pub(crate) fn place(&self, address: u64) -> InstructionPlace {
-        match self.pages.origin(address) {
-            Some(page) => {
-                let offset = u64::from(page.page) * PAGE + address % PAGE;
-                InstructionPlace { object: Some(page.file), offset }
+        match self.pages.object(address) {
+            Some(ObjectPage { object, offset }) => {
+                InstructionPlace { object: Some(object), offset: offset + address % PAGE }
             }
             None => InstructionPlace { object: None, offset: address },
         }

@@ -21,6 +21,20 @@ pub trait CodeSource {
     fn origin(&mut self, _address: u64) -> Option<FilePage> {
         None
     }
+
+    /// The place of a page with these bytes in a file of code, if places are requested.
+    fn object(&mut self, _address: u64, _bytes: &[u8; PAGE as usize]) -> Option<ObjectPage> {
+        None
+    }
+}
+
+/// The place of a page in a file of code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectPage {
+    /// A number for the file.
+    pub object: u32,
+    /// The offset of the page in the file, in bytes.
+    pub offset: u64,
 }
 
 /// The file that a page of code is from.
@@ -57,6 +71,8 @@ struct CodePage {
     /// `None` where code must not be taken from it.
     bytes: Option<PageBytes>,
     origin: Option<FilePage>,
+    /// Its place in a file of code, where places are requested. It is not stored.
+    object: Option<ObjectPage>,
     /// A bit for each byte at which a translated block starts.
     starts: [u64; WORDS],
     /// For each word of `starts`, the number of bits in the words before it.
@@ -177,7 +193,14 @@ impl CodePage {
             *rank = before;
             before += word.count_ones() as u16;
         }
-        (usize::from(before) == blocks.len()).then_some(CodePage { bytes, origin, starts, ranks, blocks })
+        (usize::from(before) == blocks.len()).then_some(CodePage {
+            bytes,
+            origin,
+            object: None,
+            starts,
+            ranks,
+            blocks,
+        })
     }
 }
 
@@ -295,9 +318,9 @@ impl CodePages {
         self.profile(address).is_some_and(|profile| profile.heats_at((address % PAGE) as u16).is_some())
     }
 
-    /// The page of a file that an address is on, if it is one that was read.
-    pub(crate) fn origin(&self, address: u64) -> Option<&FilePage> {
-        self.pages[self.known(address)? as usize].origin.as_ref()
+    /// The place in a file of code of the page that an address is on.
+    pub(crate) fn object(&self, address: u64) -> Option<ObjectPage> {
+        self.pages[self.known(address)? as usize].object
     }
 
     /// Every page that is a file's, with its blocks, in no order.
@@ -375,9 +398,11 @@ impl CodePages {
 
     fn read(&mut self, code: &mut dyn CodeSource, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
-        let bytes = code.page(page).map(PageBytes::Loaded);
+        let bytes = code.page(page);
         let origin = bytes.as_ref().and_then(|_| code.origin(page));
-        self.pages.push(CodePage { bytes, origin, starts, ranks, blocks: Vec::new() });
+        let object = bytes.as_ref().and_then(|bytes| code.object(page, bytes));
+        let bytes = bytes.map(PageBytes::Loaded);
+        self.pages.push(CodePage { bytes, origin, object, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;
         self.index.insert(page, index);
         index
