@@ -216,10 +216,11 @@ impl Inference<'_> {
         })
     }
 
-    /// Whether a concept is a duration that no kernel has a number of.
+    /// Whether no kernel says anything of a concept: a duration, or interrupts, which come by themselves,
+    /// and no kernel has a number of it.
     fn is_not_predicted(&self, concept: Concept) -> bool {
-        concept.nature() == Nature::Duration
-            && self.table().column(concept).iter().all(|number| *number == 0.0)
+        let comes_by_itself = concept.nature() == Nature::Duration || concept == Concept::Interrupts;
+        comes_by_itself && self.table().column(concept).iter().all(|number| *number == 0.0)
     }
 
     /// Whether two sums predict the same for every kernel.
