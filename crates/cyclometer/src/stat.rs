@@ -360,7 +360,7 @@ impl Stat {
         self
     }
 
-    /// Counts by instruction under the software PMU, too; [`Observer::code`](crate::Observer::code) gets the
+    /// Counts by instruction under the software PMU, too; [`Observer::code`] gets the
     /// counts of each measured run.
     pub fn by_code(mut self, by_code: bool) -> Stat {
         self.by_code = by_code;
