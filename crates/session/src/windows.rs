@@ -164,7 +164,8 @@ fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
     })
 }
 
-/// The error of windows that are refused. Time ends rows where events cannot; it mends no other obstacle.
+/// The error of windows that are refused. Rows by time are the remedy where events cannot end rows, and for
+/// no other refusal.
 fn refused(refusal: &Refusal) -> Error {
     use RefusalKind as Kind;
     let by_time = "record a row for each length of time: --interval 10";
