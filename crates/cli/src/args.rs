@@ -177,6 +177,10 @@ pub struct StatArgs {
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
+    /// Redraw the counts of the last interval in place, with their history, instead of printing rows. Where
+    /// standard error is no terminal, or the command writes to it too, rows are printed.
+    #[arg(help_heading = COUNTING, long, requires = "interval", conflicts_with = "quiet")]
+    pub live: bool,
     /// Count running processes, as in `12,15`, with the processes that they start from now on: one total.
     #[arg(help_heading = TARGET, short, long, value_name = "PID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]

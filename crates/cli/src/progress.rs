@@ -1,8 +1,11 @@
-//! The progress bar: on a terminal, for sessions that take their time.
+//! What is redrawn on a terminal: a bar for sessions that take their time, and the counts of the last interval.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::render::interval::IntervalValues;
+use crate::render::live::LiveTable;
 
 /// Shorter sessions show no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -50,6 +53,41 @@ impl Progress {
 }
 
 impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The width where the terminal does not tell one, in columns.
+const USUAL_WIDTH: usize = 80;
+
+/// The counts of the last interval, drawn over those of the interval before.
+#[derive(Debug)]
+pub struct LiveView {
+    bar: ProgressBar,
+    table: LiveTable,
+}
+
+impl LiveView {
+    /// An empty view on standard error.
+    pub fn new() -> LiveView {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(
+            ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
+        LiveView { bar, table: LiveTable::default() }
+    }
+
+    /// Draws the next interval.
+    pub fn show(&mut self, interval: IntervalValues) {
+        self.table.add(interval);
+        let terminal = terminal_size::terminal_size_of(std::io::stderr());
+        let width = terminal.map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0));
+        self.bar.set_message(self.table.text(width).trim_end().to_owned());
+    }
+}
+
+impl Drop for LiveView {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -263,3 +263,39 @@ fn streams_and_results_that_lose_nothing_may_share_a_file() {
         assert_eq!(names(folder.path()).len(), files, "{words}");
     }
 }
+
+#[test]
+fn intervals_are_rows_of_the_csv_and_add_up_to_the_whole() {
+    let options = ["--machine", "sim:apple-m1", "--workload", "phases:50", "-I", "10", "-M", "ipc"];
+    let events = ["-e", "FIXED_INSTRUCTIONS,INST_BRANCH", "--export-csv", "-"];
+    let out = run(&[&["stat", "-q"][..], &options, &events].concat());
+    assert!(out.status.success(), "{}", stderr(&out));
+    let text = stdout(&out);
+    let rows: Vec<Vec<&str>> = text.lines().map(|row| row.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap();
+    assert_eq!(rows[0][column("failed_runs") + 1..], ["run", "warmup", "start_ns", "end_ns"]);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+    for event in ["FIXED_INSTRUCTIONS:u", "INST_BRANCH:u"] {
+        let of_event: Vec<_> = rows.iter().filter(|row| row[column("metric")] == event).collect();
+        let number = |row: &[&str], name: &str| row[column(name)].parse::<u64>().unwrap();
+        let (whole, parts) = of_event.split_first().unwrap();
+        assert_eq!(whole[column("end_ns")], "");
+        assert!(parts.len() >= 5, "{text}");
+        let sum: u64 = parts.iter().map(|row| number(row, "mean")).sum();
+        assert_eq!(sum, number(whole, "mean"), "{event}");
+        for (earlier, later) in parts.iter().zip(&parts[1..]) {
+            assert_eq!(number(earlier, "end_ns"), number(later, "start_ns"));
+        }
+    }
+    assert!(rows.iter().filter(|row| row[column("metric")] == "ipc:u").count() > 5, "{text}");
+}
+
+#[test]
+fn a_live_view_needs_intervals_and_prints_rows_where_there_is_no_terminal() {
+    let out = run(&["stat", "--live", "--backend", "os", "-e", "user_time", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("--interval"), "{}", stderr(&out));
+    let out = run(&["stat", "--live", "-I", "10", "--machine", "sim:apple-m1", "-e", "FIXED_INSTRUCTIONS"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).starts_with("#     time s") || stdout(&out).starts_with("#     time s"));
+}

@@ -17,7 +17,7 @@ use super::streams::{self, CommandInput};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
-use crate::progress::Progress;
+use crate::progress::{LiveView, Progress};
 use crate::render::by_code::ByCode;
 use crate::render::interval::{Between, IntervalValues};
 use crate::render::regions::Regions;
@@ -50,6 +50,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         true => stat.run_marked(&launcher, &mut live).map(|(report, marked)| (report, Some(marked)))?,
         false => (stat.run(&launcher, &mut live)?, None),
     };
+    live.view = None;
     input.warning().into_iter().for_each(output::tell);
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
@@ -298,6 +299,8 @@ struct Live {
     executions: u32,
     started: u32,
     rows: bool,
+    /// The view that replaces rows.
+    view: Option<LiveView>,
     /// Whether the kinds of runs are listed before the first run.
     announces: bool,
     header: bool,
@@ -323,11 +326,14 @@ impl Live {
         let (stdout, stderr) = outputs(args);
         let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
         let enabled = wanted && !inherits && super::shows_progress();
+        let is_shared = inherits && !args.command.is_empty();
+        let redraws = args.live && !is_shared && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),
             executions: executions(args),
             started: 0,
-            rows: args.interval.is_some() && !args.quiet,
+            rows: args.interval.is_some() && !args.quiet && !redraws,
+            view: redraws.then(LiveView::new),
             announces: !args.quiet,
             header: true,
             scope: target_scope(args),
@@ -336,7 +342,8 @@ impl Live {
             slices: 0,
             run: (0, false),
             requests,
-            keeps: args.interval.is_some() && (args.json || args.exports.named()[0].1.is_some()),
+            keeps: args.interval.is_some()
+                && (args.json || args.exports.named().iter().any(|(_, file)| file.is_some())),
             intervals: Vec::new(),
             code: None,
         }
@@ -387,7 +394,7 @@ impl Observer for Live {
     }
 
     fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
-        if !self.rows && !self.keeps {
+        if !self.rows && !self.keeps && self.view.is_none() {
             return;
         }
         let slices = moment.slices.get(self.slices..).unwrap_or_default();
@@ -400,8 +407,12 @@ impl Observer for Live {
             let rows = interval::rows(&between, plan, self.scope);
             output::tell(&(rows + &interval::metric_rows(&between, &metrics)));
         }
+        let values = || interval::values(&between, plan, self.scope, &metrics, self.run);
+        if let Some(view) = &mut self.view {
+            view.show(values());
+        }
         if self.keeps {
-            self.intervals.push(interval::values(&between, plan, self.scope, &metrics, self.run));
+            self.intervals.push(values());
         }
         self.before = latest(moment.reading, &self.before);
         self.before_ns = moment.elapsed_ns;

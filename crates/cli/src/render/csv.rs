@@ -4,6 +4,7 @@ use cyclometer::stats::{DerivedSummary, Failures, LineSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::by_code::ByCode;
+use crate::render::interval::{IntervalValue, IntervalValues};
 use crate::render::{Results, target};
 
 /// The first row. `half_width` is that of the 95 % interval of the mean, where the estimate has one.
@@ -12,66 +13,139 @@ use crate::render::{Results, target};
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
                           median,min,max,outliers,half_width,launch,reason,median_low,median_high,failed_runs";
 
-/// A header and a row for each metric, derived ones last. With regions there is a last column more: their
-/// names, empty for the whole of the command.
+/// A header and a row for each metric, derived ones last; then the rows of regions, of code and of intervals,
+/// where these were asked for. Each of the three has last columns of its own ([`RowGroup::columns`]), which are
+/// empty in all other rows.
 ///
 /// # Source
 ///
 /// RFC 4180: CRLF ends a row; fields with commas, quotes or line ends are quoted.
 pub fn render(results: &Results<'_>) -> String {
-    if let Some(by_code) = results.by_code {
-        return with_code(results, by_code);
+    let groups = [
+        results.regions.is_some().then_some(RowGroup::Region),
+        results.by_code.is_some().then_some(RowGroup::Code),
+        results.intervals.is_some().then_some(RowGroup::Interval),
+    ];
+    let groups: Vec<RowGroup> = groups.into_iter().flatten().collect();
+    let head = groups
+        .iter()
+        .flat_map(|group| group.columns())
+        .fold(HEADER.to_owned(), |head, column| head + "," + column);
+    let mut out = head + "\r\n";
+    let mut add = |rows: Vec<Vec<String>>, of: Option<(RowGroup, Vec<String>)>| {
+        let last: Vec<String> = groups.iter().flat_map(|group| group.fields(of.as_ref())).collect();
+        rows.iter().for_each(|fields| out += &(row(&[fields.as_slice(), &last].concat()) + "\r\n"));
+    };
+    add(body(results), None);
+    for counted in results.regions.iter().flat_map(|regions| regions.all()) {
+        add(body(&counted.results(results)), Some((RowGroup::Region, vec![clean(&counted.region.label)])));
     }
-    let Some(regions) = results.regions else {
-        return [HEADER.to_owned()].into_iter().chain(body(results)).map(|row| row + "\r\n").collect();
-    };
-    let with = |label: &str| {
-        let label = quoted(&clean(label));
-        move |row: String| format!("{row},{label}\r\n")
-    };
-    let mut out = with("region")(HEADER.to_owned());
-    out.extend(body(results).map(with("")));
-    for counted in regions.all() {
-        out.extend(body(&counted.results(results)).map(with(&counted.region.label)));
+    results.by_code.iter().for_each(|by_code| {
+        code_rows(results, by_code).into_iter().for_each(|(fields, names)| {
+            add(vec![fields], Some((RowGroup::Code, names)));
+        });
+    });
+    for interval in results.intervals.unwrap_or_default() {
+        add(interval_rows(results, interval), Some((RowGroup::Interval, interval_fields(interval))));
     }
     out
 }
 
-/// The rows of the whole command, then those of its code, with three last columns more.
-fn with_code(results: &Results<'_>, by_code: &ByCode) -> String {
-    let mut out = format!("{HEADER},object,function,line\r\n");
-    out.extend(body(results).map(|row| row + ",,,\r\n"));
+/// Rows that are no metric of the whole command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowGroup {
+    Region,
+    Code,
+    Interval,
+}
+
+impl RowGroup {
+    /// Its last columns. The number of a run counts from 0; a warm-up's is that of the warm-up. Start and end
+    /// are in ns since the start of the run.
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            RowGroup::Region => &["region"],
+            RowGroup::Code => &["object", "function", "line"],
+            RowGroup::Interval => &["run", "warmup", "start_ns", "end_ns"],
+        }
+    }
+
+    /// The fields of its columns in a row: those of the row's own group, or empty ones.
+    fn fields(self, of: Option<&(RowGroup, Vec<String>)>) -> Vec<String> {
+        match of {
+            Some((group, fields)) if *group == self => fields.clone(),
+            _ => vec![String::new(); self.columns().len()],
+        }
+    }
+}
+
+/// The rows of code, each with the fields of its last columns.
+fn code_rows(results: &Results<'_>, by_code: &ByCode) -> Vec<(Vec<String>, Vec<String>)> {
     let command = target::subject(results);
     let failed = Failures::of(results.report).count().to_string();
-    for (line, value, names) in by_code.values(results.summary) {
-        let mut fields = line_fields(&command, line);
-        for column in NUMBERS {
-            fields[column].clear();
-        }
-        (fields[N], fields[MEAN]) = ("1".to_owned(), value.to_string());
-        fields.push(failed.clone());
-        fields.extend(names.iter().map(|name| clean(name)));
-        out += &(row(&fields) + "\r\n");
-    }
-    out
+    let one = |(line, value, names): (&LineSummary, u64, [String; 3])| {
+        let fields = line_fields(&command, line);
+        let fields = single(fields, Some(value.to_string()), &failed);
+        (fields, names.iter().map(|name| clean(name)).collect())
+    };
+    by_code.values(results.summary).map(one).collect()
+}
+
+/// A row for each event that was counted in an interval, and for each metric.
+fn interval_rows(results: &Results<'_>, interval: &IntervalValues) -> Vec<Vec<String>> {
+    let command = target::subject(results);
+    let failed = Failures::of(results.report).count().to_string();
+    let summary = results.summary;
+    let one = |fields: Vec<String>, value: &IntervalValue| {
+        let mut fields = single(fields, value.value.map(|value| value.to_string()), &failed);
+        fields[VERDICT] = value.verdict.word().to_owned();
+        fields[REASON] = clean(value.reason.as_deref().unwrap_or_default());
+        fields
+    };
+    let events = interval.events.iter().filter_map(|event| {
+        let line = summary.lines.iter().find(|line| line.name == event.name)?;
+        Some(one(line_fields(&command, line), event))
+    });
+    let metrics = interval.metrics.iter().filter_map(|metric| {
+        let derived = summary.derived.iter().find(|derived| derived.name == metric.name)?;
+        Some(one(derived_fields(&command, derived, results), metric))
+    });
+    events.chain(metrics).collect()
+}
+
+fn interval_fields(interval: &IntervalValues) -> Vec<String> {
+    let start_ns = interval.end_ns.saturating_sub(interval.length_ns);
+    let warmup = u8::from(interval.warmup).to_string();
+    vec![interval.run.to_string(), warmup, start_ns.to_string(), interval.end_ns.to_string()]
+}
+
+/// The fields of a row whose metric has a single value, or none.
+fn single(mut fields: Vec<String>, value: Option<String>, failed: &str) -> Vec<String> {
+    NUMBERS.into_iter().for_each(|column| fields[column].clear());
+    fields[N] = u8::from(value.is_some()).to_string();
+    fields[MEAN] = value.unwrap_or_default();
+    fields.push(failed.to_owned());
+    fields
 }
 
 /// The columns of numbers: the first is that of their number, the second that of their mean.
 const NUMBERS: [usize; 10] = [9, 10, 11, 12, 13, 14, 15, 16, 19, 20];
 const N: usize = NUMBERS[0];
 const MEAN: usize = NUMBERS[1];
+const VERDICT: usize = 6;
+const REASON: usize = 18;
 
-/// A row for each metric, derived ones last.
-fn body(results: &Results<'_>) -> impl Iterator<Item = String> {
+/// The fields of a row for each metric, derived ones last.
+fn body(results: &Results<'_>) -> Vec<Vec<String>> {
     let command = target::subject(results);
     let lines = results.summary.lines.iter().map(|line| line_fields(&command, line));
     let derived = results.summary.derived.iter().map(|metric| derived_fields(&command, metric, results));
     let failed = Failures::of(results.report).count().to_string();
     let with_failed = |mut fields: Vec<String>| {
         fields.push(failed.clone());
-        row(&fields)
+        fields
     };
-    lines.chain(derived).map(with_failed).collect::<Vec<_>>().into_iter()
+    lines.chain(derived).map(with_failed).collect()
 }
 
 fn line_fields(command: &str, line: &LineSummary) -> Vec<String> {

@@ -60,6 +60,8 @@ pub struct IntervalValue {
     pub name: String,
     /// The value; `None` if there is none.
     pub value: Option<f64>,
+    /// The unit of the value.
+    pub unit: Unit,
     /// How far it can be trusted.
     pub verdict: Verdict,
     /// Why it is not exact.
@@ -137,6 +139,7 @@ pub fn values(
         IntervalValue {
             name: label(line),
             value: count.value().map(|value| value as f64 * scale),
+            unit: line.event.unit.clone(),
             verdict: count.verdict(),
             reason: count.reason(),
         }
@@ -144,6 +147,7 @@ pub fn values(
     let metric = |metric: &DerivedSummary| IntervalValue {
         name: metric.name.clone(),
         value: metric.statistics.mean,
+        unit: metric.unit.clone(),
         verdict: metric.verdict,
         reason: metric.reason.clone(),
     };

@@ -14,6 +14,7 @@ pub mod footer;
 pub mod interval;
 pub mod json;
 pub mod list;
+pub mod live;
 pub mod machine;
 pub mod markdown;
 mod marks;
