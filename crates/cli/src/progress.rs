@@ -1,4 +1,5 @@
-//! What is redrawn on a terminal: a bar for sessions that take their time, and the counts of the last interval.
+//! Drawings that a terminal shows in place: a bar for sessions that take their time, and the counts of the
+//! last interval.
 
 use std::time::{Duration, Instant};
 
