@@ -1,11 +1,13 @@
 //! A folder with data for the next run. An unreadable folder is not an error: that run is slower.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::trusted_path;
 use crate::translate::PAGE;
 
 /// Do not follow a symbolic link.
@@ -37,7 +39,7 @@ impl CacheFolder {
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
         let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
         let safe = fs::symlink_metadata(path).is_ok_and(is_safe);
-        safe.then(|| CacheFolder(path.to_owned()))
+        safe.then(|| trusted_path::resolve(path)).flatten().map(CacheFolder)
     }
 
     /// Opens a file to be read, if this user owns it. Returns its length in bytes, too.
@@ -82,10 +84,11 @@ impl CacheFolder {
     }
 
     /// Removes the oldest files where there are too many, or too many bytes of them. Unfinished files of
-    /// killed processes are removed after a while.
+    /// killed processes are removed after a while. A file with a name that is not of the cache is never
+    /// removed.
     pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let dated = entries.filter_map(|entry| {
+        let dated = entries.filter(|entry| is_of_cache(&entry.file_name())).filter_map(|entry| {
             let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
             Some((metadata.mtime(), metadata.mtime_nsec(), entry.path(), metadata.len()))
         });
@@ -100,6 +103,16 @@ impl CacheFolder {
             }
         }
     }
+}
+
+/// Whether a name is one of [`name_for`], or that of an unfinished file.
+fn is_of_cache(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let (name, unfinished) = name.split_once('.').unwrap_or((name, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() == NAME
+        && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && unfinished.split('.').all(is_digits)
 }
 
 /// Whether a file was not finished and not touched for long: only these have an extension.
@@ -144,7 +157,11 @@ pub(super) fn name_of(path: &Path) -> io::Result<String> {
     Ok(name_for(&words))
 }
 
-/// A name for some bytes.
+/// Characters of a name.
+const NAME: usize = 32;
+
+/// A name for some bytes, of [`NAME`] hexadecimal digits. Different bytes may have one name: what is read by
+/// it is compared.
 pub(super) fn name_for(bytes: &[u8]) -> String {
     let (mut one, mut other) = (0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f_u64);
     for byte in bytes {
@@ -168,39 +185,68 @@ mod tests {
 
     #[test]
     fn the_oldest_files_go_where_they_are_too_many_or_too_long() {
-        let outer = tempfile::tempdir().unwrap();
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = outer.path().join("folder");
         let folder = CacheFolder::open(&path).unwrap();
-        for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
+        let all = ["new", "middle", "old"].map(|text| name_for(text.as_bytes()));
+        for (age, name) in all.iter().enumerate() {
             folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
             let file = File::options().write(true).open(path.join(name)).unwrap();
             file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age as u64)).unwrap();
         }
         fs::create_dir(path.join("a folder")).unwrap();
+        let left = |count: usize| {
+            let mut left = all[..count].to_vec();
+            left.push("a folder".to_owned());
+            left.sort();
+            left
+        };
         folder.clear_out(3, 300);
-        assert_eq!(names(&path), ["a folder", "middle", "new", "old"]);
+        assert_eq!(names(&path), left(3));
         folder.clear_out(2, 300);
-        assert_eq!(names(&path), ["a folder", "middle", "new"]);
+        assert_eq!(names(&path), left(2));
         folder.clear_out(2, 199);
-        assert_eq!(names(&path), ["a folder", "new"]);
+        assert_eq!(names(&path), left(1));
     }
 
     #[test]
     fn unfinished_files_are_removed_after_a_while() {
-        let outer = tempfile::tempdir().unwrap();
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = outer.path().join("folder");
         let folder = CacheFolder::open(&path).unwrap();
-        for (name, hours) in [("name.12.34", 0), ("name.12.35", 2), ("name", 2)] {
+        let name = name_for(b"name");
+        let [new, old] = [".12.34", ".12.35"].map(|end| name.clone() + end);
+        for (name, hours) in [(&new, 0), (&old, 2), (&name, 2)] {
             folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
             folder.date(name, SystemTime::now() - Duration::from_secs(hours * 3600));
         }
         folder.clear_out(3, 300);
-        assert_eq!(names(&path), ["name", "name.12.34"]);
+        assert_eq!(names(&path), [name, new]);
+    }
+
+    #[test]
+    fn files_that_are_not_of_the_cache_are_never_removed() {
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = outer.path().join("folder");
+        let folder = CacheFolder::open(&path).unwrap();
+        let name = name_for(b"name");
+        let others =
+            ["thesis.tex", "a.12.34", &name[1..], &format!("{name}.old"), &format!("{name}0"), "notes"]
+                .map(str::to_owned);
+        for other in &others {
+            fs::write(path.join(other), "precious").unwrap();
+            folder.date(other, SystemTime::now() - Duration::from_secs(365 * 24 * 3600));
+        }
+        folder.replace(&name, |file| file.write_all(&[0; 100])).unwrap();
+        folder.clear_out(0, 0);
+        let mut expected = others.to_vec();
+        expected.sort();
+        assert_eq!(names(&path), expected);
     }
 
     #[test]
     fn a_file_that_cannot_be_written_leaves_the_old_one() {
-        let outer = tempfile::tempdir().unwrap();
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = outer.path().join("folder");
         let folder = CacheFolder::open(&path).unwrap();
         folder.replace("name", |file| file.write_all(b"old")).unwrap();

@@ -74,6 +74,7 @@ mod syscalls;
 mod threads;
 mod tracer;
 mod translation_cache;
+mod trusted_path;
 mod window_counts;
 pub mod window_protocol;
 mod window_rows;

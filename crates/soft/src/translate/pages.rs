@@ -53,6 +53,10 @@ pub(crate) trait StoredPages {
     /// The page with a number.
     fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
 
+    /// Whether the page with a number has these bytes: every one of them is compared. A page that cannot be
+    /// read has not.
+    fn has_bytes(&self, number: u32, bytes: &[u8]) -> bool;
+
     /// `len` bytes of the concatenated PC maps, from an offset.
     fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
 }
@@ -84,24 +88,29 @@ struct CodePage {
 /// Bytes of a page.
 enum PageBytes {
     Loaded(Box<[u8; PAGE as usize]>),
-    /// A page of [`StoredPages`], by number, with its checksums. Few are ever read.
+    /// A page of [`StoredPages`], by number, with a checksum that detects damage. Few are ever read.
     Stored {
         number: u32,
-        sums: [u64; 2],
+        sum: u64,
         bytes: OnceCell<Option<Box<[u8; PAGE as usize]>>>,
     },
 }
 
 /// The content of a page when it was read.
 #[derive(Clone, Copy)]
-pub struct PageContent<'a>(&'a PageBytes);
+pub struct PageContent<'a> {
+    bytes: &'a PageBytes,
+    stored_pages: Option<&'a dyn StoredPages>,
+}
 
 impl PageContent<'_> {
-    /// Whether it was as these bytes are.
+    /// Whether it was as these bytes are. No checksum decides: a program could be made to have the same one.
     pub fn is(self, now: &[u8]) -> bool {
-        match self.0 {
+        match self.bytes {
             PageBytes::Loaded(bytes) => bytes[..] == *now,
-            PageBytes::Stored { sums, .. } => now.len() == PAGE as usize && pack::sums(now) == *sums,
+            PageBytes::Stored { number, .. } => {
+                self.stored_pages.is_some_and(|pages| pages.has_bytes(*number, now))
+            }
         }
     }
 }
@@ -156,7 +165,7 @@ impl CodePage {
         to.u8(u8::from(self.here().is_some()));
         if let Some(bytes) = self.here() {
             to.u32(number);
-            pack::sums(bytes).into_iter().for_each(|sum| to.u64(sum));
+            to.u64(pack::sum(bytes));
         }
         to.u8(u8::from(self.origin.is_some()));
         if let Some(origin) = &self.origin {
@@ -174,8 +183,8 @@ impl CodePage {
     ) -> Option<CodePage> {
         let mut bytes = None;
         if from.u8()? == 1 {
-            let (number, sums) = (from.u32()?, [from.u64()?, from.u64()?]);
-            bytes = Some(PageBytes::Stored { number, sums, bytes: OnceCell::new() });
+            let (number, sum) = (from.u32()?, from.u64()?);
+            bytes = Some(PageBytes::Stored { number, sum, bytes: OnceCell::new() });
         }
         let mut origin = None;
         if from.u8()? == 1 {
@@ -232,7 +241,9 @@ impl CodePages {
         let within = |page: &u64| *page + PAGE > start && *page < end;
         let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
         found.sort_unstable();
-        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(PageContent);
+        let stored_pages = self.stored_pages.as_deref();
+        let content = |bytes| PageContent { bytes, stored_pages };
+        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(content);
         found.into_iter().map(|(page, index)| (*page, looked(index))).collect()
     }
 
@@ -254,10 +265,10 @@ impl CodePages {
     fn bytes(&self, page: u32) -> &[u8] {
         match &self.pages[page as usize].bytes {
             Some(PageBytes::Loaded(bytes)) => &bytes[..],
-            Some(PageBytes::Stored { number, sums, bytes }) => {
+            Some(PageBytes::Stored { number, sum, bytes }) => {
                 let read = || {
                     let page = self.stored_pages.as_ref()?.page(*number)?;
-                    (pack::sums(&page[..]) == *sums).then_some(page)
+                    (pack::sum(&page[..]) == *sum).then_some(page)
                 };
                 bytes.get_or_init(read).as_ref().map_or(&[], |bytes| &bytes[..])
             }

@@ -17,7 +17,8 @@ pub struct TestCacheFolder {
 impl TestCacheFolder {
     /// Creates the folder for profiles with a mode. The tracer creates that for translations.
     pub fn new(mode: u32) -> TestCacheFolder {
-        let outer = unique("caches");
+        // A cache is used below folders only that no other user can change; not every machine's /tmp is one.
+        let outer = Path::new("/var/tmp").join(unique("caches").file_name().unwrap());
         let (profiles, translations) = (outer.join("hints"), outer.join("translations"));
         fs::create_dir_all(&profiles).unwrap();
         fs::set_permissions(&profiles, fs::Permissions::from_mode(mode)).unwrap();

@@ -1,5 +1,6 @@
 //! The first part of a file with a stored translation: pages and PC maps, which are read on demand.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,38 @@ pub(super) struct CacheFile {
     file: fs::File,
     /// The offset of the PC maps.
     pc_maps: u64,
+    /// The pages that were read last: programs are compared page by page, in the order of addresses.
+    recent: RefCell<RecentPages>,
+}
+
+/// Neighbouring pages of a file. They are read rather than mapped: a mapped file that is cut would end the
+/// process that looks at it.
+#[derive(Default)]
+struct RecentPages {
+    /// The number of the first page.
+    first: u64,
+    bytes: Vec<u8>,
+}
+
+impl RecentPages {
+    /// Pages that are read at once.
+    const PAGES: u64 = 16;
+
+    /// The page with a number, of `pages` in the file.
+    fn page(&mut self, file: &fs::File, number: u64, pages: u64) -> Option<&[u8]> {
+        if number.wrapping_sub(self.first) >= self.bytes.len() as u64 / PAGE {
+            let first = number - number % RecentPages::PAGES;
+            let count = pages.saturating_sub(first).min(RecentPages::PAGES);
+            self.bytes.resize((count * PAGE) as usize, 0);
+            if file.read_exact_at(&mut self.bytes, (first + 1) * PAGE).is_err() {
+                self.bytes.clear();
+                return None;
+            }
+            self.first = first;
+        }
+        let begin = ((number - self.first) * PAGE) as usize;
+        self.bytes.get(begin..begin + PAGE as usize)
+    }
 }
 
 /// A sum over any number of bytes.
@@ -76,7 +109,7 @@ impl CacheFile {
             rest -= part.len() as u64;
         }
         (sum.finish() == word(3)).then_some(())?;
-        Some(CacheFile { file: file.try_clone().ok()?, pc_maps })
+        Some(CacheFile { file: file.try_clone().ok()?, pc_maps, recent: RefCell::default() })
     }
 
     pub(super) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
@@ -103,9 +136,72 @@ impl StoredPages for CacheFile {
         Some(bytes)
     }
 
+    fn has_bytes(&self, number: u32, bytes: &[u8]) -> bool {
+        let pages = self.pc_maps / PAGE - 1;
+        let mut recent = self.recent.borrow_mut();
+        recent.page(&self.file, u64::from(number), pages).is_some_and(|page| page == bytes)
+    }
+
     fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
         self.file.read_exact_at(&mut bytes, self.pc_maps.checked_add(begin)?).ok()?;
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with pages of these bytes, as `CacheFile::write` lays them out.
+    fn file_of(bytes: &[u8]) -> (fs::File, CacheFile) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[0xff; PAGE as usize]).unwrap();
+        bytes.iter().for_each(|byte| file.write_all(&[*byte; PAGE as usize]).unwrap());
+        let pc_maps = (bytes.len() as u64 + 1) * PAGE;
+        (file.try_clone().unwrap(), CacheFile { file, pc_maps, recent: RefCell::default() })
+    }
+
+    #[test]
+    fn every_byte_of_a_stored_page_is_compared() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        let (_, pages) = file_of(&bytes);
+        for number in [0, 15, 16, 17, 39, 0, 31, 32] {
+            let mut page = vec![bytes[number as usize]; PAGE as usize];
+            assert!(pages.has_bytes(number, &page), "{number}");
+            for place in [0, 1, 2047, PAGE as usize - 1] {
+                page[place] ^= 0x80;
+                assert!(!pages.has_bytes(number, &page), "{number}, byte {place}");
+                page[place] ^= 0x80;
+            }
+            assert!(!pages.has_bytes(number, &page[1..]) && !pages.has_bytes(number, &[]));
+        }
+    }
+
+    #[test]
+    fn a_page_beyond_the_last_or_of_a_file_that_was_cut_equals_nothing() {
+        let (file, pages) = file_of(&[1, 2, 3]);
+        let page = |byte| vec![byte; PAGE as usize];
+        assert!(!pages.has_bytes(3, &page(0)) && !pages.has_bytes(u32::MAX, &page(0)));
+        file.set_len(2 * PAGE).unwrap();
+        assert!(!pages.has_bytes(2, &page(3)), "the page is no longer there");
+        assert!(!pages.has_bytes(0, &page(1)), "a damaged neighbour costs a hit, never a wrong one");
+    }
+
+    /// Two pages whose checksum is equal: the first version of the cache took one for the other.
+    #[test]
+    fn a_page_with_the_same_checksum_is_another_page() {
+        // In a lane, (sum ^ word) * odd, rotated, can be steered: the second word makes up for the first.
+        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        let start = 0xcbf2_9ce4_8422_2325 ^ 1;
+        let (one, other) = (vec![0_u8; PAGE as usize], {
+            let mut forged = vec![0_u8; PAGE as usize];
+            forged[..8].copy_from_slice(&1_u64.to_le_bytes());
+            forged[32..40].copy_from_slice(&(mix(start, 1) ^ mix(start, 0)).to_le_bytes());
+            forged
+        });
+        assert_eq!(pack::sum(&one), pack::sum(&other));
+        let (_, pages) = file_of(&[0]);
+        assert!(pages.has_bytes(0, &one) && !pages.has_bytes(0, &other));
     }
 }
