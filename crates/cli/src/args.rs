@@ -41,6 +41,8 @@ pub enum CliCommand {
     Compare(Box<CompareArgs>),
     /// Record a row of counts for every N events of a command, or for each length of time.
     Record(Box<RecordArgs>),
+    /// Run a program whose own regions (Rust, C, Python) are then counted without a PMU, too.
+    Run(RunArgs),
     /// Show which sources of counts work here, and for the others the reason and the fix.
     Doctor(DoctorArgs),
     /// Count loops of known length with every event, and show which events count correctly.
@@ -500,6 +502,30 @@ pub struct PlanArgs {
 const CONVERT_NOTES: &str = "\
 A missing number is empty or null, and never 0. A recording that ends early is converted as far as it goes, with a \
 warning. A damaged one is converted up to the damage, and the exit status is 125.";
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_NOTES)]
+pub struct RunArgs {
+    /// The events that regions may ask for; all of the software PMU if none are named. Without loads, stores,
+    /// their bytes and iterations some programs run faster.
+    #[arg(short, long = "event", value_name = "EVENTS")]
+    pub events: Vec<String>,
+    /// Neither use nor write the execution profiles and translations of the software PMU.
+    #[arg(long)]
+    pub no_hints: bool,
+    /// The program and its arguments; never passed through a shell.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// The notes of `run --help` below the options.
+const RUN_NOTES: &str = "\
+Where there is a PMU, the program runs as it is: its monitors read the PMU. Where there is none, the software PMU runs \
+the program and everything that it starts, and its monitors get exact counts of it. Nothing is printed beside the \
+program's own output; `stat -e EVENTS -- PROGRAM` also counts the program as a whole.
+
+Exit status: that of the program; 125 cyclometer failed; 126 the program cannot be executed; 127 it does not exist.";
 
 /// Arguments of `convert`.
 #[derive(Args, Debug)]

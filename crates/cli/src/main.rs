@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     // The helper that starts commands is forked first and must be small: memory that a command inherits from
     // it counts as the command's peak memory.
     let launcher = std::env::args_os()
-        .any(|word| word == "stat" || word == "compare" || word == "record")
+        .any(|word| ["stat", "compare", "record", "run"].iter().any(|starts| word == *starts))
         .then(Launcher::start);
     cyclometer::with_stack(STACK, || run(launcher))
 }
@@ -60,6 +60,10 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         CliCommand::Record(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::record::run(args, launcher)
+        }
+        CliCommand::Run(args) => {
+            let launcher = launcher.unwrap_or_else(Launcher::start)?;
+            commands::run::run(args, launcher)
         }
         CliCommand::Doctor(args) => commands::doctor::run(args, cli),
         CliCommand::Selftest(args) => commands::selftest::run(args, cli),

@@ -211,6 +211,8 @@ pub enum IntentSubject {
     Command,
     /// A target that runs already, natively.
     Running,
+    /// Regions of threads of this program, which runs natively.
+    Regions,
     /// Regions of threads of this program, which the software PMU runs.
     TranslatedRegions,
 }
@@ -353,6 +355,8 @@ pub enum SkipCause {
     },
     /// The source would count the event, but is used only on request.
     NotRequested,
+    /// The source would count the event, if it had started this program.
+    NotStartedBySource,
     /// The source cannot be read as often as requested.
     IntervalTooShort,
     /// The source cannot count this event in this session.

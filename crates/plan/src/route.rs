@@ -84,10 +84,17 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
 /// Why no source counts an event. The source that would have served gives the reason: the first one that is
 /// kept from it by a cause that can be lifted. Without such a cause something is missing here.
 fn why_not(line: &PlanLine, intent: &Intent) -> Count {
+    let otherwise = otherwise(line);
     match line.skipped.iter().find(|skipped| is_liftable(skipped, intent)) {
-        Some(skipped) => Count::NotCounted { reason: with_remedy(line, skipped) },
-        None => Count::NotSupported { reason: missing(line).to_owned() },
+        Some(skipped) => Count::NotCounted { reason: with_remedy(line, skipped) + otherwise },
+        None => Count::NotSupported { reason: missing(line).to_owned() + otherwise },
     }
+}
+
+/// The way to count an event of a region that only the software PMU could count here.
+fn otherwise(line: &PlanLine) -> &'static str {
+    let would_count = |skipped: &Skipped| skipped.cause == SkipCause::NotStartedBySource;
+    if line.skipped.iter().any(would_count) { "; `cyclometer run -- PROGRAM` counts it" } else { "" }
 }
 
 /// The reason of a source with what lifts it, and the name of the software PMU where it is not the first
@@ -106,7 +113,9 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
 /// The reason to report: the best source's; else that registers would work if asked for; else why this
 /// machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
-    let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
+    let asks_nobody = |skipped: &&Skipped| {
+        !is_of_registers(skipped.rung) && skipped.cause != SkipCause::NotStartedBySource
+    };
     let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
     let mut skipped = line.skipped.iter();
     match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
@@ -153,8 +162,11 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
         Rung::Perf => perf_works(candidate, machine).map_err(|cause| unavailable(Rung::Perf, &cause)),
         Rung::Soft => {
             // Its surroundings are no reason where it would not serve in any.
-            soft::fits(event, candidate, intent)?;
-            rung_works(candidate, machine)?;
+            let fits = soft::fits(event, candidate, intent);
+            match &fits {
+                Err(skipped) if skipped.cause != SkipCause::NotStartedBySource => return fits,
+                _ => rung_works(candidate, machine).and(fits)?,
+            }
             soft::is_read_in_time(intent)
         }
         rung if is_of_registers(rung) && intent.only != Some(rung) => {

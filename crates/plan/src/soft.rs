@@ -22,6 +22,10 @@ pub(crate) fn fits(
         modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
         _ if event.modifiers.guest_only => "the software PMU sees no guests",
         _ if intent.begun => "the runs under the software PMU are over",
+        _ if intent.subject == IntentSubject::Regions => {
+            let reason = "the software PMU counts regions of programs that it runs";
+            return Err(skipped(SkipCause::NotStartedBySource, reason));
+        }
         _ if !is_wanted(event, intent) => {
             let reason = "a single run is not translated unless an event is asked for by name";
             return Err(skipped(SkipCause::NotRequested, reason));
@@ -120,6 +124,28 @@ mod tests {
         assert_eq!(rung(event(), runs(2)), Some(Rung::Soft));
         assert_eq!(rung(event(), Intent { only: Some(Rung::Soft), ..runs(1) }), Some(Rung::Soft));
         assert_eq!(rung(event(), Intent { counted: Counted::All, ..runs(1) }), Some(Rung::Soft));
+    }
+
+    #[test]
+    fn a_region_of_a_native_program_says_how_it_could_be_counted() {
+        let regions = Intent { subject: IntentSubject::Regions, ..runs(1) };
+        let reason = |event: Event, machine: &Machine| {
+            let plan = plan(vec![event], machine, regions.clone()).unwrap();
+            match &plan.lines[0].outcome {
+                Outcome::NotCounted(count) => count.reason().unwrap(),
+                Outcome::Counted { .. } => panic!("it runs natively, without a PMU"),
+            }
+        };
+        let way = "; `cyclometer run -- PROGRAM` counts it";
+        assert_eq!(reason(portable_event("instructions"), &vm()), format!("no PMU{way}"));
+        assert!(reason(soft_event("calls"), &vm()).ends_with(way));
+        assert_eq!(reason(core_event("cycles"), &vm()), "no PMU", "the software PMU has none");
+        let mut elsewhere = vm();
+        elsewhere.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft).for_each(|state| {
+            state.works = cyclometer_core::ladder::Works::NotHere;
+            state.causes = vec![Cause::new(CauseKind::OtherSystem, "x86-64 only so far")];
+        });
+        assert_eq!(reason(portable_event("instructions"), &elsewhere), "no PMU");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod record;
 mod recorded;
 pub mod registers;
 pub mod reverse;
+pub mod run;
 pub mod selftest;
 pub mod stat;
 mod streams;

@@ -200,6 +200,7 @@ impl MonitorBuilder {
             // The software PMU gives each thread its own counts.
             subject: match (&target, &machine.access.tracer) {
                 (Target::ThisThread, Some(ProcessTracer::SoftwarePmu)) => IntentSubject::TranslatedRegions,
+                (Target::ThisThread, _) => IntentSubject::Regions,
                 _ => IntentSubject::Running,
             },
             multiplex: Multiplex::Auto,
