@@ -18,7 +18,8 @@
 //!
 //! # Invariants
 //!
-//! - A thread is in one of three states: running, suspend requested, suspended.
+//! - A thread is in one of three states ([`TaskState`](super::task_state::TaskState)): running, suspend
+//!   requested, suspended.
 //! - A system call that only the suspend has interrupted is restarted, and counted once.
 //! - The cost is limited ([`CodeChangeCost`]): a process that keeps changing its code is detached.
 
@@ -30,9 +31,10 @@ use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
 use super::code_cache::CodeCacheMapping;
-use super::process::{TaskMode, TranslationContext};
+use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::remote_syscalls::number;
 use super::signals::restarts;
+use super::task_state::TaskEvent;
 use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 
 /// A flush in progress: for a change of code by a process with several threads, or for a retranslation of a
@@ -99,8 +101,8 @@ impl Tracer {
     }
 
     fn request_suspend(&mut self, tid: u32, pending: bool) -> TraceResult {
-        if self.task(tid)?.suspend_requested {
-            return self.suspend(tid);
+        if self.comply_with_request(tid)? {
+            return Ok(());
         }
         let task = self.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
@@ -113,12 +115,14 @@ impl Tracer {
         let block = if pending { self.block_of_call(tid)? } else { None };
         self.restore_native_state(tid)?;
         let task = self.task(tid)?;
-        (task.returning, task.suspended) = (block, true);
+        task.returning = block;
+        let effect = task.apply(TaskEvent::Suspended);
+        self.carry_out(tid, effect);
         self.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
         for other in self.other_threads(tid) {
-            self.task(other)?.suspend_requested = true;
-            let _ = trace::interrupt(other);
+            let effect = self.task(other)?.apply(TaskEvent::SuspendRequested);
+            self.carry_out(other, effect);
         }
         Ok(())
     }
@@ -144,7 +148,8 @@ impl Tracer {
         if interrupted {
             restart_wait(tid)?;
         }
-        let again = (interrupted || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
+        let again =
+            (interrupted || self.task(tid)?.state().is_in_group_stop()) && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
         self.suspend(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
@@ -159,14 +164,14 @@ impl Tracer {
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
         self.restore_native_state(tid)?;
-        let task = self.task(tid)?;
-        (task.suspend_requested, task.suspended) = (false, true);
+        let effect = self.task(tid)?.apply(TaskEvent::Suspended);
+        self.carry_out(tid, effect);
         Ok(())
     }
 
     /// Runs the flushes for which every thread is suspended.
     pub(super) fn run_ready_flushes(&mut self) {
-        let suspended = self.tasks.values().filter(|task| task.suspended);
+        let suspended = self.tasks.values().filter(|task| task.state().is_suspended());
         let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -182,14 +187,15 @@ impl Tracer {
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
         // A thread that waits for a child (vfork) shares the memory with it, and cannot be suspended.
-        let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
+        let lends = self.threads_of(process).any(|(_, task)| task.state().vfork_wait().is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
         if lends || self.threads_of(process).any(borrows) {
             return Err(TraceError::Detach(
                 "changes its code while its parent waits for it (vfork)".to_owned(),
             ));
         }
-        if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
+        let is_suspended = |(_, task): (&u32, &TracedTask)| task.state().is_suspended();
+        if self.awaits_thread(process) || !self.threads_of(process).all(is_suspended) {
             return Ok(());
         }
         if !pending {
@@ -197,7 +203,8 @@ impl Tracer {
             return self.complete_flush(by, &registers);
         }
         self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
-        self.task(by)?.suspended = false;
+        let effect = self.task(by)?.apply(TaskEvent::FlushComplete);
+        self.carry_out(by, effect);
         Ok(trace::step(by, 0)?)
     }
 
@@ -223,7 +230,8 @@ impl Tracer {
             // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
                 self.cancel_retranslation(tid);
-                self.task(tid)?.suspended = false;
+                let effect = self.task(tid)?.apply(TaskEvent::FlushComplete);
+                self.carry_out(tid, effect);
                 return self.resume_from_native(tid);
             }
             cache => cache?,
@@ -233,7 +241,7 @@ impl Tracer {
             cache.watch(number::EXIT_GROUP, true);
         }
         let cache = Rc::new(RefCell::new(cache));
-        let stays = self.threads_of(process).filter(|(_, task)| task.detach_signal.is_none());
+        let stays = self.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
         let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         threads.iter().for_each(|thread| self.close(*thread));
         if retranslates {
@@ -254,8 +262,9 @@ impl Tracer {
         let slot = cache.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
         let task = self.task(tid)?;
-        task.suspended = false;
         task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
+        let effect = task.apply(TaskEvent::FlushComplete);
+        self.carry_out(tid, effect);
         Ok(())
     }
 
@@ -266,7 +275,11 @@ impl Tracer {
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may be detaching, if another thread could not be followed.
-        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter_translation(tid, registers) }
+        if self.task(tid)?.state().is_detach_ready() {
+            Ok(())
+        } else {
+            self.enter_translation(tid, registers)
+        }
     }
 }
 

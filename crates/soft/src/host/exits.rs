@@ -6,7 +6,8 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
-use super::tracer::{TraceResult, Tracer};
+use super::task_state::{StopRequest, TaskEvent, TransitionEffect};
+use super::tracer::{TraceError, TraceResult, Tracer};
 use super::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
@@ -29,12 +30,41 @@ impl Tracer {
         self.send_delayed_to(tid);
         self.pending_answers.remove(&tid);
         let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
-        (task.detach_signal, task.detach_requested) = (Some(signal), None);
-        (task.suspend_requested, task.suspended) = (false, false);
+        let effect = task.apply(TaskEvent::DetachReady(signal));
         let process = task.process;
         self.processes[process].flush = None;
         self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.carry_out(tid, effect);
         self.detach_if_ready(process);
+    }
+
+    /// Does what an event requires that has changed the state of a task.
+    pub(super) fn carry_out(&mut self, tid: u32, effect: TransitionEffect) {
+        match effect {
+            TransitionEffect::Nothing => {}
+            TransitionEffect::Interrupt => drop(trace::interrupt(tid)),
+            TransitionEffect::DetachNow => self.detach_stopped(tid, None),
+            TransitionEffect::HandlePostponed => self.handle_postponed(),
+        }
+    }
+
+    /// Detaches a stopped task, with the reason of the request for it, if there is one.
+    fn detach_stopped(&mut self, tid: u32, reason: Option<String>) {
+        let requested = match self.tasks.get(&tid).map(|task| task.state().request()) {
+            Some(StopRequest::Detach(requested)) => requested.clone(),
+            _ => reason,
+        };
+        self.detach(tid, requested, 0);
+    }
+
+    /// Does what is requested of a task at its stop: it is suspended, or detached. Returns whether it was.
+    pub(super) fn comply_with_request(&mut self, tid: u32) -> Result<bool, TraceError> {
+        match self.task(tid)?.state().request().clone() {
+            StopRequest::None => return Ok(false),
+            StopRequest::Suspend => self.suspend(tid)?,
+            StopRequest::Detach(reason) => self.detach(tid, reason, 0),
+        }
+        Ok(true)
     }
 
     /// Detaches a task, with a signal, or with 0 for none.
@@ -88,7 +118,7 @@ impl Tracer {
             .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let position = position.or(task.exit_pc.map(TranslatedPc::of_call));
+        let position = position.or(task.state().exit_pc().map(TranslatedPc::of_call));
         if let TaskMode::Translated(context) = &mut task.mode {
             // During a system call on behalf of the tracee the instruction pointer is in the gadget.
             let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
@@ -104,9 +134,8 @@ impl Tracer {
         self.end_listing(tid);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        let task = self.task(tid)?;
-        (task.ended, task.detach_signal, task.vfork_wait) = (true, None, None);
-        (task.suspend_requested, task.suspended) = (false, false);
+        let effect = self.task(tid)?.apply(TaskEvent::Ended);
+        self.carry_out(tid, effect);
         Ok(trace::resume(tid, 0)?)
     }
 
@@ -142,9 +171,7 @@ impl Tracer {
         }
         self.pending_answers.remove(&tid);
         self.detach_last.retain(|(last, _)| *last != tid);
-        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
-            task.vfork_wait = None;
-        }
+        self.release_parents(tid);
         if tid == self.root {
             self.finish();
         }
@@ -166,7 +193,7 @@ impl Tracer {
         let (tells, executes) =
             (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let at = match task.exit_pc {
+        let at = match task.state().exit_pc() {
             // It was killed before the call, or behind it.
             Some(_) if executes => None,
             Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
@@ -226,14 +253,18 @@ impl Tracer {
     }
 
     pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
-        match self.tasks.get_mut(&tid) {
-            // It is at a reported stop.
-            Some(task) if task.suspended => self.detach(tid, reason, 0),
-            Some(task) if !task.ended && task.detach_signal.is_none() => {
-                task.detach_requested.get_or_insert(reason);
-                let _ = trace::interrupt(tid);
-            }
-            _ => {}
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        match task.apply(TaskEvent::DetachRequested(reason.clone())) {
+            TransitionEffect::DetachNow => self.detach_stopped(tid, reason),
+            effect => self.carry_out(tid, effect),
+        }
+    }
+
+    /// The tasks that wait for a child do so no longer: it uses another memory, or has ended.
+    pub(super) fn release_parents(&mut self, child: u32) {
+        let waiting = self.tasks.iter().filter(|(_, task)| task.waits_for_child(child));
+        for tid in waiting.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+            self.tasks.get_mut(&tid).map(|task| task.apply(TaskEvent::ChildReleased));
         }
     }
 
@@ -246,7 +277,7 @@ impl Tracer {
 
     pub(super) fn detach_last_tasks(&mut self) {
         // A task that waits for a child (vfork) cannot stop before that child continues.
-        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
         let others =
             self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
         if others == 0 {

@@ -16,10 +16,11 @@ use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
 use super::cpu_affinity::CpuBinding;
 use super::exits::is_traced_by_us;
 use super::maps::MemoryMaps;
-use super::process::{TaskMode, TracedProcess, TranslatedPc, VforkWait, name_of};
+use super::process::{TaskMode, TracedProcess, TranslatedPc, name_of};
 use super::remote_syscalls::{has_threads, number, run_to_trap};
 use super::restartable::THREADS;
 use super::retranslation::TranslationAge;
+use super::task_state::{TaskEvent, VforkWait};
 use super::threads::first_thread;
 use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
 use super::window_protocol::TracedWindowEnd;
@@ -155,7 +156,8 @@ impl Tracer {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
-            self.task(tid)?.vfork_wait = Some(VforkWait { by: child, pc });
+            let effect = self.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
+            self.carry_out(tid, effect);
         }
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
         if change == Change::Clone && self.is_thread(child) {
@@ -189,7 +191,7 @@ impl Tracer {
                 self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
-        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_some());
+        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
         if self.finishing || self.other_threads(child).iter().any(leaves) {
             self.request_detach(child, None);
         } else if let Some((_, reason)) = self.detach_last.first() {
@@ -252,10 +254,9 @@ impl Tracer {
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
         (task.trap_action, task.age) = (None, TranslationAge::default());
-        (task.suspend_requested, task.suspended) = (false, false);
-        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
-            task.vfork_wait = None;
-        }
+        let effect = task.apply(TaskEvent::Executed);
+        self.carry_out(tid, effect);
+        self.release_parents(tid);
         if let Some(process) = self.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // The memory that was to be unmapped is gone.

@@ -71,6 +71,7 @@ mod shared_translations;
 mod signal_throttling;
 mod signals;
 mod syscalls;
+mod task_state;
 mod threads;
 mod tracer;
 mod translation_cache;

@@ -70,12 +70,8 @@ impl Tracer {
     /// Resumes a task in translated code whose registers are set; a probe may look at them first.
     pub(super) fn resume_checked(&mut self, tid: u32) -> Result<(), TraceError> {
         // A request may have stopped it while another event of it was awaited.
-        if let Some(reason) = self.task(tid)?.detach_requested.take() {
-            self.detach(tid, reason, 0);
+        if self.comply_with_request(tid)? {
             return Ok(());
-        }
-        if self.task(tid)?.suspend_requested {
-            return self.suspend(tid);
         }
         self.answer_request(tid)?;
         match self.order(tid)? {

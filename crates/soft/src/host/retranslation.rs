@@ -275,16 +275,14 @@ impl Tracer {
     fn can_retranslate(&self, tid: u32) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
         let TaskMode::Translated(context) = &task.mode else { return false };
-        let calm =
-            !task.ended && task.detach_signal.is_none() && task.detach_requested.is_none() && !task.suspended;
-        let free = !task.filtered && task.vfork_wait.is_none() && !task.suspend_requested;
+        let free = task.state().is_free() && !task.filtered;
         let process = &self.processes[task.process];
         let counts = process.lost.is_none() && process.flush.is_none();
         let may = self.probe.is_none()
             && !self.finishing
             && !self.is_detached_last(tid)
             && self.has_rounds(task.age);
-        if !calm || !free || !counts || !may || self.has_other_threads(tid) {
+        if !free || !counts || !may || self.has_other_threads(tid) {
             return false;
         }
         let lends = self.tasks.values().any(|other| other.waits_for_child(tid));

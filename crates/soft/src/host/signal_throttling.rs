@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::trace::{self, SignalInfo};
 
 use super::process::TaskMode;
+use super::task_state::StopRequest;
 use super::tracer::{TraceError, Tracer};
 use crate::translate::NextAddress;
 
@@ -181,7 +182,10 @@ impl Tracer {
             return Ok(false);
         };
         let fit = (1..FIRST_OF_QUEUED).contains(&signal) && !WITH_EFFECTS.contains(&signal);
-        if !fit || task.detach_requested.is_some() || arrival == (SignalArrival::Again { ours: false }) {
+        if !fit
+            || matches!(task.state().request(), StopRequest::Detach(_))
+            || arrival == (SignalArrival::Again { ours: false })
+        {
             return Ok(false);
         }
         let info = trace::signal_info(tid)?;
@@ -262,7 +266,8 @@ impl Tracer {
     /// A task has ended, or is about to. A timer's signal to its process goes to another thread.
     pub(super) fn pass_on_delayed(&mut self, tid: u32) {
         if self.delayed_signals.iter().any(|delayed| delayed.tid == tid) {
-            let stays = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_none());
+            let stays =
+                |other: &u32| self.tasks.get(other).is_some_and(|task| !task.state().is_detach_ready());
             let heir = self.other_threads(tid).into_iter().find(stays);
             self.delayed_signals
                 .retain(|delayed| delayed.tid != tid || heir.is_some() && delayed.info.code() == SI_KERNEL);

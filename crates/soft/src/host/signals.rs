@@ -28,6 +28,7 @@ use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::remote_syscalls::{RemoteSyscalls, number};
 use super::restartable::HANDLERS;
 use super::signal_throttling::SignalArrival;
+use super::task_state::TaskEvent;
 use super::tracer::{TraceError, Tracer};
 use crate::translate::{FlowState, StopReason};
 
@@ -239,7 +240,10 @@ impl Tracer {
         }
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
-        self.task(tid)?.ends_process = ends;
+        if ends {
+            let effect = self.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
+            self.carry_out(tid, effect);
+        }
         let mut info = trace::signal_info(tid)?;
         let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
             TaskMode::Translated(context) => {
@@ -262,9 +266,11 @@ impl Tracer {
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
     pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
-        if std::mem::replace(&mut self.task(tid)?.paused, true) {
+        if self.task(tid)?.state().is_in_group_stop() {
             return Ok(());
         }
+        let effect = self.task(tid)?.apply(TaskEvent::GroupStopHandled);
+        self.carry_out(tid, effect);
         let registers = trace::registers(tid)?;
         if !restarts(&registers) {
             return Ok(());

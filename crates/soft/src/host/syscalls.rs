@@ -9,6 +9,7 @@ use super::address_limits::{LimitCall, limit_call};
 use super::process::TaskMode;
 use super::remote_syscalls::number;
 use super::restartable;
+use super::task_state::TaskEvent;
 use super::tracer::{TraceError, Tracer};
 
 /// Every call that is watched.
@@ -381,12 +382,16 @@ impl Tracer {
             }
             SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
             SyscallAction::End => {
-                let task = self.task(tid)?;
-                if task.suspend_requested {
-                    return self.suspend(tid);
+                if self.comply_with_request(tid)? {
+                    return Ok(());
                 }
-                task.exit_pc = Some(registers.rip + 2);
-                task.ends_process = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
+                let exit_pc = registers.rip + 2;
+                let event = match registers.rax & 0xffff_ffff {
+                    number::EXIT_GROUP => TaskEvent::EndsProcess { exit_pc: Some(exit_pc) },
+                    _ => TaskEvent::EndsThread { exit_pc },
+                };
+                let effect = self.task(tid)?.apply(event);
+                self.carry_out(tid, effect);
                 self.resume_checked(tid)
             }
             SyscallAction::InstallFilter if !self.is_sole_user(tid)? => self.flush_here(tid),

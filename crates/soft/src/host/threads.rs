@@ -17,6 +17,7 @@ use super::ledger::{CounterSnapshot, ExecutedCode};
 use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
 use super::syscalls::MappingCall;
+use super::task_state::TaskEvent;
 use super::tracer::{TraceError, TraceResult, Tracer};
 use super::window_protocol::TracedWindowEnd;
 use crate::{EventSet, EventTotals};
@@ -25,7 +26,10 @@ impl Tracer {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
         let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
-        task.suspend_requested = self.processes[process].flush.is_some();
+        if self.processes[process].flush.is_some() {
+            // It is stopped already, and needs no interrupt.
+            let _ = task.apply(TaskEvent::SuspendRequested);
+        }
         self.tasks.insert(tid, task);
     }
 
@@ -37,7 +41,7 @@ impl Tracer {
     }
 
     pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
-        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
+        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.state().is_ended())
     }
 
     /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
@@ -55,7 +59,7 @@ impl Tracer {
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
         let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &TracedTask)| task.ends_process && *other != tid;
+        let ends = |(other, task): (&u32, &TracedTask)| task.state().ends_process() && *other != tid;
         process.is_some_and(|process| self.threads_of(process).any(ends))
     }
 
@@ -149,7 +153,7 @@ impl Tracer {
 
     /// Detaches the processes whose threads are all ready.
     pub(super) fn detach_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.detach_signal.is_some());
+        let waiting = self.tasks.values().filter(|task| task.state().is_detach_ready());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -160,13 +164,15 @@ impl Tracer {
     /// detached later.
     pub(super) fn detach_if_ready(&mut self, process: usize) {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
-            task.detach_signal.is_some() || task.vfork_wait.is_some() || self.is_detached_last(*tid)
+            task.state().is_detach_ready()
+                || task.state().vfork_wait().is_some()
+                || self.is_detached_last(*tid)
         };
         if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
             return;
         }
-        let leaving: Vec<(u32, i32)> =
-            self.threads_of(process).filter_map(|(tid, task)| Some((*tid, task.detach_signal?))).collect();
+        let ready = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().detach_signal()?));
+        let leaving: Vec<(u32, i32)> = self.threads_of(process).filter_map(ready).collect();
         if self.finishing && !leaving.is_empty() {
             self.detached_processes.insert(process);
         }

@@ -49,6 +49,7 @@ use super::profile_store::ProfileStore;
 use super::restartable;
 use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
+use super::task_state::{StopRequest, TaskEvent, TransitionEffect};
 use super::threads::TranslationCounts;
 use super::translation_cache::TranslationCache;
 use super::window_protocol::ArrivingRequest;
@@ -284,7 +285,7 @@ impl Tracer {
     /// killed with the tracer.
     fn is_done(&self) -> bool {
         // The first thread of a detached process may have ended long before the others.
-        let over = |task: &TracedTask| self.finishing && task.ended;
+        let over = |task: &TracedTask| self.finishing && task.state().is_ended();
         self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
     }
 
@@ -379,13 +380,11 @@ impl Tracer {
                 Ok(())
             }
             change => {
-                let resumed = self.note_stop(tid, change);
+                let effect = self.note_stop(tid, change);
                 self.forget_binding(tid, change);
                 let outcome =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
-                if resumed {
-                    self.handle_postponed();
-                }
+                self.carry_out(tid, effect);
                 outcome
             }
         };
@@ -404,30 +403,26 @@ impl Tracer {
         }
     }
 
-    /// Clears state that was valid up to this stop. Returns whether the task was about to end its process,
-    /// and does not.
-    fn note_stop(&mut self, tid: u32, change: Change) -> bool {
-        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+    /// Clears state that was valid up to this stop. The effect comes after the stop is handled.
+    fn note_stop(&mut self, tid: u32, change: Change) -> TransitionEffect {
+        let Some(task) = self.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
         task.stopped_at = None;
-        if change != Change::Exiting {
-            task.last_pc = None;
-        }
-        task.paused &= matches!(change, Change::Group(_));
         if change == Change::Exiting {
-            return false;
+            return TransitionEffect::Nothing;
         }
-        task.exit_pc = None;
-        std::mem::take(&mut task.ends_process)
+        task.last_pc = None;
+        task.apply(TaskEvent::Stopped { group_stop: matches!(change, Change::Group(_)) })
     }
 
     fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
-        let task = self.task(tid)?;
-        let (detach_requested, suspend_requested) = (task.detach_requested.is_some(), task.suspend_requested);
+        let request = self.task(tid)?.state().request().clone();
+        let detach_requested = matches!(request, StopRequest::Detach(_));
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
-                self.task(tid)?.vfork_wait = None;
+                let effect = self.task(tid)?.apply(TaskEvent::ChildReleased);
+                self.carry_out(tid, effect);
                 self.resume_checked(tid)
             }
             // Its pending stop is reported next; it is detached there.
@@ -437,11 +432,11 @@ impl Tracer {
                 if change == Change::Interrupted {
                     restart_wait(tid)?;
                 }
-                let reason = self.task(tid)?.detach_requested.take().flatten();
-                self.detach(tid, reason, 0);
-                Ok(())
+                self.comply_with_request(tid).map(drop)
             }
-            Change::Interrupted | Change::Group(_) if suspend_requested && !self.is_in_own_code(tid) => {
+            Change::Interrupted | Change::Group(_)
+                if request == StopRequest::Suspend && !self.is_in_own_code(tid) =>
+            {
                 self.suspend_at_stop(tid, change)
             }
             Change::Interrupted if self.may_retranslate_now(tid)? => self.retranslate(tid),
@@ -642,7 +637,8 @@ impl Tracer {
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         let process = task.process;
-        let shared = task.vfork_wait.is_some() || self.tasks.values().any(|other| other.waits_for_child(tid));
+        let shared = task.state().vfork_wait().is_some()
+            || self.tasks.values().any(|other| other.waits_for_child(tid));
         let filtered = self.task(tid)?.filtered;
         let reason = match () {
             () if filtered => "filters its system calls",
