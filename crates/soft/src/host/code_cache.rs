@@ -29,6 +29,7 @@ use super::proc;
 use super::profile_store::HeatMap;
 use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
+use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
 use super::translation_cache::CacheRecord;
@@ -159,10 +160,11 @@ impl CodeCacheMapping {
 
     fn map_all(&self, remote: RemoteSyscalls, text: u64) -> io::Result<()> {
         let shared = lend(remote, text, &self.memory)?;
+        let lent = RestoreGuard::new(|| remote.close(shared));
         let mapped = map_shared(remote, shared, self.table_at, self.area_at, self.area.len() as u64);
         let mapped =
             mapped.and_then(|()| self.regions.iter().try_for_each(|region| region.map(remote, shared, text)));
-        remote.close(shared)?;
+        lent.restore()?;
         mapped
     }
 
@@ -233,8 +235,9 @@ impl CodeCacheMapping {
         let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), None)?;
         let translation = Translation::new(shared.table_at, settings);
         let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
+        let opened = RestoreGuard::new(|| remote.close(theirs));
         let added = cache.add_first_regions(remote, theirs, (name, near), maps);
-        remote.close(theirs)?;
+        opened.restore()?;
         added.inspect_err(|_| drop(cache.unmap(remote)))?;
         cache.prepare_table();
         Ok(cache)
@@ -258,13 +261,14 @@ impl CodeCacheMapping {
             let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
             let ranges: Vec<u64> = translation.used_regions().map(|(at, _)| at).collect();
             let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
+            let opened = RestoreGuard::new(|| remote.close(theirs));
             let mapped = ranges.into_iter().try_for_each(|at| {
                 if !maps.is_free(at, REGION) || cache.overlaps(at, at + REGION) {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
                 cache.map_region(remote, (name, Some(theirs)), at)
             });
-            remote.close(theirs)?;
+            opened.restore()?;
             mapped.inspect_err(|_| drop(cache.unmap(remote)))?;
             cache.prepare_table();
             Ok(cache)
@@ -708,8 +712,9 @@ impl MappedRegion {
             }
             RegionMemory::Own(file) => lend(remote, text, file)?,
         };
+        let lent = RestoreGuard::new(|| remote.close(file));
         let mapped = remote.map(file, self.at, REGION, 0, READ | EXECUTE);
-        remote.close(file)?;
+        lent.restore()?;
         mapped
     }
 }
@@ -736,6 +741,7 @@ fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
     let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
     remote.borrow_memory(text, |remote| {
         let named = remote.open_path(text, &path, O_PATH | O_CLOEXEC)?;
+        let found = RestoreGuard::new(|| remote.close(named));
         let opened = remote.expect(named, identity, text).and_then(|()| {
             let theirs = remote.open_path(text, &format!("/proc/self/fd/{named}\0"), O_RDWR | O_CLOEXEC)?;
             match remote.expect(theirs, identity, text) {
@@ -743,13 +749,13 @@ fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
                 Err(error) => remote.close(theirs).and(Err(error)),
             }
         });
-        remote.close(named)?;
+        found.restore()?;
         opened
     })
 }
 
-/// Makes system calls in the name of a program that has just been started: at its first instruction, which is
-/// put back.
+/// Makes system calls on behalf of a program that has just been started: at its first instruction, which is
+/// restored on every way out.
 fn at_first_instruction<T>(
     tid: u32,
     entry: u64,
@@ -758,9 +764,10 @@ fn at_first_instruction<T>(
     let saved = trace::peek(tid, entry)?;
     let mut patched = saved.to_le_bytes();
     patched[..GADGET.len()].copy_from_slice(&GADGET);
+    let first = RestoreGuard::new(|| trace::poke(tid, entry, saved));
     trace::poke(tid, entry, u64::from_le_bytes(patched))?;
     let done = RemoteSyscalls::new(tid, entry).series(work);
-    trace::poke(tid, entry, saved)?;
+    first.restore()?;
     done
 }
 

@@ -65,6 +65,7 @@ mod readings;
 mod readout;
 mod remote_syscalls;
 mod restartable;
+mod restore_guard;
 mod retranslation;
 mod shared_code;
 mod shared_translations;
