@@ -12,11 +12,12 @@ use std::{fs, io};
 use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::code_cache::MOST_ADDRESSES;
 use super::process::TaskMode;
 use super::remote_syscalls::{RemoteSyscalls, number};
 use super::syscalls::EFAULT;
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::tracer::{TraceError, Tracer};
 
 /// A soft limit and a hard one, in bytes; [`UNLIMITED`].
 pub(super) type AddressLimits = [u64; 2];
@@ -121,17 +122,17 @@ impl Tracer {
     }
 
     /// Handles a call that reads or sets the limits on addresses.
-    pub(super) fn handle_limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
+    pub(super) fn handle_limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> ActionResult {
         let filtered = self.task(tid)?.filtered;
         // If no call can be made on its behalf, the program gets the limit that it asks for, with the
         // tracer's addresses included.
         let target = self.target(tid, call.of).filter(|_| !filtered);
         let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         };
         let old = self.reported(whose, real);
         if call.new.is_none() && old == real {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let answer = match self.set_limits(tid, whose, call, (real, old)) {
             // A process that was killed meanwhile is gone, too.
@@ -145,7 +146,7 @@ impl Tracer {
             }
             Ok(()) => 0,
         };
-        self.emulate_call(tid, registers, answer)
+        Ok(TaskAction::Emulate { registers, result: answer })
     }
 
     /// A task of the process with an id, as the program names it, and the owner of its limits; `None` where

@@ -28,13 +28,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::process::errno;
-use cyclometer_sys::trace::{self, Change, Registers};
+use cyclometer_sys::trace::{self, Registers};
 
 use super::code_cache::CodeCacheMapping;
-use super::process::{TaskMode, TracedTask, TranslationContext};
+use super::process::{TaskMode, TranslationContext};
 use super::remote_syscalls::number;
 use super::signals::restarts;
-use super::task_state::TaskEvent;
+use super::task_state::{TaskEvent, TaskState};
 use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 
 /// A flush in progress: for a change of code by a process with several threads, or for a retranslation of a
@@ -69,6 +69,40 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const OF_ITS_TIME: u32 = 4;
 /// The least cost of a change: the kernel's part and the mappings are not measured.
 const AT_LEAST: Duration = Duration::from_millis(1);
+
+/// The reason why a process is detached that changes code of two processes.
+pub(super) const CHANGES_SHARED: &str = "changes its code while its parent waits for it (vfork)";
+
+/// Whether a flush can be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlushReadiness {
+    /// All threads are suspended.
+    Ready,
+    /// A thread is not suspended yet, or has not stopped for the first time.
+    Waits,
+    /// Another process uses the memory (vfork): one of the two waits in its call, and cannot be suspended.
+    SharesMemory,
+}
+
+impl FlushReadiness {
+    /// The readiness of a process whose threads have these states. `borrows`: its parent waits for it.
+    fn of<'a>(
+        states: impl Iterator<Item = &'a TaskState>,
+        borrows: bool,
+        awaits_thread: bool,
+    ) -> FlushReadiness {
+        let (mut lends, mut waits) = (false, awaits_thread);
+        for state in states {
+            lends |= state.vfork_wait().is_some();
+            waits |= !state.is_suspended();
+        }
+        match () {
+            () if lends || borrows => FlushReadiness::SharesMemory,
+            () if waits => FlushReadiness::Waits,
+            () => FlushReadiness::Ready,
+        }
+    }
+}
 
 impl CodeChangeCost {
     pub(super) fn new(now: Instant) -> CodeChangeCost {
@@ -137,11 +171,7 @@ impl Tracer {
     }
 
     /// Suspends a thread that has stopped for that, or with its whole process.
-    pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
-        let interrupted = change == Change::Interrupted;
-        if self.is_about_to_stop(tid)? {
-            return if interrupted { self.run_on(tid) } else { self.listen(tid) };
-        }
+    pub(super) fn suspend_at_stop(&mut self, tid: u32, interrupted: bool) -> TraceResult {
         // A call that only the suspend has interrupted is not restarted. A group stop interrupts it natively
         // too; if the restart was counted already, it would be counted again.
         let before = trace::registers(tid)?;
@@ -186,17 +216,15 @@ impl Tracer {
 
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
-        // A thread that waits for a child (vfork) shares the memory with it, and cannot be suspended.
-        let lends = self.threads_of(process).any(|(_, task)| task.state().vfork_wait().is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
-        if lends || self.threads_of(process).any(borrows) {
-            return Err(TraceError::Detach(
-                "changes its code while its parent waits for it (vfork)".to_owned(),
-            ));
-        }
-        let is_suspended = |(_, task): (&u32, &TracedTask)| task.state().is_suspended();
-        if self.awaits_thread(process) || !self.threads_of(process).all(is_suspended) {
-            return Ok(());
+        let borrows = self.threads_of(process).any(borrows);
+        let states = self.threads_of(process).map(|(_, task)| task.state());
+        match FlushReadiness::of(states, borrows, self.awaits_thread(process)) {
+            FlushReadiness::SharesMemory => {
+                return Err(TraceError::Detach(CHANGES_SHARED.to_owned()));
+            }
+            FlushReadiness::Waits => return Ok(()),
+            FlushReadiness::Ready => {}
         }
         if !pending {
             let registers = trace::registers(by)?;
@@ -299,6 +327,23 @@ fn call_again(result: u64, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::task_state::VforkWait;
+
+    #[test]
+    fn a_flush_waits_for_every_thread_and_is_refused_where_memory_is_shared() {
+        let suspended = TaskState::Suspended { group_stop: false };
+        let asked = TaskState::default().next(TaskEvent::SuspendRequested).0;
+        let wait = VforkWait { by: 7, pc: 0 };
+        let waiting = TaskState::default().next(TaskEvent::WaitsForChild(wait)).0;
+        let readiness = |states: &[&TaskState], borrows, awaits_thread| {
+            FlushReadiness::of(states.iter().copied(), borrows, awaits_thread)
+        };
+        assert_eq!(readiness(&[&suspended, &suspended], false, false), FlushReadiness::Ready);
+        assert_eq!(readiness(&[&suspended, &asked], false, false), FlushReadiness::Waits);
+        assert_eq!(readiness(&[&suspended], false, true), FlushReadiness::Waits);
+        assert_eq!(readiness(&[&suspended, &waiting], false, false), FlushReadiness::SharesMemory);
+        assert_eq!(readiness(&[&asked], true, true), FlushReadiness::SharesMemory);
+    }
 
     #[test]
     fn a_system_call_is_made_again_as_the_kernel_would() {

@@ -4,6 +4,7 @@ use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
+use super::action::{ActionResult, TaskAction};
 use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
 use super::task_state::{StopRequest, TaskEvent, TransitionEffect};
@@ -104,7 +105,7 @@ impl Tracer {
     }
 
     /// It is about to end; its memory and registers are still there.
-    pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
+    pub(super) fn exiting(&mut self, tid: u32) -> ActionResult {
         self.pass_on_delayed(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
@@ -136,7 +137,7 @@ impl Tracer {
         self.end_windows(tid, TracedWindowEnd::End);
         let effect = self.task(tid)?.apply(TaskEvent::Ended);
         self.carry_out(tid, effect);
-        Ok(trace::resume(tid, 0)?)
+        Ok(TaskAction::Continue { signal: 0 })
     }
 
     /// Adds the profile of a process to that of all ended ones when its last task is gone: a build has
@@ -179,26 +180,12 @@ impl Tracer {
 
     /// Handles the end of a task that was not reported before. Returns whether its last program point is
     /// known; if not, its counts are lost.
-    ///
-    /// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the
-    /// first stop and resume it: the task has executed nothing in between. A task that has called `exit`
-    /// itself is killed without another stop.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed
-    /// is not to be any more; `ptrace_signal`, a stop that nobody was told of does not keep it from that,
-    /// since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
-        let (tells, executes) =
-            (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
+        let reports_exits = self.reports_exits;
+        let another_executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let at = match task.state().exit_pc() {
-            // It was killed before the call, or behind it.
-            Some(_) if executes => None,
-            Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
-            _ => task.last_pc.filter(|_| tells),
-        };
+        let (exit_pc, last_pc) = (task.state().exit_pc(), task.last_pc);
+        let at = UnseenEnd { exit_pc, last_pc, killed, another_executes, reports_exits }.position();
         let known = match &mut task.mode {
             TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),
             TaskMode::Native(_) => task.returning.is_none(),
@@ -292,6 +279,42 @@ impl Tracer {
     }
 }
 
+/// What is known of a task that has ended without an exit stop.
+///
+/// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the first
+/// stop and resume it: the task has executed nothing in between. A task that has called `exit` itself is
+/// killed without another stop.
+///
+/// # Source
+///
+/// Linux `kernel/signal.c`: `ptrace_stop`, a task that is to be killed does not stop; `get_signal`, a task
+/// that is killed is not to be any more; `ptrace_signal`, an unreported stop does not keep it from that, since
+/// 5.17.
+struct UnseenEnd {
+    /// The address behind its `exit` call, in translated code, if it was about to make one.
+    exit_pc: Option<u64>,
+    /// Its position at its last stop, if it has executed nothing since.
+    last_pc: Option<TranslatedPc>,
+    /// The kernel reported that SIGKILL has ended it.
+    killed: bool,
+    /// Another thread has called `execve`, which ends it.
+    another_executes: bool,
+    /// The kernel reports every exit.
+    reports_exits: bool,
+}
+
+impl UnseenEnd {
+    /// Its last position in translated code; `None` where it is unknown.
+    fn position(&self) -> Option<TranslatedPc> {
+        match self.exit_pc {
+            // It was killed before the call, or behind it.
+            Some(_) if self.another_executes => None,
+            Some(pc) if !self.killed => Some(TranslatedPc::of_call(pc)),
+            _ => self.last_pc.filter(|_| self.reports_exits),
+        }
+    }
+}
+
 /// Whether a task that is killed at an unreported stop still stops at its exit.
 ///
 /// # Source
@@ -336,6 +359,30 @@ fn is_stopped(status: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LAST: TranslatedPc = TranslatedPc { pc: 5, rcx: Some(1), r11: None };
+
+    /// An end whose exit was not reported, of a task that had stopped at [`LAST`].
+    fn unseen_end() -> UnseenEnd {
+        let (exit_pc, last_pc) = (None, Some(LAST));
+        UnseenEnd { exit_pc, last_pc, killed: true, another_executes: false, reports_exits: true }
+    }
+
+    #[test]
+    fn a_killed_task_ends_where_it_stopped_last_if_the_kernel_reports_all_later_stops() {
+        assert_eq!(unseen_end().position(), Some(LAST));
+        assert_eq!(UnseenEnd { reports_exits: false, ..unseen_end() }.position(), None);
+        assert_eq!(UnseenEnd { last_pc: None, ..unseen_end() }.position(), None, "it has run since");
+    }
+
+    #[test]
+    fn a_task_that_calls_exit_ends_behind_the_call_unless_something_else_may_have_ended_it() {
+        let calls = UnseenEnd { exit_pc: Some(9), killed: false, ..unseen_end() };
+        assert_eq!(calls.position(), Some(TranslatedPc::of_call(9)));
+        assert_eq!(UnseenEnd { killed: true, last_pc: None, ..calls }.position(), None);
+        let calls = UnseenEnd { exit_pc: Some(9), killed: false, another_executes: true, ..unseen_end() };
+        assert_eq!(calls.position(), None, "the other thread's call may have come first");
+    }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {

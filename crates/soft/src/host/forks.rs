@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
+use super::action::{ActionResult, TaskAction};
 use super::address_limits::ReportedLimits;
 use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
 use super::cpu_affinity::CpuBinding;
@@ -68,25 +69,24 @@ impl ForkEvent {
 impl Tracer {
     /// The first stop of a task that is not known yet.
     pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
-        if change == Change::Exiting && self.is_thread(tid) {
-            // Its process is being killed: it has executed nothing, and no fork event may follow.
-            self.early_children.remove(&tid);
-            self.fork_events.remove(&tid);
-            return drop(trace::resume(tid, 0));
+        let parent = || {
+            let id = parent_of(tid)?;
+            Some(KnownParent { id, is_followed: self.tasks.contains_key(&id) })
+        };
+        let has_fork_event = self.fork_events.contains_key(&tid);
+        match FirstStop::of(change == Change::Exiting, has_fork_event, || is_thread(tid), parent) {
+            FirstStop::Dying => {
+                self.early_children.remove(&tid);
+                self.fork_events.remove(&tid);
+                let _ = trace::resume(tid, 0);
+            }
+            FirstStop::Announced => {
+                self.fork_events.remove(&tid).into_iter().for_each(|event| self.start_child(tid, event));
+            }
+            FirstStop::EarlyThread => drop(self.early_children.insert(tid, tid)),
+            FirstStop::EarlyChild { parent } => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
+            FirstStop::Orphan { parent } => self.orphan(tid, parent),
         }
-        match self.fork_events.remove(&tid) {
-            Some(fork_event) => self.start_child(tid, fork_event),
-            None if self.is_thread(tid) => drop(self.early_children.insert(tid, tid)),
-            None => match parent_of(tid) {
-                Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
-                parent => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
-            },
-        }
-    }
-
-    /// Whether a task is not the first one of its process.
-    fn is_thread(&self, tid: u32) -> bool {
-        first_thread(tid).is_some_and(|first| first != tid)
     }
 
     /// The parent of a new process is not a task that is followed.
@@ -152,7 +152,7 @@ impl Tracer {
         Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
     }
 
-    pub(super) fn forked(&mut self, tid: u32, change: Change) -> TraceResult {
+    pub(super) fn forked(&mut self, tid: u32, change: Change) -> ActionResult {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
@@ -160,12 +160,12 @@ impl Tracer {
             self.carry_out(tid, effect);
         }
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
-        if change == Change::Clone && self.is_thread(child) {
+        if change == Change::Clone && is_thread(child) {
             fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
         }
         self.unbind(tid);
         self.announce(child, fork_event);
-        self.resume(tid, 0)
+        Ok(TaskAction::Continue { signal: 0 })
     }
 
     /// Starts a new process or thread, behind the system call of its parent. It gets a slot of its own in the
@@ -245,7 +245,7 @@ impl Tracer {
     }
 
     /// A new program is before its first instruction.
-    pub(super) fn executed(&mut self, tid: u32) -> TraceResult {
+    pub(super) fn executed(&mut self, tid: u32) -> ActionResult {
         if let Some(process) = self.process(tid) {
             process.unconfirmed = false;
         }
@@ -264,8 +264,7 @@ impl Tracer {
             process.name = name_of(tid);
         }
         if self.finishing {
-            self.detach(tid, None, 0);
-            return Ok(());
+            return Ok(TaskAction::Detach { reason: None, signal: 0 });
         }
         self.check_inherited(tid)?;
         // The system call still has to return, into the first instruction.
@@ -281,7 +280,7 @@ impl Tracer {
         }
         self.task(tid)?.mode = TaskMode::Native(context);
         self.bind_to_cpu(tid);
-        self.enter_translation(tid, registers)
+        Ok(TaskAction::Enter(registers))
     }
 
     /// Checks state that the program has inherited and that prevents tracing.
@@ -323,6 +322,57 @@ impl Tracer {
     }
 }
 
+/// The parent of a process that has stopped for the first time.
+#[derive(Clone, Copy)]
+struct KnownParent {
+    id: u32,
+    is_followed: bool,
+}
+
+/// The first stop of a task that is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FirstStop {
+    /// A thread ends before it has executed anything, as its process is being killed. No fork event may follow.
+    Dying,
+    /// Its fork event was reported.
+    Announced,
+    /// A thread that stops before its fork event.
+    EarlyThread,
+    /// A process that stops before its fork event; its parent, if the kernel names one.
+    EarlyChild { parent: Option<u32> },
+    /// A process whose parent is not followed: the parent was killed.
+    Orphan { parent: u32 },
+}
+
+impl FirstStop {
+    /// The kind of a stop. `is_thread`: whether the task is not the first one of its process.
+    fn of(
+        is_exit: bool,
+        has_fork_event: bool,
+        is_thread: impl Fn() -> bool,
+        parent: impl FnOnce() -> Option<KnownParent>,
+    ) -> FirstStop {
+        if is_exit && is_thread() {
+            return FirstStop::Dying;
+        }
+        if has_fork_event {
+            return FirstStop::Announced;
+        }
+        if is_thread() {
+            return FirstStop::EarlyThread;
+        }
+        match parent() {
+            Some(KnownParent { id: parent, is_followed: false }) => FirstStop::Orphan { parent },
+            parent => FirstStop::EarlyChild { parent: parent.map(|parent| parent.id) },
+        }
+    }
+}
+
+/// Whether a task is not the first one of its process.
+fn is_thread(tid: u32) -> bool {
+    first_thread(tid).is_some_and(|first| first != tid)
+}
+
 /// The message of a ptrace event. A task that was killed meanwhile is at another event.
 pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
     let message = trace::event_message(tid)?;
@@ -353,4 +403,47 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> TraceResult {
     Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_stop(
+        is_exit: bool,
+        has_fork_event: bool,
+        is_thread: bool,
+        parent: Option<(u32, bool)>,
+    ) -> FirstStop {
+        let parent = parent.map(|(id, is_followed)| KnownParent { id, is_followed });
+        FirstStop::of(is_exit, has_fork_event, || is_thread, || parent)
+    }
+
+    #[test]
+    fn a_child_starts_with_its_fork_event_and_waits_without() {
+        for parent in [None, Some((7, true)), Some((7, false))] {
+            assert_eq!(first_stop(false, true, false, parent), FirstStop::Announced);
+            assert_eq!(first_stop(false, true, true, parent), FirstStop::Announced);
+            assert_eq!(first_stop(false, false, true, parent), FirstStop::EarlyThread);
+        }
+        assert_eq!(
+            first_stop(false, false, false, Some((7, true))),
+            FirstStop::EarlyChild { parent: Some(7) }
+        );
+        assert_eq!(first_stop(false, false, false, None), FirstStop::EarlyChild { parent: None });
+    }
+
+    #[test]
+    fn a_process_whose_parent_is_not_followed_is_an_orphan() {
+        assert_eq!(first_stop(false, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
+        assert_eq!(first_stop(true, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
+    }
+
+    #[test]
+    fn a_thread_that_ends_first_is_not_started_even_if_it_was_announced() {
+        for has_fork_event in [false, true] {
+            assert_eq!(first_stop(true, has_fork_event, true, None), FirstStop::Dying);
+        }
+        assert_eq!(first_stop(true, true, false, None), FirstStop::Announced, "a process has a program");
+    }
 }

@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::process::TaskMode;
 use super::remote_syscalls::{RemoteSyscalls, number};
@@ -195,19 +196,19 @@ fn names_listing(tid: u32, address: u64) -> bool {
 
 impl Tracer {
     /// A file is about to be opened, whose path is at this address.
-    pub(super) fn handle_open(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
+    pub(super) fn handle_open(&mut self, tid: u32, path: u64, registers: Registers) -> ActionResult {
         let in_proc = names_proc(tid, path);
         if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
             self.unbind(tid);
         }
-        if self.handle_open_for_writing(tid, path, &registers)? {
-            return Ok(());
+        if let Some(action) = self.handle_open_for_writing(tid, path, &registers)? {
+            return Ok(action);
         }
         if !in_proc {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let cache = self.cache_of(tid)?;
@@ -218,9 +219,9 @@ impl Tracer {
                     self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
                     cache.borrow_mut().watch_listing(true);
                 }
-                self.emulate_call(tid, registers, descriptor)
+                Ok(TaskAction::Emulate { registers, result: descriptor })
             }
-            Err(error) => self.emulate_call(tid, registers, refusal(&error)),
+            Err(error) => Ok(TaskAction::Emulate { registers, result: refusal(&error) }),
         }
     }
 
@@ -242,13 +243,13 @@ impl Tracer {
     }
 
     /// A descriptor is about to be read.
-    pub(super) fn handle_read(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_read(&mut self, tid: u32, registers: Registers) -> ActionResult {
         let cache = self.cache_of(tid)?;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.resume_checked(tid) };
+        let Some(listing) = listing else { return Ok(TaskAction::Resume) };
         if !listing.is_untouched(tid) {
             self.forget_listing(tid)?;
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let text = fs::read(format!("/proc/{tid}/maps"))?;
         let cache = cache.borrow();
@@ -261,7 +262,7 @@ impl Tracer {
             Ok(count) if count == bytes.len() => count as u64,
             _ => -super::syscalls::EFAULT as u64,
         };
-        self.emulate_call(tid, registers, result)
+        Ok(TaskAction::Emulate { registers, result })
     }
 
     /// The offset into a file is about to be changed.
@@ -269,25 +270,25 @@ impl Tracer {
     /// # Source
     ///
     /// `lseek(2)`: 0 is `SEEK_SET`.
-    pub(super) fn handle_seek(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_seek(&mut self, tid: u32, registers: Registers) -> ActionResult {
         const SEEK_SET: u64 = 0;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.resume_checked(tid) };
+        let Some(listing) = listing else { return Ok(TaskAction::Resume) };
         if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
             self.hand_over(tid)?;
         } else {
             *listing = MapsListing::new(listing.descriptor, listing.file);
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// One of [`OTHER_USES`] is about to be called.
-    pub(super) fn handle_use(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+    pub(super) fn handle_use(&mut self, tid: u32, registers: &Registers) -> ActionResult {
         let Registers { rax, rdi, rsi, .. } = *registers;
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
             self.hand_over(tid)?;
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Hands the list over to the kernel, from the current offset on.
@@ -339,11 +340,11 @@ impl Tracer {
     }
 
     /// A descriptor is about to be closed.
-    pub(super) fn handle_close(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_close(&mut self, tid: u32, registers: Registers) -> ActionResult {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
             self.forget_listing(tid)?;
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Goes on behind a system call that is not made, with its result.

@@ -36,6 +36,7 @@
 //! - Counters of a slot are written by one task only, and read while it does not run.
 //! - Each task is detached together with all threads of its process.
 
+mod action;
 mod address_limits;
 mod cache_flush;
 mod cache_folder;

@@ -9,10 +9,11 @@ use std::time::Duration;
 use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::ledger::CounterSnapshot;
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
 use super::syscalls::EFAULT;
-use super::tracer::{TraceResult, Tracer};
+use super::tracer::Tracer;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The value of a word whose event is unknown for a thread.
@@ -32,13 +33,13 @@ impl Tracer {
         tid: u32,
         registers: Registers,
         (address, words): (u64, u64),
-    ) -> TraceResult {
+    ) -> ActionResult {
         let answer = match usize::try_from(words) {
             Ok(0) => 0,
             Ok(words @ ..=MOST_WORDS) => self.fill_in(tid, &registers, (address, words)),
             _ => -EINVAL,
         };
-        self.emulate_call(tid, registers, answer as u64)
+        Ok(TaskAction::Emulate { registers, result: answer as u64 })
     }
 
     /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.

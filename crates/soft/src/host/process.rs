@@ -87,7 +87,7 @@ impl TranslationContext {
 }
 
 /// The program counter of a thread in translated code, and its registers that may hold counts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TranslatedPc {
     pub(crate) pc: u64,
     /// `None` where it is not known, as behind a system call: nothing counts in it there.

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::maps::{MapsCache, MemoryMaps};
 use super::proc;
@@ -21,7 +22,7 @@ use super::process::{TaskMode, TranslationContext};
 use super::remote_syscalls::RemoteSyscalls;
 use super::shared_code::Admission;
 use super::syscalls::{MappingCall, remapped};
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::tracer::{TraceError, Tracer};
 
 /// Most translations.
 const MOST_CACHES: usize = 24;
@@ -194,10 +195,10 @@ impl Tracer {
         tid: u32,
         call: &MappingCall,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
-        if self.is_admitted(tid, &ranges)? { self.resume_checked(tid) } else { self.flush_here(tid) }
+        Ok(if self.is_admitted(tid, &ranges)? { TaskAction::Resume } else { TaskAction::Flush })
     }
 
     /// Whether a call maps executable memory, or changes an executable mapping.

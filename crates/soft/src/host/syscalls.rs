@@ -5,11 +5,12 @@ use std::io;
 use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::address_limits::{LimitCall, limit_call};
 use super::process::TaskMode;
 use super::remote_syscalls::number;
 use super::restartable;
-use super::task_state::TaskEvent;
+use super::task_state::{StopRequest, TaskEvent};
 use super::tracer::{TraceError, Tracer};
 
 /// Every call that is watched.
@@ -364,13 +365,13 @@ const SECCOMP_MODE_FILTER: u64 = 2;
 
 impl Tracer {
     /// A watched system call is about to be made.
-    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), TraceError> {
+    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> ActionResult {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
             self.send_delayed_before_call(tid);
         }
         self.check_sharing(tid, &registers)?;
         match action_for(tid, &registers) {
-            SyscallAction::Make => self.resume_checked(tid),
+            SyscallAction::Make => Ok(TaskAction::Resume),
             SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
             SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
             SyscallAction::Execute { folder, path } => {
@@ -378,12 +379,12 @@ impl Tracer {
                     return Err(TraceError::Detach(reason));
                 }
                 self.task(tid)?.exec_pc = Some(registers.rip);
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
             SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
             SyscallAction::End => {
-                if self.comply_with_request(tid)? {
-                    return Ok(());
+                if *self.task(tid)?.state().request() != StopRequest::None {
+                    return Ok(TaskAction::Resume);
                 }
                 let exit_pc = registers.rip + 2;
                 let event = match registers.rax & 0xffff_ffff {
@@ -392,28 +393,26 @@ impl Tracer {
                 };
                 let effect = self.task(tid)?.apply(event);
                 self.carry_out(tid, effect);
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
-            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => self.flush_here(tid),
+            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => Ok(TaskAction::Flush),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
                 self.update_threads(tid, |task| task.filtered = true)?;
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
             SyscallAction::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
-                self.emulate_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
+                let result = if written.is_ok() { 0 } else { -EFAULT as u64 };
+                Ok(TaskAction::Emulate { registers, result })
             }
             SyscallAction::OwnCounts { address, words } => {
                 self.answer_own_counts(tid, registers, (address, words))
             }
             SyscallAction::Open(path) => self.handle_open(tid, path, registers),
             SyscallAction::OpenForWriting(path) => {
-                if self.handle_open_for_writing(tid, path, &registers)? {
-                    Ok(())
-                } else {
-                    self.resume_checked(tid)
-                }
+                let action = self.handle_open_for_writing(tid, path, &registers)?;
+                Ok(action.unwrap_or(TaskAction::Resume))
             }
             SyscallAction::Read => self.handle_read(tid, registers),
             SyscallAction::Close => self.handle_close(tid, registers),
@@ -424,44 +423,28 @@ impl Tracer {
                     self.unbind_all();
                 }
                 self.unbind(tid);
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
             SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
-            SyscallAction::DetachUnmapped(reason) => {
-                self.unmap_when_detached(tid)?;
-                Err(TraceError::Detach(reason.to_owned()))
-            }
-            SyscallAction::DetachAll(reason) => {
-                self.detach_all(tid, reason);
-                Ok(())
-            }
+            SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
+            SyscallAction::DetachAll(reason) => Ok(TaskAction::DetachAll(reason)),
         }
     }
 
     /// Discards the bytes of a range: the mappings stay.
-    fn discard_memory(
-        &mut self,
-        tid: u32,
-        range: (u64, u64),
-        registers: Registers,
-    ) -> Result<(), TraceError> {
+    fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let changes = context.cache.borrow().translation.touches(range.0, range.1);
         if !changes {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
     }
 
     /// Handles a call that changes mappings: translations of code there become invalid.
-    fn change_mappings(
-        &mut self,
-        tid: u32,
-        call: &MappingCall,
-        registers: Registers,
-    ) -> Result<(), TraceError> {
+    fn change_mappings(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> ActionResult {
         let among = self.has_other_threads(tid);
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
@@ -474,7 +457,7 @@ impl Tracer {
             return self.change_mappings_among_threads(tid, call, changes, registers);
         }
         if !changes && !self.concerns_code(tid, call)? {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let joint = home.borrow().shared_code.is_open() && !changes;
         // The address of new or moved code is not known before the call.
@@ -489,10 +472,9 @@ impl Tracer {
         }
         let shared = places && self.is_shared(tid, &home);
         if !changes && !shared && !stale {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
-        let registers = self.replace_translation(tid)?;
-        self.enter_translation(tid, registers)
+        Ok(TaskAction::Flush)
     }
 }
 

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{Change, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::forks::message;
 use super::ledger::{CounterSnapshot, ExecutedCode};
@@ -218,7 +219,7 @@ impl Tracer {
         call: &MappingCall,
         changes: bool,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         let task = self.task(tid)?;
         let filtered = task.filtered;
         let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
@@ -228,10 +229,10 @@ impl Tracer {
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let open = home.borrow().shared_code.is_open();
         if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return self.flush_among_threads(tid);
+            return Ok(TaskAction::FlushAroundCall);
         }
         if harmless {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         if filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
@@ -243,15 +244,15 @@ impl Tracer {
         }
         if open {
             return if self.is_admitted(tid, &ranges)? {
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             } else {
-                self.flush_here(tid)
+                Ok(TaskAction::Flush)
             };
         }
         if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
             return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).

@@ -38,6 +38,8 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::TracerSettings;
+use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
+use super::cache_flush::CHANGES_SHARED;
 use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
@@ -49,7 +51,7 @@ use super::profile_store::ProfileStore;
 use super::restartable;
 use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
-use super::task_state::{StopRequest, TaskEvent, TransitionEffect};
+use super::task_state::{TaskEvent, TransitionEffect};
 use super::threads::TranslationCounts;
 use super::translation_cache::TranslationCache;
 use super::window_protocol::ArrivingRequest;
@@ -382,13 +384,43 @@ impl Tracer {
             change => {
                 let effect = self.note_stop(tid, change);
                 self.forget_binding(tid, change);
-                let outcome =
+                let action =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
-                self.carry_out(tid, effect);
-                outcome
+                let outcome = action.and_then(|action| self.act(tid, action));
+                self.apply_outcome(tid, outcome);
+                return self.carry_out(tid, effect);
             }
         };
         self.apply_outcome(tid, outcome);
+    }
+
+    /// Does what a handler has decided for a stopped task.
+    fn act(&mut self, tid: u32, action: TaskAction) -> TraceResult {
+        match action {
+            TaskAction::Resume => self.resume_checked(tid),
+            TaskAction::Continue { signal } => self.resume(tid, signal),
+            TaskAction::RunOn => self.run_on(tid),
+            TaskAction::Listen => self.listen(tid),
+            TaskAction::Emulate { registers, result } => self.emulate_call(tid, registers, result),
+            TaskAction::Enter(registers) => self.enter_translation(tid, registers),
+            TaskAction::Flush => self.flush_here(tid),
+            TaskAction::FlushAroundCall => self.flush_among_threads(tid),
+            TaskAction::CompleteFlush(registers) => self.complete_flush(tid, &registers),
+            TaskAction::Retranslate => self.retranslate(tid),
+            TaskAction::Suspend { interrupted } => self.suspend_at_stop(tid, interrupted),
+            TaskAction::Detach { reason, signal } => {
+                self.detach(tid, reason, signal);
+                Ok(())
+            }
+            TaskAction::DetachUnmapped(reason) => {
+                self.unmap_when_detached(tid)?;
+                Err(TraceError::Detach(reason.to_owned()))
+            }
+            TaskAction::DetachAll(reason) => {
+                self.detach_all(tid, reason);
+                Ok(())
+            }
+        }
     }
 
     /// Acts on a task that could not be followed.
@@ -414,44 +446,52 @@ impl Tracer {
         task.apply(TaskEvent::Stopped { group_stop: matches!(change, Change::Group(_)) })
     }
 
-    fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
-        let request = self.task(tid)?.state().request().clone();
-        let detach_requested = matches!(request, StopRequest::Detach(_));
+    /// Looks at a stop that is not that of an exit.
+    fn stopped(&mut self, tid: u32, change: Change) -> ActionResult {
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
                 let effect = self.task(tid)?.apply(TaskEvent::ChildReleased);
                 self.carry_out(tid, effect);
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
-            // Its pending stop is reported next; it is detached there.
-            Change::Interrupted if detach_requested && self.is_about_to_stop(tid)? => self.run_on(tid),
-            Change::Group(_) if detach_requested && self.is_about_to_stop(tid)? => self.listen(tid),
-            Change::Interrupted | Change::Group(_) if detach_requested => {
-                if change == Change::Interrupted {
+            Change::Interrupted => self.interrupted(tid, InterruptKind::ByTracer),
+            Change::Group(_) => self.interrupted(tid, InterruptKind::GroupStop),
+            Change::Signal(signal) => self.signal(tid, signal),
+            _ => Ok(TaskAction::Continue { signal: 0 }),
+        }
+    }
+
+    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
+    fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
+        let is_in_own_code = self.is_in_own_code(tid);
+        let request = self.task(tid)?.state().request().clone();
+        let may_act = request.acts_at_interrupt(is_in_own_code);
+        let is_about_to_stop = may_act && self.is_about_to_stop(tid)?;
+        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
+            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
+            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
+            InterruptReaction::Suspend => {
+                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
+            }
+            InterruptReaction::Detach => {
+                if kind == InterruptKind::ByTracer {
                     restart_wait(tid)?;
                 }
-                self.comply_with_request(tid).map(drop)
+                Ok(TaskAction::Resume)
             }
-            Change::Interrupted | Change::Group(_)
-                if request == StopRequest::Suspend && !self.is_in_own_code(tid) =>
-            {
-                self.suspend_at_stop(tid, change)
-            }
-            Change::Interrupted if self.may_retranslate_now(tid)? => self.retranslate(tid),
-            Change::Interrupted => {
-                restart_wait(tid)?;
-                self.answer_request(tid)?;
-                self.resume(tid, 0)
-            }
-            Change::Group(_) => {
+            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
                 self.count_restart(tid)?;
                 self.answer_request(tid)?;
-                self.listen(tid)
+                Ok(TaskAction::Listen)
             }
-            Change::Signal(signal) => self.signal(tid, signal),
-            _ => self.resume(tid, 0),
+            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
+            InterruptReaction::Answer => {
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Continue { signal: 0 })
+            }
         }
     }
 
@@ -526,13 +566,13 @@ impl Tracer {
         tid: u32,
         stop: StopReason,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         match stop {
             StopReason::DirectLink | StopReason::IndirectBranch => {
                 self.translate_and_resume(tid, stop, registers)
             }
             StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
-                self.retranslate(tid)
+                Ok(TaskAction::Retranslate)
             }
             StopReason::SystemCall => self.system_call(tid, registers),
             StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
@@ -543,14 +583,14 @@ impl Tracer {
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {
-                self.detach(tid, Some(format!("has {}", reason.word())), 0);
-                Ok(())
+                let reason = Some(format!("has {}", reason.word()));
+                Ok(TaskAction::Detach { reason, signal: 0 })
             }
         }
     }
 
     /// Translates the next block, and continues there.
-    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> ActionResult {
         if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
@@ -571,10 +611,10 @@ impl Tracer {
         cache.apply_writes();
         drop(cache);
         if let Err(TraceError::OwnTranslation) = to {
-            return self.flush_here(tid);
+            return Ok(TaskAction::Flush);
         }
         trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
@@ -641,12 +681,12 @@ impl Tracer {
             || self.tasks.values().any(|other| other.waits_for_child(tid));
         let filtered = self.task(tid)?.filtered;
         let reason = match () {
-            () if filtered => "filters its system calls",
-            () if shared => "changes its code while its parent waits for it (vfork)",
-            () if !self.processes[process].may_change() => "keeps changing its code",
-            () => "",
+            () if filtered => Some("filters its system calls"),
+            () if shared => Some(CHANGES_SHARED),
+            () if !self.processes[process].may_change() => Some("keeps changing its code"),
+            () => None,
         };
-        if !reason.is_empty() {
+        if let Some(reason) = reason {
             return Err(TraceError::Detach(reason.to_owned()));
         }
         let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
@@ -662,11 +702,11 @@ impl Tracer {
     }
 
     /// The program jumped to memory that is not executable, or that may change.
-    fn unreadable(&mut self, tid: u32) -> TraceResult {
+    fn unreadable(&mut self, tid: u32) -> ActionResult {
         let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there natively, and may have a handler for that.
-            Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
+            Some(super::maps::NoCode::NotExecutable) => Ok(TaskAction::RunOn),
             Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
             // We may have been unable to look, which has another reason.
             None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),

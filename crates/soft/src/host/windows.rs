@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::{ActionResult, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
@@ -103,7 +104,7 @@ impl Tracer {
     /// The budget of a thread has ended, or a step to a boundary: its window ends here, or some instructions
     /// further on. `pc` is where the thread is in translated code, and `registers` are those with which it
     /// continues.
-    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> TraceResult {
+    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> ActionResult {
         let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
             return Err(TraceError::Gone);
         };
@@ -111,13 +112,13 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let BudgetState::Charged(charged) = context.cache.borrow().translation.budget_at(pc) else {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         };
         if let Some(steps) = &mut window.steps
             && (charged > steps.remaining || context.is_unsure(pc))
         {
             steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let position = TranslatedPc::new(pc, registers);
         let period = recording.request.period;
@@ -129,7 +130,7 @@ impl Tracer {
         {
             recording.expect_boundary(window, first.end(), now.after(&first, &recording.request));
             context.store_budget(period.get().saturating_add(left), charged);
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         if left == 0 {
             recording.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
@@ -139,11 +140,11 @@ impl Tracer {
         if let Some(steps) = &mut window.steps {
             steps.pushes_flags = Some(registers.rip).filter(|pc| pushes_flags(tid, *pc));
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// The end of an instruction that a thread has executed on its way to a boundary.
-    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
+    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> ActionResult {
         if registers.eflags & TRAP != 0 {
             // Behind `popf` the kernel takes it for the program's own.
             registers.eflags &= !TRAP;

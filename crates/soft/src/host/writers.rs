@@ -13,6 +13,7 @@ use std::path::Path;
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::action::TaskAction;
 use super::process::TaskMode;
 use super::program_file::opened;
 use super::remote_syscalls::number;
@@ -115,24 +116,23 @@ fn writes(tid: u32, registers: &Registers) -> bool {
 
 impl Tracer {
     /// A file is about to be opened; its path is at this address. If it may be written, every process that
-    /// executes its code is detached.
+    /// executes its code is detached. Returns what to do with this one instead of making the call.
     pub(super) fn handle_open_for_writing(
         &mut self,
         tid: u32,
         path: u64,
         registers: &Registers,
-    ) -> Result<bool, TraceError> {
+    ) -> Result<Option<TaskAction>, TraceError> {
         if !writes(tid, registers) {
-            return Ok(false);
+            return Ok(None);
         }
         let relative = matches!(registers.rax & 0xffff_ffff, number::OPENAT | number::OPENAT2);
         let folder = relative.then_some(registers.rdi as u32 as i32);
-        let Some(path) = opened(tid, folder, path) else { return Ok(false) };
+        let Some(path) = opened(tid, folder, path) else { return Ok(None) };
         if is_memory(&path) {
-            self.detach_all(tid, "opens the memory of a process for writing");
-            return Ok(true);
+            return Ok(Some(TaskAction::DetachAll("opens the memory of a process for writing")));
         }
-        let Some(file) = FileId::at(&path) else { return Ok(false) };
+        let Some(file) = FileId::at(&path) else { return Ok(None) };
         let executes = |tracer: &Tracer, other: &u32| {
             let assigned = tracer.tasks.get(other).map(|task| &task.mode);
             let Some(TaskMode::Translated(context) | TaskMode::Native(context)) = assigned else {
@@ -144,7 +144,7 @@ impl Tracer {
         let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
         let others: Vec<u32> = others.collect();
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
-        if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(false) }
+        if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
     }
 }
 
