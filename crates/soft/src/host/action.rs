@@ -10,10 +10,9 @@
 use cyclometer_sys::trace::Registers;
 
 use super::task_state::StopRequest;
-use super::tracer::TraceError;
+use super::trace_error::TraceError;
 
-/// What the tracer does with a task whose stop was looked at.
-#[expect(clippy::large_enum_variant, reason = "there is one for each stop, and it is used at once")]
+/// The tracer's action on a task whose stop was looked at.
 pub(super) enum TaskAction {
     /// It complies with the request for its stop, or else goes on in translated code.
     Resume,
@@ -89,8 +88,10 @@ pub(super) enum InterruptReaction {
 }
 
 impl InterruptReaction {
-    /// The reaction of a task. `is_in_own_code`: it is on its way into a signal handler or back, and cannot be
-    /// suspended. `is_about_to_stop`: it is behind a stop of the translator that was not reported yet.
+    /// The reaction of a task.
+    ///
+    /// - `is_in_own_code`: it is on its way into a signal handler or back, and cannot be suspended.
+    /// - `is_about_to_stop`: it is behind a stop of the translator that was not reported yet.
     pub(super) fn to(
         kind: InterruptKind,
         request: &StopRequest,

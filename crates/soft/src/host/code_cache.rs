@@ -22,17 +22,18 @@ use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 use cyclometer_sys::tracer_call::MEMORY_FILE_BYTES;
 
+use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for};
+use super::cache_record::CacheRecord;
 use super::equivalent_blocks::EquivalentBlocks;
+use super::heat_map::HeatMap;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
 use super::proc;
-use super::profile_store::HeatMap;
 use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
 use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
-use super::translation_cache::CacheRecord;
 use super::writers;
 use crate::flow::{ArcId, FlowPoint};
 use crate::pack::{ChunkReader, ChunkWriter};
@@ -51,10 +52,6 @@ const GADGET_ROOM: u32 = 16;
 
 /// Addresses of the slots, if they are free.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
-
-/// Regions that have room in the memory file. A program hardly ever needs more, so it needs no more
-/// descriptors and calls.
-const ROOM_FOR_REGIONS: u64 = 4;
 
 /// Bytes of code that are copied at once.
 const COPIED_AT_ONCE: usize = 1 << 18;
@@ -384,6 +381,17 @@ impl CodeCacheMapping {
     }
 
     /// Whether an instruction pointer is where a system call is made for the program.
+    /// Watches calls with descriptors while a process has its list open.
+    pub(crate) fn watch_listing(&mut self, opened: bool) {
+        self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
+    }
+
+    /// Watches these calls while this number of lists is open.
+    pub(super) fn watch_listings(&mut self, listings: u32) {
+        self.listings = listings;
+        of_listings().for_each(|number| self.watch(number, listings > 0));
+    }
+
     pub(super) fn is_calling(&self, pc: u64) -> bool {
         (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
     }
@@ -674,14 +682,6 @@ impl TableMapping {
     }
 }
 
-/// Addresses of a translation with this number of slots, without regions that are hardly ever needed.
-const fn addresses_for(slots: usize) -> u64 {
-    TABLE_BYTES + SLOT_BYTES * slots as u64 + ROOM_FOR_REGIONS * REGION
-}
-
-/// Addresses of a translation without a limit.
-pub(super) const MOST_ADDRESSES: u64 = addresses_for(SLOTS);
-
 // `doctor` tries to make a file of the length that is needed.
 const _: () = assert!(addresses_for(FEW_SLOTS) == MEMORY_FILE_BYTES);
 
@@ -830,8 +830,12 @@ fn region_addresses_near(address: u64) -> impl Iterator<Item = u64> {
 
 /// The address of the platform's name.
 pub(crate) const AT_PLATFORM: u64 = 15;
+
 /// The address of 16 random bytes.
 pub(crate) const AT_RANDOM: u64 = 25;
+
+/// The address of the first instruction, behind the loader.
+pub(crate) const AT_ENTRY: u64 = 9;
 
 /// An entry of the auxiliary vector of a program.
 ///

@@ -5,19 +5,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_sys::trace::Registers;
-
 use super::address_limits::ReportedLimits;
-use super::cache_flush::{CacheFlush, CodeChangeCost};
 use super::code_cache::CodeCacheMapping;
+use super::code_changes::{CacheFlush, CodeChangeCost};
 use super::cpu_affinity::CpuAffinity;
-use super::ledger::{ExecutedCode, ThreadLedger};
-use super::maps::MapsCache;
+use super::ledger::ExecutedCode;
 use super::maps_listing::MapsListing;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
 use super::task_state::{TaskEvent, TaskState, TransitionEffect};
-use super::threads::TranslationCounts;
+use super::translated_pc::TranslatedPc;
+use super::translation_context::TranslationContext;
+use super::translation_context::TranslationCounts;
 use super::window_rows::OpenWindow;
 use crate::EventTotals;
 use crate::code_profile::CodeProfile;
@@ -53,59 +52,6 @@ pub(crate) struct TracedProcess {
     pub(super) limits: Option<ReportedLimits>,
     /// The reason why there are no counts.
     pub(crate) lost: Option<String>,
-}
-
-/// The context of a thread in a translation: its slot, and executions that no counter has seen.
-pub(crate) struct TranslationContext {
-    pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
-    pub(crate) slot: usize,
-    pub(crate) ledger: ThreadLedger,
-    /// The mappings of the process.
-    pub(crate) maps: MapsCache,
-}
-
-impl TranslationContext {
-    pub(crate) fn new(cache: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
-        TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
-    }
-
-    /// A copy of the ledger, as if the thread left at a position; `None` where the position is unknown.
-    pub(crate) fn ledger_at(&self, position: TranslatedPc) -> Option<ThreadLedger> {
-        let point = self.cache.borrow().translation.point_at(position.pc)?;
-        let mut ledger = self.ledger.clone();
-        ledger.exit_at(&mut self.cache.borrow_mut(), self.slot, &point, position);
-        Some(ledger)
-    }
-
-    /// Records that the thread leaves translated code at a position. False where the position is unknown.
-    pub(crate) fn exit_at(&mut self, position: TranslatedPc) -> bool {
-        let cache = &mut self.cache.borrow_mut();
-        let point = cache.translation.point_at(position.pc);
-        point.iter().for_each(|point| self.ledger.exit_at(cache, self.slot, point, position));
-        point.is_some()
-    }
-}
-
-/// The program counter of a thread in translated code, and its registers that may hold counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TranslatedPc {
-    pub(crate) pc: u64,
-    /// `None` where it is not known, as behind a system call: nothing counts in it there.
-    pub(crate) rcx: Option<u64>,
-    /// The value of r11, likewise.
-    pub(crate) r11: Option<u64>,
-}
-
-impl TranslatedPc {
-    /// The position with its registers.
-    pub(crate) fn new(pc: u64, registers: &Registers) -> TranslatedPc {
-        TranslatedPc { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
-    }
-
-    /// A position in a system call, or right behind one.
-    pub(crate) fn of_call(pc: u64) -> TranslatedPc {
-        TranslatedPc { pc, rcx: None, r11: None }
-    }
 }
 
 /// A thread that is traced.

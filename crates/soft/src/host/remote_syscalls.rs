@@ -8,12 +8,11 @@ use cyclometer_sys::identity::{self, FileIdentity};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
+use super::proc::first_thread;
 use super::restore_guard::RestoreGuard;
-use super::threads::first_thread;
 
 /// Bytes of code that make a system call and stop: `syscall; int3`.
 pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
-
 const SIGTRAP: i32 = 5;
 pub(super) const SIGSTOP: i32 = 19;
 
@@ -215,8 +214,8 @@ impl RemoteSyscalls {
         self.finish()
     }
 
-    /// Makes several system calls, and saves registers and signal mask once for all of them. Both are restored
-    /// on every way out.
+    /// Makes several system calls, and saves registers and signal mask once for all of them. Both are
+    /// restored on every way out.
     ///
     /// # Errors
     ///

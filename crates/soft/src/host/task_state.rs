@@ -8,9 +8,9 @@
 //!
 //! # Terms
 //!
-//! - *Activity*: what an active task does between two stops ([`TaskActivity`]).
-//! - *Request*: what another task, or the tool, waits for ([`StopRequest`]).
-//! - *Effect*: what the tracer has to do because of an event ([`TransitionEffect`]).
+//! - *Activity*: the occupation of an active task between two stops ([`TaskActivity`]).
+//! - *Request*: a wish of another task, or of the tool, for its next stop ([`StopRequest`]).
+//! - *Effect*: the consequence of an event for the tracer ([`TransitionEffect`]).
 //!
 //! ```text
 //!            suspend requested             detach requested
@@ -33,9 +33,9 @@
 pub(super) enum TaskState {
     /// It runs, or its stop is being handled.
     Active {
-        /// What it does.
+        /// Its activity since its last stop.
         activity: TaskActivity,
-        /// What it has to do at its next stop.
+        /// The request for its next stop.
         request: StopRequest,
     },
     /// It is stopped in native state until a flush is complete.
@@ -133,7 +133,7 @@ pub(super) enum TaskEvent {
     Ended,
 }
 
-/// What the tracer has to do because of an event.
+/// The consequence of an event for the tracer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum TransitionEffect {

@@ -9,8 +9,9 @@
 //! # Terms
 //!
 //! - *Event*: a change of a task that `wait` reports: a stop, an exit, a ptrace event.
-//! - *Outcome*: the result of handling an event ([`TraceResult`]). An error says that the task is gone, must
-//!   be detached (with a reason), or needs a translation of its own.
+//! - *Action*: the result of looking at an event ([`TaskAction`]), which the loop applies.
+//! - *Outcome*: the result of the action ([`TraceResult`]). An error says that the task is gone, must be
+//!   detached (with a reason), or needs a translation of its own.
 //! - *Bell*: the wait for the next event or a byte on the socket, whichever comes first.
 //!
 //! ```text
@@ -25,9 +26,31 @@
 //! - A task is resumed only by the code that has handled its stop.
 //! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
+mod cache_flush;
+mod cpu_binding;
+mod cpu_queries;
+mod exits;
+mod file_writes;
+mod forks;
+mod limit_calls;
+mod listing_calls;
+mod native_state;
+mod own_counts;
+pub(super) mod probe;
+mod profiles;
+mod readings;
+mod restartable_checks;
+mod retranslation_rounds;
+mod shared_translations;
+mod signal_delays;
+mod signals;
+mod stored_translations;
+mod syscall_handlers;
+mod threads;
+mod windows;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -37,23 +60,27 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
+use self::cache_flush::CHANGES_SHARED;
+use self::probe::InstructionProbe;
+use self::shared_translations::SharedTranslations;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
-use super::cache_flush::CHANGES_SHARED;
 use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
-use super::forks::{ForkEvent, USER_CS};
+use super::fork_event::{ForkEvent, USER_CS};
 use super::maps::{MapsCache, MemoryMaps};
-use super::probe::InstructionProbe;
-use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, TranslationContext};
+use super::proc::{self, cpu_of};
+use super::process::{TaskMode, TracedProcess, TracedTask};
 use super::profile_store::ProfileStore;
 use super::restartable;
-use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
 use super::task_state::{TaskEvent, TransitionEffect};
-use super::threads::TranslationCounts;
+use super::trace_error::{TraceError, TraceResult};
+use super::translated_pc::TranslatedPc;
 use super::translation_cache::TranslationCache;
+use super::translation_context::TranslationContext;
+use super::translation_context::TranslationCounts;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
@@ -115,7 +142,7 @@ pub(crate) struct Tracer {
     /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
     /// Translations that several programs can share.
-    pub(super) shared_translations: SharedTranslations,
+    shared_translations: SharedTranslations,
     /// The execution profile of earlier runs and of this one.
     pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
     /// Files of code, where executions by address are requested.
@@ -133,40 +160,6 @@ pub(crate) struct Tracer {
     /// Changes since the last round of all tasks.
     changes_since_round: usize,
 }
-
-/// The reason why a task cannot be followed any more.
-pub(super) enum TraceError {
-    /// It has ended, or is about to.
-    Gone,
-    /// It must be detached; the reason.
-    Detach(String),
-    /// It needs a translation of its own.
-    OwnTranslation,
-}
-
-impl From<io::Error> for TraceError {
-    fn from(error: io::Error) -> TraceError {
-        match error.raw_os_error() {
-            Some(cyclometer_sys::process::errno::ESRCH) => TraceError::Gone,
-            _ => TraceError::Detach(format!("could not be translated: {error}")),
-        }
-    }
-}
-
-impl TraceError {
-    /// The mappings of a process cannot be read: it has ended, or its memory is kept from this user.
-    pub(super) fn of_maps(error: io::Error) -> TraceError {
-        match error.kind() {
-            io::ErrorKind::NotFound => TraceError::Gone,
-            io::ErrorKind::PermissionDenied => {
-                TraceError::Detach("has memory that this user may not read".to_owned())
-            }
-            _ => error.into(),
-        }
-    }
-}
-
-pub(super) type TraceResult = Result<(), TraceError>;
 
 /// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
 /// descendants until they end, and sends the last report. See [`protocol`](super::protocol).
@@ -264,7 +257,7 @@ impl Tracer {
             detaching: HashSet::new(),
             detached_processes: HashSet::new(),
             reported: false,
-            reports_exits: super::exits::reports_exits(),
+            reports_exits: exits::reports_exits(),
             stops: 0,
             own_cpu: None,
             without_sequences: HashSet::new(),
@@ -356,7 +349,7 @@ impl Tracer {
             let left = catch_unwind(AssertUnwindSafe(|| self.detach(tid, reason, 0)));
             if left.is_err() {
                 // It cannot continue anywhere, and would stay stopped for ever.
-                let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
+                let _ = trace::send_signal(proc::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
             }
         }
     }
@@ -761,17 +754,6 @@ fn with_memory<T>(
 fn own_cpu_time() -> Option<Duration> {
     let usage = cyclometer_sys::process::thread_usage().ok()?;
     Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
-}
-
-/// The CPU that a process ran on last.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
-pub(super) fn cpu_of(pid: u32) -> Option<u32> {
-    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(36)?.parse().ok()
 }
 
 /// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.

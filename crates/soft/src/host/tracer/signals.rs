@@ -22,15 +22,17 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::code_cache::CodeCacheMapping;
-use super::proc;
-use super::process::{TaskMode, TracedTask, TranslatedPc};
-use super::remote_syscalls::{RemoteSyscalls, number};
-use super::restartable::HANDLERS;
-use super::signal_throttling::SignalArrival;
-use super::task_state::TaskEvent;
-use super::tracer::{TraceError, Tracer};
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::proc::{has_signal, status};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::remote_syscalls::{RemoteSyscalls, number};
+use crate::host::restartable::HANDLERS;
+use crate::host::signal_throttling::SignalArrival;
+use crate::host::task_state::TaskEvent;
+use crate::host::trace_error::TraceError;
+use crate::host::translated_pc::TranslatedPc;
 use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
@@ -65,7 +67,7 @@ impl Tracer {
         let arrival = self.take_delayed(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was removed meanwhile: natively the signal would have come before that.
-            super::tracer::restart_wait(tid)?;
+            super::restart_wait(tid)?;
             return Ok(TaskAction::Continue { signal: 0 });
         }
         let task = self.task(tid)?;
@@ -228,7 +230,7 @@ impl Tracer {
         match disposition(&status(tid), signal) {
             // The tracer alone is why a system call is made again.
             SignalDisposition::Ignores => {
-                super::tracer::restart_wait(tid)?;
+                super::restart_wait(tid)?;
                 return Ok(TaskAction::Continue { signal });
             }
             SignalDisposition::Stops => {
@@ -371,18 +373,6 @@ fn disposition(status: &str, signal: i32) -> SignalDisposition {
     } else {
         SignalDisposition::Acts
     }
-}
-
-/// The text of `/proc/pid/status`.
-pub(super) fn status(tid: u32) -> String {
-    proc::text(format!("/proc/{tid}/status")).unwrap_or_default()
-}
-
-/// Whether a set of signals in the text of a status has a signal.
-pub(super) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1).clamp(0, 63) & 1 == 1
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@ use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
-use super::action::{ActionResult, TaskAction};
-use super::process::{TaskMode, TracedTask, TranslatedPc};
-use super::signals::status;
-use super::task_state::{StopRequest, TaskEvent, TransitionEffect};
-use super::tracer::{TraceError, TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::proc::status;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
@@ -279,7 +281,7 @@ impl Tracer {
     }
 }
 
-/// What is known of a task that has ended without an exit stop.
+/// The facts about a task that has ended without an exit stop.
 ///
 /// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the first
 /// stop and resume it: the task has executed nothing in between. A task that has called `exit` itself is
@@ -288,8 +290,8 @@ impl Tracer {
 /// # Source
 ///
 /// Linux `kernel/signal.c`: `ptrace_stop`, a task that is to be killed does not stop; `get_signal`, a task
-/// that is killed is not to be any more; `ptrace_signal`, an unreported stop does not keep it from that, since
-/// 5.17.
+/// that is killed is not to be any more; `ptrace_signal`, an unreported stop does not keep it from that,
+/// since 5.17.
 struct UnseenEnd {
     /// The address behind its `exit` call, in translated code, if it was about to make one.
     exit_pc: Option<u64>,

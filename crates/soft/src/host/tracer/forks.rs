@@ -11,60 +11,24 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
-use super::action::{ActionResult, TaskAction};
-use super::address_limits::ReportedLimits;
-use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
-use super::cpu_affinity::CpuBinding;
 use super::exits::is_traced_by_us;
-use super::maps::MemoryMaps;
-use super::process::{TaskMode, TracedProcess, TranslatedPc, name_of};
-use super::remote_syscalls::{has_threads, number, run_to_trap};
-use super::restartable::THREADS;
-use super::retranslation::TranslationAge;
-use super::task_state::{TaskEvent, VforkWait};
-use super::threads::first_thread;
-use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
-
-/// The code segment of 64-bit programs.
-///
-/// # Source
-///
-/// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
-pub(super) const USER_CS: u64 = 0x33;
+use super::{FIXED_BYTES, SIGTRAP, Tracer};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use crate::host::fork_event::{ForkEvent, USER_CS};
+use crate::host::maps::MemoryMaps;
+use crate::host::proc::first_thread;
+use crate::host::process::{TaskMode, TracedProcess, name_of};
+use crate::host::remote_syscalls::{has_threads, number, run_to_trap};
+use crate::host::restartable::THREADS;
+use crate::host::retranslation::TranslationAge;
+use crate::host::task_state::{TaskEvent, VforkWait};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::window_protocol::TracedWindowEnd;
 
 /// The number of killed processes whose state is kept for their children.
 const MOST_DEAD_PARENTS: usize = 8;
-
-/// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
-/// for the first time.
-pub(super) struct ForkEvent {
-    /// The id of the parent process.
-    parent: u32,
-    /// For a thread, the index of its process.
-    pub(super) thread_of: Option<usize>,
-    /// The translation, and the parent's slot; `None` when nothing is translated yet.
-    home: Option<(Rc<RefCell<CodeCacheMapping>>, usize)>,
-    filtered: bool,
-    shares: bool,
-    trap_action: Option<[u8; 32]>,
-    /// The limits that the parent was told, if they are not the real ones.
-    pub(super) limits: Option<ReportedLimits>,
-    /// The CPU that the child is bound to, if its parent was bound at the fork.
-    binding: Option<Rc<CpuBinding>>,
-}
-
-impl ForkEvent {
-    /// Whether the child will execute a translation.
-    pub(super) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, cache))
-    }
-
-    /// The same event for another child.
-    fn duplicate(&self) -> ForkEvent {
-        ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
-    }
-}
 
 impl Tracer {
     /// The first stop of a task that is not known yet.
@@ -289,7 +253,7 @@ impl Tracer {
     ///
     /// `proc(5)`, `/proc/pid/status`: `Seccomp` is 0 without a filter, `SigIgn` a mask in hexadecimal.
     fn check_inherited(&mut self, tid: u32) -> TraceResult {
-        let status = super::proc::text(format!("/proc/{tid}/status"))?;
+        let status = crate::host::proc::text(format!("/proc/{tid}/status"))?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let task = self.task(tid)?;
         // It may have failed to install one.
@@ -332,7 +296,8 @@ struct KnownParent {
 /// The first stop of a task that is not known yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FirstStop {
-    /// A thread ends before it has executed anything, as its process is being killed. No fork event may follow.
+    /// A thread ends before it has executed anything, as its process is being killed. There may be no fork
+    /// event of it.
     Dying,
     /// Its fork event was reported.
     Announced,
@@ -385,7 +350,7 @@ pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
 ///
 /// `proc(5)`, `/proc/pid/task/tid/children`.
 fn children_of(pid: u32) -> Vec<u32> {
-    let children = super::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = crate::host::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
@@ -395,7 +360,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 ///
 /// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
+    let stat = crate::host::proc::text(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(1)?.parse().ok()
 }

@@ -8,7 +8,7 @@
 //! # Solution
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
-//! All counts are then read out of the counters ([`super::readout`]). The boundary is some instructions
+//! All counts are then read out of the counters ([`crate::host::readout`]). The boundary is some instructions
 //! further on, and expected there: the counts of these instructions are added if they are the same each time.
 //! The row is valid when the thread has executed them, which the next readout shows. After a signal in
 //! between the window goes on. Instructions with counts that are made at run time are executed step by step.
@@ -29,15 +29,18 @@ use std::time::Duration;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::code_cache::CodeCacheMapping;
-use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
-use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
-use super::window_counts::WindowReadout;
-use super::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
-use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
+use super::{SIGTRAP, Tracer};
 use crate::block::{Block, BlockDecoder};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::ledger::{CHECKED_BLOCKS, CounterSnapshot};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::TranslationContext;
+use crate::host::window_counts::WindowReadout;
+use crate::host::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
+use crate::host::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 

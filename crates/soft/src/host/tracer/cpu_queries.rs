@@ -5,9 +5,10 @@ use std::io;
 use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::Tracer;
 use crate::baseline::{CpuQuery, HWCAP};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::trace_error::{TraceError, TraceResult};
 use crate::translate::ANSWERED;
 
 /// Entries of the auxiliary vector with features of the processor.

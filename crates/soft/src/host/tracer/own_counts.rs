@@ -9,16 +9,17 @@ use std::time::Duration;
 use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::ledger::CounterSnapshot;
-use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::syscalls::EFAULT;
-use super::tracer::Tracer;
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::ledger::CounterSnapshot;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::syscalls::EFAULT;
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::TranslationContext;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The value of a word whose event is unknown for a thread.
 const NONE: u64 = u64::MAX;
-
 const EINVAL: i64 = 22;
 const ENODATA: i64 = 61;
 

@@ -11,17 +11,18 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{Change, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::code_cache::CodeCacheMapping;
+use super::Tracer;
 use super::forks::message;
-use super::ledger::{CounterSnapshot, ExecutedCode};
-use super::process::{TaskMode, TracedTask, TranslationContext};
-use super::restartable;
-use super::syscalls::MappingCall;
-use super::task_state::TaskEvent;
-use super::tracer::{TraceError, TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
-use crate::{EventSet, EventTotals};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::restartable;
+use crate::host::syscalls::MappingCall;
+use crate::host::task_state::TaskEvent;
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translation_context::TranslationContext;
+use crate::host::translation_context::{ThreadCounts, TranslationCounts};
+use crate::host::window_protocol::TracedWindowEnd;
 
 impl Tracer {
     /// A thread that a process has made.
@@ -272,67 +273,4 @@ impl Tracer {
         self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
         Ok(())
     }
-}
-
-/// The counts from one translation.
-#[derive(Clone)]
-pub(crate) struct TranslationCounts {
-    pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
-    pub(super) tally: CounterSnapshot,
-}
-
-impl TranslationCounts {
-    /// The counts of a task that does not run, and is outside of every block.
-    pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
-        let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
-        TranslationCounts { cache: context.cache.clone(), tally }
-    }
-}
-
-/// The counts of all threads of a process, added up for each translation.
-#[derive(Default)]
-pub(super) struct ThreadCounts(Vec<TranslationCounts>);
-
-impl FromIterator<TranslationCounts> for ThreadCounts {
-    fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
-        let mut sums = ThreadCounts::default();
-        for part in parts {
-            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.cache, &part.cache)) {
-                Some(sum) => sum.tally.merge(part.tally),
-                None => sums.0.push(part),
-            }
-        }
-        sums
-    }
-}
-
-impl ThreadCounts {
-    /// The executed code and its totals; with profiles if they are requested.
-    ///
-    /// # Errors
-    ///
-    /// The contradiction, in words.
-    pub(super) fn solve(&self, profiled: bool) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow(), profiled)).collect()
-    }
-
-    /// The totals of some events, which are not checked.
-    ///
-    /// # Errors
-    ///
-    /// The contradiction, in words.
-    pub(super) fn read_out(&self, events: EventSet) -> Result<Vec<EventTotals>, String> {
-        self.0.iter().map(|part| part.tally.read_out(&part.cache.borrow(), events)).collect()
-    }
-}
-
-/// The first thread of a thread's process.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `Tgid`.
-pub(super) fn first_thread(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    id.trim().parse().ok()
 }

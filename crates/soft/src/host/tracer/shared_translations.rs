@@ -14,15 +14,17 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::action::{ActionResult, TaskAction};
-use super::code_cache::CodeCacheMapping;
-use super::maps::{MapsCache, MemoryMaps};
-use super::proc;
-use super::process::{TaskMode, TranslationContext};
-use super::remote_syscalls::RemoteSyscalls;
-use super::shared_code::Admission;
-use super::syscalls::{MappingCall, remapped};
-use super::tracer::{TraceError, Tracer};
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::{AT_ENTRY, CodeCacheMapping, auxiliary};
+use crate::host::maps::{MapsCache, MemoryMaps};
+use crate::host::proc;
+use crate::host::process::TaskMode;
+use crate::host::remote_syscalls::RemoteSyscalls;
+use crate::host::shared_code::Admission;
+use crate::host::syscalls::{MappingCall, remapped};
+use crate::host::trace_error::TraceError;
+use crate::host::translation_context::TranslationContext;
 
 /// Most translations.
 const MOST_CACHES: usize = 24;
@@ -111,7 +113,8 @@ impl Tracer {
                     Some(cache) => cache,
                     None => self.new_cache(tid, registers, maps, allowance, shares)?,
                 };
-                cache.record.set_name(name, tid);
+                let entry = name.as_ref().and_then(|_| auxiliary(tid, AT_ENTRY).ok());
+                cache.record.set_name(name, entry);
                 let cache = Rc::new(RefCell::new(cache));
                 if cache.borrow().shared_code.is_open() {
                     for removed in self.shared_translations.add(cache.clone()) {

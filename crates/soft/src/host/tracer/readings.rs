@@ -6,14 +6,16 @@ use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
-use super::ledger::CounterSnapshot;
-use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc};
-use super::protocol;
-use super::task_state::VforkWait;
-use super::threads::{ThreadCounts, TranslationCounts};
-use super::tracer::{TraceResult, Tracer};
-use super::window_protocol::{self, ArrivingRequest, WINDOWS};
+use super::Tracer;
 use crate::code_profile::CodeProfile;
+use crate::host::ledger::CounterSnapshot;
+use crate::host::process::{TaskMode, TracedProcess, TracedTask};
+use crate::host::protocol;
+use crate::host::task_state::VforkWait;
+use crate::host::trace_error::TraceResult;
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::{ThreadCounts, TranslationCounts};
+use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Sends a short answer.
@@ -261,25 +263,4 @@ impl SleepingThread {
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         Some(SleepingThread { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
-}
-
-/// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/schedstat`: the first number.
-pub(super) fn ran_ns(tid: u32) -> Option<u64> {
-    let ran = super::proc::text(format!("/proc/{tid}/schedstat")).ok()?;
-    ran.split(' ').next()?.parse().ok()
-}
-
-/// The kernel time of a task so far, in hundredths of a second.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 15, the 13th behind the name.
-pub(super) fn kernel_ticks(tid: u32) -> Option<u64> {
-    let stat = super::proc::text(format!("/proc/{tid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(12)?.parse().ok()
 }

@@ -2,9 +2,10 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::Tracer;
 use super::native_state::restore_registers;
-use super::process::{TaskMode, TracedTask};
-use super::tracer::{TraceError, Tracer};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::trace_error::TraceError;
 
 /// The trap flag: after `popf` the kernel takes it for the program's own.
 ///
