@@ -2,7 +2,7 @@
 
 use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format, takes_two_counters};
 use cyclometer_core::event::{ExtraRegister, PerfClass, PerfEvent};
-use cyclometer_core::pmu::{ConfigWords, Family};
+use cyclometer_core::pmu::{ConfigWords, Family, PmuSet};
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
 
@@ -108,9 +108,8 @@ fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> Ho
             notes.push(note.clone());
         }
     }
-    let mut pmus: Vec<&str> = counted.iter().map(|on_core| on_core.part.pmu.as_str()).collect();
-    pmus.dedup();
-    let only = (!missing.is_empty()).then(|| pmus.join(" and "));
+    let only = PmuSet::new(counted.iter().map(|on_core| on_core.part.pmu.as_str()));
+    let only = only.filter(|_| !missing.is_empty());
     let (resolution, never_zero) = (resolution(&counted), counted.iter().all(|on_core| on_core.never_zero));
     let uncertain = counted.iter().find_map(|on_core| on_core.uncertain.clone());
     let names = counted.iter().map(|on_core| on_core.name.to_owned()).collect();

@@ -7,7 +7,7 @@ use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::{CpuId, Vendor};
-use cyclometer_core::pmu::KernelPmu;
+use cyclometer_core::pmu::{KernelPmu, PmuSet};
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events, raw_code};
 use cyclometer_core::{
     Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
@@ -105,10 +105,19 @@ fn resolve_on(request: &EventRequest, host: &Host<'_>) -> Result<Event> {
 
 fn event(request: &EventRequest, unit: Unit, candidates: Vec<Candidate>) -> Event {
     Event {
+        named_pmu: named_pmu(request),
         modifiers: request.modifiers,
         group: request.group,
         pin: request.pin,
         ..Event::new(request.label.as_deref().unwrap_or(&request.text), unit, candidates)
+    }
+}
+
+/// The PMU in the name of an event, unless another name replaces it.
+fn named_pmu(request: &EventRequest) -> Option<String> {
+    match &request.selector {
+        Selector::Pmu { pmu, .. } if request.label.is_none() => Some(pmu.clone()),
+        _ => None,
     }
 }
 
@@ -199,9 +208,8 @@ fn only_on(mut found: Event, devices: &[(&KernelPmu, &str)], machine: &Machine) 
     if lacking.is_empty() || !devices.iter().all(|(pmu, _)| pmu.is_core()) {
         return found;
     }
-    let names: Vec<&str> = devices.iter().map(|(pmu, _)| pmu.name.as_str()).collect();
     for candidate in &mut found.candidates {
-        candidate.only = Some(names.join(" and "));
+        candidate.only = PmuSet::new(devices.iter().map(|(pmu, _)| pmu.name.as_str()));
     }
     found.notes.push(format!("not everywhere: {} has no event {}", lacking.join(" and "), found.name));
     found

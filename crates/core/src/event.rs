@@ -8,7 +8,7 @@ use crate::cpuset::CpuSet;
 use crate::energy::EnergyZone;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
-use crate::pmu::ConfigWords;
+use crate::pmu::{ConfigWords, PmuSet};
 
 /// The encoding of an event for a programmable counter, in the vendor's fields.
 ///
@@ -181,6 +181,8 @@ pub struct Event {
     pub name: String,
     /// Whether the user requested the event or it is one of the defaults.
     pub requested: bool,
+    /// The PMU in its name (`cpu_core/loads/`), which limits the event; `None` where the name has none.
+    pub named_pmu: Option<String>,
     /// The modifiers as typed.
     pub modifiers: Modifiers,
     /// Number of the `{group}` that contains it, if any.
@@ -205,6 +207,7 @@ impl Event {
         Event {
             name: name.into(),
             requested: true,
+            named_pmu: None,
             modifiers: Modifiers::default(),
             group: None,
             pin: None,
@@ -234,7 +237,7 @@ pub struct Candidate {
     pub widest: Option<Scope>,
     /// The core PMUs that it counts on (`cpu_core`), when other core PMUs of the machine lack the event; else
     /// `None`.
-    pub only: Option<String>,
+    pub only: Option<PmuSet>,
     /// Whether the count cannot be zero, as with energy, or cycles and instructions of a process that ran. A
     /// zero then means that the counter did not count, whatever the kernel reports.
     pub never_zero: bool,

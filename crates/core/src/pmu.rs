@@ -1,6 +1,7 @@
 //! The kernel's PMU devices as plain values: formats, named events, terms to config words.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::cpuset::CpuSet;
 
@@ -32,8 +33,49 @@ impl KernelPmu {
     /// RISC-V's is `cpu`; an uncore device has a `cpumask` instead.
     pub fn is_core(&self) -> bool {
         let named = self.name == "cpu" || self.name.starts_with("cpu_") || self.name.starts_with("armv");
-        let apple = self.name.starts_with("apple_");
-        self.cpumask.is_none() && (named || apple || self.cpus.is_some())
+        self.cpumask.is_none() && (named || is_of_apple(&self.name) || self.cpus.is_some())
+    }
+}
+
+/// Whether a PMU of this name is driven by the kernel's driver for Apple's cores.
+///
+/// # Source
+///
+/// Linux `drivers/perf/apple_m1_cpu_pmu.c`: `apple_firestorm_pmu` and the like.
+pub fn is_of_apple(name: &str) -> bool {
+    name.starts_with("apple_")
+}
+
+/// Names of PMUs, each once, in a fixed order; at least one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PmuSet(Vec<String>);
+
+impl PmuSet {
+    /// These PMUs; `None` for none.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<PmuSet> {
+        let mut set: Vec<String> = Vec::new();
+        for name in names {
+            if !set.iter().any(|known| known == name) {
+                set.push(name.to_owned());
+            }
+        }
+        (!set.is_empty()).then_some(PmuSet(set))
+    }
+
+    /// Whether it has this PMU.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|known| known == name)
+    }
+
+    /// Whether it has this PMU and no other.
+    pub fn is_only(&self, name: &str) -> bool {
+        self.0.len() == 1 && self.contains(name)
+    }
+}
+
+impl fmt::Display for PmuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" and "))
     }
 }
 
@@ -179,6 +221,21 @@ fn mask(width: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_of_pmus_has_each_once_and_is_never_empty() {
+        let set = PmuSet::new(["cpu_core", "cpu_core", "cpu_atom"]).unwrap();
+        assert_eq!(set.to_string(), "cpu_core and cpu_atom");
+        assert!(set.contains("cpu_atom") && !set.contains("cpu") && !set.is_only("cpu_core"));
+        assert!(PmuSet::new(["cpu_core"; 2]).unwrap().is_only("cpu_core"));
+        assert_eq!(PmuSet::new([]), None);
+    }
+
+    #[test]
+    fn the_kernels_driver_for_apples_cores_has_pmus_of_a_common_prefix() {
+        assert!(is_of_apple("apple_icestorm_pmu") && is_of_apple("apple_firestorm_pmu"));
+        assert!(!is_of_apple("cpu") && !is_of_apple("armv8_cortex_a53"));
+    }
 
     fn deposit(format: &str, value: u64) -> Result<ConfigWords, u64> {
         let mut words = ConfigWords::default();

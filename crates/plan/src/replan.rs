@@ -1,7 +1,9 @@
 //! A refusal to the next plan: pure data, so that every step can be shown and tested.
 
+use cyclometer_core::event::Part;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::pmu;
 use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{
     Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
@@ -189,7 +191,9 @@ fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Inte
 ///
 /// Linux `drivers/perf/apple_m1_cpu_pmu.c`, `m1_pmu_set_event_filter`.
 fn wants_guest(line: &PlanLine) -> bool {
-    line.candidate().is_some_and(|c| c.resolution.contains("apple_")) && !line.event.modifiers.guest_only
+    let is_of_apple = |part: &Part| part.core().is_some_and(|core| pmu::is_of_apple(core.pmu));
+    let has_apples = line.candidate().is_some_and(|candidate| candidate.parts.iter().any(is_of_apple));
+    has_apples && !line.event.modifiers.guest_only
 }
 
 fn with(mut line: PlanLine, candidate: usize, filter: Option<Modes>, exclude_guest: bool) -> PlanLine {
@@ -344,7 +348,8 @@ mod tests {
     #[test]
     fn apples_driver_gets_guests_excluded_before_the_filter_goes() {
         let mut event = core_event("e");
-        event.candidates[0].resolution = "apple_firestorm_pmu/config=0x2/".to_owned();
+        let Part::Perf(part) = &mut event.candidates[0].parts[0] else { panic!() };
+        part.pmu = "apple_firestorm_pmu".to_owned();
         let (plan, done) = tried(vec![event], 0, RefusalKind::Invalid);
         assert!(matches!(outcome(&plan), Outcome::Counted { filter: Some(_), exclude_guest: true, .. }));
         assert_eq!(done, "excluded guests");

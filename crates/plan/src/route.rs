@@ -4,6 +4,7 @@ use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::ladder::{Cause, CauseKind, Works};
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::pmu::PmuSet;
 use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
 
 use crate::sharing::is_without_counter;
@@ -27,9 +28,8 @@ fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
 
 /// The core PMUs of these parts, where they are not all that the machine has; `None` where something else
 /// counts.
-fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
-    let mut counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
-    counting.dedup();
+fn some_cores(parts: &[Part], machine: &Machine) -> Option<PmuSet> {
+    let counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
     let ours = parts.iter().any(|part| matches!(part, Part::Registers(_)));
     let known: Vec<&str> = match ours {
         true => machine.core_types.iter().map(CoreType::pmu_name).collect(),
@@ -37,7 +37,7 @@ fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
     };
     let all_known = counting.iter().all(|pmu| known.contains(pmu));
     let lacks = known.iter().any(|pmu| !counting.contains(pmu));
-    (!counting.is_empty() && all_known && lacks).then(|| counting.join(" and "))
+    PmuSet::new(counting).filter(|_| all_known && lacks)
 }
 
 /// The event without the candidates of other sources, so that no replan can step to them either.
@@ -420,9 +420,9 @@ mod tests {
             let lines = route(vec![event], &machine, &Intent::default());
             lines[0].candidate().unwrap().only.clone()
         };
-        assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu_atom"]).as_deref(), Some("cpu_atom"));
+        assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu_atom"]), PmuSet::new(["cpu_atom"]));
         let three = ["cpu_core", "cpu_atom", "cpu_lowpower"];
-        assert_eq!(only(&three, &three[..2]).as_deref(), Some("cpu_core and cpu_atom"));
+        assert_eq!(only(&three, &three[..2]), PmuSet::new(["cpu_core", "cpu_atom"]));
         assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu_core", "cpu_atom"]), None);
         assert_eq!(only(&["cpu", "power"], &["cpu"]), None);
         assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu"]), None, "that is of no core type");

@@ -52,6 +52,14 @@ fn spellings_of_one_event_are_one_event() {
 }
 
 #[test]
+fn the_pmu_of_an_event_is_named_where_its_name_shows_it() {
+    let named = |text| find(text, &hybrid()).named_pmu;
+    assert_eq!(named("cpu_core/event=0x3c/").as_deref(), Some("cpu_core"));
+    assert_eq!(named("cpu_core/event=0x3c,name=clocks/"), None, "another name replaces it");
+    assert_eq!(named("cycles"), None);
+}
+
+#[test]
 fn the_software_device_knows_its_events_by_name() {
     let machine = vm_without_pmu();
     let find = |text| find(text, &machine).candidates;

@@ -22,16 +22,18 @@ use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 use cyclometer_sys::tracer_call::MEMORY_FILE_BYTES;
 
+use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for};
+use super::cache_record::CacheRecord;
 use super::equivalent_blocks::EquivalentBlocks;
+use super::heat_map::HeatMap;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
 use super::proc;
-use super::profile_store::HeatMap;
 use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
+use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
-use super::translation_cache::CacheRecord;
 use super::writers;
 use crate::flow::{ArcId, FlowPoint};
 use crate::pack::{ChunkReader, ChunkWriter};
@@ -50,10 +52,6 @@ const GADGET_ROOM: u32 = 16;
 
 /// Addresses of the slots, if they are free.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
-
-/// Regions that have room in the memory file. A program hardly ever needs more, so it needs no more
-/// descriptors and calls.
-const ROOM_FOR_REGIONS: u64 = 4;
 
 /// Bytes of code that are copied at once.
 const COPIED_AT_ONCE: usize = 1 << 18;
@@ -159,10 +157,11 @@ impl CodeCacheMapping {
 
     fn map_all(&self, remote: RemoteSyscalls, text: u64) -> io::Result<()> {
         let shared = lend(remote, text, &self.memory)?;
+        let lent = RestoreGuard::new(|| remote.close(shared));
         let mapped = map_shared(remote, shared, self.table_at, self.area_at, self.area.len() as u64);
         let mapped =
             mapped.and_then(|()| self.regions.iter().try_for_each(|region| region.map(remote, shared, text)));
-        remote.close(shared)?;
+        lent.restore()?;
         mapped
     }
 
@@ -233,8 +232,9 @@ impl CodeCacheMapping {
         let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), None)?;
         let translation = Translation::new(shared.table_at, settings);
         let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
+        let opened = RestoreGuard::new(|| remote.close(theirs));
         let added = cache.add_first_regions(remote, theirs, (name, near), maps);
-        remote.close(theirs)?;
+        opened.restore()?;
         added.inspect_err(|_| drop(cache.unmap(remote)))?;
         cache.prepare_table();
         Ok(cache)
@@ -258,13 +258,14 @@ impl CodeCacheMapping {
             let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
             let ranges: Vec<u64> = translation.used_regions().map(|(at, _)| at).collect();
             let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
+            let opened = RestoreGuard::new(|| remote.close(theirs));
             let mapped = ranges.into_iter().try_for_each(|at| {
                 if !maps.is_free(at, REGION) || cache.overlaps(at, at + REGION) {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
                 cache.map_region(remote, (name, Some(theirs)), at)
             });
-            remote.close(theirs)?;
+            opened.restore()?;
             mapped.inspect_err(|_| drop(cache.unmap(remote)))?;
             cache.prepare_table();
             Ok(cache)
@@ -380,6 +381,17 @@ impl CodeCacheMapping {
     }
 
     /// Whether an instruction pointer is where a system call is made for the program.
+    /// Watches calls with descriptors while a process has its list open.
+    pub(crate) fn watch_listing(&mut self, opened: bool) {
+        self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
+    }
+
+    /// Watches these calls while this number of lists is open.
+    pub(super) fn watch_listings(&mut self, listings: u32) {
+        self.listings = listings;
+        of_listings().for_each(|number| self.watch(number, listings > 0));
+    }
+
     pub(super) fn is_calling(&self, pc: u64) -> bool {
         (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
     }
@@ -670,14 +682,6 @@ impl TableMapping {
     }
 }
 
-/// Addresses of a translation with this number of slots, without regions that are hardly ever needed.
-const fn addresses_for(slots: usize) -> u64 {
-    TABLE_BYTES + SLOT_BYTES * slots as u64 + ROOM_FOR_REGIONS * REGION
-}
-
-/// Addresses of a translation without a limit.
-pub(super) const MOST_ADDRESSES: u64 = addresses_for(SLOTS);
-
 // `doctor` tries to make a file of the length that is needed.
 const _: () = assert!(addresses_for(FEW_SLOTS) == MEMORY_FILE_BYTES);
 
@@ -708,8 +712,9 @@ impl MappedRegion {
             }
             RegionMemory::Own(file) => lend(remote, text, file)?,
         };
+        let lent = RestoreGuard::new(|| remote.close(file));
         let mapped = remote.map(file, self.at, REGION, 0, READ | EXECUTE);
-        remote.close(file)?;
+        lent.restore()?;
         mapped
     }
 }
@@ -736,6 +741,7 @@ fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
     let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
     remote.borrow_memory(text, |remote| {
         let named = remote.open_path(text, &path, O_PATH | O_CLOEXEC)?;
+        let found = RestoreGuard::new(|| remote.close(named));
         let opened = remote.expect(named, identity, text).and_then(|()| {
             let theirs = remote.open_path(text, &format!("/proc/self/fd/{named}\0"), O_RDWR | O_CLOEXEC)?;
             match remote.expect(theirs, identity, text) {
@@ -743,13 +749,13 @@ fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
                 Err(error) => remote.close(theirs).and(Err(error)),
             }
         });
-        remote.close(named)?;
+        found.restore()?;
         opened
     })
 }
 
-/// Makes system calls in the name of a program that has just been started: at its first instruction, which is
-/// put back.
+/// Makes system calls on behalf of a program that has just been started: at its first instruction, which is
+/// restored on every way out.
 fn at_first_instruction<T>(
     tid: u32,
     entry: u64,
@@ -758,9 +764,10 @@ fn at_first_instruction<T>(
     let saved = trace::peek(tid, entry)?;
     let mut patched = saved.to_le_bytes();
     patched[..GADGET.len()].copy_from_slice(&GADGET);
+    let first = RestoreGuard::new(|| trace::poke(tid, entry, saved));
     trace::poke(tid, entry, u64::from_le_bytes(patched))?;
     let done = RemoteSyscalls::new(tid, entry).series(work);
-    trace::poke(tid, entry, saved)?;
+    first.restore()?;
     done
 }
 
@@ -823,8 +830,12 @@ fn region_addresses_near(address: u64) -> impl Iterator<Item = u64> {
 
 /// The address of the platform's name.
 pub(crate) const AT_PLATFORM: u64 = 15;
+
 /// The address of 16 random bytes.
 pub(crate) const AT_RANDOM: u64 = 25;
+
+/// The address of the first instruction, behind the loader.
+pub(crate) const AT_ENTRY: u64 = 9;
 
 /// An entry of the auxiliary vector of a program.
 ///

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use super::code_cache::CodeCacheMapping;
 use super::equivalent_blocks::ClassExecutions;
-use super::process::TranslatedPc;
 use super::readout::{EventReadout, ReadoutSum, SumWeights, counted_units};
+use super::translated_pc::TranslatedPc;
 use crate::addend::{AddendKind, AddendKinds};
 use crate::block::{Block, BlockDecoder};
 use crate::code_profile::{CodeProfile, CodeRun, RunExecutions};

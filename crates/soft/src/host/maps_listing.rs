@@ -9,18 +9,11 @@
 //! other operation the tracer seeks the kernel's file to the program's offset; from there on the program
 //! reads the kernel's list.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::rc::Rc;
 
-use cyclometer_sys::trace::{self, Registers};
-
-use super::code_cache::CodeCacheMapping;
-use super::process::TaskMode;
-use super::remote_syscalls::{RemoteSyscalls, number};
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::remote_syscalls::number;
 
 /// The kernel's buffer for such files, in bytes.
 ///
@@ -29,16 +22,6 @@ use super::tracer::{TraceError, TraceResult, Tracer};
 /// Linux `fs/seq_file.c`, `seq_read_iter`: a page; what does not leave a byte of it free waits for the next
 /// portion.
 const BUFFER: usize = 4096;
-
-/// Most bytes of a path that is compared.
-const MOST_PATH: usize = 40;
-
-/// Most bytes of a path that the kernel takes.
-///
-/// # Source
-///
-/// Linux `include/uapi/linux/limits.h`, `PATH_MAX`.
-const LONGEST_PATH: usize = 4096;
 
 /// Other calls with a descriptor, perhaps with that of the list.
 pub(super) const OTHER_USES: [u64; 12] = [
@@ -58,9 +41,9 @@ pub(super) const OTHER_USES: [u64; 12] = [
 
 /// A list that a process reads.
 pub(crate) struct MapsListing {
-    descriptor: u64,
+    pub(super) descriptor: u64,
     /// Device and number of the file.
-    file: (u64, u64),
+    pub(super) file: (u64, u64),
     /// Address of the next line that was not read.
     next: u64,
     /// The rest of the last portion, which was not read yet.
@@ -70,12 +53,12 @@ pub(crate) struct MapsListing {
 }
 
 impl MapsListing {
-    fn new(descriptor: u64, file: (u64, u64)) -> MapsListing {
+    pub(super) fn new(descriptor: u64, file: (u64, u64)) -> MapsListing {
         MapsListing { descriptor, file, next: 0, rest: Vec::new(), given: 0 }
     }
 
     /// Whether a system call's argument is the descriptor. The kernel uses 32 bits of it.
-    fn is(&self, argument: u64) -> bool {
+    pub(super) fn is(&self, argument: u64) -> bool {
         argument & 0xffff_ffff == self.descriptor
     }
 
@@ -84,7 +67,7 @@ impl MapsListing {
     /// # Source
     ///
     /// `fcntl(2)`; Linux `include/uapi/linux/fcntl.h`.
-    fn is_used_by(&self, call: u64, [first, second]: [u64; 2]) -> bool {
+    pub(super) fn is_used_by(&self, call: u64, [first, second]: [u64; 2]) -> bool {
         const F_DUPFD: u64 = 0;
         const F_DUPFD_CLOEXEC: u64 = 1030;
         match call & 0xffff_ffff {
@@ -97,13 +80,13 @@ impl MapsListing {
     }
 
     /// Whether the descriptor still is that of the list, and was not read natively.
-    fn is_untouched(&self, tid: u32) -> bool {
+    pub(super) fn is_untouched(&self, tid: u32) -> bool {
         file_of(tid, self.descriptor) == Some(self.file) && position(tid, self.descriptor) == Some(0)
     }
 
     /// The offset in the kernel's list, which has the mappings of the code cache, behind the text that the
     /// program has read.
-    fn kernel_offset(&self, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> usize {
+    pub(super) fn kernel_offset(&self, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> usize {
         let (mut left, mut offset) = (self.given, 0);
         for line in text.split_inclusive('\n') {
             let ours = range(line).is_some_and(|(start, end)| is_ours(start, end));
@@ -117,7 +100,7 @@ impl MapsListing {
     }
 
     /// The next bytes, at most `size`. `text` is the whole list; `is_ours` selects the mappings to leave out.
-    fn read(&mut self, size: usize, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> Vec<u8> {
+    pub(super) fn read(&mut self, size: usize, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> Vec<u8> {
         let bytes = self.portion(size, text, is_ours);
         self.given += bytes.len();
         bytes
@@ -155,7 +138,7 @@ fn range(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Device and number of an open file.
-fn file_of(tid: u32, descriptor: u64) -> Option<(u64, u64)> {
+pub(super) fn file_of(tid: u32, descriptor: u64) -> Option<(u64, u64)> {
     let metadata = fs::metadata(format!("/proc/{tid}/fd/{descriptor}")).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
@@ -170,205 +153,6 @@ fn position(tid: u32, descriptor: u64) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
-/// Whether the text at an address is a path in `/proc`.
-fn names_proc(tid: u32, address: u64) -> bool {
-    const START: u64 = u64::from_le_bytes(*b"/proc/\0\0");
-    trace::peek(tid, address).unwrap_or(0) & 0xffff_ffff_ffff == START
-}
-
-/// Whether the text at an address may be the path of a process's `status`, from any folder.
-fn names_status(tid: u32, address: u64) -> bool {
-    let mut bytes = [0; LONGEST_PATH];
-    let count = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
-    let path = bytes[..count].split(|byte| *byte == 0).next().unwrap_or_default();
-    path.ends_with(b"status")
-}
-
-/// Whether the text at an address names the list of the process's own mappings.
-fn names_listing(tid: u32, address: u64) -> bool {
-    let mut bytes = [0; MOST_PATH];
-    let count = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
-    let path = bytes[..count].split(|byte| *byte == 0).next().unwrap_or_default();
-    let own = format!("/proc/{tid}/maps");
-    [b"/proc/self/maps", b"/proc/thread-self/maps".as_slice(), own.as_bytes()].contains(&path)
-}
-
-impl Tracer {
-    /// A file is about to be opened, whose path is at this address.
-    pub(super) fn handle_open(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
-        let in_proc = names_proc(tid, path);
-        if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
-            self.unbind(tid);
-        }
-        if self.handle_open_for_writing(tid, path, &registers)? {
-            return Ok(());
-        }
-        if !in_proc {
-            return self.resume_checked(tid);
-        }
-        if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
-            return self.resume_checked(tid);
-        }
-        let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let cache = self.cache_of(tid)?;
-        let remote = RemoteSyscalls::new(tid, cache.borrow().gadget());
-        match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
-            Ok(descriptor) => {
-                if let Some(file) = file_of(tid, descriptor) {
-                    self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
-                    cache.borrow_mut().watch_listing(true);
-                }
-                self.emulate_call(tid, registers, descriptor)
-            }
-            Err(error) => self.emulate_call(tid, registers, refusal(&error)),
-        }
-    }
-
-    /// Whether a list is open already. One whose descriptor got lost is forgotten.
-    fn reads_another(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let Some(listing) = &self.task(tid)?.listing else { return Ok(false) };
-        let open = listing.is_untouched(tid);
-        if !open {
-            self.forget_listing(tid)?;
-        }
-        Ok(open)
-    }
-
-    fn cache_of(&mut self, tid: u32) -> Result<Rc<RefCell<CodeCacheMapping>>, TraceError> {
-        match &self.task(tid)?.mode {
-            TaskMode::Translated(context) => Ok(context.cache.clone()),
-            _ => Err(TraceError::Gone),
-        }
-    }
-
-    /// A descriptor is about to be read.
-    pub(super) fn handle_read(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        let cache = self.cache_of(tid)?;
-        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.resume_checked(tid) };
-        if !listing.is_untouched(tid) {
-            self.forget_listing(tid)?;
-            return self.resume_checked(tid);
-        }
-        let text = fs::read(format!("/proc/{tid}/maps"))?;
-        let cache = cache.borrow();
-        let size = usize::try_from(registers.rdx).unwrap_or(usize::MAX);
-        let bytes =
-            listing.read(size, &String::from_utf8_lossy(&text), |start, end| cache.overlaps(start, end));
-        drop(cache);
-        let written = if bytes.is_empty() { Ok(0) } else { trace::write_memory(tid, registers.rsi, &bytes) };
-        let result = match written {
-            Ok(count) if count == bytes.len() => count as u64,
-            _ => -super::syscalls::EFAULT as u64,
-        };
-        self.emulate_call(tid, registers, result)
-    }
-
-    /// The offset into a file is about to be changed.
-    ///
-    /// # Source
-    ///
-    /// `lseek(2)`: 0 is `SEEK_SET`.
-    pub(super) fn handle_seek(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        const SEEK_SET: u64 = 0;
-        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.resume_checked(tid) };
-        if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
-            self.hand_over(tid)?;
-        } else {
-            *listing = MapsListing::new(listing.descriptor, listing.file);
-        }
-        self.resume_checked(tid)
-    }
-
-    /// One of [`OTHER_USES`] is about to be called.
-    pub(super) fn handle_use(&mut self, tid: u32, registers: &Registers) -> TraceResult {
-        let Registers { rax, rdi, rsi, .. } = *registers;
-        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
-            self.hand_over(tid)?;
-        }
-        self.resume_checked(tid)
-    }
-
-    /// Hands the list over to the kernel, from the current offset on.
-    fn hand_over(&mut self, tid: u32) -> TraceResult {
-        let cache = self.cache_of(tid)?;
-        let task = self.task(tid)?;
-        if let Some(listing) =
-            task.listing.as_ref().filter(|listing| listing.is_untouched(tid) && !task.filtered)
-        {
-            let text = fs::read(format!("/proc/{tid}/maps"))?;
-            let cache = cache.borrow();
-            let ours = |start, end| cache.overlaps(start, end);
-            let offset = listing.kernel_offset(&String::from_utf8_lossy(&text), ours) as u64;
-            let remote = RemoteSyscalls::new(tid, cache.gadget());
-            remote.call(number::LSEEK, [listing.descriptor, offset, 0, 0, 0, 0])?;
-        }
-        self.forget_listing(tid)
-    }
-
-    fn forget_listing(&mut self, tid: u32) -> TraceResult {
-        self.task(tid)?.listing = None;
-        self.cache_of(tid)?.borrow_mut().watch_listing(false);
-        Ok(())
-    }
-
-    /// A process leaves its translation: calls that were watched for its list only are not watched any more.
-    pub(super) fn end_listing(&mut self, tid: u32) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let (Some(_), TaskMode::Translated(context) | TaskMode::Native(context)) =
-            (task.listing.take(), &task.mode)
-        {
-            context.cache.borrow_mut().watch_listing(false);
-        }
-    }
-
-    /// The lists of a task's process are read in another translation from now on.
-    pub(super) fn move_listings(
-        &self,
-        tid: u32,
-        from: &Rc<RefCell<CodeCacheMapping>>,
-        to: &mut CodeCacheMapping,
-    ) {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let lists = self.threads_of(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
-        let mut from = from.borrow_mut();
-        let left = from.listings.saturating_sub(lists);
-        from.watch_listings(left);
-        to.watch_listings(lists);
-    }
-
-    /// A descriptor is about to be closed.
-    pub(super) fn handle_close(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
-            self.forget_listing(tid)?;
-        }
-        self.resume_checked(tid)
-    }
-
-    /// Goes on behind a system call that is not made, with its result.
-    pub(super) fn emulate_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
-        let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
-        trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last_pc = None;
-        self.resume_checked(tid)
-    }
-
-    /// Sets the registers behind a system call that was made on behalf of the tracee.
-    pub(super) fn step_over_call(
-        &mut self,
-        tid: u32,
-        registers: Registers,
-        result: io::Result<u64>,
-    ) -> TraceResult {
-        let rax = result.unwrap_or_else(|error| refusal(&error));
-        let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
-        trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last_pc = None;
-        Ok(())
-    }
-}
-
 /// The result of a system call that was refused.
 pub(super) fn refusal(error: &io::Error) -> u64 {
     -i64::from(error.raw_os_error().unwrap_or(cyclometer_sys::process::errno::EACCES)) as u64
@@ -377,19 +161,6 @@ pub(super) fn refusal(error: &io::Error) -> u64 {
 /// Calls that are watched while a list is open.
 pub(super) fn of_listings() -> impl Iterator<Item = u64> {
     [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES)
-}
-
-impl CodeCacheMapping {
-    /// Watches calls with descriptors while a process has its list open.
-    pub(crate) fn watch_listing(&mut self, opened: bool) {
-        self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
-    }
-
-    /// Watches these calls while this number of lists is open.
-    pub(super) fn watch_listings(&mut self, listings: u32) {
-        self.listings = listings;
-        of_listings().for_each(|number| self.watch(number, listings > 0));
-    }
 }
 
 #[cfg(test)]

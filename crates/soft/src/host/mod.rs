@@ -16,69 +16,71 @@
 //! - *Detach*: the process continues in its own code, untraced.
 //!
 //! ```text
-//! a stop ──> tracer ──> exit stub: translate, link, resume     code_cache, code_reader, maps
-//!                       signal: to the handler and back        signals, native_state, signal_throttling
-//!                       system call: by its effect             syscalls, writers, maps_listing, ...
-//!                       fork, exec, exit                       forks, exits, threads, process, ledger
-//!                       code changes                           cache_flush, restartable
-//!                       request for counts                     readings, readout, protocol, own_counts
-//!                       end of a window                        windows, window_rows, window_protocol
-//!
-//! persistence and sharing of translations
-//!                       execution profiles                     profile_store, cache_folder, retranslation
-//!                       stored translations                    translation_cache, process_rights
-//!                       translations of several processes      shared_translations, shared_code, claims
+//! a stop ──> tracer::* (handler) ──> action ──> tracer (loop): resume, flush, detach
+//!                │
+//!                v uses
+//! rooms, which know nothing of the tracer
+//!   ptrace access    proc, remote_syscalls, restore_guard, trace_error
+//!   tracees          process, task_state, translation_context, fork_event, code_changes, signal_throttling
+//!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
+//!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
+//!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
+//!   persistence      profile_store, heat_map, translation_cache, cache_record, cache_folder, process_rights
 //! ```
+//!
+//! The handlers are in `tracer`, one file each: `exits`, `forks`, `threads`, `signals`, `syscall_handlers`,
+//! `cache_flush`, `readings`, `windows` and others.
 //!
 //! # Invariants
 //!
 //! - The tracer never blocks on one tracee: every wait is for the next event of any of them.
 //! - Counters of a slot are written by one task only, and read while it does not run.
 //! - Each task is detached together with all threads of its process.
+//! - Modules import in one direction: the loop and its handlers import the rooms, never the reverse.
 
+mod action;
 mod address_limits;
-mod cache_flush;
+mod cache_addresses;
 mod cache_folder;
+mod cache_record;
 mod claims;
+mod code_admission;
 mod code_cache;
+mod code_changes;
 mod code_objects;
 mod code_reader;
 mod cpu_affinity;
-mod cpu_queries;
 mod equivalent_blocks;
-mod exits;
-mod forks;
+mod fork_event;
+mod heat_map;
 mod instruction_counts;
 mod ledger;
 mod maps;
 mod maps_listing;
-mod native_state;
-mod own_counts;
-mod probe;
 mod proc;
 mod process;
 mod process_rights;
 mod profile_store;
 mod program_file;
 pub mod protocol;
-mod readings;
 mod readout;
 mod remote_syscalls;
 mod restartable;
+mod restore_guard;
 mod retranslation;
 mod shared_code;
-mod shared_translations;
 mod signal_throttling;
-mod signals;
 mod syscalls;
-mod threads;
+mod task_state;
+mod trace_error;
 mod tracer;
+mod translated_pc;
 mod translation_cache;
+mod translation_context;
 mod trusted_path;
 mod window_counts;
 pub mod window_protocol;
 mod window_rows;
-mod windows;
 mod writers;
 
 use std::os::unix::net::UnixStream;
@@ -89,11 +91,11 @@ use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
 pub use cache_folder::file_sum;
-#[doc(hidden)]
-pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
 pub use program_file::refuses;
 pub use retranslation::RetranslationPolicy;
 pub use tracer::FIXED_BYTES;
+#[doc(hidden)]
+pub use tracer::probe::{InstructionProbe, ProbeOrder, ProbeView};
 
 /// Settings of the tracer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -28,6 +28,61 @@ pub(super) fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
 }
 
+/// The text of `/proc/pid/status`.
+pub(super) fn status(tid: u32) -> String {
+    text(format!("/proc/{tid}/status")).unwrap_or_default()
+}
+
+/// Whether a set of signals in the text of a status has a signal.
+pub(super) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1).clamp(0, 63) & 1 == 1
+}
+
+/// The first thread of a thread's process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `Tgid`.
+pub(super) fn first_thread(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    id.trim().parse().ok()
+}
+
+/// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/schedstat`: the first number.
+pub(super) fn ran_ns(tid: u32) -> Option<u64> {
+    let ran = text(format!("/proc/{tid}/schedstat")).ok()?;
+    ran.split(' ').next()?.parse().ok()
+}
+
+/// The kernel time of a task so far, in hundredths of a second.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 15, the 13th behind the name.
+pub(super) fn kernel_ticks(tid: u32) -> Option<u64> {
+    let stat = text(format!("/proc/{tid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(12)?.parse().ok()
+}
+
+/// The CPU that a process ran on last.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
+pub(super) fn cpu_of(pid: u32) -> Option<u32> {
+    let stat = text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(36)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_sys::trace::Registers;
-
 use super::address_limits::ReportedLimits;
-use super::cache_flush::{CacheFlush, CodeChangeCost};
 use super::code_cache::CodeCacheMapping;
+use super::code_changes::{CacheFlush, CodeChangeCost};
 use super::cpu_affinity::CpuAffinity;
-use super::ledger::{ExecutedCode, ThreadLedger};
-use super::maps::MapsCache;
+use super::ledger::ExecutedCode;
 use super::maps_listing::MapsListing;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
-use super::threads::TranslationCounts;
+use super::task_state::{TaskEvent, TaskState, TransitionEffect};
+use super::translated_pc::TranslatedPc;
+use super::translation_context::TranslationContext;
+use super::translation_context::TranslationCounts;
 use super::window_rows::OpenWindow;
 use crate::EventTotals;
 use crate::code_profile::CodeProfile;
@@ -54,88 +54,19 @@ pub(crate) struct TracedProcess {
     pub(crate) lost: Option<String>,
 }
 
-/// The context of a thread in a translation: its slot, and executions that no counter has seen.
-pub(crate) struct TranslationContext {
-    pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
-    pub(crate) slot: usize,
-    pub(crate) ledger: ThreadLedger,
-    /// The mappings of the process.
-    pub(crate) maps: MapsCache,
-}
-
-impl TranslationContext {
-    pub(crate) fn new(cache: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
-        TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
-    }
-
-    /// A copy of the ledger, as if the thread left at a position; `None` where the position is unknown.
-    pub(crate) fn ledger_at(&self, position: TranslatedPc) -> Option<ThreadLedger> {
-        let point = self.cache.borrow().translation.point_at(position.pc)?;
-        let mut ledger = self.ledger.clone();
-        ledger.exit_at(&mut self.cache.borrow_mut(), self.slot, &point, position);
-        Some(ledger)
-    }
-
-    /// Records that the thread leaves translated code at a position. False where the position is unknown.
-    pub(crate) fn exit_at(&mut self, position: TranslatedPc) -> bool {
-        let cache = &mut self.cache.borrow_mut();
-        let point = cache.translation.point_at(position.pc);
-        point.iter().for_each(|point| self.ledger.exit_at(cache, self.slot, point, position));
-        point.is_some()
-    }
-}
-
-/// The program counter of a thread in translated code, and its registers that may hold counts.
-#[derive(Clone, Copy)]
-pub(crate) struct TranslatedPc {
-    pub(crate) pc: u64,
-    /// `None` where it is not known, as behind a system call: nothing counts in it there.
-    pub(crate) rcx: Option<u64>,
-    /// The value of r11, likewise.
-    pub(crate) r11: Option<u64>,
-}
-
-impl TranslatedPc {
-    /// The position with its registers.
-    pub(crate) fn new(pc: u64, registers: &Registers) -> TranslatedPc {
-        TranslatedPc { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
-    }
-
-    /// A position in a system call, or right behind one.
-    pub(crate) fn of_call(pc: u64) -> TranslatedPc {
-        TranslatedPc { pc, rcx: None, r11: None }
-    }
-}
-
 /// A thread that is traced.
 pub(crate) struct TracedTask {
     /// Index of its process.
     pub(crate) process: usize,
-    /// It has ended. The first thread of a process stays a task as long as any other.
-    pub(crate) ended: bool,
-    /// The address behind the `exit` call that it is about to make, in translated code.
-    pub(crate) exit_pc: Option<u64>,
+    /// Its activity, and what is requested of it.
+    state: TaskState,
     /// Its position in translated code, if it has executed nothing since that was read.
     pub(crate) last_pc: Option<TranslatedPc>,
-    /// It is about to end its process.
-    pub(crate) ends_process: bool,
-    /// It is detached when the other threads of its process can be: with this signal, or 0 for none.
-    pub(crate) detach_signal: Option<i32>,
-    /// Suspend requested: it stops in native state at its next stop, because another thread changes the code.
-    pub(crate) suspend_requested: bool,
-    /// It is suspended: stopped in native state until the flush is complete.
-    pub(crate) suspended: bool,
-    /// It is in a group stop, which was handled.
-    pub(crate) paused: bool,
     pub(crate) mode: TaskMode,
     /// A system call filter is in force: no call can be made on its behalf.
     pub(crate) filtered: bool,
     /// The address of its `execve`: behind the stop before the system call.
     pub(crate) exec_pc: Option<u64>,
-    /// The child that it waits for, as both use one memory.
-    pub(crate) vfork_wait: Option<VforkWait>,
-    /// It is detached at its next stop; the reason, if counts are lost.
-    pub(crate) detach_requested: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
@@ -157,31 +88,15 @@ pub(crate) struct TracedTask {
     pub(super) window: Option<Box<OpenWindow>>,
 }
 
-/// A task that waits for a child in its system call: it cannot be stopped.
-#[derive(Clone, Copy)]
-pub(crate) struct VforkWait {
-    pub(crate) by: u32,
-    /// Its position in translated code.
-    pub(crate) pc: u64,
-}
-
 impl TracedTask {
     pub(crate) fn new(process: usize, mode: TaskMode, filtered: bool) -> TracedTask {
         TracedTask {
             process,
-            ended: false,
-            exit_pc: None,
+            state: TaskState::default(),
             last_pc: None,
-            ends_process: false,
-            detach_signal: None,
-            suspend_requested: false,
-            suspended: false,
-            paused: false,
             mode,
             filtered,
             exec_pc: None,
-            vfork_wait: None,
-            detach_requested: None,
             stopped_at: None,
             returning: None,
             throttle: SignalThrottle::default(),
@@ -192,6 +107,18 @@ impl TracedTask {
             carried: None,
             window: None,
         }
+    }
+
+    /// Its state.
+    pub(super) fn state(&self) -> &TaskState {
+        &self.state
+    }
+
+    /// Changes its state after an event.
+    pub(super) fn apply(&mut self, event: TaskEvent) -> TransitionEffect {
+        let (state, effect) = std::mem::take(&mut self.state).next(event);
+        self.state = state;
+        effect
     }
 
     /// Whether it executes a translation.
@@ -208,7 +135,7 @@ impl TracedTask {
     }
 
     pub(crate) fn waits_for_child(&self, child: u32) -> bool {
-        self.vfork_wait.is_some_and(|vfork_wait| vfork_wait.by == child)
+        self.state.vfork_wait().is_some_and(|vfork_wait| vfork_wait.by == child)
     }
 }
 

@@ -10,9 +10,8 @@ use std::path::Path;
 use super::cache_folder::{CacheFolder, name_of};
 use super::code_cache::CodeCacheMapping;
 use super::maps::MemoryMapping;
-use super::tracer::Tracer;
 use super::writers::FileId;
-use crate::profile::{BlockHeat, FileProfile, MOST_BYTES};
+use crate::profile::{FileProfile, MOST_BYTES};
 use crate::translate::{FilePage, PAGE};
 
 /// Most files; beyond that the oldest are removed.
@@ -119,48 +118,4 @@ fn read(folder: &CacheFolder, name: &str) -> Option<FileProfile> {
     let mut bytes = Vec::with_capacity(len as usize);
     file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
     FileProfile::read(&bytes)
-}
-
-/// The heat of the blocks of a translation, by their numbers. Blocks that were not executed are cold.
-#[derive(Default)]
-pub(crate) struct HeatMap(Vec<BlockHeat>);
-
-impl HeatMap {
-    /// A process has executed a block.
-    pub(crate) fn note(&mut self, block: u32, heats: BlockHeat) {
-        let index = block as usize;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, BlockHeat::default());
-        }
-        self.0[index] = self.0[index].or_hotter(heats);
-    }
-
-    fn of(&self, block: u32) -> Option<BlockHeat> {
-        self.0.get(block as usize).copied().filter(|heats| *heats != BlockHeat::default())
-    }
-}
-
-impl Tracer {
-    /// Adds the executions of a translation that is given up to the profile.
-    pub(super) fn learn(&self, cache: &CodeCacheMapping) {
-        if let Some(store) = &self.profile {
-            store.borrow_mut().learn(cache);
-        }
-    }
-
-    /// Writes profiles and translations at the end of the run.
-    pub(super) fn remember(&self) {
-        let Some(store) = &self.profile else { return };
-        self.shared_translations.caches().for_each(|cache| self.learn_new(&cache.borrow()));
-        store.borrow_mut().save();
-        self.shared_translations.caches().for_each(|cache| self.store_translation(cache));
-    }
-
-    /// Adds the executions of a translation to the profile, unless the translation was loaded and has hardly
-    /// grown.
-    pub(super) fn learn_new(&self, cache: &CodeCacheMapping) {
-        if cache.record.has_new_executions(cache) {
-            self.learn(cache);
-        }
-    }
 }

@@ -8,11 +8,11 @@ use cyclometer_sys::identity::{self, FileIdentity};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::threads::first_thread;
+use super::proc::first_thread;
+use super::restore_guard::RestoreGuard;
 
 /// Bytes of code that make a system call and stop: `syscall; int3`.
 pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
-
 const SIGTRAP: i32 = 5;
 pub(super) const SIGSTOP: i32 = 19;
 
@@ -214,7 +214,8 @@ impl RemoteSyscalls {
         self.finish()
     }
 
-    /// Makes several system calls, and saves registers and signal mask once for all of them.
+    /// Makes several system calls, and saves registers and signal mask once for all of them. Both are
+    /// restored on every way out.
     ///
     /// # Errors
     ///
@@ -222,11 +223,14 @@ impl RemoteSyscalls {
     pub(crate) fn series<T>(self, work: impl FnOnce(RemoteSyscalls) -> io::Result<T>) -> io::Result<T> {
         let saved = trace::registers(self.tid)?;
         let mask = trace::signal_mask(self.tid)?;
+        let saved_state = RestoreGuard::new(|| {
+            let registers = trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved });
+            trace::set_signal_mask(self.tid, mask).and(registers)
+        });
         // A blocked trap resets the program's handler.
         trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
         let result = work(RemoteSyscalls { saved: Some(saved), crowded: has_threads(self.tid), ..self });
-        trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
-        trace::set_signal_mask(self.tid, mask)?;
+        saved_state.restore()?;
         result
     }
 
@@ -347,8 +351,9 @@ impl RemoteSyscalls {
         if trace::read_memory(self.tid, at, &mut before)? != LENT {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let lent = RestoreGuard::new(|| trace::write_memory(self.tid, at, &before).map(drop));
         let done = work(self);
-        trace::write_memory(self.tid, at, &before)?;
+        lent.restore()?;
         done
     }
 
@@ -358,8 +363,9 @@ impl RemoteSyscalls {
         const READ_WRITE: u64 = 3;
         const MAP_PRIVATE_ANONYMOUS: u64 = 0x22;
         let page = self.call(number::MMAP, [0, PAGE, READ_WRITE, MAP_PRIVATE_ANONYMOUS, u64::MAX, 0])?;
+        let mapped = RestoreGuard::new(|| self.call(number::MUNMAP, [page, PAGE, 0, 0, 0, 0]).map(drop));
         let done = work(self, page);
-        self.call(number::MUNMAP, [page, PAGE, 0, 0, 0, 0])?;
+        mapped.restore()?;
         done
     }
 
@@ -389,6 +395,7 @@ impl RemoteSyscalls {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
@@ -448,6 +455,34 @@ mod tests {
             }
             assert_eq!(told(tid), Some(Change::Group(SIGSTOP)), "{before} calls before, {behind} behind");
         }
+    }
+
+    #[test]
+    fn a_panic_during_system_calls_leaves_the_program_as_it_was() {
+        if trace::permitted().is_err() {
+            return;
+        }
+        let waiting = StoppedProgram::start();
+        let tid = waiting.0.id();
+        let before = trace::registers(tid).unwrap();
+        let mask = trace::signal_mask(tid).unwrap();
+        let [code, stack] = [before.rip, before.rsp].map(|at| trace::peek(tid, at).unwrap());
+        let [a, b, c] = GADGET;
+        trace::poke(tid, before.rip, u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0])).unwrap();
+        let values = |r: &Registers| [r.rip, r.rsp, r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9, r.eflags];
+        let calls = |remote: RemoteSyscalls| -> io::Result<()> {
+            remote.borrow_memory(before.rsp, |remote| {
+                assert_eq!(remote.call(GETPID, [0; 6]).unwrap(), tid.into());
+                trace::poke(tid, before.rsp, !stack).unwrap();
+                assert_ne!(values(&trace::registers(tid).unwrap()), values(&before));
+                panic!("expected");
+            })
+        };
+        let series = AssertUnwindSafe(|| RemoteSyscalls::new(tid, before.rip).series(calls));
+        assert!(catch_unwind(series).is_err());
+        trace::poke(tid, before.rip, code).unwrap();
+        assert_eq!(values(&trace::registers(tid).unwrap()), values(&before));
+        assert_eq!((trace::signal_mask(tid).unwrap(), trace::peek(tid, before.rsp).unwrap()), (mask, stack));
     }
 
     #[test]

@@ -6,10 +6,8 @@ use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::address_limits::{LimitCall, limit_call};
-use super::process::TaskMode;
 use super::remote_syscalls::number;
 use super::restartable;
-use super::tracer::{TraceError, Tracer};
 
 /// Every call that is watched.
 pub(crate) const WATCHED: [u64; 40] = [
@@ -53,18 +51,6 @@ pub(crate) const WATCHED: [u64; 40] = [
     number::CLONE3,
     number::OPENAT2,
     number::PROCESS_MADVISE,
-];
-
-/// Calls behind which a process expects no more signals of a source.
-const ENDS_SIGNALS: [u64; 8] = [
-    number::RT_SIGACTION,
-    number::ALARM,
-    number::SETITIMER,
-    number::EXECVE,
-    number::EXIT,
-    number::TIMER_SETTIME,
-    number::TIMER_DELETE,
-    number::EXECVEAT,
 ];
 
 /// The action for a system call that is about to be made.
@@ -251,7 +237,7 @@ pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Optio
 /// # Source
 ///
 /// `clone(2)`: a task that shares memory is a thread, or suspends its parent (vfork), or is not followed.
-fn clone(flags: u64) -> SyscallAction {
+pub(super) fn clone(flags: u64) -> SyscallAction {
     const CLONE_VM: u64 = 0x100;
     const CLONE_VFORK: u64 = 0x4000;
     const CLONE_THREAD: u64 = 0x1_0000;
@@ -286,7 +272,7 @@ fn prctl(tid: u32, registers: &Registers) -> SyscallAction {
 
 /// A system call filter is about to be installed. One that reads the instruction pointer would see addresses
 /// in translated code.
-fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
+pub(super) fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
     if has_program && looks_at_instruction_pointer(tid, program) {
         return SyscallAction::Detach("filters its system calls by instruction pointer");
     }
@@ -350,7 +336,6 @@ const X32: u64 = 0x4000_0000;
 ///
 /// Linux `arch/x86/entry/syscalls/syscall_64.tbl`, 512 to 547.
 pub(crate) const ONLY_X32: std::ops::RangeInclusive<u64> = 512..=547;
-
 const SIGTRAP: u64 = 5;
 const MAP_FIXED: u64 = 0x10;
 pub(super) const PROT_EXEC: u64 = 4;
@@ -360,135 +345,4 @@ const SHM_REMAP: u64 = 0o40_000;
 const SECCOMP_SET_MODE_STRICT: u64 = 0;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const SECCOMP_MODE_FILTER: u64 = 2;
-
-impl Tracer {
-    /// A watched system call is about to be made.
-    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), TraceError> {
-        if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
-            self.send_delayed_before_call(tid);
-        }
-        self.check_sharing(tid, &registers)?;
-        match action_for(tid, &registers) {
-            SyscallAction::Make => self.resume_checked(tid),
-            SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
-            SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
-            SyscallAction::Execute { folder, path } => {
-                if let Some(reason) = super::program_file::unfollowable(tid, folder, path) {
-                    return Err(TraceError::Detach(reason));
-                }
-                self.task(tid)?.exec_pc = Some(registers.rip);
-                self.resume_checked(tid)
-            }
-            SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
-            SyscallAction::End => {
-                let task = self.task(tid)?;
-                if task.suspend_requested {
-                    return self.suspend(tid);
-                }
-                task.exit_pc = Some(registers.rip + 2);
-                task.ends_process = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
-                self.resume_checked(tid)
-            }
-            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => self.flush_here(tid),
-            SyscallAction::InstallFilter => {
-                // It can be for all threads.
-                self.update_threads(tid, |task| task.filtered = true)?;
-                self.resume_checked(tid)
-            }
-            SyscallAction::Answer { address, value } => {
-                let written = trace::write_memory(tid, address, &value.to_le_bytes());
-                self.emulate_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
-            }
-            SyscallAction::OwnCounts { address, words } => {
-                self.answer_own_counts(tid, registers, (address, words))
-            }
-            SyscallAction::Open(path) => self.handle_open(tid, path, registers),
-            SyscallAction::OpenForWriting(path) => {
-                if self.handle_open_for_writing(tid, path, &registers)? {
-                    Ok(())
-                } else {
-                    self.resume_checked(tid)
-                }
-            }
-            SyscallAction::Read => self.handle_read(tid, registers),
-            SyscallAction::Close => self.handle_close(tid, registers),
-            SyscallAction::Seek => self.handle_seek(tid, registers),
-            SyscallAction::UseDescriptor => self.handle_use(tid, &registers),
-            SyscallAction::CpuMask { own } => {
-                if !own {
-                    self.unbind_all();
-                }
-                self.unbind(tid);
-                self.resume_checked(tid)
-            }
-            SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
-            SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
-            SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
-            SyscallAction::DetachUnmapped(reason) => {
-                self.unmap_when_detached(tid)?;
-                Err(TraceError::Detach(reason.to_owned()))
-            }
-            SyscallAction::DetachAll(reason) => {
-                self.detach_all(tid, reason);
-                Ok(())
-            }
-        }
-    }
-
-    /// Discards the bytes of a range: the mappings stay.
-    fn discard_memory(
-        &mut self,
-        tid: u32,
-        range: (u64, u64),
-        registers: Registers,
-    ) -> Result<(), TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let changes = context.cache.borrow().translation.touches(range.0, range.1);
-        if !changes {
-            return self.resume_checked(tid);
-        }
-        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
-    }
-
-    /// Handles a call that changes mappings: translations of code there become invalid.
-    fn change_mappings(
-        &mut self,
-        tid: u32,
-        call: &MappingCall,
-        registers: Registers,
-    ) -> Result<(), TraceError> {
-        let among = self.has_other_threads(tid);
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let home = context.cache.clone();
-        let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
-        if call.ranges.iter().any(ours) {
-            return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
-        }
-        let changes = self.changes_code(tid, call)?;
-        if among {
-            return self.change_mappings_among_threads(tid, call, changes, registers);
-        }
-        if !changes && !self.concerns_code(tid, call)? {
-            return self.resume_checked(tid);
-        }
-        let joint = home.borrow().shared_code.is_open() && !changes;
-        // The address of new or moved code is not known before the call.
-        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
-        let stale = !changes && !joint && places && self.is_stale(tid)?;
-        self.forget_maps(tid);
-        if let Some(process) = self.process(tid).filter(|_| call.code) {
-            process.no_restarts = false;
-        }
-        if joint {
-            return self.map_shared_code(tid, call, registers);
-        }
-        let shared = places && self.is_shared(tid, &home);
-        if !changes && !shared && !stale {
-            return self.resume_checked(tid);
-        }
-        let registers = self.replace_translation(tid)?;
-        self.enter_translation(tid, registers)
-    }
-}
-
 pub(super) const EFAULT: i64 = 14;

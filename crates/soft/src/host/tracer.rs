@@ -9,8 +9,9 @@
 //! # Terms
 //!
 //! - *Event*: a change of a task that `wait` reports: a stop, an exit, a ptrace event.
-//! - *Outcome*: the result of handling an event ([`TraceResult`]). An error says that the task is gone, must
-//!   be detached (with a reason), or needs a translation of its own.
+//! - *Action*: the result of looking at an event ([`TaskAction`]), which the loop applies.
+//! - *Outcome*: the result of the action ([`TraceResult`]). An error says that the task is gone, must be
+//!   detached (with a reason), or needs a translation of its own.
 //! - *Bell*: the wait for the next event or a byte on the socket, whichever comes first.
 //!
 //! ```text
@@ -25,9 +26,31 @@
 //! - A task is resumed only by the code that has handled its stop.
 //! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
+mod cache_flush;
+mod cpu_binding;
+mod cpu_queries;
+mod exits;
+mod file_writes;
+mod forks;
+mod limit_calls;
+mod listing_calls;
+mod native_state;
+mod own_counts;
+pub(super) mod probe;
+mod profiles;
+mod readings;
+mod restartable_checks;
+mod retranslation_rounds;
+mod shared_translations;
+mod signal_delays;
+mod signals;
+mod stored_translations;
+mod syscall_handlers;
+mod threads;
+mod windows;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -37,20 +60,27 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
+use self::cache_flush::CHANGES_SHARED;
+use self::probe::InstructionProbe;
+use self::shared_translations::SharedTranslations;
 use super::TracerSettings;
+use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
-use super::forks::{ForkEvent, USER_CS};
+use super::fork_event::{ForkEvent, USER_CS};
 use super::maps::{MapsCache, MemoryMaps};
-use super::probe::InstructionProbe;
-use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, TranslationContext};
+use super::proc::{self, cpu_of};
+use super::process::{TaskMode, TracedProcess, TracedTask};
 use super::profile_store::ProfileStore;
 use super::restartable;
-use super::shared_translations::SharedTranslations;
 use super::signal_throttling::DelayedSignal;
-use super::threads::TranslationCounts;
+use super::task_state::{TaskEvent, TransitionEffect};
+use super::trace_error::{TraceError, TraceResult};
+use super::translated_pc::TranslatedPc;
 use super::translation_cache::TranslationCache;
+use super::translation_context::TranslationContext;
+use super::translation_context::TranslationCounts;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
@@ -112,7 +142,7 @@ pub(crate) struct Tracer {
     /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
     /// Translations that several programs can share.
-    pub(super) shared_translations: SharedTranslations,
+    shared_translations: SharedTranslations,
     /// The execution profile of earlier runs and of this one.
     pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
     /// Files of code, where executions by address are requested.
@@ -130,40 +160,6 @@ pub(crate) struct Tracer {
     /// Changes since the last round of all tasks.
     changes_since_round: usize,
 }
-
-/// The reason why a task cannot be followed any more.
-pub(super) enum TraceError {
-    /// It has ended, or is about to.
-    Gone,
-    /// It must be detached; the reason.
-    Detach(String),
-    /// It needs a translation of its own.
-    OwnTranslation,
-}
-
-impl From<io::Error> for TraceError {
-    fn from(error: io::Error) -> TraceError {
-        match error.raw_os_error() {
-            Some(cyclometer_sys::process::errno::ESRCH) => TraceError::Gone,
-            _ => TraceError::Detach(format!("could not be translated: {error}")),
-        }
-    }
-}
-
-impl TraceError {
-    /// The mappings of a process cannot be read: it has ended, or its memory is kept from this user.
-    pub(super) fn of_maps(error: io::Error) -> TraceError {
-        match error.kind() {
-            io::ErrorKind::NotFound => TraceError::Gone,
-            io::ErrorKind::PermissionDenied => {
-                TraceError::Detach("has memory that this user may not read".to_owned())
-            }
-            _ => error.into(),
-        }
-    }
-}
-
-pub(super) type TraceResult = Result<(), TraceError>;
 
 /// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
 /// descendants until they end, and sends the last report. See [`protocol`](super::protocol).
@@ -261,7 +257,7 @@ impl Tracer {
             detaching: HashSet::new(),
             detached_processes: HashSet::new(),
             reported: false,
-            reports_exits: super::exits::reports_exits(),
+            reports_exits: exits::reports_exits(),
             stops: 0,
             own_cpu: None,
             without_sequences: HashSet::new(),
@@ -284,7 +280,7 @@ impl Tracer {
     /// killed with the tracer.
     fn is_done(&self) -> bool {
         // The first thread of a detached process may have ended long before the others.
-        let over = |task: &TracedTask| self.finishing && task.ended;
+        let over = |task: &TracedTask| self.finishing && task.state().is_ended();
         self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
     }
 
@@ -353,7 +349,7 @@ impl Tracer {
             let left = catch_unwind(AssertUnwindSafe(|| self.detach(tid, reason, 0)));
             if left.is_err() {
                 // It cannot continue anywhere, and would stay stopped for ever.
-                let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
+                let _ = trace::send_signal(proc::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
             }
         }
     }
@@ -379,17 +375,45 @@ impl Tracer {
                 Ok(())
             }
             change => {
-                let resumed = self.note_stop(tid, change);
+                let effect = self.note_stop(tid, change);
                 self.forget_binding(tid, change);
-                let outcome =
+                let action =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
-                if resumed {
-                    self.handle_postponed();
-                }
-                outcome
+                let outcome = action.and_then(|action| self.act(tid, action));
+                self.apply_outcome(tid, outcome);
+                return self.carry_out(tid, effect);
             }
         };
         self.apply_outcome(tid, outcome);
+    }
+
+    /// Does what a handler has decided for a stopped task.
+    fn act(&mut self, tid: u32, action: TaskAction) -> TraceResult {
+        match action {
+            TaskAction::Resume => self.resume_checked(tid),
+            TaskAction::Continue { signal } => self.resume(tid, signal),
+            TaskAction::RunOn => self.run_on(tid),
+            TaskAction::Listen => self.listen(tid),
+            TaskAction::Emulate { registers, result } => self.emulate_call(tid, registers, result),
+            TaskAction::Enter(registers) => self.enter_translation(tid, registers),
+            TaskAction::Flush => self.flush_here(tid),
+            TaskAction::FlushAroundCall => self.flush_among_threads(tid),
+            TaskAction::CompleteFlush(registers) => self.complete_flush(tid, &registers),
+            TaskAction::Retranslate => self.retranslate(tid),
+            TaskAction::Suspend { interrupted } => self.suspend_at_stop(tid, interrupted),
+            TaskAction::Detach { reason, signal } => {
+                self.detach(tid, reason, signal);
+                Ok(())
+            }
+            TaskAction::DetachUnmapped(reason) => {
+                self.unmap_when_detached(tid)?;
+                Err(TraceError::Detach(reason.to_owned()))
+            }
+            TaskAction::DetachAll(reason) => {
+                self.detach_all(tid, reason);
+                Ok(())
+            }
+        }
     }
 
     /// Acts on a task that could not be followed.
@@ -404,59 +428,63 @@ impl Tracer {
         }
     }
 
-    /// Clears state that was valid up to this stop. Returns whether the task was about to end its process,
-    /// and does not.
-    fn note_stop(&mut self, tid: u32, change: Change) -> bool {
-        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+    /// Clears state that was valid up to this stop. The effect comes after the stop is handled.
+    fn note_stop(&mut self, tid: u32, change: Change) -> TransitionEffect {
+        let Some(task) = self.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
         task.stopped_at = None;
-        if change != Change::Exiting {
-            task.last_pc = None;
-        }
-        task.paused &= matches!(change, Change::Group(_));
         if change == Change::Exiting {
-            return false;
+            return TransitionEffect::Nothing;
         }
-        task.exit_pc = None;
-        std::mem::take(&mut task.ends_process)
+        task.last_pc = None;
+        task.apply(TaskEvent::Stopped { group_stop: matches!(change, Change::Group(_)) })
     }
 
-    fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
-        let task = self.task(tid)?;
-        let (detach_requested, suspend_requested) = (task.detach_requested.is_some(), task.suspend_requested);
+    /// Looks at a stop that is not that of an exit.
+    fn stopped(&mut self, tid: u32, change: Change) -> ActionResult {
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
-                self.task(tid)?.vfork_wait = None;
-                self.resume_checked(tid)
+                let effect = self.task(tid)?.apply(TaskEvent::ChildReleased);
+                self.carry_out(tid, effect);
+                Ok(TaskAction::Resume)
             }
-            // Its pending stop is reported next; it is detached there.
-            Change::Interrupted if detach_requested && self.is_about_to_stop(tid)? => self.run_on(tid),
-            Change::Group(_) if detach_requested && self.is_about_to_stop(tid)? => self.listen(tid),
-            Change::Interrupted | Change::Group(_) if detach_requested => {
-                if change == Change::Interrupted {
+            Change::Interrupted => self.interrupted(tid, InterruptKind::ByTracer),
+            Change::Group(_) => self.interrupted(tid, InterruptKind::GroupStop),
+            Change::Signal(signal) => self.signal(tid, signal),
+            _ => Ok(TaskAction::Continue { signal: 0 }),
+        }
+    }
+
+    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
+    fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
+        let is_in_own_code = self.is_in_own_code(tid);
+        let request = self.task(tid)?.state().request().clone();
+        let may_act = request.acts_at_interrupt(is_in_own_code);
+        let is_about_to_stop = may_act && self.is_about_to_stop(tid)?;
+        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
+            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
+            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
+            InterruptReaction::Suspend => {
+                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
+            }
+            InterruptReaction::Detach => {
+                if kind == InterruptKind::ByTracer {
                     restart_wait(tid)?;
                 }
-                let reason = self.task(tid)?.detach_requested.take().flatten();
-                self.detach(tid, reason, 0);
-                Ok(())
+                Ok(TaskAction::Resume)
             }
-            Change::Interrupted | Change::Group(_) if suspend_requested && !self.is_in_own_code(tid) => {
-                self.suspend_at_stop(tid, change)
-            }
-            Change::Interrupted if self.may_retranslate_now(tid)? => self.retranslate(tid),
-            Change::Interrupted => {
-                restart_wait(tid)?;
-                self.answer_request(tid)?;
-                self.resume(tid, 0)
-            }
-            Change::Group(_) => {
+            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
                 self.count_restart(tid)?;
                 self.answer_request(tid)?;
-                self.listen(tid)
+                Ok(TaskAction::Listen)
             }
-            Change::Signal(signal) => self.signal(tid, signal),
-            _ => self.resume(tid, 0),
+            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
+            InterruptReaction::Answer => {
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Continue { signal: 0 })
+            }
         }
     }
 
@@ -531,13 +559,13 @@ impl Tracer {
         tid: u32,
         stop: StopReason,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         match stop {
             StopReason::DirectLink | StopReason::IndirectBranch => {
                 self.translate_and_resume(tid, stop, registers)
             }
             StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
-                self.retranslate(tid)
+                Ok(TaskAction::Retranslate)
             }
             StopReason::SystemCall => self.system_call(tid, registers),
             StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
@@ -548,14 +576,14 @@ impl Tracer {
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {
-                self.detach(tid, Some(format!("has {}", reason.word())), 0);
-                Ok(())
+                let reason = Some(format!("has {}", reason.word()));
+                Ok(TaskAction::Detach { reason, signal: 0 })
             }
         }
     }
 
     /// Translates the next block, and continues there.
-    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> ActionResult {
         if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
@@ -576,10 +604,10 @@ impl Tracer {
         cache.apply_writes();
         drop(cache);
         if let Err(TraceError::OwnTranslation) = to {
-            return self.flush_here(tid);
+            return Ok(TaskAction::Flush);
         }
         trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
@@ -642,15 +670,16 @@ impl Tracer {
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         let process = task.process;
-        let shared = task.vfork_wait.is_some() || self.tasks.values().any(|other| other.waits_for_child(tid));
+        let shared = task.state().vfork_wait().is_some()
+            || self.tasks.values().any(|other| other.waits_for_child(tid));
         let filtered = self.task(tid)?.filtered;
         let reason = match () {
-            () if filtered => "filters its system calls",
-            () if shared => "changes its code while its parent waits for it (vfork)",
-            () if !self.processes[process].may_change() => "keeps changing its code",
-            () => "",
+            () if filtered => Some("filters its system calls"),
+            () if shared => Some(CHANGES_SHARED),
+            () if !self.processes[process].may_change() => Some("keeps changing its code"),
+            () => None,
         };
-        if !reason.is_empty() {
+        if let Some(reason) = reason {
             return Err(TraceError::Detach(reason.to_owned()));
         }
         let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
@@ -666,11 +695,11 @@ impl Tracer {
     }
 
     /// The program jumped to memory that is not executable, or that may change.
-    fn unreadable(&mut self, tid: u32) -> TraceResult {
+    fn unreadable(&mut self, tid: u32) -> ActionResult {
         let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there natively, and may have a handler for that.
-            Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
+            Some(super::maps::NoCode::NotExecutable) => Ok(TaskAction::RunOn),
             Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
             // We may have been unable to look, which has another reason.
             None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),
@@ -725,17 +754,6 @@ fn with_memory<T>(
 fn own_cpu_time() -> Option<Duration> {
     let usage = cyclometer_sys::process::thread_usage().ok()?;
     Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
-}
-
-/// The CPU that a process ran on last.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
-pub(super) fn cpu_of(pid: u32) -> Option<u32> {
-    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(36)?.parse().ok()
 }
 
 /// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.

@@ -11,12 +11,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cyclometer_sys::trace::{self, Registers};
-
-use super::process::TaskMode;
-use super::program_file::opened;
-use super::remote_syscalls::number;
-use super::tracer::{TraceError, Tracer};
 use crate::pack::{ChunkReader, ChunkWriter};
 
 /// A file, by its device and number.
@@ -94,64 +88,6 @@ pub(crate) fn open_for_writing(pid: u32) -> HashSet<FileId> {
 pub(super) fn is_for_writing(link: &Path) -> bool {
     const OWNER_WRITES: u32 = 0o200;
     fs::symlink_metadata(link).is_ok_and(|metadata| metadata.mode() & OWNER_WRITES != 0)
-}
-
-/// Whether a file is about to be opened so that its bytes can change.
-///
-/// # Source
-///
-/// `open(2)`, `openat2(2)`, `creat(2)`, `truncate(2)`; Linux `include/uapi/asm-generic/fcntl.h`.
-fn writes(tid: u32, registers: &Registers) -> bool {
-    const O_ACCMODE: u64 = 3;
-    const O_TRUNC: u64 = 0o1000;
-    let flags = match registers.rax & 0xffff_ffff {
-        number::OPEN => registers.rsi,
-        number::OPENAT => registers.rdx,
-        number::OPENAT2 => trace::peek(tid, registers.rdx).unwrap_or(0),
-        _ => return true,
-    };
-    flags & O_ACCMODE != 0 || flags & O_TRUNC != 0
-}
-
-impl Tracer {
-    /// A file is about to be opened; its path is at this address. If it may be written, every process that
-    /// executes its code is detached.
-    pub(super) fn handle_open_for_writing(
-        &mut self,
-        tid: u32,
-        path: u64,
-        registers: &Registers,
-    ) -> Result<bool, TraceError> {
-        if !writes(tid, registers) {
-            return Ok(false);
-        }
-        let relative = matches!(registers.rax & 0xffff_ffff, number::OPENAT | number::OPENAT2);
-        let folder = relative.then_some(registers.rdi as u32 as i32);
-        let Some(path) = opened(tid, folder, path) else { return Ok(false) };
-        if is_memory(&path) {
-            self.detach_all(tid, "opens the memory of a process for writing");
-            return Ok(true);
-        }
-        let Some(file) = FileId::at(&path) else { return Ok(false) };
-        let executes = |tracer: &Tracer, other: &u32| {
-            let assigned = tracer.tasks.get(other).map(|task| &task.mode);
-            let Some(TaskMode::Translated(context) | TaskMode::Native(context)) = assigned else {
-                return false;
-            };
-            context.maps.executes(file)
-        };
-        let reason = "executes a file that is opened for writing";
-        let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
-        let others: Vec<u32> = others.collect();
-        others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
-        if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(false) }
-    }
-}
-
-/// Whether a path names the memory of a process.
-fn is_memory(path: &Path) -> bool {
-    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
-    path.file_name().is_some_and(|name| name == "mem") && device(path) == device(Path::new("/proc"))
 }
 
 #[cfg(test)]

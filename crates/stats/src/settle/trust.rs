@@ -3,6 +3,7 @@
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
+use cyclometer_core::pmu::PmuSet;
 use cyclometer_core::{Candidate, Count, Interval, Scope};
 
 use super::SlotReading;
@@ -41,7 +42,7 @@ impl SourceLimits<'_> {
 
 /// An event that only some of several core types count.
 struct Narrow<'a> {
-    only: &'a str,
+    only: &'a PmuSet,
     line: &'a PlanLine,
     instances: &'a [Instance],
 }
@@ -53,7 +54,7 @@ impl Narrow<'_> {
     fn narrow(&self, count: Count, reading: &Reading) -> Count {
         let only = self.only;
         let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
-        let is_named = self.line.event.name.starts_with(only);
+        let is_named = self.line.event.named_pmu.as_deref().is_some_and(|pmu| only.is_only(pmu));
         if of_cpus && is_named {
             return count;
         }
@@ -89,7 +90,7 @@ impl Narrow<'_> {
     /// Whether any event was on a counter of these core types.
     fn was_there(&self, reading: &Reading) -> bool {
         let ran = |cell: &&Cell| cell.time_running_ns > 0 && !cell.at.pmu.is_empty();
-        reading.cells.iter().filter(ran).any(|cell| self.only.split(" and ").any(|pmu| pmu == cell.at.pmu))
+        reading.cells.iter().filter(ran).any(|cell| self.only.contains(&cell.at.pmu))
     }
 }
 
@@ -196,7 +197,7 @@ mod tests {
     fn what_one_core_type_alone_can_count_is_never_extrapolated_to_the_others() {
         let settled = |cells| {
             let mut line = hardware("TOPDOWN.SLOTS", 1);
-            line.event.candidates[0].only = Some("cpu_core".into());
+            line.event.candidates[0].only = PmuSet::new(["cpu_core"]);
             settle(&line, &Reading { cells }, SLOT, Scope::Tree)
         };
         let part = |part: &str| Count::Partial { raw: 42, part: part.into() };
@@ -211,7 +212,8 @@ mod tests {
     #[test]
     fn what_names_a_core_type_is_not_scaled_where_the_task_may_have_run_on_the_other() {
         let mut line = hardware("cpu_core/loads/", 1);
-        line.event.candidates[0].only = Some("cpu_core".into());
+        line.event.named_pmu = Some("cpu_core".to_owned());
+        line.event.candidates[0].only = PmuSet::new(["cpu_core"]);
         let settled = |cells| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
         let partial = |raw, part: &str| Count::Partial { raw, part: part.into() };
         let of_thread = |tid, cell: Cell| Cell { at: At { tid: Some(tid), ..cell.at.clone() }, ..cell };
@@ -239,7 +241,8 @@ mod tests {
     #[test]
     fn what_never_ran_on_its_core_type_does_not_blame_others() {
         let mut line = hardware("cpu_core/loads/", 1);
-        line.event.candidates[0].only = Some("cpu_core".into());
+        line.event.named_pmu = Some("cpu_core".to_owned());
+        line.event.candidates[0].only = PmuSet::new(["cpu_core"]);
         let reason = |more: Vec<Cell>| {
             let cells = [vec![cell(SLOT, 0, 9_000_000, 0)], more].concat();
             settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap()

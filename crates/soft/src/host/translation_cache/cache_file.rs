@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"cycltran";
 ///         (64 bits each)
 /// the pages; the PC maps; the packed translation
 /// ```
-pub(super) struct CacheFile {
+pub(in crate::host) struct CacheFile {
     file: fs::File,
     /// The offset of the PC maps.
     pc_maps: u64,
@@ -89,7 +89,7 @@ impl FileChecksum {
 
 impl CacheFile {
     /// Opens a file, and leaves it at the packed part. `None` where any byte before that is damaged.
-    pub(super) fn open(file: &mut fs::File) -> Option<CacheFile> {
+    pub(in crate::host) fn open(file: &mut fs::File) -> Option<CacheFile> {
         let mut head = [0; PAGE as usize];
         file.read_exact(&mut head).ok()?;
         let (words, _) = head.as_chunks::<8>();
@@ -112,7 +112,7 @@ impl CacheFile {
         Some(CacheFile { file: file.try_clone().ok()?, pc_maps, recent: RefCell::default() })
     }
 
-    pub(super) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
+    pub(in crate::host) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
         let pages = translation.fresh_pages().count() as u64;
         let pc_maps: u64 = translation.all_pc_maps().map(|pc_maps| pc_maps.len() as u64).sum();
         let mut sum = FileChecksum::default();

@@ -22,13 +22,17 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::code_cache::CodeCacheMapping;
-use super::proc;
-use super::process::{TaskMode, TracedTask, TranslatedPc};
-use super::remote_syscalls::{RemoteSyscalls, number};
-use super::restartable::HANDLERS;
-use super::signal_throttling::SignalArrival;
-use super::tracer::{TraceError, Tracer};
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::proc::{has_signal, status};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::remote_syscalls::{RemoteSyscalls, number};
+use crate::host::restartable::HANDLERS;
+use crate::host::signal_throttling::SignalArrival;
+use crate::host::task_state::TaskEvent;
+use crate::host::trace_error::TraceError;
+use crate::host::translated_pc::TranslatedPc;
 use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
@@ -56,19 +60,19 @@ enum SignalDisposition {
 }
 
 impl Tracer {
-    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
+    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> ActionResult {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
         let to_boundary = self.is_boundary_step(tid, signal);
         let arrival = self.take_delayed(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was removed meanwhile: natively the signal would have come before that.
-            super::tracer::restart_wait(tid)?;
-            return self.resume(tid, 0);
+            super::restart_wait(tid)?;
+            return Ok(TaskAction::Continue { signal: 0 });
         }
         let task = self.task(tid)?;
         match &task.mode {
-            TaskMode::Untranslated => Ok(trace::resume(tid, signal)?),
+            TaskMode::Untranslated => Ok(TaskAction::Continue { signal }),
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
             TaskMode::Translated(_) if to_boundary => {
                 task.throttle.progressed();
@@ -77,7 +81,7 @@ impl Tracer {
             }
             TaskMode::Translated(_) if stepped => {
                 task.throttle.progressed();
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             }
             TaskMode::Translated(context) => {
                 let cache = context.cache.borrow();
@@ -109,10 +113,9 @@ impl Tracer {
                         self.translator_stop(tid, StopReason::IndirectBranch, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
-                        self.detach(tid, Some("steps itself".to_owned()), signal);
-                        Ok(())
+                        Ok(TaskAction::Detach { reason: Some("steps itself".to_owned()), signal })
                     }
-                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => self.resume_checked(tid),
+                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => Ok(TaskAction::Resume),
                     _ => self.deliver(tid, signal),
                 }
             }
@@ -164,11 +167,11 @@ impl Tracer {
     }
 
     /// Handles a signal on the way into a handler, or back from one.
-    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), TraceError> {
+    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> ActionResult {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
         if !stepped {
-            return Ok(trace::step(tid, signal)?);
+            return Ok(TaskAction::Continue { signal });
         }
         self.restore_trap_handler(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
@@ -176,15 +179,14 @@ impl Tracer {
             context.ledger.repeat_last(&cache.borrow(), block);
             self.change_budget(tid, -1);
         }
-        if self.has_made_call(tid) {
-            self.complete_flush(tid, &registers)
-        } else {
-            self.enter_translation(tid, registers)
-        }
+        Ok(match self.has_made_call(tid) {
+            true => TaskAction::CompleteFlush(registers),
+            false => TaskAction::Enter(registers),
+        })
     }
 
     /// The program sets its action for SIGTRAP.
-    pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
+    pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> ActionResult {
         const SIG_DFL: u64 = 0;
         const SIG_IGN: u64 = 1;
         let mut bytes = [0; 32];
@@ -198,7 +200,7 @@ impl Tracer {
             let action = (handler != SIG_DFL).then_some(bytes);
             self.update_threads(tid, |task| task.trap_action = action)?;
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Restores the handler and the block. The kernel resets both when a trap comes while SIGTRAP is blocked,
@@ -224,22 +226,25 @@ impl Tracer {
     }
 
     /// Lets a program in translated code have a signal.
-    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
-        match disposition(tid, signal) {
+    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> ActionResult {
+        match disposition(&status(tid), signal) {
             // The tracer alone is why a system call is made again.
             SignalDisposition::Ignores => {
-                super::tracer::restart_wait(tid)?;
-                return self.resume(tid, signal);
+                super::restart_wait(tid)?;
+                return Ok(TaskAction::Continue { signal });
             }
             SignalDisposition::Stops => {
                 self.count_restart(tid)?;
-                return self.resume(tid, signal);
+                return Ok(TaskAction::Continue { signal });
             }
             SignalDisposition::Acts => {}
         }
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
-        self.task(tid)?.ends_process = ends;
+        if ends {
+            let effect = self.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
+            self.carry_out(tid, effect);
+        }
         let mut info = trace::signal_info(tid)?;
         let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
             TaskMode::Translated(context) => {
@@ -248,23 +253,26 @@ impl Tracer {
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.restore_native_state(tid)? else { return Ok(trace::resume(tid, signal)?) };
+        let Some(registers) = self.restore_native_state(tid)? else {
+            return Ok(TaskAction::Continue { signal });
+        };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
         if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
-            self.detach(tid, Some(reason), signal);
-            return Ok(());
+            return Ok(TaskAction::Detach { reason: Some(reason), signal });
         }
-        Ok(trace::step(tid, signal)?)
+        Ok(TaskAction::Continue { signal })
     }
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
     pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
-        if std::mem::replace(&mut self.task(tid)?.paused, true) {
+        if self.task(tid)?.state().is_in_group_stop() {
             return Ok(());
         }
+        let effect = self.task(tid)?.apply(TaskEvent::GroupStopHandled);
+        self.carry_out(tid, effect);
         let registers = trace::registers(tid)?;
         if !restarts(&registers) {
             return Ok(());
@@ -297,11 +305,11 @@ impl Tracer {
     }
 
     /// The system call that a handler ends with.
-    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), TraceError> {
+    pub(super) fn return_from_handler(&mut self, tid: u32) -> ActionResult {
         let block = self.block_of_call(tid)?;
         self.restore_native_state(tid)?;
         self.task(tid)?.returning = block;
-        Ok(trace::step(tid, 0)?)
+        Ok(TaskAction::Continue { signal: 0 })
     }
 }
 
@@ -322,8 +330,12 @@ impl TracedTask {
 /// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`,
 /// `arch_do_signal_or_restart`.
 pub(super) fn restarts(registers: &Registers) -> bool {
-    let again = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
-    again && registers.orig_rax.cast_signed() >= 0
+    is_restarted(registers.rax.cast_signed(), registers.orig_rax.cast_signed())
+}
+
+/// Whether the kernel restarts the call of this number that has this result.
+fn is_restarted(result: i64, number: i64) -> bool {
+    matches!(result, -516 | -514..=-512) && number >= 0
 }
 
 /// A return that must use the lookup table. Its entry of the return-address table may be wrong, because a
@@ -343,14 +355,15 @@ fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers)
     (faulted.is_some() || !cache.contains_code(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
+/// The effect of a signal on a process, by the text of its status.
+///
 /// # Source
 ///
 /// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
-fn disposition(tid: u32, signal: i32) -> SignalDisposition {
+fn disposition(status: &str, signal: i32) -> SignalDisposition {
     const IGNORED: [i32; 4] = [17, 18, 23, 28];
     const STOP: [i32; 4] = [19, 20, 21, 22];
-    let status = status(tid);
-    let has = |field: &str| has_signal(&status, field, signal);
+    let has = |field: &str| has_signal(status, field, signal);
     if has("SigCgt:") {
         SignalDisposition::Acts
     } else if has("SigIgn:") || IGNORED.contains(&signal) {
@@ -362,14 +375,42 @@ fn disposition(tid: u32, signal: i32) -> SignalDisposition {
     }
 }
 
-/// The text of `/proc/pid/status`.
-pub(super) fn status(tid: u32) -> String {
-    proc::text(format!("/proc/{tid}/status")).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a set of signals in the text of a status has a signal.
-pub(super) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1).clamp(0, 63) & 1 == 1
+    const SIGUSR1: i32 = 10;
+    const SIGCHLD: i32 = 17;
+    const SIGTSTP: i32 = 20;
+
+    /// The text of a status with these ignored and caught signals.
+    fn status_with(ignored: &[i32], caught: &[i32]) -> String {
+        let mask = |signals: &[i32]| signals.iter().fold(0u64, |mask, signal| mask | 1 << (signal - 1));
+        format!("Name:\tx\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n", mask(ignored), mask(caught))
+    }
+
+    #[test]
+    fn a_signal_acts_stops_or_is_ignored_as_the_kernel_would_have_it() {
+        let none = status_with(&[], &[]);
+        assert_eq!(disposition(&none, SIGUSR1), SignalDisposition::Acts, "it kills");
+        assert_eq!(disposition(&none, SIGCHLD), SignalDisposition::Ignores, "by default");
+        assert_eq!(disposition(&none, SIGTSTP), SignalDisposition::Stops);
+        for signal in [SIGUSR1, SIGCHLD, SIGTSTP] {
+            let (ignored, caught) = (status_with(&[signal], &[]), status_with(&[], &[signal]));
+            assert_eq!(disposition(&ignored, signal), SignalDisposition::Ignores);
+            assert_eq!(disposition(&caught, signal), SignalDisposition::Acts);
+        }
+    }
+
+    #[test]
+    fn a_status_that_cannot_be_read_has_no_signal() {
+        assert!(!has_signal("", "SigCgt:", SIGTRAP) && !has_signal("SigCgt:\tnonsense", "SigCgt:", SIGTRAP));
+        assert!(has_signal(&status_with(&[], &[SIGTRAP, 64]), "SigCgt:", 64));
+    }
+
+    #[test]
+    fn only_calls_that_the_kernel_restarts_are_made_again() {
+        assert!(is_restarted(-512, 0) && is_restarted(-514, 202) && is_restarted(-516, 35));
+        assert!(!is_restarted(-4, 0) && !is_restarted(-515, 0) && !is_restarted(-512, -1));
+    }
 }

@@ -4,10 +4,14 @@ use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
-use super::process::{TaskMode, TracedTask, TranslatedPc};
-use super::signals::status;
-use super::tracer::{TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::proc::status;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
@@ -29,12 +33,41 @@ impl Tracer {
         self.send_delayed_to(tid);
         self.pending_answers.remove(&tid);
         let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
-        (task.detach_signal, task.detach_requested) = (Some(signal), None);
-        (task.suspend_requested, task.suspended) = (false, false);
+        let effect = task.apply(TaskEvent::DetachReady(signal));
         let process = task.process;
         self.processes[process].flush = None;
         self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.carry_out(tid, effect);
         self.detach_if_ready(process);
+    }
+
+    /// Does what an event requires that has changed the state of a task.
+    pub(super) fn carry_out(&mut self, tid: u32, effect: TransitionEffect) {
+        match effect {
+            TransitionEffect::Nothing => {}
+            TransitionEffect::Interrupt => drop(trace::interrupt(tid)),
+            TransitionEffect::DetachNow => self.detach_stopped(tid, None),
+            TransitionEffect::HandlePostponed => self.handle_postponed(),
+        }
+    }
+
+    /// Detaches a stopped task, with the reason of the request for it, if there is one.
+    fn detach_stopped(&mut self, tid: u32, reason: Option<String>) {
+        let requested = match self.tasks.get(&tid).map(|task| task.state().request()) {
+            Some(StopRequest::Detach(requested)) => requested.clone(),
+            _ => reason,
+        };
+        self.detach(tid, requested, 0);
+    }
+
+    /// Does what is requested of a task at its stop: it is suspended, or detached. Returns whether it was.
+    pub(super) fn comply_with_request(&mut self, tid: u32) -> Result<bool, TraceError> {
+        match self.task(tid)?.state().request().clone() {
+            StopRequest::None => return Ok(false),
+            StopRequest::Suspend => self.suspend(tid)?,
+            StopRequest::Detach(reason) => self.detach(tid, reason, 0),
+        }
+        Ok(true)
     }
 
     /// Detaches a task, with a signal, or with 0 for none.
@@ -74,7 +107,7 @@ impl Tracer {
     }
 
     /// It is about to end; its memory and registers are still there.
-    pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
+    pub(super) fn exiting(&mut self, tid: u32) -> ActionResult {
         self.pass_on_delayed(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
@@ -88,7 +121,7 @@ impl Tracer {
             .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let position = position.or(task.exit_pc.map(TranslatedPc::of_call));
+        let position = position.or(task.state().exit_pc().map(TranslatedPc::of_call));
         if let TaskMode::Translated(context) = &mut task.mode {
             // During a system call on behalf of the tracee the instruction pointer is in the gadget.
             let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
@@ -104,10 +137,9 @@ impl Tracer {
         self.end_listing(tid);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        let task = self.task(tid)?;
-        (task.ended, task.detach_signal, task.vfork_wait) = (true, None, None);
-        (task.suspend_requested, task.suspended) = (false, false);
-        Ok(trace::resume(tid, 0)?)
+        let effect = self.task(tid)?.apply(TaskEvent::Ended);
+        self.carry_out(tid, effect);
+        Ok(TaskAction::Continue { signal: 0 })
     }
 
     /// Adds the profile of a process to that of all ended ones when its last task is gone: a build has
@@ -142,9 +174,7 @@ impl Tracer {
         }
         self.pending_answers.remove(&tid);
         self.detach_last.retain(|(last, _)| *last != tid);
-        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
-            task.vfork_wait = None;
-        }
+        self.release_parents(tid);
         if tid == self.root {
             self.finish();
         }
@@ -152,26 +182,12 @@ impl Tracer {
 
     /// Handles the end of a task that was not reported before. Returns whether its last program point is
     /// known; if not, its counts are lost.
-    ///
-    /// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the
-    /// first stop and resume it: the task has executed nothing in between. A task that has called `exit`
-    /// itself is killed without another stop.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed
-    /// is not to be any more; `ptrace_signal`, a stop that nobody was told of does not keep it from that,
-    /// since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
-        let (tells, executes) =
-            (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
+        let reports_exits = self.reports_exits;
+        let another_executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let at = match task.exit_pc {
-            // It was killed before the call, or behind it.
-            Some(_) if executes => None,
-            Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
-            _ => task.last_pc.filter(|_| tells),
-        };
+        let (exit_pc, last_pc) = (task.state().exit_pc(), task.last_pc);
+        let at = UnseenEnd { exit_pc, last_pc, killed, another_executes, reports_exits }.position();
         let known = match &mut task.mode {
             TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),
             TaskMode::Native(_) => task.returning.is_none(),
@@ -226,14 +242,18 @@ impl Tracer {
     }
 
     pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
-        match self.tasks.get_mut(&tid) {
-            // It is at a reported stop.
-            Some(task) if task.suspended => self.detach(tid, reason, 0),
-            Some(task) if !task.ended && task.detach_signal.is_none() => {
-                task.detach_requested.get_or_insert(reason);
-                let _ = trace::interrupt(tid);
-            }
-            _ => {}
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        match task.apply(TaskEvent::DetachRequested(reason.clone())) {
+            TransitionEffect::DetachNow => self.detach_stopped(tid, reason),
+            effect => self.carry_out(tid, effect),
+        }
+    }
+
+    /// The tasks that wait for a child do so no longer: it uses another memory, or has ended.
+    pub(super) fn release_parents(&mut self, child: u32) {
+        let waiting = self.tasks.iter().filter(|(_, task)| task.waits_for_child(child));
+        for tid in waiting.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+            self.tasks.get_mut(&tid).map(|task| task.apply(TaskEvent::ChildReleased));
         }
     }
 
@@ -246,7 +266,7 @@ impl Tracer {
 
     pub(super) fn detach_last_tasks(&mut self) {
         // A task that waits for a child (vfork) cannot stop before that child continues.
-        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
         let others =
             self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
         if others == 0 {
@@ -258,6 +278,42 @@ impl Tracer {
 
     pub(super) fn is_detached_last(&self, tid: u32) -> bool {
         self.detach_last.iter().any(|(last, _)| *last == tid)
+    }
+}
+
+/// The facts about a task that has ended without an exit stop.
+///
+/// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the first
+/// stop and resume it: the task has executed nothing in between. A task that has called `exit` itself is
+/// killed without another stop.
+///
+/// # Source
+///
+/// Linux `kernel/signal.c`: `ptrace_stop`, a task that is to be killed does not stop; `get_signal`, a task
+/// that is killed is not to be any more; `ptrace_signal`, an unreported stop does not keep it from that,
+/// since 5.17.
+struct UnseenEnd {
+    /// The address behind its `exit` call, in translated code, if it was about to make one.
+    exit_pc: Option<u64>,
+    /// Its position at its last stop, if it has executed nothing since.
+    last_pc: Option<TranslatedPc>,
+    /// The kernel reported that SIGKILL has ended it.
+    killed: bool,
+    /// Another thread has called `execve`, which ends it.
+    another_executes: bool,
+    /// The kernel reports every exit.
+    reports_exits: bool,
+}
+
+impl UnseenEnd {
+    /// Its last position in translated code; `None` where it is unknown.
+    fn position(&self) -> Option<TranslatedPc> {
+        match self.exit_pc {
+            // It was killed before the call, or behind it.
+            Some(_) if self.another_executes => None,
+            Some(pc) if !self.killed => Some(TranslatedPc::of_call(pc)),
+            _ => self.last_pc.filter(|_| self.reports_exits),
+        }
     }
 }
 
@@ -305,6 +361,30 @@ fn is_stopped(status: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LAST: TranslatedPc = TranslatedPc { pc: 5, rcx: Some(1), r11: None };
+
+    /// An end whose exit was not reported, of a task that had stopped at [`LAST`].
+    fn unseen_end() -> UnseenEnd {
+        let (exit_pc, last_pc) = (None, Some(LAST));
+        UnseenEnd { exit_pc, last_pc, killed: true, another_executes: false, reports_exits: true }
+    }
+
+    #[test]
+    fn a_killed_task_ends_where_it_stopped_last_if_the_kernel_reports_all_later_stops() {
+        assert_eq!(unseen_end().position(), Some(LAST));
+        assert_eq!(UnseenEnd { reports_exits: false, ..unseen_end() }.position(), None);
+        assert_eq!(UnseenEnd { last_pc: None, ..unseen_end() }.position(), None, "it has run since");
+    }
+
+    #[test]
+    fn a_task_that_calls_exit_ends_behind_the_call_unless_something_else_may_have_ended_it() {
+        let calls = UnseenEnd { exit_pc: Some(9), killed: false, ..unseen_end() };
+        assert_eq!(calls.position(), Some(TranslatedPc::of_call(9)));
+        assert_eq!(UnseenEnd { killed: true, last_pc: None, ..calls }.position(), None);
+        let calls = UnseenEnd { exit_pc: Some(9), killed: false, another_executes: true, ..unseen_end() };
+        assert_eq!(calls.position(), None, "the other thread's call may have come first");
+    }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {

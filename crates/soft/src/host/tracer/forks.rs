@@ -11,81 +11,46 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
-use super::address_limits::ReportedLimits;
-use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
-use super::cpu_affinity::CpuBinding;
 use super::exits::is_traced_by_us;
-use super::maps::MemoryMaps;
-use super::process::{TaskMode, TracedProcess, TranslatedPc, VforkWait, name_of};
-use super::remote_syscalls::{has_threads, number, run_to_trap};
-use super::restartable::THREADS;
-use super::retranslation::TranslationAge;
-use super::threads::first_thread;
-use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
-
-/// The code segment of 64-bit programs.
-///
-/// # Source
-///
-/// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
-pub(super) const USER_CS: u64 = 0x33;
+use super::{FIXED_BYTES, SIGTRAP, Tracer};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use crate::host::fork_event::{ForkEvent, USER_CS};
+use crate::host::maps::MemoryMaps;
+use crate::host::proc::first_thread;
+use crate::host::process::{TaskMode, TracedProcess, name_of};
+use crate::host::remote_syscalls::{has_threads, number, run_to_trap};
+use crate::host::restartable::THREADS;
+use crate::host::retranslation::TranslationAge;
+use crate::host::task_state::{TaskEvent, VforkWait};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::window_protocol::TracedWindowEnd;
 
 /// The number of killed processes whose state is kept for their children.
 const MOST_DEAD_PARENTS: usize = 8;
 
-/// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
-/// for the first time.
-pub(super) struct ForkEvent {
-    /// The id of the parent process.
-    parent: u32,
-    /// For a thread, the index of its process.
-    pub(super) thread_of: Option<usize>,
-    /// The translation, and the parent's slot; `None` when nothing is translated yet.
-    home: Option<(Rc<RefCell<CodeCacheMapping>>, usize)>,
-    filtered: bool,
-    shares: bool,
-    trap_action: Option<[u8; 32]>,
-    /// The limits that the parent was told, if they are not the real ones.
-    pub(super) limits: Option<ReportedLimits>,
-    /// The CPU that the child is bound to, if its parent was bound at the fork.
-    binding: Option<Rc<CpuBinding>>,
-}
-
-impl ForkEvent {
-    /// Whether the child will execute a translation.
-    pub(super) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, cache))
-    }
-
-    /// The same event for another child.
-    fn duplicate(&self) -> ForkEvent {
-        ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
-    }
-}
-
 impl Tracer {
     /// The first stop of a task that is not known yet.
     pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
-        if change == Change::Exiting && self.is_thread(tid) {
-            // Its process is being killed: it has executed nothing, and no fork event may follow.
-            self.early_children.remove(&tid);
-            self.fork_events.remove(&tid);
-            return drop(trace::resume(tid, 0));
+        let parent = || {
+            let id = parent_of(tid)?;
+            Some(KnownParent { id, is_followed: self.tasks.contains_key(&id) })
+        };
+        let has_fork_event = self.fork_events.contains_key(&tid);
+        match FirstStop::of(change == Change::Exiting, has_fork_event, || is_thread(tid), parent) {
+            FirstStop::Dying => {
+                self.early_children.remove(&tid);
+                self.fork_events.remove(&tid);
+                let _ = trace::resume(tid, 0);
+            }
+            FirstStop::Announced => {
+                self.fork_events.remove(&tid).into_iter().for_each(|event| self.start_child(tid, event));
+            }
+            FirstStop::EarlyThread => drop(self.early_children.insert(tid, tid)),
+            FirstStop::EarlyChild { parent } => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
+            FirstStop::Orphan { parent } => self.orphan(tid, parent),
         }
-        match self.fork_events.remove(&tid) {
-            Some(fork_event) => self.start_child(tid, fork_event),
-            None if self.is_thread(tid) => drop(self.early_children.insert(tid, tid)),
-            None => match parent_of(tid) {
-                Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
-                parent => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
-            },
-        }
-    }
-
-    /// Whether a task is not the first one of its process.
-    fn is_thread(&self, tid: u32) -> bool {
-        first_thread(tid).is_some_and(|first| first != tid)
     }
 
     /// The parent of a new process is not a task that is followed.
@@ -151,19 +116,20 @@ impl Tracer {
         Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
     }
 
-    pub(super) fn forked(&mut self, tid: u32, change: Change) -> TraceResult {
+    pub(super) fn forked(&mut self, tid: u32, change: Change) -> ActionResult {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
-            self.task(tid)?.vfork_wait = Some(VforkWait { by: child, pc });
+            let effect = self.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
+            self.carry_out(tid, effect);
         }
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
-        if change == Change::Clone && self.is_thread(child) {
+        if change == Change::Clone && is_thread(child) {
             fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
         }
         self.unbind(tid);
         self.announce(child, fork_event);
-        self.resume(tid, 0)
+        Ok(TaskAction::Continue { signal: 0 })
     }
 
     /// Starts a new process or thread, behind the system call of its parent. It gets a slot of its own in the
@@ -189,7 +155,7 @@ impl Tracer {
                 self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
-        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_some());
+        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
         if self.finishing || self.other_threads(child).iter().any(leaves) {
             self.request_detach(child, None);
         } else if let Some((_, reason)) = self.detach_last.first() {
@@ -243,7 +209,7 @@ impl Tracer {
     }
 
     /// A new program is before its first instruction.
-    pub(super) fn executed(&mut self, tid: u32) -> TraceResult {
+    pub(super) fn executed(&mut self, tid: u32) -> ActionResult {
         if let Some(process) = self.process(tid) {
             process.unconfirmed = false;
         }
@@ -252,10 +218,9 @@ impl Tracer {
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
         (task.trap_action, task.age) = (None, TranslationAge::default());
-        (task.suspend_requested, task.suspended) = (false, false);
-        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
-            task.vfork_wait = None;
-        }
+        let effect = task.apply(TaskEvent::Executed);
+        self.carry_out(tid, effect);
+        self.release_parents(tid);
         if let Some(process) = self.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // The memory that was to be unmapped is gone.
@@ -263,8 +228,7 @@ impl Tracer {
             process.name = name_of(tid);
         }
         if self.finishing {
-            self.detach(tid, None, 0);
-            return Ok(());
+            return Ok(TaskAction::Detach { reason: None, signal: 0 });
         }
         self.check_inherited(tid)?;
         // The system call still has to return, into the first instruction.
@@ -280,7 +244,7 @@ impl Tracer {
         }
         self.task(tid)?.mode = TaskMode::Native(context);
         self.bind_to_cpu(tid);
-        self.enter_translation(tid, registers)
+        Ok(TaskAction::Enter(registers))
     }
 
     /// Checks state that the program has inherited and that prevents tracing.
@@ -289,7 +253,7 @@ impl Tracer {
     ///
     /// `proc(5)`, `/proc/pid/status`: `Seccomp` is 0 without a filter, `SigIgn` a mask in hexadecimal.
     fn check_inherited(&mut self, tid: u32) -> TraceResult {
-        let status = super::proc::text(format!("/proc/{tid}/status"))?;
+        let status = crate::host::proc::text(format!("/proc/{tid}/status"))?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let task = self.task(tid)?;
         // It may have failed to install one.
@@ -322,6 +286,58 @@ impl Tracer {
     }
 }
 
+/// The parent of a process that has stopped for the first time.
+#[derive(Clone, Copy)]
+struct KnownParent {
+    id: u32,
+    is_followed: bool,
+}
+
+/// The first stop of a task that is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FirstStop {
+    /// A thread ends before it has executed anything, as its process is being killed. There may be no fork
+    /// event of it.
+    Dying,
+    /// Its fork event was reported.
+    Announced,
+    /// A thread that stops before its fork event.
+    EarlyThread,
+    /// A process that stops before its fork event; its parent, if the kernel names one.
+    EarlyChild { parent: Option<u32> },
+    /// A process whose parent is not followed: the parent was killed.
+    Orphan { parent: u32 },
+}
+
+impl FirstStop {
+    /// The kind of a stop. `is_thread`: whether the task is not the first one of its process.
+    fn of(
+        is_exit: bool,
+        has_fork_event: bool,
+        is_thread: impl Fn() -> bool,
+        parent: impl FnOnce() -> Option<KnownParent>,
+    ) -> FirstStop {
+        if is_exit && is_thread() {
+            return FirstStop::Dying;
+        }
+        if has_fork_event {
+            return FirstStop::Announced;
+        }
+        if is_thread() {
+            return FirstStop::EarlyThread;
+        }
+        match parent() {
+            Some(KnownParent { id: parent, is_followed: false }) => FirstStop::Orphan { parent },
+            parent => FirstStop::EarlyChild { parent: parent.map(|parent| parent.id) },
+        }
+    }
+}
+
+/// Whether a task is not the first one of its process.
+fn is_thread(tid: u32) -> bool {
+    first_thread(tid).is_some_and(|first| first != tid)
+}
+
 /// The message of a ptrace event. A task that was killed meanwhile is at another event.
 pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
     let message = trace::event_message(tid)?;
@@ -334,7 +350,7 @@ pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
 ///
 /// `proc(5)`, `/proc/pid/task/tid/children`.
 fn children_of(pid: u32) -> Vec<u32> {
-    let children = super::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = crate::host::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
@@ -344,7 +360,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 ///
 /// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
+    let stat = crate::host::proc::text(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(1)?.parse().ok()
 }
@@ -352,4 +368,47 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> TraceResult {
     Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_stop(
+        is_exit: bool,
+        has_fork_event: bool,
+        is_thread: bool,
+        parent: Option<(u32, bool)>,
+    ) -> FirstStop {
+        let parent = parent.map(|(id, is_followed)| KnownParent { id, is_followed });
+        FirstStop::of(is_exit, has_fork_event, || is_thread, || parent)
+    }
+
+    #[test]
+    fn a_child_starts_with_its_fork_event_and_waits_without() {
+        for parent in [None, Some((7, true)), Some((7, false))] {
+            assert_eq!(first_stop(false, true, false, parent), FirstStop::Announced);
+            assert_eq!(first_stop(false, true, true, parent), FirstStop::Announced);
+            assert_eq!(first_stop(false, false, true, parent), FirstStop::EarlyThread);
+        }
+        assert_eq!(
+            first_stop(false, false, false, Some((7, true))),
+            FirstStop::EarlyChild { parent: Some(7) }
+        );
+        assert_eq!(first_stop(false, false, false, None), FirstStop::EarlyChild { parent: None });
+    }
+
+    #[test]
+    fn a_process_whose_parent_is_not_followed_is_an_orphan() {
+        assert_eq!(first_stop(false, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
+        assert_eq!(first_stop(true, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
+    }
+
+    #[test]
+    fn a_thread_that_ends_first_is_not_started_even_if_it_was_announced() {
+        for has_fork_event in [false, true] {
+            assert_eq!(first_stop(true, has_fork_event, true, None), FirstStop::Dying);
+        }
+        assert_eq!(first_stop(true, true, false, None), FirstStop::Announced, "a process has a program");
+    }
 }

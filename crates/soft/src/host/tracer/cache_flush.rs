@@ -13,73 +13,63 @@
 //! behind the call          ──> a new translation, which all threads enter
 //! ```
 //!
-//! A retranslation ([`retranslation`](super::retranslation)) takes the last step only, for a process with one
-//! thread.
+//! A retranslation ([`retranslation`](crate::host::retranslation)) takes the last step only, for a process
+//! with one thread.
 //!
 //! # Invariants
 //!
-//! - A thread is in one of three states: running, suspend requested, suspended.
+//! - A thread is in one of three states ([`TaskState`]): running, suspend requested, suspended.
 //! - A system call that only the suspend has interrupted is restarted, and counted once.
-//! - The cost is limited ([`CodeChangeCost`]): a process that keeps changing its code is detached.
+//! - The cost is limited ([`CodeChangeCost`](crate::host::code_changes::CodeChangeCost)): a process that
+//!   keeps changing its code is detached.
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use cyclometer_sys::process::errno;
-use cyclometer_sys::trace::{self, Change, Registers};
+use cyclometer_sys::trace::{self, Registers};
 
-use super::code_cache::CodeCacheMapping;
-use super::process::{TaskMode, TranslationContext};
-use super::remote_syscalls::number;
 use super::signals::restarts;
-use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
+use super::{Tracer, restart_wait};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::code_changes::CacheFlush;
+use crate::host::process::TaskMode;
+use crate::host::remote_syscalls::number;
+use crate::host::task_state::{TaskEvent, TaskState};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translation_context::TranslationContext;
 
-/// A flush in progress: for a change of code by a process with several threads, or for a retranslation of a
-/// process with one.
+/// The reason why a process is detached that changes code of two processes.
+pub(super) const CHANGES_SHARED: &str = "changes its code while its parent waits for it (vfork)";
+
+/// Whether a flush can be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CacheFlush {
-    /// The thread that makes the change, or the only one.
-    by: u32,
-    /// All other threads are suspended, and the call was started.
-    called: bool,
-    /// The thread has a system call to make first.
-    pending: bool,
-    /// The code does not change: the flush is a retranslation.
-    retranslates: bool,
+enum FlushReadiness {
+    /// All threads are suspended.
+    Ready,
+    /// A thread is not suspended yet, or has not stopped for the first time.
+    Waits,
+    /// Another process uses the memory (vfork): one of the two waits in its call, and cannot be suspended.
+    SharesMemory,
 }
 
-/// The cost of replacing the translation of a process because its code changes.
-///
-/// Each flush translates the executed code again: some milliseconds for a small program, a second for a large
-/// one. Unloading a library changes code now and then; a compiler at run time may do it all the time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CodeChangeCost {
-    begin: Instant,
-    /// CPU time of the tracer for the process since the first change.
-    cost: Duration,
-    /// That time at the last change.
-    pub(super) before: Option<Duration>,
-}
-
-/// The allowed cost in the life of a process: a fixed time, and a part of its elapsed time.
-const AT_ONCE: Duration = Duration::from_secs(5);
-const OF_ITS_TIME: u32 = 4;
-/// The least cost of a change: the kernel's part and the mappings are not measured.
-const AT_LEAST: Duration = Duration::from_millis(1);
-
-impl CodeChangeCost {
-    pub(super) fn new(now: Instant) -> CodeChangeCost {
-        CodeChangeCost { begin: now, cost: Duration::ZERO, before: None }
-    }
-
-    /// Whether the translation may be replaced once more. `work` is the CPU time of the tracer for the
-    /// process.
-    pub(super) fn allow(&mut self, now: Instant, work: Duration) -> bool {
-        let since = self.before.map_or(Duration::ZERO, |before| work.saturating_sub(before));
-        self.before = Some(work);
-        self.cost += since.max(AT_LEAST);
-        self.cost <= AT_ONCE + now.saturating_duration_since(self.begin) / OF_ITS_TIME
+impl FlushReadiness {
+    /// The readiness of a process whose threads have these states. `borrows`: its parent waits for it.
+    fn of<'a>(
+        states: impl Iterator<Item = &'a TaskState>,
+        borrows: bool,
+        awaits_thread: bool,
+    ) -> FlushReadiness {
+        let (mut lends, mut waits) = (false, awaits_thread);
+        for state in states {
+            lends |= state.vfork_wait().is_some();
+            waits |= !state.is_suspended();
+        }
+        match () {
+            () if lends || borrows => FlushReadiness::SharesMemory,
+            () if waits => FlushReadiness::Waits,
+            () => FlushReadiness::Ready,
+        }
     }
 }
 
@@ -99,8 +89,8 @@ impl Tracer {
     }
 
     fn request_suspend(&mut self, tid: u32, pending: bool) -> TraceResult {
-        if self.task(tid)?.suspend_requested {
-            return self.suspend(tid);
+        if self.comply_with_request(tid)? {
+            return Ok(());
         }
         let task = self.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
@@ -113,12 +103,14 @@ impl Tracer {
         let block = if pending { self.block_of_call(tid)? } else { None };
         self.restore_native_state(tid)?;
         let task = self.task(tid)?;
-        (task.returning, task.suspended) = (block, true);
+        task.returning = block;
+        let effect = task.apply(TaskEvent::Suspended);
+        self.carry_out(tid, effect);
         self.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
         for other in self.other_threads(tid) {
-            self.task(other)?.suspend_requested = true;
-            let _ = trace::interrupt(other);
+            let effect = self.task(other)?.apply(TaskEvent::SuspendRequested);
+            self.carry_out(other, effect);
         }
         Ok(())
     }
@@ -133,18 +125,15 @@ impl Tracer {
     }
 
     /// Suspends a thread that has stopped for that, or with its whole process.
-    pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
-        let interrupted = change == Change::Interrupted;
-        if self.is_about_to_stop(tid)? {
-            return if interrupted { self.run_on(tid) } else { self.listen(tid) };
-        }
+    pub(super) fn suspend_at_stop(&mut self, tid: u32, interrupted: bool) -> TraceResult {
         // A call that only the suspend has interrupted is not restarted. A group stop interrupts it natively
         // too; if the restart was counted already, it would be counted again.
         let before = trace::registers(tid)?;
         if interrupted {
             restart_wait(tid)?;
         }
-        let again = (interrupted || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
+        let again =
+            (interrupted || self.task(tid)?.state().is_in_group_stop()) && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
         self.suspend(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
@@ -159,14 +148,14 @@ impl Tracer {
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
         self.restore_native_state(tid)?;
-        let task = self.task(tid)?;
-        (task.suspend_requested, task.suspended) = (false, true);
+        let effect = self.task(tid)?.apply(TaskEvent::Suspended);
+        self.carry_out(tid, effect);
         Ok(())
     }
 
     /// Runs the flushes for which every thread is suspended.
     pub(super) fn run_ready_flushes(&mut self) {
-        let suspended = self.tasks.values().filter(|task| task.suspended);
+        let suspended = self.tasks.values().filter(|task| task.state().is_suspended());
         let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -181,23 +170,23 @@ impl Tracer {
 
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
-        // A thread that waits for a child (vfork) shares the memory with it, and cannot be suspended.
-        let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
-        if lends || self.threads_of(process).any(borrows) {
-            return Err(TraceError::Detach(
-                "changes its code while its parent waits for it (vfork)".to_owned(),
-            ));
-        }
-        if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
-            return Ok(());
+        let borrows = self.threads_of(process).any(borrows);
+        let states = self.threads_of(process).map(|(_, task)| task.state());
+        match FlushReadiness::of(states, borrows, self.awaits_thread(process)) {
+            FlushReadiness::SharesMemory => {
+                return Err(TraceError::Detach(CHANGES_SHARED.to_owned()));
+            }
+            FlushReadiness::Waits => return Ok(()),
+            FlushReadiness::Ready => {}
         }
         if !pending {
             let registers = trace::registers(by)?;
             return self.complete_flush(by, &registers);
         }
         self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
-        self.task(by)?.suspended = false;
+        let effect = self.task(by)?.apply(TaskEvent::FlushComplete);
+        self.carry_out(by, effect);
         Ok(trace::step(by, 0)?)
     }
 
@@ -223,7 +212,8 @@ impl Tracer {
             // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
                 self.cancel_retranslation(tid);
-                self.task(tid)?.suspended = false;
+                let effect = self.task(tid)?.apply(TaskEvent::FlushComplete);
+                self.carry_out(tid, effect);
                 return self.resume_from_native(tid);
             }
             cache => cache?,
@@ -233,7 +223,7 @@ impl Tracer {
             cache.watch(number::EXIT_GROUP, true);
         }
         let cache = Rc::new(RefCell::new(cache));
-        let stays = self.threads_of(process).filter(|(_, task)| task.detach_signal.is_none());
+        let stays = self.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
         let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         threads.iter().for_each(|thread| self.close(*thread));
         if retranslates {
@@ -254,8 +244,9 @@ impl Tracer {
         let slot = cache.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
         let task = self.task(tid)?;
-        task.suspended = false;
         task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
+        let effect = task.apply(TaskEvent::FlushComplete);
+        self.carry_out(tid, effect);
         Ok(())
     }
 
@@ -266,7 +257,11 @@ impl Tracer {
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may be detaching, if another thread could not be followed.
-        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter_translation(tid, registers) }
+        if self.task(tid)?.state().is_detach_ready() {
+            Ok(())
+        } else {
+            self.enter_translation(tid, registers)
+        }
     }
 }
 
@@ -286,28 +281,28 @@ fn call_again(result: u64, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::task_state::VforkWait;
+
+    #[test]
+    fn a_flush_waits_for_every_thread_and_is_refused_where_memory_is_shared() {
+        let suspended = TaskState::Suspended { group_stop: false };
+        let asked = TaskState::default().next(TaskEvent::SuspendRequested).0;
+        let wait = VforkWait { by: 7, pc: 0 };
+        let waiting = TaskState::default().next(TaskEvent::WaitsForChild(wait)).0;
+        let readiness = |states: &[&TaskState], borrows, awaits_thread| {
+            FlushReadiness::of(states.iter().copied(), borrows, awaits_thread)
+        };
+        assert_eq!(readiness(&[&suspended, &suspended], false, false), FlushReadiness::Ready);
+        assert_eq!(readiness(&[&suspended, &asked], false, false), FlushReadiness::Waits);
+        assert_eq!(readiness(&[&suspended], false, true), FlushReadiness::Waits);
+        assert_eq!(readiness(&[&suspended, &waiting], false, false), FlushReadiness::SharesMemory);
+        assert_eq!(readiness(&[&asked], true, true), FlushReadiness::SharesMemory);
+    }
 
     #[test]
     fn a_system_call_is_made_again_as_the_kernel_would() {
         assert_eq!(call_again(-512_i64 as u64, 202), 202);
         assert_eq!(call_again(-514_i64 as u64, 0), 0);
         assert_eq!(call_again(-516_i64 as u64, 35), 219);
-    }
-
-    #[test]
-    fn code_changes_cost_no_more_than_their_share() {
-        let start = Instant::now();
-        let times = |cost: Duration, own: Duration| {
-            let mut changes = CodeChangeCost::new(start);
-            let each = cost + own;
-            // It was translated for the first time before.
-            (0..10_000).take_while(|i| changes.allow(start + each * *i, AT_ONCE + cost * *i)).count() as u32
-        };
-        let (rare, second) = (Duration::from_millis(100), Duration::from_secs(1));
-        assert_eq!(times(rare, 4 * rare), 10_000, "a fifth of its time is what it may cost");
-        assert_eq!(times(second, Duration::ZERO), 7, "6 s are as many as 5 and a quarter of 6");
-        assert!((50..100).contains(&times(rare, Duration::ZERO)));
-        let nothing = times(Duration::ZERO, Duration::ZERO);
-        assert_eq!(nothing, AT_ONCE.div_duration_f64(AT_LEAST) as u32, "it costs something in any case");
     }
 }

@@ -8,7 +8,7 @@
 //! # Solution
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
-//! All counts are then read out of the counters ([`super::readout`]). The boundary is some instructions
+//! All counts are then read out of the counters ([`crate::host::readout`]). The boundary is some instructions
 //! further on, and expected there: the counts of these instructions are added if they are the same each time.
 //! The row is valid when the thread has executed them, which the next readout shows. After a signal in
 //! between the window goes on. Instructions with counts that are made at run time are executed step by step.
@@ -29,14 +29,18 @@ use std::time::Duration;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::code_cache::CodeCacheMapping;
-use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
-use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::tracer::{SIGTRAP, TraceError, TraceResult, Tracer};
-use super::window_counts::WindowReadout;
-use super::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
-use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
+use super::{SIGTRAP, Tracer};
 use crate::block::{Block, BlockDecoder};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::ledger::{CHECKED_BLOCKS, CounterSnapshot};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::TranslationContext;
+use crate::host::window_counts::WindowReadout;
+use crate::host::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
+use crate::host::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
@@ -103,7 +107,7 @@ impl Tracer {
     /// The budget of a thread has ended, or a step to a boundary: its window ends here, or some instructions
     /// further on. `pc` is where the thread is in translated code, and `registers` are those with which it
     /// continues.
-    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> TraceResult {
+    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> ActionResult {
         let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
             return Err(TraceError::Gone);
         };
@@ -111,13 +115,13 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let BudgetState::Charged(charged) = context.cache.borrow().translation.budget_at(pc) else {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         };
         if let Some(steps) = &mut window.steps
             && (charged > steps.remaining || context.is_unsure(pc))
         {
             steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         let position = TranslatedPc::new(pc, registers);
         let period = recording.request.period;
@@ -129,7 +133,7 @@ impl Tracer {
         {
             recording.expect_boundary(window, first.end(), now.after(&first, &recording.request));
             context.store_budget(period.get().saturating_add(left), charged);
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         if left == 0 {
             recording.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
@@ -139,11 +143,11 @@ impl Tracer {
         if let Some(steps) = &mut window.steps {
             steps.pushes_flags = Some(registers.rip).filter(|pc| pushes_flags(tid, *pc));
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// The end of an instruction that a thread has executed on its way to a boundary.
-    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
+    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> ActionResult {
         if registers.eflags & TRAP != 0 {
             // Behind `popf` the kernel takes it for the program's own.
             registers.eflags &= !TRAP;

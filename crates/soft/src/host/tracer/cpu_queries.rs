@@ -5,8 +5,10 @@ use std::io;
 use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::Tracer;
 use crate::baseline::{CpuQuery, HWCAP};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::trace_error::{TraceError, TraceResult};
 use crate::translate::ANSWERED;
 
 /// Entries of the auxiliary vector with features of the processor.
@@ -24,7 +26,7 @@ impl Tracer {
         tid: u32,
         question: CpuQuery,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         let Some(baseline) = self.settings.baseline else { return Err(TraceError::Gone) };
         let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
         let rip = registers.rip.wrapping_add(ANSWERED);
@@ -45,7 +47,7 @@ impl Tracer {
         };
         trace::set_registers(tid, &answered)?;
         self.task(tid)?.last_pc = None;
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Sets the features in the auxiliary vector of a new program to those of the baseline. `stack` is its

@@ -9,15 +9,17 @@ use std::time::Duration;
 use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::ledger::CounterSnapshot;
-use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
-use super::syscalls::EFAULT;
-use super::tracer::{TraceResult, Tracer};
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::ledger::CounterSnapshot;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::syscalls::EFAULT;
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::TranslationContext;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The value of a word whose event is unknown for a thread.
 const NONE: u64 = u64::MAX;
-
 const EINVAL: i64 = 22;
 const ENODATA: i64 = 61;
 
@@ -32,13 +34,13 @@ impl Tracer {
         tid: u32,
         registers: Registers,
         (address, words): (u64, u64),
-    ) -> TraceResult {
+    ) -> ActionResult {
         let answer = match usize::try_from(words) {
             Ok(0) => 0,
             Ok(words @ ..=MOST_WORDS) => self.fill_in(tid, &registers, (address, words)),
             _ => -EINVAL,
         };
-        self.emulate_call(tid, registers, answer as u64)
+        Ok(TaskAction::Emulate { registers, result: answer as u64 })
     }
 
     /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.

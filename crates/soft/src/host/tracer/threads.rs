@@ -11,21 +11,27 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{Change, Registers};
 
-use super::code_cache::CodeCacheMapping;
+use super::Tracer;
 use super::forks::message;
-use super::ledger::{CounterSnapshot, ExecutedCode};
-use super::process::{TaskMode, TracedTask, TranslationContext};
-use super::restartable;
-use super::syscalls::MappingCall;
-use super::tracer::{TraceError, TraceResult, Tracer};
-use super::window_protocol::TracedWindowEnd;
-use crate::{EventSet, EventTotals};
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::restartable;
+use crate::host::syscalls::MappingCall;
+use crate::host::task_state::TaskEvent;
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::translation_context::TranslationContext;
+use crate::host::translation_context::{ThreadCounts, TranslationCounts};
+use crate::host::window_protocol::TracedWindowEnd;
 
 impl Tracer {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
         let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
-        task.suspend_requested = self.processes[process].flush.is_some();
+        if self.processes[process].flush.is_some() {
+            // It is stopped already, and needs no interrupt.
+            let _ = task.apply(TaskEvent::SuspendRequested);
+        }
         self.tasks.insert(tid, task);
     }
 
@@ -37,7 +43,7 @@ impl Tracer {
     }
 
     pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
-        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
+        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.state().is_ended())
     }
 
     /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
@@ -55,7 +61,7 @@ impl Tracer {
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
         let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &TracedTask)| task.ends_process && *other != tid;
+        let ends = |(other, task): (&u32, &TracedTask)| task.state().ends_process() && *other != tid;
         process.is_some_and(|process| self.threads_of(process).any(ends))
     }
 
@@ -149,7 +155,7 @@ impl Tracer {
 
     /// Detaches the processes whose threads are all ready.
     pub(super) fn detach_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.detach_signal.is_some());
+        let waiting = self.tasks.values().filter(|task| task.state().is_detach_ready());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -160,13 +166,15 @@ impl Tracer {
     /// detached later.
     pub(super) fn detach_if_ready(&mut self, process: usize) {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
-            task.detach_signal.is_some() || task.vfork_wait.is_some() || self.is_detached_last(*tid)
+            task.state().is_detach_ready()
+                || task.state().vfork_wait().is_some()
+                || self.is_detached_last(*tid)
         };
         if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
             return;
         }
-        let leaving: Vec<(u32, i32)> =
-            self.threads_of(process).filter_map(|(tid, task)| Some((*tid, task.detach_signal?))).collect();
+        let ready = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().detach_signal()?));
+        let leaving: Vec<(u32, i32)> = self.threads_of(process).filter_map(ready).collect();
         if self.finishing && !leaving.is_empty() {
             self.detached_processes.insert(process);
         }
@@ -212,7 +220,7 @@ impl Tracer {
         call: &MappingCall,
         changes: bool,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         let task = self.task(tid)?;
         let filtered = task.filtered;
         let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
@@ -222,10 +230,10 @@ impl Tracer {
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let open = home.borrow().shared_code.is_open();
         if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return self.flush_among_threads(tid);
+            return Ok(TaskAction::FlushAroundCall);
         }
         if harmless {
-            return self.resume_checked(tid);
+            return Ok(TaskAction::Resume);
         }
         if filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
@@ -237,15 +245,15 @@ impl Tracer {
         }
         if open {
             return if self.is_admitted(tid, &ranges)? {
-                self.resume_checked(tid)
+                Ok(TaskAction::Resume)
             } else {
-                self.flush_here(tid)
+                Ok(TaskAction::Flush)
             };
         }
         if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
             return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
-        self.resume_checked(tid)
+        Ok(TaskAction::Resume)
     }
 
     /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).
@@ -265,67 +273,4 @@ impl Tracer {
         self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
         Ok(())
     }
-}
-
-/// The counts from one translation.
-#[derive(Clone)]
-pub(crate) struct TranslationCounts {
-    pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
-    pub(super) tally: CounterSnapshot,
-}
-
-impl TranslationCounts {
-    /// The counts of a task that does not run, and is outside of every block.
-    pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
-        let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
-        TranslationCounts { cache: context.cache.clone(), tally }
-    }
-}
-
-/// The counts of all threads of a process, added up for each translation.
-#[derive(Default)]
-pub(super) struct ThreadCounts(Vec<TranslationCounts>);
-
-impl FromIterator<TranslationCounts> for ThreadCounts {
-    fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
-        let mut sums = ThreadCounts::default();
-        for part in parts {
-            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.cache, &part.cache)) {
-                Some(sum) => sum.tally.merge(part.tally),
-                None => sums.0.push(part),
-            }
-        }
-        sums
-    }
-}
-
-impl ThreadCounts {
-    /// The executed code and its totals; with profiles if they are requested.
-    ///
-    /// # Errors
-    ///
-    /// The contradiction, in words.
-    pub(super) fn solve(&self, profiled: bool) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow(), profiled)).collect()
-    }
-
-    /// The totals of some events, which are not checked.
-    ///
-    /// # Errors
-    ///
-    /// The contradiction, in words.
-    pub(super) fn read_out(&self, events: EventSet) -> Result<Vec<EventTotals>, String> {
-        self.0.iter().map(|part| part.tally.read_out(&part.cache.borrow(), events)).collect()
-    }
-}
-
-/// The first thread of a thread's process.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `Tgid`.
-pub(super) fn first_thread(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    id.trim().parse().ok()
 }

@@ -2,9 +2,11 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::code_cache::CodeCacheMapping;
-use super::process::{TaskMode, TranslatedPc};
-use super::tracer::{TraceError, Tracer};
+use super::Tracer;
+use crate::host::code_cache::CodeCacheMapping;
+use crate::host::process::TaskMode;
+use crate::host::trace_error::TraceError;
+use crate::host::translated_pc::TranslatedPc;
 use crate::translate::{self, NextAddress, ProgramPoint};
 
 /// Makes the program's registers of those in translated code.

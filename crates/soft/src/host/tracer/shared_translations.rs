@@ -14,14 +14,17 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::code_cache::CodeCacheMapping;
-use super::maps::{MapsCache, MemoryMaps};
-use super::proc;
-use super::process::{TaskMode, TranslationContext};
-use super::remote_syscalls::RemoteSyscalls;
-use super::shared_code::Admission;
-use super::syscalls::{MappingCall, remapped};
-use super::tracer::{TraceError, TraceResult, Tracer};
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::{AT_ENTRY, CodeCacheMapping, auxiliary};
+use crate::host::maps::{MapsCache, MemoryMaps};
+use crate::host::proc;
+use crate::host::process::TaskMode;
+use crate::host::remote_syscalls::RemoteSyscalls;
+use crate::host::shared_code::Admission;
+use crate::host::syscalls::{MappingCall, remapped};
+use crate::host::trace_error::TraceError;
+use crate::host::translation_context::TranslationContext;
 
 /// Most translations.
 const MOST_CACHES: usize = 24;
@@ -110,7 +113,8 @@ impl Tracer {
                     Some(cache) => cache,
                     None => self.new_cache(tid, registers, maps, allowance, shares)?,
                 };
-                cache.record.set_name(name, tid);
+                let entry = name.as_ref().and_then(|_| auxiliary(tid, AT_ENTRY).ok());
+                cache.record.set_name(name, entry);
                 let cache = Rc::new(RefCell::new(cache));
                 if cache.borrow().shared_code.is_open() {
                     for removed in self.shared_translations.add(cache.clone()) {
@@ -194,10 +198,10 @@ impl Tracer {
         tid: u32,
         call: &MappingCall,
         registers: Registers,
-    ) -> TraceResult {
+    ) -> ActionResult {
         let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
-        if self.is_admitted(tid, &ranges)? { self.resume_checked(tid) } else { self.flush_here(tid) }
+        Ok(if self.is_admitted(tid, &ranges)? { TaskAction::Resume } else { TaskAction::Flush })
     }
 
     /// Whether a call maps executable memory, or changes an executable mapping.

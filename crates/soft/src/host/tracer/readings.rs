@@ -6,13 +6,16 @@ use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
-use super::ledger::CounterSnapshot;
-use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWait};
-use super::protocol;
-use super::threads::{ThreadCounts, TranslationCounts};
-use super::tracer::{TraceResult, Tracer};
-use super::window_protocol::{self, ArrivingRequest, WINDOWS};
+use super::Tracer;
 use crate::code_profile::CodeProfile;
+use crate::host::ledger::CounterSnapshot;
+use crate::host::process::{TaskMode, TracedProcess, TracedTask};
+use crate::host::protocol;
+use crate::host::task_state::VforkWait;
+use crate::host::trace_error::TraceResult;
+use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::{ThreadCounts, TranslationCounts};
+use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Sends a short answer.
@@ -78,7 +81,7 @@ impl Tracer {
         let tasks: Vec<u32> = self.tasks.keys().copied().collect();
         for tid in tasks {
             let Some(task) = self.tasks.get(&tid) else { continue };
-            match (&task.mode, task.vfork_wait) {
+            match (&task.mode, task.state().vfork_wait()) {
                 (TaskMode::Untranslated, _) => {}
                 // It does not execute translated code now.
                 (TaskMode::Native(_), _) => self.record_counts(tid, None),
@@ -178,7 +181,7 @@ impl Tracer {
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be
     /// detached yet.
     fn running(&self) -> usize {
-        let waiting = self.tasks.values().filter(|task| !task.ended).map(|task| task.process);
+        let waiting = self.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
         waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
     }
 
@@ -188,9 +191,9 @@ impl Tracer {
             return;
         }
         self.answered.clear();
-        let vfork_wait: Vec<(u32, u64)> =
-            self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.vfork_wait?.pc))).collect();
-        vfork_wait.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
+        let waiting = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().vfork_wait()?.pc));
+        let waiting: Vec<(u32, u64)> = self.tasks.iter().filter_map(waiting).collect();
+        waiting.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
         let text = self.snapshot(protocol::LAST);
         self.send_report(socket, &text);
     }
@@ -198,7 +201,7 @@ impl Tracer {
     /// Reports early. A task that waits for its child (vfork) cannot be detached yet, and the report does not
     /// wait for it.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
-        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
         if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
             self.report(socket);
         }
@@ -260,25 +263,4 @@ impl SleepingThread {
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         Some(SleepingThread { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
-}
-
-/// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/schedstat`: the first number.
-pub(super) fn ran_ns(tid: u32) -> Option<u64> {
-    let ran = super::proc::text(format!("/proc/{tid}/schedstat")).ok()?;
-    ran.split(' ').next()?.parse().ok()
-}
-
-/// The kernel time of a task so far, in hundredths of a second.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 15, the 13th behind the name.
-pub(super) fn kernel_ticks(tid: u32) -> Option<u64> {
-    let stat = super::proc::text(format!("/proc/{tid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(12)?.parse().ok()
 }

@@ -2,9 +2,10 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
+use super::Tracer;
 use super::native_state::restore_registers;
-use super::process::{TaskMode, TracedTask};
-use super::tracer::{TraceError, Tracer};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::trace_error::TraceError;
 
 /// The trap flag: after `popf` the kernel takes it for the program's own.
 ///
@@ -70,12 +71,8 @@ impl Tracer {
     /// Resumes a task in translated code whose registers are set; a probe may look at them first.
     pub(super) fn resume_checked(&mut self, tid: u32) -> Result<(), TraceError> {
         // A request may have stopped it while another event of it was awaited.
-        if let Some(reason) = self.task(tid)?.detach_requested.take() {
-            self.detach(tid, reason, 0);
+        if self.comply_with_request(tid)? {
             return Ok(());
-        }
-        if self.task(tid)?.suspend_requested {
-            return self.suspend(tid);
         }
         self.answer_request(tid)?;
         match self.order(tid)? {

@@ -1,0 +1,135 @@
+//! Checks for restartable sequences: before a process gets a second thread, a handler or shared memory.
+//!
+//! The types are in [`restartable`](crate::host::restartable).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::Tracer;
+use crate::host::maps::{MemoryMapping, MemoryMaps};
+use crate::host::remote_syscalls::number;
+use crate::host::restartable::{FilePart, OVERLAP, SHARED, check, found, has_signature};
+use crate::host::syscalls::PROT_EXEC;
+use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::writers::is_for_writing;
+
+impl Tracer {
+    /// Searches all code of a process for restartable sequences, once. Parts of files without any are
+    /// remembered for all processes.
+    pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> TraceResult {
+        let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
+        process.no_restarts = true;
+        let maps = MemoryMaps::read(tid)?;
+        // Shared memory is not translated. The code cache itself is shared, and is not searched.
+        for mapping in maps.code().filter(|mapping| !mapping.shared) {
+            let part = part(tid, mapping);
+            if part.is_none_or(|part| !self.without_sequences.contains(&part)) {
+                check(tid, (mapping.start, mapping.end), beside)?;
+                self.without_sequences.extend(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tracer {
+    /// A system call is about to be made: if it gives the process memory that others can write to, or code
+    /// beside such memory, restartable sequences are looked for.
+    pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+        if shares(tid, registers) {
+            self.process(tid).into_iter().for_each(|process| process.shares = true);
+            // A parent that shares the memory (vfork) continues in it.
+            let parents = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
+            let parents: Vec<(u32, usize)> = parents.map(|(parent, task)| (*parent, task.process)).collect();
+            parents.iter().for_each(|(_, process)| self.processes[*process].shares = true);
+            let checked = self.check_restartable(tid, SHARED);
+            if let Err(TraceError::Detach(reason)) = &checked {
+                parents.iter().for_each(|(parent, _)| self.request_detach(*parent, Some(reason.clone())));
+            }
+            return checked;
+        }
+        match self.process(tid).is_some_and(|process| process.shares) {
+            true if brings_signature(tid, registers)? => Err(found(SHARED)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a system call gives a process memory that others can write to and that it can, now or by
+/// `mprotect` later.
+///
+/// # Source
+///
+/// `mmap(2)`, `shmat(2)`; Linux `include/uapi/linux/mman.h`, `include/uapi/asm-generic/mman-common.h`,
+/// `include/uapi/linux/shm.h`.
+fn shares(tid: u32, registers: &Registers) -> bool {
+    const PROT_WRITE: u64 = 2;
+    const MAP_SHARED: u64 = 1;
+    const MAP_SHARED_VALIDATE: u64 = 3;
+    const MAP_TYPE: u64 = 0xf;
+    const SHM_RDONLY: u64 = 0o10_000;
+    let Registers { rdx, r10, r8, .. } = *registers;
+    match registers.rax & 0xffff_ffff {
+        number::MMAP if [MAP_SHARED, MAP_SHARED_VALIDATE].contains(&(r10 & MAP_TYPE)) => {
+            rdx & PROT_WRITE != 0 || r10 & MAP_ANONYMOUS != 0 || is_for_writing(&descriptor(tid, r8))
+        }
+        number::SHMAT => rdx & SHM_RDONLY == 0,
+        _ => false,
+    }
+}
+
+/// Whether a system call maps a restartable sequence as code. Code that cannot be read may contain one.
+fn brings_signature(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
+    let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    match registers.rax & 0xffff_ffff {
+        number::MMAP if rdx & PROT_EXEC != 0 && r10 & MAP_ANONYMOUS == 0 => {
+            let found = file_has_signature(&descriptor(tid, r8), r9, rsi);
+            Ok(found.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound))
+        }
+        number::MPROTECT | number::PKEY_MPROTECT if rdx & PROT_EXEC != 0 => {
+            let maps = MemoryMaps::read(tid)?;
+            let (start, end) = (rdi, rdi.saturating_add(rsi));
+            let mut mappings = maps.among(start, end);
+            let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
+            // It may start in code that was mapped before, or end there.
+            let (start, end) = (start.saturating_sub(OVERLAP), end.saturating_add(OVERLAP));
+            Ok(mappings.any(|mapping| has_signature(mapping.start.max(start), mapping.end.min(end), read)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Whether a part of a file, in bytes, contains a restartable sequence. Only regular files do: others cannot
+/// be mapped, or are devices.
+///
+/// # Errors
+///
+/// The operating system's, as where the file may not be opened again.
+fn file_has_signature(path: &Path, offset: u64, len: u64) -> io::Result<bool> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(false);
+    }
+    let file = fs::File::open(path)?;
+    let end = offset.saturating_add(len).min(metadata.len());
+    Ok(has_signature(offset, end, |at, bytes| file.read_at(bytes, at)))
+}
+
+/// The link of a descriptor of a process.
+fn descriptor(tid: u32, number: u64) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}/fd/{}", number as u32 as i32))
+}
+
+const MAP_ANONYMOUS: u64 = 0x20;
+
+/// The part of a file that a mapping shows; `None` also where its time of change is unknown.
+fn part(tid: u32, mapping: &MemoryMapping) -> Option<FilePart> {
+    let file = mapping.file.filter(|_| !mapping.writable)?;
+    let metadata = fs::metadata(format!("/proc/{tid}/root{}", mapping.name)).ok()?;
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(FilePart { file, changed, offset: mapping.offset, len: mapping.end - mapping.start })
+}

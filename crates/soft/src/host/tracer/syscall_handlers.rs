@@ -1,0 +1,140 @@
+//! Handlers of watched system calls.
+//!
+//! The types are in [`syscalls`](crate::host::syscalls).
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::Tracer;
+use crate::host::action::{ActionResult, TaskAction};
+use crate::host::process::TaskMode;
+use crate::host::remote_syscalls::number;
+use crate::host::syscalls::{EFAULT, MappingCall, SyscallAction, action_for};
+use crate::host::task_state::{StopRequest, TaskEvent};
+use crate::host::trace_error::TraceError;
+
+/// Calls behind which a process expects no more signals of a source.
+const ENDS_SIGNALS: [u64; 8] = [
+    number::RT_SIGACTION,
+    number::ALARM,
+    number::SETITIMER,
+    number::EXECVE,
+    number::EXIT,
+    number::TIMER_SETTIME,
+    number::TIMER_DELETE,
+    number::EXECVEAT,
+];
+
+impl Tracer {
+    /// A watched system call is about to be made.
+    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> ActionResult {
+        if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
+            self.send_delayed_before_call(tid);
+        }
+        self.check_sharing(tid, &registers)?;
+        match action_for(tid, &registers) {
+            SyscallAction::Make => Ok(TaskAction::Resume),
+            SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
+            SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
+            SyscallAction::Execute { folder, path } => {
+                if let Some(reason) = crate::host::program_file::unfollowable(tid, folder, path) {
+                    return Err(TraceError::Detach(reason));
+                }
+                self.task(tid)?.exec_pc = Some(registers.rip);
+                Ok(TaskAction::Resume)
+            }
+            SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
+            SyscallAction::End => {
+                if *self.task(tid)?.state().request() != StopRequest::None {
+                    return Ok(TaskAction::Resume);
+                }
+                let exit_pc = registers.rip + 2;
+                let event = match registers.rax & 0xffff_ffff {
+                    number::EXIT_GROUP => TaskEvent::EndsProcess { exit_pc: Some(exit_pc) },
+                    _ => TaskEvent::EndsThread { exit_pc },
+                };
+                let effect = self.task(tid)?.apply(event);
+                self.carry_out(tid, effect);
+                Ok(TaskAction::Resume)
+            }
+            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => Ok(TaskAction::Flush),
+            SyscallAction::InstallFilter => {
+                // It can be for all threads.
+                self.update_threads(tid, |task| task.filtered = true)?;
+                Ok(TaskAction::Resume)
+            }
+            SyscallAction::Answer { address, value } => {
+                let written = trace::write_memory(tid, address, &value.to_le_bytes());
+                let result = if written.is_ok() { 0 } else { -EFAULT as u64 };
+                Ok(TaskAction::Emulate { registers, result })
+            }
+            SyscallAction::OwnCounts { address, words } => {
+                self.answer_own_counts(tid, registers, (address, words))
+            }
+            SyscallAction::Open(path) => self.handle_open(tid, path, registers),
+            SyscallAction::OpenForWriting(path) => {
+                let action = self.handle_open_for_writing(tid, path, &registers)?;
+                Ok(action.unwrap_or(TaskAction::Resume))
+            }
+            SyscallAction::Read => self.handle_read(tid, registers),
+            SyscallAction::Close => self.handle_close(tid, registers),
+            SyscallAction::Seek => self.handle_seek(tid, registers),
+            SyscallAction::UseDescriptor => self.handle_use(tid, &registers),
+            SyscallAction::CpuMask { own } => {
+                if !own {
+                    self.unbind_all();
+                }
+                self.unbind(tid);
+                Ok(TaskAction::Resume)
+            }
+            SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
+            SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
+            SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
+            SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
+            SyscallAction::DetachAll(reason) => Ok(TaskAction::DetachAll(reason)),
+        }
+    }
+
+    /// Discards the bytes of a range: the mappings stay.
+    fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let changes = context.cache.borrow().translation.touches(range.0, range.1);
+        if !changes {
+            return Ok(TaskAction::Resume);
+        }
+        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
+    }
+
+    /// Handles a call that changes mappings: translations of code there become invalid.
+    fn change_mappings(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> ActionResult {
+        let among = self.has_other_threads(tid);
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
+        let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
+        if call.ranges.iter().any(ours) {
+            return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
+        }
+        let changes = self.changes_code(tid, call)?;
+        if among {
+            return self.change_mappings_among_threads(tid, call, changes, registers);
+        }
+        if !changes && !self.concerns_code(tid, call)? {
+            return Ok(TaskAction::Resume);
+        }
+        let joint = home.borrow().shared_code.is_open() && !changes;
+        // The address of new or moved code is not known before the call.
+        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
+        let stale = !changes && !joint && places && self.is_stale(tid)?;
+        self.forget_maps(tid);
+        if let Some(process) = self.process(tid).filter(|_| call.code) {
+            process.no_restarts = false;
+        }
+        if joint {
+            return self.map_shared_code(tid, call, registers);
+        }
+        let shared = places && self.is_shared(tid, &home);
+        if !changes && !shared && !stale {
+            return Ok(TaskAction::Resume);
+        }
+        Ok(TaskAction::Flush)
+    }
+}
