@@ -12,8 +12,8 @@ use cyclometer::{
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
-use super::read_semantics;
 use super::streams::{self, CommandInput};
+use super::{by_code, read_semantics};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
@@ -40,6 +40,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
+    args.by.map_or(Ok(()), |grouping| by_code::check_plan(grouping, &stat.plan()?))?;
     // Nothing is announced of a command that cannot run.
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
@@ -106,9 +107,6 @@ fn workload(args: &StatArgs) -> &str {
 /// The default workload of a simulated machine.
 const USUAL_WORKLOAD: &str = "loop";
 
-/// The event of counts by code if none is named.
-const USUAL_EVENT_BY_CODE: &str = "instructions";
-
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
         return check_results(args);
@@ -147,11 +145,7 @@ fn check_grouping(args: &StatArgs) -> Result<()> {
     if args.runs > 1 {
         return Err(failure::usage(format!("{by} shows one run, and -r asks for more"), "leave -r out"));
     }
-    if args.backend.rung().is_some_and(|rung| rung != Rung::Soft) {
-        let text = format!("{by} needs the counts of the software PMU");
-        return Err(failure::usage(text, "leave --backend out, or use --backend soft"));
-    }
-    Ok(())
+    by_code::check_source(grouping, args.backend)
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -235,7 +229,7 @@ fn measurement(
         stat = stat.metrics(list)?;
     }
     if args.by.is_some() && args.events.is_empty() && args.metrics.is_empty() {
-        stat = stat.events(USUAL_EVENT_BY_CODE)?;
+        stat = stat.events(by_code::USUAL_EVENT)?;
     }
     if let Some((program, rest)) = args.command.split_first() {
         let (stdout, stderr) = outputs(args);

@@ -139,9 +139,9 @@ impl ByCode {
     /// As `by` in `schemas/stat-1.json`.
     pub fn json(&self) -> Value {
         let row = |row: &CountsOfCode| {
-            let CodeName { object, function, line } = &row.name;
+            let CodeName { function, line, .. } = &row.name;
             json!({
-                "object": object.as_deref().filter(|path| !path.is_empty()),
+                "object": file_of(&row.name),
                 "function": function,
                 "file": line.as_ref().map(|line| &line.file),
                 "line": line.as_ref().and_then(|line| line.line),
@@ -207,7 +207,7 @@ fn by_text(notes: impl Iterator<Item = (String, String)>) -> Vec<String> {
 }
 
 /// A name within some columns: the beginning of the name, and the file behind it.
-fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
+pub fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     let file = match &name.object {
         None => "[no file]".to_owned(),
         Some(path) if path.is_empty() => "[unknown file]".to_owned(),
@@ -233,11 +233,17 @@ fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     format!("{} {file}", shortened(&first, for_name))
 }
 
+/// The path of the file of code, if it is known.
+pub fn file_of(name: &CodeName) -> Option<&str> {
+    name.object.as_deref().filter(|path| !path.is_empty())
+}
+
 fn base(path: &str) -> String {
     Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn shortened(text: &str, columns: usize) -> String {
+/// The beginning of a text that is too long.
+pub fn shortened(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }
