@@ -434,3 +434,72 @@ fn comparisons_by_code_that_make_no_sense_are_errors() {
         }
     }
 }
+
+/// The sum of the cost lines of a file in Callgrind's format, and what its summary says.
+fn costs(text: &str) -> (Vec<u64>, Vec<u64>) {
+    let numbers = |text: &str| text.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<u64>>();
+    let summary = text.lines().find_map(|line| line.strip_prefix("summary: ")).map(numbers).unwrap();
+    let mut sums = vec![0; summary.len()];
+    for line in text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
+        let costs = numbers(line);
+        assert_eq!(costs.len(), 1 + sums.len(), "{line}");
+        sums.iter_mut().zip(&costs[1..]).for_each(|(sum, cost)| *sum += cost);
+    }
+    (sums, summary)
+}
+
+#[test]
+fn counts_in_callgrinds_format_add_up_and_are_read_by_its_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &["-g"]) else { return };
+    for grouping in ["function", "line"] {
+        let options = ["--by", grouping, "-e", "instructions,calls", "--export-callgrind", "callgrind.out"];
+        let by = by(folder.path(), &options, &["./program"]);
+        let text = fs::read_to_string(folder.path().join("callgrind.out")).unwrap();
+        let (sums, summary) = costs(&text);
+        assert_eq!(sums, summary);
+        assert_eq!(by["totals"][0].as_u64(), Some(summary[0]), "{grouping}");
+        assert!(text.contains("\nevents: Ir calls_u\n"), "{text}");
+        assert!(text.lines().any(|line| line.ends_with(") fib")), "{text}");
+        if grouping == "line" {
+            assert!(text.lines().any(|line| line.ends_with("program.c")), "{text}");
+        }
+        if !has("callgrind_annotate") {
+            skip("callgrind_annotate is not installed");
+            continue;
+        }
+        let file = folder.path().join("callgrind.out");
+        let read = Command::new("callgrind_annotate").arg("--threshold=100").arg(file).output().unwrap();
+        let read = String::from_utf8_lossy(&read.stdout).into_owned();
+        let grouped = |count: u64| {
+            let digits: Vec<char> = count.to_string().chars().rev().collect();
+            let groups: Vec<String> = digits.chunks(3).map(|group| group.iter().collect()).collect();
+            groups.join(",").chars().rev().collect::<String>()
+        };
+        let total = read.lines().find(|line| line.contains("PROGRAM TOTALS")).unwrap_or_default();
+        assert!(total.trim_start().starts_with(&grouped(summary[0])), "{grouping}: {read}");
+        let fib = read.lines().find(|line| line.contains(":fib ")).unwrap_or_default();
+        let rows = by["rows"].as_array().unwrap().iter().filter(|row| row["function"] == "fib");
+        let sum: u64 = rows.map(|row| row["counts"][0].as_u64().unwrap()).sum();
+        assert!(fib.trim_start().starts_with(&grouped(sum)), "{grouping}: {sum}: {read}");
+    }
+}
+
+#[test]
+fn folded_stacks_and_a_page_have_the_counts_of_the_first_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let options = ["--by", "function", "--export-folded", "f.folded", "--html", "f.html"];
+    let by = by(folder.path(), &options, &["./program"]);
+    let folded = fs::read_to_string(folder.path().join("f.folded")).unwrap();
+    let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(Some(counts.sum::<u64>()), by["totals"][0].as_u64());
+    let fib = functions(&by, "/program")["fib"][0];
+    assert!(folded.lines().any(|line| line == format!("program;fib {fib}")), "{folded}");
+    let page = fs::read_to_string(folder.path().join("f.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("fib") && page.contains("prefers-color-scheme:dark"));
+    assert!(!page.contains("src=") && !page.contains("<script"), "it needs no other file");
+    let out = run(&["stat", "--html", "f.html", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("--by"), "{}", stderr(&out));
+}

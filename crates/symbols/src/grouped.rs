@@ -75,7 +75,9 @@ pub fn group(
     grouping: Grouping,
     is_unchanged: impl Fn(&CodeObject) -> bool,
 ) -> CountsByCode {
-    let mut groups = Groups { grouping, rows: HashMap::new(), notes: Vec::new() };
+    let slots = counts.slots.len();
+    let mut groups =
+        Groups { grouping, rows: HashMap::new(), notes: Vec::new(), is_full: vec![false; slots] };
     for places in counts.places.chunk_by(|one, other| one.object == other.object) {
         let object = places[0].object.and_then(|index| counts.objects.get(index));
         groups.add(object, places, &is_unchanged);
@@ -83,8 +85,11 @@ pub fn group(
     let mut rows: Vec<CountsOfCode> =
         groups.rows.into_iter().map(|(name, counts)| CountsOfCode { name, counts }).collect();
     rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
-    let total = |slot: usize| rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
-    let totals = (0..counts.slots.len()).map(total).collect();
+    let total = |slot: usize| match groups.is_full[slot] {
+        true => None,
+        false => rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot])),
+    };
+    let totals = (0..slots).map(total).collect();
     CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, notes: groups.notes }
 }
 
@@ -92,6 +97,8 @@ struct Groups {
     grouping: Grouping,
     rows: HashMap<CodeName, Vec<u64>>,
     notes: Vec<String>,
+    /// Whether the sum of a row does not fit in 64 bits, for each slot.
+    is_full: Vec<bool>,
 }
 
 impl Groups {
@@ -127,7 +134,8 @@ impl Groups {
 
     fn count(&mut self, name: CodeName, counts: &[u64]) {
         let sums = self.rows.entry(name).or_insert_with(|| vec![0; counts.len()]);
-        for (sum, count) in sums.iter_mut().zip(counts) {
+        for ((sum, count), is_full) in sums.iter_mut().zip(counts).zip(&mut self.is_full) {
+            *is_full |= sum.checked_add(*count).is_none();
             *sum = sum.saturating_add(*count);
         }
     }

@@ -15,13 +15,13 @@ use cyclometer::{
 use super::streams::{self, CommandInput};
 use super::{by_code, read_semantics};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{self, Export, cannot_print};
+use crate::export::{self, Export, NamedResult, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::by_code::ByCode;
 use crate::render::interval::{Between, IntervalValues};
 use crate::render::regions::Regions;
-use crate::render::{Results, csv, interval, json, markdown, table};
+use crate::render::{Results, code_exports, csv, interval, json, markdown, table};
 use crate::{exit, failure};
 
 /// Intervals below this many milliseconds cost more than they show.
@@ -54,6 +54,8 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     input.warning().into_iter().for_each(output::tell);
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
+    // Looking names up can take long: from here on a signal ends us as usual.
+    let launcher = Some(launcher).filter(|_| args.by.is_none());
     let by_code = args.by.map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary));
     let results = Results {
         report: &report,
@@ -174,7 +176,17 @@ fn check_results(args: &StatArgs) -> Result<()> {
     let output = if args.command.is_empty() { OutputStream::Discard } else { outputs(args).0 };
     let json = ("--json", args.json.then_some(Path::new("-")));
     let [exported, csv, markdown] = args.exports.named();
-    export::check(&[json, exported, csv, markdown], &args.tables, (&input, &output))
+    let [callgrind, folded, html] = code_files(args);
+    export::check(&[json, exported, csv, markdown, callgrind, folded, html], &args.tables, (&input, &output))
+}
+
+/// The files of counts by code, each with its option.
+fn code_files(args: &StatArgs) -> [NamedResult<'_>; 3] {
+    [
+        ("--export-callgrind", args.export_callgrind.as_deref()),
+        ("--export-folded", args.export_folded.as_deref()),
+        ("--html", args.html.as_deref()),
+    ]
 }
 
 fn is_attached(args: &StatArgs) -> bool {
@@ -424,10 +436,13 @@ struct StatExports {
 impl StatExports {
     fn open(args: &StatArgs) -> Result<StatExports> {
         let formats: [ResultsRenderer; 3] = [json::render, csv::render, markdown::render];
+        let of_code: [ResultsRenderer; 3] =
+            [code_exports::callgrind, code_exports::folded, code_exports::page];
+        let of_code = code_files(args).into_iter().zip(of_code);
         let stdout = args.json.then_some((("--json", Some(Path::new("-"))), formats[0]));
         let mut all = Vec::new();
         for ((option, path), render) in
-            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats))
+            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats)).chain(of_code)
         {
             if let Some(path) = path {
                 all.push((Export::open(option, path)?, render));

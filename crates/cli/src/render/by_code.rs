@@ -60,6 +60,21 @@ impl ByCode {
         ByCode { counts, events, top, notes }
     }
 
+    /// The counts.
+    pub fn counts(&self) -> &CountsByCode {
+        &self.counts
+    }
+
+    /// The name of each slot of the counts.
+    pub fn events(&self) -> &[String] {
+        &self.events
+    }
+
+    /// What is missing, and why.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// The table, below that of the whole command.
     pub fn table(&self, paint: Paint) -> String {
         let mut out = String::from("\n");
@@ -111,11 +126,12 @@ impl ByCode {
             );
         }
         if !others.is_empty() {
-            let sum = |slot: usize| others.iter().map(|row| row.counts[slot]).fold(0, u64::saturating_add);
+            let sum =
+                |slot: usize| others.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
             let text = format!(
                 "{}  {:>7}  {} more; --top 0 shows them",
-                cells(&|slot| number(sum(slot))),
-                self.share(sum(0)),
+                cells(&|slot| sum(slot).map_or("–".to_owned(), number)),
+                self.share(sum(0).unwrap_or(0)),
                 others.len()
             );
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
@@ -238,7 +254,8 @@ pub fn file_of(name: &CodeName) -> Option<&str> {
     name.object.as_deref().filter(|path| !path.is_empty())
 }
 
-fn base(path: &str) -> String {
+/// The last part of a path.
+pub fn base(path: &str) -> String {
     Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 

@@ -358,7 +358,10 @@ mod tests {
             let mut gate = of(Ruling::Failed);
             gate.compared.name = "instructions:u".to_owned();
             let text = versus(1).of_gate(&gate).unwrap();
-            assert_eq!(text, "; most of it: main p +2,500,000 (100.0 %), fresh\\x1b[31m libx.so +123 (0.0 %)");
+            assert_eq!(
+                text,
+                "; most of it: main p +2,500,000 (100.0 %), fresh\\x1b[31m libx.so +123 (0.0 %)"
+            );
             gate.compared.name = "wall_time".to_owned();
             assert_eq!(versus(1).of_gate(&gate), None, "it is no event that has counts by code");
             let mut gate = of(Ruling::Passed);
