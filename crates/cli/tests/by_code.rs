@@ -503,3 +503,39 @@ fn folded_stacks_and_a_page_have_the_counts_of_the_first_event() {
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     assert!(stderr(&out).contains("--by"), "{}", stderr(&out));
 }
+
+#[test]
+fn calls_of_functions_are_exact_and_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let by = by(folder.path(), &["--by", "function", "-e", "instructions,calls", "--calls"], &["./program"]);
+    let calls = by["calls"].as_array().unwrap();
+    let of = |caller: &str, callee: &str| {
+        let is_it = |call: &&Value| {
+            call["caller"]["function"] == caller
+                && call["callee"]["function"] == callee
+                && call["caller"]["object"].as_str().is_some_and(|path| path.ends_with("/program"))
+        };
+        calls.iter().filter(is_it).map(|call| call["times"].as_u64().unwrap()).sum::<u64>()
+    };
+    // fib(15) is executed 1973 times, once for main.
+    assert_eq!((of("main", "fib"), of("fib", "fib")), (1, 1972), "{by}");
+    assert_eq!((of("main", "jump"), of("jump", "jump"), of("main", "even")), (50, 50 * 30, 1), "{by}");
+    assert_eq!((of("even", "odd"), of("odd", "even")), (50 + 38, 50 + 39), "{by}");
+    // By the stub of the procedure linkage table.
+    let stubs = calls.iter().filter(|call| call["caller"]["function"] == "main");
+    let stubs =
+        stubs.filter(|call| call["callee"]["function"].as_str().is_some_and(|name| name.ends_with("@plt")));
+    assert!(stubs.count() > 0, "{by}");
+    let sum: u64 = calls.iter().map(|call| call["times"].as_u64().unwrap()).sum();
+    assert_eq!(by["totals"][1], sum, "every call is one of a caller");
+    let options =
+        ["stat", "--output", "null", "--by", "function", "--calls", "--top", "500", "--", "./program"];
+    let out = cyclometer().args(options).current_dir(folder.path()).output().unwrap();
+    let text = stderr(&out) + &stdout(&out);
+    assert!(text.contains("fib program → fib program\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let out = run(&["stat", "--by", "object", "--calls", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("use --by function"), "{}", stderr(&out));
+}

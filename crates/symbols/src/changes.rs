@@ -326,6 +326,7 @@ mod tests {
             slots: Vec::new(),
             rows: rows.collect(),
             totals: Vec::new(),
+            calls: Vec::new(),
             notes: vec!["note".to_owned()],
         }
     }

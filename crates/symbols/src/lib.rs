@@ -15,9 +15,10 @@
 mod changes;
 mod demangled;
 mod grouped;
+mod linkage_stubs;
 mod object_file;
 mod separate;
 
 pub use changes::{CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, mean};
-pub use grouped::{CodeName, CountsByCode, CountsOfCode, Grouping, group};
+pub use grouped::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
 pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};

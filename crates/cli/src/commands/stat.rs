@@ -7,6 +7,7 @@ use cyclometer::core::code::CodeCounts;
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
+use cyclometer::symbols::Grouping;
 use cyclometer::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
@@ -56,7 +57,9 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let regions = marked.map(|marked| Regions::new(marked, &requests));
     // Looking names up can take long: from here on a signal ends us as usual.
     let launcher = Some(launcher).filter(|_| args.by.is_none());
-    let by_code = args.by.map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary));
+    let by_code = args
+        .by
+        .map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary).with_calls(args.calls));
     let results = Results {
         report: &report,
         summary: &summary,
@@ -146,6 +149,12 @@ fn check_grouping(args: &StatArgs) -> Result<()> {
     let by = format!("--by {}", grouping.word());
     if args.runs > 1 {
         return Err(failure::usage(format!("{by} shows one run, and -r asks for more"), "leave -r out"));
+    }
+    if args.calls && grouping != Grouping::Function {
+        return Err(failure::usage(
+            format!("--calls are those of functions, not of {by}"),
+            "use --by function",
+        ));
     }
     by_code::check_source(grouping, args.backend)
 }

@@ -80,7 +80,11 @@ impl CallgrindFile {
         };
         let own = lines.iter().max_by_key(|(_, lines)| cost(lines)).map(|(file, _)| *file);
         self.name("fl", "fl", own.unwrap_or(NO_SOURCE));
-        self.name("fn", "fn", function);
+        // callgrind_annotate adds up functions of one name, whatever their file of code.
+        match function {
+            UNKNOWN => self.name("fn", "fn", &format!("{UNKNOWN} {}", base(object))),
+            known => self.name("fn", "fn", known),
+        }
         let in_order = lines.iter().filter(|(file, _)| Some(**file) == own);
         for (file, lines) in in_order.chain(lines.iter().filter(|(file, _)| Some(**file) != own)) {
             if Some(*file) != own {

@@ -121,15 +121,12 @@ impl MapDrawing {
     fn one(&mut self, node: &MapNode, area: MapArea, path: &[&str], colour: usize) {
         let MapArea { x, y, width, height } = area;
         let full: Vec<&str> = path.iter().copied().chain([node.name.as_str()]).collect();
-        let title = format!(
-            "{}\n{} ({})",
-            full.join("\n"),
-            units::grouped(node.count as f64),
-            share(node.count, self.total)
-        );
+        let names: String = full.iter().map(|name| escaped(name) + "\n").collect();
+        let (count, share) = (units::grouped(node.count as f64), share(node.count, self.total));
+        let title = format!("{names}{count} ({share})");
         self.out += &format!(
             "<g><title>{}</title><rect class=\"c{colour} d{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>",
-            escaped(&title),
+            title,
             path.len()
         );
         let room = ((width - 8.0) / CHARACTER).max(0.0) as usize;

@@ -117,8 +117,8 @@ mod tests {
             ("/runs", json!(-1), "no number of runs"),
             ("/runs", json!(1_000_000_000), "no number of runs"),
             ("/runs", json!(3), "whole numbers"),
-            ("/rows/1/counts/0", json!(-1), "whole numbers"),
-            ("/rows/1/counts/0", json!(1.5), "whole numbers"),
+            ("/rows/0/counts/0", json!(-1), "whole numbers"),
+            ("/rows/0/counts/0", json!(1.5), "whole numbers"),
             ("/rows/0/function", json!("f"), "whole numbers"),
         ] {
             let mut bad = good.clone();
