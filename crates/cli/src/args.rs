@@ -174,12 +174,12 @@ pub struct StatArgs {
     /// Number of rows that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
     pub top: usize,
-    /// With --by function, also show which function called which, and how often, exactly. The target of a call
-    /// through a register or memory is unknown.
+    /// With --by function, also show which function called which, and how often, exactly. The target of a
+    /// call through a register or memory is unknown.
     #[arg(help_heading = COUNTING, long, requires = "by")]
     pub calls: bool,
-    /// Write the counts of --by in Callgrind's format, for callgrind_annotate and KCachegrind: exclusive costs,
-    /// with lines if --by line; - is standard output.
+    /// Write the counts of --by in Callgrind's format, for callgrind_annotate and KCachegrind: exclusive
+    /// costs, with lines if --by line; - is standard output.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub export_callgrind: Option<PathBuf>,
     /// Write the first event of --by as folded stacks, file of code and function, for flame graphs.

@@ -157,7 +157,8 @@ impl CodeProfile {
         self.is_full = true;
     }
 
-    /// The counts of events at each instruction that has any, and the executions of calls, ascending by place.
+    /// The counts of events at each instruction that has any, and the executions of calls, ascending by
+    /// place.
     /// [`ExecutionEvent::DistinctCodeBytes`] is no sum, and zero everywhere.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ impl CodeSeries {
         CodeSeries { grouping, events, runs: 0, rows: BTreeMap::new(), notes: Vec::new() }
     }
 
-    /// Adds a run. What it did not execute has a count of zero in it.
+    /// Adds a run. Code that it did not execute has a count of zero in it.
     pub fn add(&mut self, run: CountsByCode) {
         let none = || vec![0; self.events.len()];
         for row in run.rows {
@@ -142,7 +142,7 @@ pub struct CodeChanges {
     pub events: Vec<String>,
     /// The sums over all rows of each event; a sum that does not fit in 64 bits is left out.
     pub totals: Vec<CodeCountsOfSides>,
-    /// What differs, in no order.
+    /// The functions or files that differ, in no order.
     pub changes: Vec<CodeChange>,
     /// The number of functions or files that are the same.
     pub unchanged: usize,
@@ -395,7 +395,7 @@ mod tests {
                 "none > l.so sort2: one_side +1",
             ]
         );
-        // Which of two is meant is unknown.
+        // Two functions have the name, so neither is taken.
         let b = [("/p main", 1), ("/l.so moved", 6), ("/m.so moved", 1), ("/l.so x", 1), ("/m.so y", 1)];
         assert!(found(&a[..2], &b).contains(&"p moved > none: one_side -5".to_owned()));
     }

@@ -1,11 +1,11 @@
 //! The stubs of the procedure linkage table, by which a file calls functions of others. No symbol names them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
 
 use crate::demangled::demangled;
-use crate::object_file::FunctionSymbol;
 
 /// The least distance of two stubs, and the greatest length of one, in bytes.
 const STEP: usize = 8;
@@ -17,12 +17,21 @@ const BEFORE: [&[u8]; 4] = [&[], &[0xf3, 0x0f, 0x1e, 0xfa], &[0xf2], &[0xf3, 0x0
 /// `jmp [rip + disp32]`, without the displacement.
 const JUMP: [u8; 2] = [0xff, 0x25];
 
+/// A stub.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkageStub {
+    /// The name of the function that it jumps to, with `@plt`.
+    pub(crate) name: String,
+    /// Its addresses.
+    pub(crate) addresses: Range<u64>,
+}
+
 /// The stubs of a file for x86-64, as functions `NAME@plt`.
 ///
 /// # Source
 ///
 /// System V ABI for x86-64, "Procedure Linkage Table".
-pub(crate) fn linkage_stubs(file: &object::File<'_>) -> Vec<FunctionSymbol> {
+pub(crate) fn linkage_stubs(file: &object::File<'_>) -> Vec<LinkageStub> {
     let targets = if file.architecture() == Architecture::X86_64 { targets(file) } else { HashMap::new() };
     if targets.is_empty() {
         return Vec::new();
@@ -37,17 +46,17 @@ pub(crate) fn linkage_stubs(file: &object::File<'_>) -> Vec<FunctionSymbol> {
 }
 
 /// The stubs of a table at an address; `target` names the function whose address is in a cell.
-fn in_table(address: u64, data: &[u8], target: impl Fn(u64) -> Option<String>) -> Vec<FunctionSymbol> {
+fn in_table(address: u64, data: &[u8], target: impl Fn(u64) -> Option<String>) -> Vec<LinkageStub> {
     let end = address.saturating_add(data.len() as u64);
-    let mut stubs: Vec<FunctionSymbol> = Vec::new();
+    let mut stubs: Vec<LinkageStub> = Vec::new();
     for at in (0..data.len()).step_by(STEP) {
         let start = address.saturating_add(at as u64);
         let Some(name) = cell(start, &data[at..]).and_then(&target) else { continue };
         if let Some(before) = stubs.last_mut() {
-            before.end = before.end.min(start);
+            before.addresses.end = before.addresses.end.min(start);
         }
         let name = format!("{name}@plt");
-        stubs.push(FunctionSymbol { name, start, end: start.saturating_add(LONGEST).min(end) });
+        stubs.push(LinkageStub { name, addresses: start..start.saturating_add(LONGEST).min(end) });
     }
     stubs
 }
@@ -88,7 +97,7 @@ mod tests {
             _ => None,
         };
         let stubs = in_table(0x1000, data, target).into_iter();
-        stubs.map(|stub| (stub.start, stub.end, stub.name)).collect()
+        stubs.map(|stub| (stub.addresses.start, stub.addresses.end, stub.name)).collect()
     }
 
     /// A stub at an offset that jumps through a cell, filled up with `nop`.

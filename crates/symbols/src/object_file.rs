@@ -11,7 +11,7 @@ use gimli::{EndianRcSlice, RunTimeEndian};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::demangled::demangled;
-use crate::linkage_stubs::linkage_stubs;
+use crate::linkage_stubs::{LinkageStub, linkage_stubs};
 use crate::separate::debug_file;
 
 /// The largest file that is read, in bytes.
@@ -111,7 +111,12 @@ impl ObjectFile {
             Some(more) if more.len() >= own.len() => more,
             _ => own,
         };
-        functions.extend(linkage_stubs(&file));
+        let stubs = linkage_stubs(&file).into_iter();
+        functions.extend(stubs.map(|LinkageStub { name, addresses: Range { start, end } }| FunctionSymbol {
+            name,
+            start,
+            end,
+        }));
         functions.sort_by_key(|function| function.start);
         let lines = lines.then(|| {
             let of = |file: &object::File<'_>| file.has_debug_symbols().then(|| line_tables(file)).flatten();

@@ -77,7 +77,7 @@ impl ByCode {
         &self.events
     }
 
-    /// What is missing, and why.
+    /// The reasons why counts or names are missing.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

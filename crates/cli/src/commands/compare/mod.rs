@@ -286,7 +286,7 @@ fn contest<'a>(
     let reference = match baseline {
         None => Reference::First,
         Some(Baseline { file, command, series, code, failures, notes, .. }) => {
-            Reference::Baseline { file, command, series, code, failures, notes }
+            Reference::Baseline { file, command, series, code: code.map(Box::new), failures, notes }
         }
     };
     let mut contest = Contest {

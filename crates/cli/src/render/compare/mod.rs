@@ -52,7 +52,7 @@ pub enum Reference {
         /// Its metrics over runs.
         series: Vec<Series>,
         /// Its counts by code, if they were asked for.
-        code: Option<CodeSeries>,
+        code: Option<Box<CodeSeries>>,
         /// How many of its runs failed.
         failures: Failures,
         /// Remarks on the baseline: another kernel, a format with few details.
@@ -127,7 +127,7 @@ impl Contest<'_> {
     pub fn reference_code(&self) -> Option<&CodeSeries> {
         match &self.reference {
             Reference::First => self.arms.first().and_then(|arm| arm.code.as_ref()),
-            Reference::Baseline { code, .. } => code.as_ref(),
+            Reference::Baseline { code, .. } => code.as_deref(),
         }
     }
 

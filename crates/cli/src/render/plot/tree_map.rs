@@ -258,14 +258,18 @@ mod tests {
 
     #[test]
     fn a_page_has_every_function_with_its_count_and_no_markup_of_names() {
-        let page =
-            html(&root(&[("p/f<T>", 900), ("p/g", 99), ("libc/memcpy", 1), ("libc/none", 0)]), &texts());
+        let page = html(
+            &root(&[("p/f<T>", 900), ("p/g", 99), ("libc/memcpy", 1), ("libc/unexecuted", 0)]),
+            &texts(),
+        );
         for part in
             ["<title>a &lt;b&gt;</title>", "p\nf&lt;T&gt;\n900 (90.0 %)", "<td>99<td>9.9 %<td>g <small>p"]
         {
             assert!(page.contains(part), "{part}: {page}");
         }
-        assert!(!page.contains("none") && !page.contains("<script") && !page.contains("http://localhost"));
+        assert!(
+            !page.contains("unexecuted") && !page.contains("<script") && !page.contains("http://localhost")
+        );
     }
 
     #[test]
