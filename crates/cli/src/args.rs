@@ -176,6 +176,20 @@ pub struct StatArgs {
     /// Number of rows that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
     pub top: usize,
+    /// With --by function, also show which function called which, and how often, exactly. The target of a
+    /// call through a register or memory is unknown.
+    #[arg(help_heading = COUNTING, long, requires = "by")]
+    pub calls: bool,
+    /// Write the counts of --by in Callgrind's format, for callgrind_annotate and KCachegrind: exclusive
+    /// costs, with lines if --by line; - is standard output.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
+    pub export_callgrind: Option<PathBuf>,
+    /// Write the first event of --by as folded stacks, file of code and function, for flame graphs.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
+    pub export_folded: Option<PathBuf>,
+    /// Write the first event of --by as a page with a tree map, which needs no other file.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
+    pub html: Option<PathBuf>,
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,

@@ -282,3 +282,260 @@ fn questions_that_make_no_sense_are_errors() {
         assert!(stderr(&out).contains(said), "{options:?}: {}", stderr(&out));
     }
 }
+
+/// Two versions of a program: `a/program`, and `b/renamed` in which `sum` does more and `fresh` is new.
+fn two_versions(folder: &Path) -> Option<()> {
+    built(folder, &[])?;
+    let newer = PROGRAM
+        .replace("sum(1234)", "sum(2000); fresh(5)")
+        .replace("int main", "__attribute__((noinline)) void fresh(int n) { table[n] = n; }\nint main");
+    fs::create_dir(folder.join("a")).unwrap();
+    fs::create_dir(folder.join("b")).unwrap();
+    fs::rename(folder.join("program"), folder.join("a/program")).unwrap();
+    fs::write(folder.join("b/program.c"), newer).unwrap();
+    let options = ["-O1", "-fno-optimize-sibling-calls", "-o", "renamed", "program.c"];
+    let compiled = Command::new("gcc").args(options).current_dir(folder.join("b")).status().unwrap();
+    assert!(compiled.success());
+    Some(())
+}
+
+fn compare(folder: &Path, options: &[&str]) -> Output {
+    let arguments = [&["compare"], options].concat();
+    cyclometer().args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// The exported results, which obey the schema.
+fn compared(folder: &Path, file: &str) -> Value {
+    let results: Value = serde_json::from_str(&fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+    let validator = schema("compare-1.json");
+    let errors: Vec<String> =
+        validator.iter_errors(&results).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    results
+}
+
+/// The exact change of each function of the first comparison.
+fn changed(results: &Value) -> BTreeMap<String, i64> {
+    let by = &results["comparisons"][0]["by"];
+    let name = |change: &Value| {
+        let side = if change["b"].is_null() { &change["a"] } else { &change["b"] };
+        side["function"].as_str().unwrap_or("[unknown]").to_owned()
+    };
+    let all = by["changes"].as_array().unwrap().iter().map(|change| {
+        assert_eq!(change["counts"][0]["is_exact"], true, "{change}");
+        (name(change), change["counts"][0]["change"].as_f64().unwrap() as i64)
+    });
+    all.collect()
+}
+
+#[test]
+fn the_functions_that_changed_are_named_with_their_exact_change_and_by_the_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = two_versions(folder.path()) else { return };
+    let options = ["--by", "function", "--export-json", "f.json", "--export-markdown", "f.md"];
+    let gate = ["--fail-if", "instructions > +0.5%", "a/program", "b/renamed"];
+    let out = compare(folder.path(), &[&options[..], &gate].concat());
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    let text = stdout(&out);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("most of it: sum renamed +"), "{text}");
+    let results = compared(folder.path(), "f.json");
+    let changes = changed(&results);
+    assert!(changes["sum"] > 766 && changes["fresh"] > 0, "{changes:?}");
+    assert!(!changes.contains_key("fib") && !changes.contains_key("copy"), "{changes:?}");
+    // The changes add up to the change of the command.
+    let metric = &results["comparisons"][0]["metrics"][0];
+    let value = |side: &str| metric[side]["median"].as_f64().unwrap() as i64;
+    assert_eq!(changes.values().sum::<i64>(), value("b") - value("a"), "{metric}");
+    let markdown = fs::read_to_string(folder.path().join("f.md")).unwrap();
+    assert!(markdown.contains("| `sum renamed` |") && markdown.contains("most of it"), "{markdown}");
+}
+
+#[test]
+fn a_baseline_has_counts_by_function_where_they_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = two_versions(folder.path()) else { return };
+    let by = ["--by", "function"];
+    let saved =
+        compare(folder.path(), &[&by[..], &["--save-baseline", "base.json", "--", "a/program"]].concat());
+    assert!(saved.status.success(), "{saved:?}");
+    compared(folder.path(), "base.json");
+    let against = |options: &[&str]| {
+        compare(folder.path(), &[&["--baseline", "base.json"], options, &["--", "b/renamed"]].concat())
+    };
+    let out =
+        against(&[&by[..], &["-q", "--fail-if", "instructions > +0.5%", "--export-json", "f.json"]].concat());
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert!(stderr(&out).contains("; most of it: sum renamed +"), "{}", stderr(&out));
+    assert!(changed(&compared(folder.path(), "f.json"))["sum"] > 766);
+    let out = against(&["--by", "object"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("base.json has counts by function, not by object"), "{}", stderr(&out));
+    // Results of stat are a baseline, too; those without --by are none for it.
+    let stat = |options: &[&str]| assert!(stat(folder.path(), options, &["a/program"]).status.success());
+    stat(&["--by", "function", "--export-json", "base.json"]);
+    let out = against(&by);
+    assert!(stdout(&out).contains("A: one run was counted"), "{out:?}");
+    assert!(stdout(&out).contains("sum renamed"), "{out:?}");
+    let without = ["-e", "instructions", "--backend", "soft", "--save-baseline", "base.json", "--force"];
+    assert!(compare(folder.path(), &[&without[..], &["--", "a/program"]].concat()).status.success());
+    let out = against(&by);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("base.json has no counts by function"), "{}", stderr(&out));
+}
+
+#[test]
+fn a_baseline_with_counts_by_function_is_not_replaced_by_one_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let save = |options: &[&str]| {
+        compare(folder.path(), &[options, &["--save-baseline", "base.json", "--", "./program"]].concat())
+    };
+    assert!(save(&["--by", "function"]).status.success());
+    let out = save(&["-e", "instructions", "--backend", "soft"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("it has counts by function"), "{}", stderr(&out));
+    assert!(save(&["-e", "instructions", "--backend", "soft", "--force"]).status.success());
+}
+
+#[test]
+fn a_hook_that_builds_each_command_at_one_path_does_not_mix_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = two_versions(folder.path()) else { return };
+    // Before each run the file of its command is put at the path that both run.
+    let prepare = "cp {v} ./current";
+    let options = ["--by", "function", "--export-json", "f.json", "-L", "v=a/program,b/renamed"];
+    let out = compare(folder.path(), &[&options[..], &["--prepare", prepare, "./current {v}"]].concat());
+    assert!(out.status.success(), "{out:?}");
+    let results = compared(folder.path(), "f.json");
+    let changes = changed(&results);
+    assert!(changes["sum"] > 766 && changes["fresh"] > 0 && !changes.contains_key("fib"), "{changes:?}");
+}
+
+#[test]
+fn comparisons_by_code_that_make_no_sense_are_errors() {
+    for (options, said) in [
+        (&["compare", "--by", "line", "true", "false"][..], "function or object"),
+        (&["compare", "--by", "function", "--backend", "os", "true", "true"], "software PMU"),
+        (&["compare", "--top", "3", "true", "true"], "--by"),
+    ] {
+        let out = run(options);
+        assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
+        assert!(stderr(&out).contains(said), "{options:?}: {}", stderr(&out));
+    }
+    if software_pmu_works() {
+        for command in [
+            &["stat", "--by", "function", "-e", "page-faults", "--", "true"][..],
+            &["compare", "--by", "function", "-e", "page-faults", "true", "true"],
+        ] {
+            let out = run(command);
+            assert_eq!(out.status.code(), Some(125), "{out:?}");
+            assert!(stderr(&out).contains("the software PMU counts none of the events"), "{out:?}");
+        }
+    }
+}
+
+/// The sum of the cost lines of a file in Callgrind's format, and what its summary says.
+fn costs(text: &str) -> (Vec<u64>, Vec<u64>) {
+    let numbers = |text: &str| text.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<u64>>();
+    let summary = text.lines().find_map(|line| line.strip_prefix("summary: ")).map(numbers).unwrap();
+    let mut sums = vec![0; summary.len()];
+    for line in text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
+        let costs = numbers(line);
+        assert_eq!(costs.len(), 1 + sums.len(), "{line}");
+        sums.iter_mut().zip(&costs[1..]).for_each(|(sum, cost)| *sum += cost);
+    }
+    (sums, summary)
+}
+
+#[test]
+fn counts_in_callgrinds_format_add_up_and_are_read_by_its_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &["-g"]) else { return };
+    for grouping in ["function", "line"] {
+        let options = ["--by", grouping, "-e", "instructions,calls", "--export-callgrind", "callgrind.out"];
+        let by = by(folder.path(), &options, &["./program"]);
+        let text = fs::read_to_string(folder.path().join("callgrind.out")).unwrap();
+        let (sums, summary) = costs(&text);
+        assert_eq!(sums, summary);
+        assert_eq!(by["totals"][0].as_u64(), Some(summary[0]), "{grouping}");
+        assert!(text.contains("\nevents: Ir calls_u\n"), "{text}");
+        assert!(text.lines().any(|line| line.ends_with(") fib")), "{text}");
+        if grouping == "line" {
+            assert!(text.lines().any(|line| line.ends_with("program.c")), "{text}");
+        }
+        if !has("callgrind_annotate") {
+            skip("callgrind_annotate is not installed");
+            continue;
+        }
+        let file = folder.path().join("callgrind.out");
+        let read = Command::new("callgrind_annotate").arg("--threshold=100").arg(file).output().unwrap();
+        let read = String::from_utf8_lossy(&read.stdout).into_owned();
+        let grouped = |count: u64| {
+            let digits: Vec<char> = count.to_string().chars().rev().collect();
+            let groups: Vec<String> = digits.chunks(3).map(|group| group.iter().collect()).collect();
+            groups.join(",").chars().rev().collect::<String>()
+        };
+        let total = read.lines().find(|line| line.contains("PROGRAM TOTALS")).unwrap_or_default();
+        assert!(total.trim_start().starts_with(&grouped(summary[0])), "{grouping}: {read}");
+        let fib = read.lines().find(|line| line.contains(":fib ")).unwrap_or_default();
+        let rows = by["rows"].as_array().unwrap().iter().filter(|row| row["function"] == "fib");
+        let sum: u64 = rows.map(|row| row["counts"][0].as_u64().unwrap()).sum();
+        assert!(fib.trim_start().starts_with(&grouped(sum)), "{grouping}: {sum}: {read}");
+    }
+}
+
+#[test]
+fn folded_stacks_and_a_page_have_the_counts_of_the_first_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let options = ["--by", "function", "--export-folded", "f.folded", "--html", "f.html"];
+    let by = by(folder.path(), &options, &["./program"]);
+    let folded = fs::read_to_string(folder.path().join("f.folded")).unwrap();
+    let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(Some(counts.sum::<u64>()), by["totals"][0].as_u64());
+    let fib = functions(&by, "/program")["fib"][0];
+    assert!(folded.lines().any(|line| line == format!("program;fib {fib}")), "{folded}");
+    let page = fs::read_to_string(folder.path().join("f.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("fib") && page.contains("prefers-color-scheme:dark"));
+    assert!(!page.contains("src=") && !page.contains("<script"), "it needs no other file");
+    let out = run(&["stat", "--html", "f.html", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("--by"), "{}", stderr(&out));
+}
+
+#[test]
+fn calls_of_functions_are_exact_and_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let by = by(folder.path(), &["--by", "function", "-e", "instructions,calls", "--calls"], &["./program"]);
+    let calls = by["calls"].as_array().unwrap();
+    let of = |caller: &str, callee: &str| {
+        let is_it = |call: &&Value| {
+            call["caller"]["function"] == caller
+                && call["callee"]["function"] == callee
+                && call["caller"]["object"].as_str().is_some_and(|path| path.ends_with("/program"))
+        };
+        calls.iter().filter(is_it).map(|call| call["times"].as_u64().unwrap()).sum::<u64>()
+    };
+    // fib(15) is executed 1973 times, once for main.
+    assert_eq!((of("main", "fib"), of("fib", "fib")), (1, 1972), "{by}");
+    assert_eq!((of("main", "jump"), of("jump", "jump"), of("main", "even")), (50, 50 * 30, 1), "{by}");
+    assert_eq!((of("even", "odd"), of("odd", "even")), (50 + 38, 50 + 39), "{by}");
+    // By the stub of the procedure linkage table.
+    let stubs = calls.iter().filter(|call| call["caller"]["function"] == "main");
+    let stubs =
+        stubs.filter(|call| call["callee"]["function"].as_str().is_some_and(|name| name.ends_with("@plt")));
+    assert!(stubs.count() > 0, "{by}");
+    let sum: u64 = calls.iter().map(|call| call["times"].as_u64().unwrap()).sum();
+    assert_eq!(by["totals"][1], sum, "every call is one of a caller");
+    let options =
+        ["stat", "--output", "null", "--by", "function", "--calls", "--top", "500", "--", "./program"];
+    let out = cyclometer().args(options).current_dir(folder.path()).output().unwrap();
+    let text = stderr(&out) + &stdout(&out);
+    assert!(text.contains("fib program → fib program\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let out = run(&["stat", "--by", "object", "--calls", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("use --by function"), "{}", stderr(&out));
+}

@@ -12,6 +12,8 @@ pub struct CodeCounts {
     /// The instructions that have counts, ascending by object and offset. Their counts add up to the total of
     /// the processes that have one.
     pub places: Vec<CodePlace>,
+    /// The executions of call instructions, ascending by object and offset.
+    pub calls: Vec<CodeCall>,
 }
 
 /// A file of code.
@@ -32,4 +34,18 @@ pub struct CodePlace {
     pub offset: u64,
     /// The count of each slot.
     pub counts: Box<[u64]>,
+}
+
+/// The executions of a call instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodeCall {
+    /// As [`CodePlace::object`].
+    pub object: Option<usize>,
+    /// As [`CodePlace::offset`].
+    pub offset: u64,
+    /// The distance in bytes from the instruction to its target, modulo 2⁶⁴; `None`: the target is in a
+    /// register or in memory.
+    pub distance: Option<u64>,
+    /// The number of executions.
+    pub times: u64,
 }

@@ -4,13 +4,16 @@
 //! so that drift of the machine is the same for all arms; their order is random, so that it favours none. The
 //! environment of all runs of one number has the same padding.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::code::CodeCounts;
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Error, ErrorKind, LaunchKind, Plan, Random, Recovery, Report, Result};
 
-use crate::observe::Quiet;
+use crate::observe::Observer;
 use crate::{Execution, MeasurementJob, RunningSession, SessionResources, SessionSettings, some_seed};
 
 /// One of the commands.
@@ -50,6 +53,12 @@ pub trait Watcher {
     /// An execution of an arm is about to start.
     fn run_started(&mut self, arm: usize, index: u32, warmup: bool) {
         let _ = (arm, index, warmup);
+    }
+
+    /// The counts of each instruction of a measured execution of an arm, where they were requested, or why
+    /// they are missing.
+    fn code(&mut self, arm: usize, index: u32, counts: Result<CodeCounts>) {
+        let _ = (arm, index, counts);
     }
 
     /// A measured execution of an arm ended; a reason ends the comparison.
@@ -112,12 +121,13 @@ pub fn compare(
 ) -> Result<Comparison> {
     check(&arms, settings)?;
     let seed = settings.seed.unwrap_or_else(some_seed);
-    let mut quiets: Vec<Quiet> = arms.iter().map(|_| Quiet).collect();
+    let mut code: Vec<CodeOfArm> = arms.iter().map(|_| CodeOfArm::default()).collect();
     let mut sessions = Vec::new();
-    for (arm, quiet) in arms.into_iter().zip(&mut quiets) {
+    for (arm, observer) in arms.into_iter().zip(&mut code) {
+        let code = observer.clone();
         let job = MeasurementJob { command: Some(arm.command), target: None, watched: None };
-        let session = RunningSession::new(job, arm.plan, settings, means, quiet)?;
-        sessions.push(OfArm { session, hooks: arm.hooks, is_set_up: false });
+        let session = RunningSession::new(job, arm.plan, settings, means, observer)?;
+        sessions.push(OfArm { session, hooks: arm.hooks, is_set_up: false, code });
     }
     let random = Random::seeded(seed.rotate_left(17));
     let mut interleaving = Interleaving { sessions, settings, schedule, watcher, random, rounds: Vec::new() };
@@ -146,6 +156,17 @@ struct OfArm<'a, 'b> {
     session: RunningSession<'a, 'b>,
     hooks: Hooks,
     is_set_up: bool,
+    code: CodeOfArm,
+}
+
+/// The counts by code of the execution that has just ended: from the session of an arm to the watcher.
+#[derive(Clone, Default)]
+struct CodeOfArm(Rc<RefCell<Vec<Result<CodeCounts>>>>);
+
+impl Observer for CodeOfArm {
+    fn code(&mut self, counts: Result<CodeCounts>) {
+        self.0.borrow_mut().push(counts);
+    }
 }
 
 struct Interleaving<'a, 'b, 'c> {
@@ -228,12 +249,16 @@ impl Interleaving<'_, '_, '_> {
 
     fn execution(&mut self, arm: usize, padding: u16, execution: Execution) -> ComparisonFlow {
         self.watcher.run_started(arm, execution.index, execution.warmup);
-        let OfArm { session, hooks, .. } = &mut self.sessions[arm];
+        let OfArm { session, hooks, code, .. } = &mut self.sessions[arm];
         hook(session.means, hooks.prepare.as_ref(), "prepare")?;
         if let Some(command) = &mut session.job.command {
             command.padding = padding;
         }
         let executed = session.execute(execution)?;
+        // Before a hook can replace the files of the code.
+        for counts in code.0.take() {
+            self.watcher.code(arm, execution.index, counts);
+        }
         let before = session.report.runs.len();
         let goes_on = session.keep(executed, execution.warmup);
         let concluded = hook(session.means, hooks.conclude.as_ref(), "conclude");

@@ -22,7 +22,7 @@ use std::collections::hash_map::Entry;
 
 use crate::ExecutionEvent;
 use crate::addend::{Addend, NOT_TAKEN, TAKEN};
-use crate::block::{BlockDecoder, BlockLimits, CodeBytes};
+use crate::block::{BlockDecoder, BlockLimits, CodeBytes, Terminator};
 
 /// Most runs of a profile: some gigabytes of code that was executed.
 pub const MOST_RUNS: usize = 8_000_000;
@@ -88,6 +88,18 @@ pub struct PlaceCounts {
     pub counts: Box<[u64]>,
 }
 
+/// The executions of a call instruction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PlaceCall {
+    /// The instruction.
+    pub place: InstructionPlace,
+    /// The distance in bytes from the instruction to its target, modulo 2⁶⁴; `None`: the target is in a
+    /// register or in memory.
+    pub distance: Option<u64>,
+    /// The number of executions.
+    pub times: u64,
+}
+
 /// The reason why a profile has no counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProfileError {
@@ -145,22 +157,31 @@ impl CodeProfile {
         self.is_full = true;
     }
 
-    /// The counts of events at each instruction that has any, ascending by place.
+    /// The counts of events at each instruction that has any, and the executions of calls, ascending by
+    /// place.
     /// [`ExecutionEvent::DistinctCodeBytes`] is no sum, and zero everywhere.
     ///
     /// # Errors
     ///
     /// [`ProfileError`].
-    pub fn attribute(&self, events: &[ExecutionEvent]) -> Result<Vec<PlaceCounts>, ProfileError> {
+    pub fn attribute(
+        &self,
+        events: &[ExecutionEvent],
+    ) -> Result<(Vec<PlaceCounts>, Vec<PlaceCall>), ProfileError> {
         if self.is_full {
             return Err(ProfileError::TooMuchCode);
         }
-        let mut attribution = Attribution { events, counts: HashMap::new(), decoder: BlockDecoder::new() };
+        let (counts, calls, decoder) = (HashMap::new(), HashMap::new(), BlockDecoder::new());
+        let mut attribution = Attribution { events, counts, calls, decoder };
         self.runs.iter().try_for_each(|(run, executions)| attribution.add(run, executions))?;
         let counted = attribution.counts.into_iter().filter(|(_, counts)| counts.iter().any(|n| *n > 0));
         let mut counted: Vec<_> = counted.map(|(place, counts)| PlaceCounts { place, counts }).collect();
         counted.sort_unstable_by_key(|counted| counted.place);
-        Ok(counted)
+        let executed = attribution.calls.into_iter().filter(|(_, times)| *times > 0);
+        let call = |((place, distance), times)| PlaceCall { place, distance, times };
+        let mut calls: Vec<PlaceCall> = executed.map(call).collect();
+        calls.sort_unstable();
+        Ok((counted, calls))
     }
 }
 
@@ -168,6 +189,8 @@ impl CodeProfile {
 struct Attribution<'a> {
     events: &'a [ExecutionEvent],
     counts: HashMap<InstructionPlace, Box<[u64]>>,
+    /// Executions of calls, by place and distance of the target.
+    calls: HashMap<(InstructionPlace, Option<u64>), u64>,
     decoder: BlockDecoder,
 }
 
@@ -182,6 +205,13 @@ impl Attribution<'_> {
                 return Err(ProfileError::NoInstruction(place));
             }
             self.count(place, instruction.events.iter(), executions.times);
+            match instruction.terminator {
+                Terminator::Call { target, .. } => {
+                    self.call(place, Some(target.wrapping_sub(place.offset)), executions.times);
+                }
+                Terminator::IndirectCall { .. } => self.call(place, None, executions.times),
+                _ => {}
+            }
             let units = executions.units.iter().filter(|(offset, _)| *offset == at);
             for ((_, units), (_, addend)) in units.zip(instruction.addends.iter()) {
                 self.count_units(place, addend, *units);
@@ -192,6 +222,11 @@ impl Attribution<'_> {
         self.count(last, NOT_TAKEN, not_taken);
         self.count(last, TAKEN, taken);
         Ok(())
+    }
+
+    fn call(&mut self, place: InstructionPlace, distance: Option<u64>, times: u64) {
+        let sum = self.calls.entry((place, distance)).or_default();
+        *sum = sum.wrapping_add(times);
     }
 
     fn count_units(&mut self, place: InstructionPlace, addend: &Addend, units: u64) {
@@ -236,7 +271,7 @@ mod tests {
     }
 
     fn counted(profile: &CodeProfile) -> Vec<(u64, Vec<u64>)> {
-        let counts = profile.attribute(&EVENTS).unwrap();
+        let (counts, _) = profile.attribute(&EVENTS).unwrap();
         counts.into_iter().map(|counted| (counted.place.offset, counted.counts.to_vec())).collect()
     }
 
@@ -258,6 +293,21 @@ mod tests {
         let rest = RunExecutions { times: 1_u64.wrapping_neg(), ..RunExecutions::default() };
         profile.add(run(0x43, &COPY[3..]), &rest);
         assert_eq!(counted(&profile), [(0x40, vec![7, 7, 0]), (0x43, vec![6, 0, 0]), (0x46, vec![6, 0, 6])]);
+    }
+
+    #[test]
+    fn calls_have_the_distance_of_their_target_and_the_executions_that_reached_them() {
+        // nop; call to the next instruction; one of the executions ended before the call.
+        let direct = [0x90, 0xe8, 0, 0, 0, 0];
+        let mut profile = CodeProfile::default();
+        let times = |times: u64| RunExecutions { times, ..RunExecutions::default() };
+        profile.add(run(0x40, &direct), &times(7));
+        profile.add(run(0x41, &direct[1..]), &times(1_u64.wrapping_neg()));
+        // call [rdi]
+        profile.add(run(0x50, &[0xff, 0x17]), &times(3));
+        let (_, calls) = profile.attribute(&EVENTS).unwrap();
+        let call = |offset, distance, times| PlaceCall { place: place(offset), distance, times };
+        assert_eq!(calls, [call(0x41, Some(5), 6), call(0x50, None, 3)]);
     }
 
     #[test]

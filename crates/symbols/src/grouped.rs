@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use cyclometer_core::SlotId;
-use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePlace};
 
-use crate::object_file::{ObjectFile, SourceLine};
+use crate::object_file::{FunctionSymbol, ObjectFile, SourceLine};
 
 /// The kind of code that counts are added up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +64,21 @@ pub struct CountsByCode {
     pub rows: Vec<CountsOfCode>,
     /// The sum over all rows of each slot; `None` where it does not fit in 64 bits.
     pub totals: Vec<Option<u64>>,
+    /// Calls between functions, most first; none where counts are not by function.
+    pub calls: Vec<CallsOfFunction>,
     /// Files whose names are missing, and why.
     pub notes: Vec<String>,
+}
+
+/// The calls of one function by another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallsOfFunction {
+    /// The function with the call instructions.
+    pub caller: CodeName,
+    /// The function that they lead to; `None`: the target was in a register or in memory, and is unknown.
+    pub callee: Option<CodeName>,
+    /// The number of calls.
+    pub times: u64,
 }
 
 /// Adds up counts. `is_unchanged` says whether a file is still the one that was counted; names of a replaced
@@ -75,23 +88,53 @@ pub fn group(
     grouping: Grouping,
     is_unchanged: impl Fn(&CodeObject) -> bool,
 ) -> CountsByCode {
-    let mut groups = Groups { grouping, rows: HashMap::new(), notes: Vec::new() };
+    let slots = counts.slots.len();
+    let mut groups = Groups {
+        grouping,
+        rows: HashMap::new(),
+        calls: HashMap::new(),
+        notes: Vec::new(),
+        is_full: vec![false; slots],
+    };
+    let mut of_objects: BTreeMap<Option<usize>, (&[CodePlace], &[CodeCall])> = BTreeMap::new();
     for places in counts.places.chunk_by(|one, other| one.object == other.object) {
-        let object = places[0].object.and_then(|index| counts.objects.get(index));
-        groups.add(object, places, &is_unchanged);
+        of_objects.entry(places[0].object).or_default().0 = places;
     }
+    if grouping == Grouping::Function {
+        for calls in counts.calls.chunk_by(|one, other| one.object == other.object) {
+            of_objects.entry(calls[0].object).or_default().1 = calls;
+        }
+    }
+    for (object, (places, calls)) in of_objects {
+        let object = object.and_then(|index| counts.objects.get(index));
+        groups.add(object, places, calls, &is_unchanged);
+    }
+    let calls = groups.calls.into_iter();
+    let mut calls: Vec<CallsOfFunction> =
+        calls.map(|((caller, callee), times)| CallsOfFunction { caller, callee, times }).collect();
+    calls.sort_by(|one, other| {
+        let names = (&one.caller, &one.callee).cmp(&(&other.caller, &other.callee));
+        other.times.cmp(&one.times).then(names)
+    });
     let mut rows: Vec<CountsOfCode> =
         groups.rows.into_iter().map(|(name, counts)| CountsOfCode { name, counts }).collect();
     rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
-    let total = |slot: usize| rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
-    let totals = (0..counts.slots.len()).map(total).collect();
-    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, notes: groups.notes }
+    let total = |slot: usize| match groups.is_full[slot] {
+        true => None,
+        false => rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot])),
+    };
+    let totals = (0..slots).map(total).collect();
+    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, calls, notes: groups.notes }
 }
 
 struct Groups {
     grouping: Grouping,
     rows: HashMap<CodeName, Vec<u64>>,
+    /// The number of calls, by caller and callee.
+    calls: HashMap<(CodeName, Option<CodeName>), u64>,
     notes: Vec<String>,
+    /// Whether the sum of a row does not fit in 64 bits, for each slot.
+    is_full: Vec<bool>,
 }
 
 impl Groups {
@@ -99,6 +142,7 @@ impl Groups {
         &mut self,
         object: Option<&CodeObject>,
         places: &[CodePlace],
+        calls: &[CodeCall],
         is_unchanged: &impl Fn(&CodeObject) -> bool,
     ) {
         let file = object.and_then(|object| self.open(object, is_unchanged));
@@ -123,11 +167,24 @@ impl Groups {
             };
             self.count(name, &place.counts);
         }
+        let name = |function: Option<&FunctionSymbol>| CodeName {
+            object: object.map(|object| object.path.clone()),
+            function: function.map(|function| function.name.clone()),
+            line: None,
+        };
+        for call in calls {
+            let caller = name(file.as_ref().and_then(|file| file.function(call.offset)));
+            let callee =
+                |distance| name(file.as_ref().and_then(|file| file.function_from(call.offset, distance)));
+            let sum = self.calls.entry((caller, call.distance.map(callee))).or_default();
+            *sum = sum.saturating_add(call.times);
+        }
     }
 
     fn count(&mut self, name: CodeName, counts: &[u64]) {
         let sums = self.rows.entry(name).or_insert_with(|| vec![0; counts.len()]);
-        for (sum, count) in sums.iter_mut().zip(counts) {
+        for ((sum, count), is_full) in sums.iter_mut().zip(counts).zip(&mut self.is_full) {
+            *is_full |= sum.checked_add(*count).is_none();
             *sum = sum.saturating_add(*count);
         }
     }

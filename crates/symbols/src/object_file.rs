@@ -11,6 +11,7 @@ use gimli::{EndianRcSlice, RunTimeEndian};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::demangled::demangled;
+use crate::linkage_stubs::{LinkageStub, linkage_stubs};
 use crate::separate::debug_file;
 
 /// The largest file that is read, in bytes.
@@ -106,10 +107,17 @@ impl ObjectFile {
         let other = separate.as_deref().map(object::File::parse).and_then(Result::ok);
         let own = functions(&file);
         // A separate file has all symbols; one with line tables only has none.
-        let functions = match other.as_ref().map(functions) {
+        let mut functions = match other.as_ref().map(functions) {
             Some(more) if more.len() >= own.len() => more,
             _ => own,
         };
+        let stubs = linkage_stubs(&file).into_iter();
+        functions.extend(stubs.map(|LinkageStub { name, addresses: Range { start, end } }| FunctionSymbol {
+            name,
+            start,
+            end,
+        }));
+        functions.sort_by_key(|function| function.start);
         let lines = lines.then(|| {
             let of = |file: &object::File<'_>| file.has_debug_symbols().then(|| line_tables(file)).flatten();
             of(&file).or_else(|| other.as_ref().and_then(of))
@@ -129,7 +137,12 @@ impl ObjectFile {
 
     /// The function at an offset in the file.
     pub fn function(&self, offset: u64) -> Option<&FunctionSymbol> {
-        let address = self.address(offset)?;
+        self.function_from(offset, 0)
+    }
+
+    /// The function at a distance, modulo 2⁶⁴, in memory from an offset in the file.
+    pub fn function_from(&self, offset: u64, distance: u64) -> Option<&FunctionSymbol> {
+        let address = self.address(offset)?.wrapping_add(distance);
         let index = self.ranges.partition_point(|(range, _)| range.start <= address);
         let (range, function) = self.ranges.get(index.checked_sub(1)?)?;
         range.contains(&address).then(|| &self.functions[*function as usize])

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePlace};
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
@@ -126,7 +126,7 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
     let is_sum = |(_, event): &&(SlotId, ExecutionEvent)| *event != ExecutionEvent::DistinctCodeBytes;
     let (slots, events): (Vec<SlotId>, Vec<ExecutionEvent>) = lines.iter().filter(is_sum).copied().unzip();
     let counted = report.profile.attribute(&events);
-    let counted = counted.map_err(|error| Error::new(ErrorKind::StateLost, error.to_string()))?;
+    let (counted, calls) = counted.map_err(|error| Error::new(ErrorKind::StateLost, error.to_string()))?;
     let objects: Vec<CodeObject> = report
         .objects
         .iter()
@@ -138,7 +138,13 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
         offset: counted.place.offset,
         counts: counted.counts,
     });
-    Ok(CodeCounts { slots, objects, places: places.collect() })
+    let calls = calls.into_iter().map(|call| CodeCall {
+        object: call.place.object.and_then(index),
+        offset: call.place.offset,
+        distance: call.distance,
+        times: call.times,
+    });
+    Ok(CodeCounts { slots, objects, places: places.collect(), calls: calls.collect() })
 }
 
 fn cell(slot: SlotId, sum: &EventSum, elapsed_ns: u64) -> Cell {

@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+mod by_code;
 pub mod claims;
 pub mod compare;
 pub mod completions;

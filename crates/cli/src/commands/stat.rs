@@ -7,21 +7,22 @@ use cyclometer::core::code::CodeCounts;
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
+use cyclometer::symbols::Grouping;
 use cyclometer::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
 };
 
-use super::read_semantics;
 use super::streams::{self, CommandInput};
+use super::{by_code, read_semantics};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{self, Export, cannot_print};
+use crate::export::{self, Export, NamedResult, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::{LiveView, Progress};
 use crate::render::by_code::ByCode;
 use crate::render::interval::{Between, IntervalValues};
 use crate::render::regions::Regions;
-use crate::render::{Results, csv, interval, json, markdown, table};
+use crate::render::{Results, code_exports, csv, interval, json, markdown, table};
 use crate::{exit, failure};
 
 /// Intervals below this many milliseconds cost more than they show.
@@ -40,6 +41,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
     let stat = measurement(args, &machine, simulated, &input)?;
+    args.by.map_or(Ok(()), |grouping| by_code::check_plan(grouping, &stat.plan()?))?;
     // Nothing is announced of a command that cannot run.
     args.command.first().map_or(Ok(()), |program| check_program(program))?;
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
@@ -54,7 +56,11 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     input.warning().into_iter().for_each(output::tell);
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
-    let by_code = args.by.map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary));
+    // Looking names up can take long: from here on a signal ends us as usual.
+    let launcher = Some(launcher).filter(|_| args.by.is_none());
+    let by_code = args
+        .by
+        .map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary).with_calls(args.calls));
     let results = Results {
         report: &report,
         summary: &summary,
@@ -107,9 +113,6 @@ fn workload(args: &StatArgs) -> &str {
 /// The default workload of a simulated machine.
 const USUAL_WORKLOAD: &str = "loop";
 
-/// The event of counts by code if none is named.
-const USUAL_EVENT_BY_CODE: &str = "instructions";
-
 fn check(args: &StatArgs) -> Result<()> {
     if args.machine.is_some() {
         return check_results(args);
@@ -148,11 +151,13 @@ fn check_grouping(args: &StatArgs) -> Result<()> {
     if args.runs > 1 {
         return Err(failure::usage(format!("{by} shows one run, and -r asks for more"), "leave -r out"));
     }
-    if args.backend.rung().is_some_and(|rung| rung != Rung::Soft) {
-        let text = format!("{by} needs the counts of the software PMU");
-        return Err(failure::usage(text, "leave --backend out, or use --backend soft"));
+    if args.calls && grouping != Grouping::Function {
+        return Err(failure::usage(
+            format!("--calls are those of functions, not of {by}"),
+            "use --by function",
+        ));
     }
-    Ok(())
+    by_code::check_source(grouping, args.backend)
 }
 
 /// perf assigns control groups to events by their position in the list: a sum over groups would be another
@@ -181,7 +186,17 @@ fn check_results(args: &StatArgs) -> Result<()> {
     let output = if args.command.is_empty() { OutputStream::Discard } else { outputs(args).0 };
     let json = ("--json", args.json.then_some(Path::new("-")));
     let [exported, csv, markdown] = args.exports.named();
-    export::check(&[json, exported, csv, markdown], &args.tables, (&input, &output))
+    let [callgrind, folded, html] = code_files(args);
+    export::check(&[json, exported, csv, markdown, callgrind, folded, html], &args.tables, (&input, &output))
+}
+
+/// The files of counts by code, each with its option.
+fn code_files(args: &StatArgs) -> [NamedResult<'_>; 3] {
+    [
+        ("--export-callgrind", args.export_callgrind.as_deref()),
+        ("--export-folded", args.export_folded.as_deref()),
+        ("--html", args.html.as_deref()),
+    ]
 }
 
 fn is_attached(args: &StatArgs) -> bool {
@@ -236,7 +251,7 @@ fn measurement(
         stat = stat.metrics(list)?;
     }
     if args.by.is_some() && args.events.is_empty() && args.metrics.is_empty() {
-        stat = stat.events(USUAL_EVENT_BY_CODE)?;
+        stat = stat.events(by_code::USUAL_EVENT)?;
     }
     if let Some((program, rest)) = args.command.split_first() {
         let (stdout, stderr) = outputs(args);
@@ -441,10 +456,13 @@ struct StatExports {
 impl StatExports {
     fn open(args: &StatArgs) -> Result<StatExports> {
         let formats: [ResultsRenderer; 3] = [json::render, csv::render, markdown::render];
+        let of_code: [ResultsRenderer; 3] =
+            [code_exports::callgrind, code_exports::folded, code_exports::page];
+        let of_code = code_files(args).into_iter().zip(of_code);
         let stdout = args.json.then_some((("--json", Some(Path::new("-"))), formats[0]));
         let mut all = Vec::new();
         for ((option, path), render) in
-            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats))
+            stdout.into_iter().chain(args.exports.named().into_iter().zip(formats)).chain(of_code)
         {
             if let Some(path) = path {
                 all.push((Export::open(option, path)?, render));

@@ -6,7 +6,7 @@ use cyclometer::code_is_unchanged;
 use cyclometer::core::code::CodeCounts;
 use cyclometer::core::{Result, Rung};
 use cyclometer::stats::{LineSummary, Summary};
-use cyclometer::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -25,6 +25,8 @@ pub struct ByCode {
     events: Vec<String>,
     /// Most rows of the table; 0: all.
     top: usize,
+    /// Whether calls between functions are shown.
+    has_calls: bool,
     notes: Vec<String>,
 }
 
@@ -57,7 +59,27 @@ impl ByCode {
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
         let others = by_text(incomplete).into_iter().chain(left_out).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
-        ByCode { counts, events, top, notes }
+        ByCode { counts, events, top, has_calls: false, notes }
+    }
+
+    /// With calls between functions, or without.
+    pub fn with_calls(self, has_calls: bool) -> ByCode {
+        ByCode { has_calls, ..self }
+    }
+
+    /// The counts.
+    pub fn counts(&self) -> &CountsByCode {
+        &self.counts
+    }
+
+    /// The name of each slot of the counts.
+    pub fn events(&self) -> &[String] {
+        &self.events
+    }
+
+    /// The reasons why counts or names are missing.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The table, below that of the whole command.
@@ -65,6 +87,9 @@ impl ByCode {
         let mut out = String::from("\n");
         if !self.counts.rows.is_empty() {
             out += &self.rows(paint);
+        }
+        if self.has_calls {
+            out += &self.calls(paint);
         }
         self.notes.iter().for_each(|note| out += &table::remark(&clean(note), paint));
         out
@@ -111,11 +136,12 @@ impl ByCode {
             );
         }
         if !others.is_empty() {
-            let sum = |slot: usize| others.iter().map(|row| row.counts[slot]).fold(0, u64::saturating_add);
+            let sum =
+                |slot: usize| others.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
             let text = format!(
                 "{}  {:>7}  {} more; --top 0 shows them",
-                cells(&|slot| number(sum(slot))),
-                self.share(sum(0)),
+                cells(&|slot| sum(slot).map_or("–".to_owned(), number)),
+                self.share(sum(0).unwrap_or(0)),
                 others.len()
             );
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
@@ -126,6 +152,39 @@ impl ByCode {
             out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
         }
         out
+    }
+
+    fn calls(&self, paint: Paint) -> String {
+        let calls = &self.counts.calls;
+        let all: u128 = calls.iter().map(|calls| u128::from(calls.times)).sum();
+        let (shown, others) =
+            calls.split_at(if self.top == 0 { calls.len() } else { self.top.min(calls.len()) });
+        let number = |times: u128| units::grouped(times as f64);
+        let share = |times: u128| format!("{:.1} %", 100.0 * times as f64 / all.max(1) as f64);
+        let width = number(all).len().max("calls".len());
+        let row =
+            |times: u128, text: &str| format!("  {:>width$}  {:>7}  {text}\n", number(times), share(times));
+        let room = WIDTH.saturating_sub(width + 13 + " → ".chars().count());
+        let heading = format!("  {:>width$}    share  caller → callee", "calls");
+        let mut out = format!("\n{}\n", paint.paint(Style::Heading, &heading));
+        for calls in shown {
+            let callee = |room| match &calls.callee {
+                Some(callee) => displayed(callee, Grouping::Function, room),
+                None => shortened(INDIRECT, room),
+            };
+            // The caller has half of the room, and what the callee leaves.
+            let caller_room = (room / 2).max(room.saturating_sub(callee(room / 2).chars().count()));
+            let caller = displayed(&calls.caller, Grouping::Function, caller_room);
+            let callee = callee(room.saturating_sub(caller.chars().count()).max(room / 2));
+            out += &row(calls.times.into(), &format!("{caller} → {callee}"));
+        }
+        if !others.is_empty() {
+            let sum = others.iter().map(|calls| u128::from(calls.times)).sum();
+            let text = row(sum, &format!("{} more; --top 0 shows them", others.len()));
+            out += &paint.paint(Style::Dim, text.trim_end());
+            out.push('\n');
+        }
+        out + &row(all, "total")
     }
 
     /// The share of the first event.
@@ -139,22 +198,27 @@ impl ByCode {
     /// As `by` in `schemas/stat-1.json`.
     pub fn json(&self) -> Value {
         let row = |row: &CountsOfCode| {
-            let CodeName { object, function, line } = &row.name;
+            let CodeName { function, line, .. } = &row.name;
             json!({
-                "object": object.as_deref().filter(|path| !path.is_empty()),
+                "object": file_of(&row.name),
                 "function": function,
                 "file": line.as_ref().map(|line| &line.file),
                 "line": line.as_ref().and_then(|line| line.line),
                 "counts": row.counts,
             })
         };
-        json!({
+        let mut value = json!({
             "grouping": self.counts.grouping.word(),
             "events": self.events,
             "totals": self.counts.totals,
             "rows": self.counts.rows.iter().map(row).collect::<Vec<_>>(),
             "notes": self.notes,
-        })
+        });
+        if let (true, Value::Object(object)) = (self.has_calls, &mut value) {
+            let calls = self.counts.calls.iter().map(calls_json).collect::<Vec<_>>();
+            object.insert("calls".to_owned(), Value::from(calls));
+        }
+        value
     }
 
     /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
@@ -178,6 +242,18 @@ impl ByCode {
         };
         self.counts.rows.iter().flat_map(of_row)
     }
+}
+
+/// The callee of a call through a register or memory.
+const INDIRECT: &str = "[indirect call]";
+
+fn calls_json(calls: &CallsOfFunction) -> Value {
+    let name = |name: &CodeName| json!({ "object": file_of(name), "function": name.function });
+    json!({
+        "caller": name(&calls.caller),
+        "callee": calls.callee.as_ref().map(name),
+        "times": calls.times,
+    })
 }
 
 /// The name of an event and a text, where rows do not add up to the count of the whole command.
@@ -207,7 +283,7 @@ fn by_text(notes: impl Iterator<Item = (String, String)>) -> Vec<String> {
 }
 
 /// A name within some columns: the beginning of the name, and the file behind it.
-fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
+pub fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     let file = match &name.object {
         None => "[no file]".to_owned(),
         Some(path) if path.is_empty() => "[unknown file]".to_owned(),
@@ -233,11 +309,18 @@ fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     format!("{} {file}", shortened(&first, for_name))
 }
 
-fn base(path: &str) -> String {
+/// The path of the file of code, if it is known.
+pub fn file_of(name: &CodeName) -> Option<&str> {
+    name.object.as_deref().filter(|path| !path.is_empty())
+}
+
+/// The last part of a path.
+pub fn base(path: &str) -> String {
     Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn shortened(text: &str, columns: usize) -> String {
+/// The beginning of a text that is too long.
+pub fn shortened(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
     }

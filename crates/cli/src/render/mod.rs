@@ -2,6 +2,7 @@
 
 pub mod by_code;
 pub mod claims;
+pub mod code_exports;
 pub mod compare;
 mod counters;
 pub mod cpus;

@@ -7,9 +7,10 @@ use clap::{ArgGroup, Args};
 use cyclometer::CpuSet;
 use cyclometer::core::{Counted, CpuBaseline};
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
+use cyclometer::symbols::Grouping;
 
 use crate::export_args::{ExportArgs, RESULTS};
-use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list};
+use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list, grouping};
 
 /// Headings of the options.
 const COUNTING: &str = "What is counted";
@@ -50,6 +51,13 @@ pub struct CompareArgs {
     /// Under the software PMU, report this processor to the commands, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,
+    /// Also show which functions or files of code changed, under the software PMU, exactly. A gate that fails
+    /// names the first three. Events of the software PMU only; --save-baseline stores their counts.
+    #[arg(help_heading = COUNTING, long, value_name = "function|object", value_parser = without_lines)]
+    pub by: Option<Grouping>,
+    /// Number of changes that --by shows; 0: all.
+    #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
+    pub top: usize,
     /// The smallest change that is reported as `changed`; of exact counts any is.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,
@@ -163,6 +171,14 @@ Commands and hooks are divided into words, and no shell reads them: an unquoted 
 Exit status: 0 all went well, whatever has changed; 1 a condition of --fail-if holds, or outputs differ with \
 --check-output; 125 cyclometer or a command failed, or a condition is about runs that failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \
 signal n.";
+
+/// Lines move with each edit of their file, so that one line cannot be compared with another.
+fn without_lines(text: &str) -> Result<Grouping, String> {
+    match grouping(text) {
+        Ok(found) if found != Grouping::Line => Ok(found),
+        _ => Err("function or object".to_owned()),
+    }
+}
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();

@@ -2,6 +2,7 @@
 
 mod args;
 mod baseline;
+mod code;
 mod gates;
 mod outputs;
 mod saving;
@@ -11,6 +12,8 @@ mod words;
 use std::path::Path;
 
 use cyclometer::compare::{Compare, Executions};
+use cyclometer::core::Rung;
+use cyclometer::core::code::CodeCounts;
 use cyclometer::core::exec::OutputStream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, EarlyEnd, Watcher};
@@ -20,15 +23,18 @@ use cyclometer::{Error, EventTables, Launcher, Machine, Result, Stat, asked_scop
 
 pub use args::CompareArgs;
 use baseline::Baseline;
+use code::CodeOfArms;
 use outputs::Outputs;
 use saving::Saving;
 use words::Contestant;
 
+use super::by_code;
 use super::streams::{self, CommandInput};
 use crate::args::Cli;
 use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
+use crate::render::compare::code::CodeVersus;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
@@ -56,13 +62,17 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         _ => None,
     };
     let stat = measurement(args, &machine)?;
-    let mut judge =
-        RunJudge { outputs: args.check_output.then(Outputs::new).transpose()?, ..RunJudge::default() };
+    let mut judge = RunJudge {
+        outputs: args.check_output.then(Outputs::new).transpose()?,
+        code: args.by.map(CodeOfArms::new),
+        ..RunJudge::default()
+    };
     let input = CommandInput::of_several_runs(args.input.as_deref())?;
     let outputs = outputs_of(args, judge.outputs.as_ref());
     baseline.iter_mut().for_each(|baseline| baseline.compare_output(&outputs.0));
     let plan = measured(args, &stat, &contestants, &input, &outputs)?;
     gates::check(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
+    args.by.map_or(Ok(()), |grouping| by_code::check_plan(grouping, &plan.plan()?))?;
     let executions = plan.executions()?;
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
@@ -81,6 +91,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         comparison: &comparison,
         stat: &stat,
         outputs: judge.outputs.as_ref(),
+        code: judge.code.as_ref(),
         executions,
     };
     let contest = contest(args, &measured, baseline);
@@ -109,6 +120,7 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
             "give another command, --baseline FILE to compare with, or --save-baseline FILE to make one";
         return Err(failure::usage("one command has nothing to be compared with", hint));
     }
+    args.by.map_or(Ok(()), |grouping| by_code::check_source(grouping, args.backend))?;
     let (input, output) = (
         streams::input(args.input.as_deref()),
         streams::outputs(args.output.as_deref(), OutputStream::Discard).0,
@@ -129,9 +141,13 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
     for list in &args.metrics {
         stat = stat.metrics(list)?;
     }
+    if args.by.is_some() && args.events.is_empty() && args.metrics.is_empty() {
+        stat = stat.events(by_code::USUAL_EVENT)?;
+    }
     let stat = stat
         .ignore_failure(args.ignore_failure)
-        .backend(args.backend.rung())
+        .backend(args.by.map_or(args.backend.rung(), |_| Some(Rung::Soft)))
+        .by_code(args.by.is_some())
         .cpu_baseline(args.cpu_baseline)
         .hints(!args.no_hints);
     Ok(args.seed.into_iter().fold(stat, Stat::seed))
@@ -214,6 +230,7 @@ struct RunJudge {
     progress: Option<Progress>,
     started: u32,
     outputs: Option<Outputs>,
+    code: Option<CodeOfArms>,
 }
 
 impl Watcher for RunJudge {
@@ -222,6 +239,12 @@ impl Watcher for RunJudge {
             progress.advance(self.started);
         }
         self.started += 1;
+    }
+
+    fn code(&mut self, arm: usize, index: u32, counts: Result<CodeCounts>) {
+        if let Some(code) = &mut self.code {
+            code.add(arm, index, counts);
+        }
     }
 
     fn run_finished(&mut self, arm: usize, run: &Run) -> Option<String> {
@@ -236,6 +259,7 @@ struct MeasuredContest<'a> {
     comparison: &'a Comparison,
     stat: &'a Stat,
     outputs: Option<&'a Outputs>,
+    code: Option<&'a CodeOfArms>,
     executions: Executions,
 }
 
@@ -245,21 +269,24 @@ fn contest<'a>(
     measured: &MeasuredContest<'a>,
     baseline: Option<Baseline>,
 ) -> Contest<'a> {
-    let MeasuredContest { contestants, machine, comparison, stat, outputs, executions } = *measured;
+    let MeasuredContest { contestants, machine, comparison, stat, outputs, code, executions } = *measured;
     let requests = stat.metric_requests();
     let arms: Vec<ArmShown> = contestants
         .iter()
         .zip(&comparison.reports)
-        .map(|(contestant, report)| {
+        .enumerate()
+        .map(|(arm, (contestant, report))| {
             let summary = summarise_with(report, asked_scope(report), &requests);
-            ArmShown { name: contestant.name.clone(), series: Series::all_of(&summary), summary }
+            let series = Series::all_of(&summary);
+            let code = code.map(|code| code.series(arm, report, &summary, &series));
+            ArmShown { name: contestant.name.clone(), series, summary, code }
         })
         .collect();
     let design = if baseline.is_some() { Design::Apart } else { Design::Paired };
     let reference = match baseline {
         None => Reference::First,
-        Some(Baseline { file, command, series, failures, notes, .. }) => {
-            Reference::Baseline { file, command, series, failures, notes }
+        Some(Baseline { file, command, series, code, failures, notes, .. }) => {
+            Reference::Baseline { file, command, series, code: code.map(Box::new), failures, notes }
         }
     };
     let mut contest = Contest {
@@ -291,7 +318,9 @@ fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
         let a = GateSide { series: a, failures: &failures[0] };
         let b = GateSide { series: b, failures: &failures[1] };
         let outcome = |gate: &Gate| gate.apply(a, b, contest.question, failed_runs);
-        Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect() }
+        let code = contest.reference_code().zip(contest.arms[first + i].code.as_ref());
+        let code = code.map(|(a, b)| CodeVersus::of(a, b, args.top)).filter(|_| args.by.is_some());
+        Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect(), code }
     })
     .collect()
 }
@@ -325,11 +354,11 @@ fn early_end(contest: &Contest<'_>) -> Option<String> {
 
 /// The messages that are needed where no table is shown: gates that do not pass, and an early end.
 fn unsaid(contest: &Contest<'_>) -> Vec<String> {
-    let gates = contest.versus.iter().flat_map(|versus| &versus.gates);
-    let failed = gates.filter(|gate| gate.ruling != Ruling::Passed);
+    let gates = contest.versus.iter().flat_map(|versus| versus.gates.iter().map(move |gate| (versus, gate)));
+    let failed = gates.filter(|(_, gate)| gate.ruling != Ruling::Passed);
     let mut lines: Vec<String> = failed
-        .map(|gate| {
-            let (gate_text, reason) = (clean(&gate.gate), clean(&delta::gate_reason(gate)));
+        .map(|(versus, gate)| {
+            let (gate_text, reason) = (clean(&gate.gate), clean(&delta::gate_reason(gate, versus)));
             format!("cyclometer: gate {gate_text}: {}{reason}\n", gate.ruling.word())
         })
         .collect();

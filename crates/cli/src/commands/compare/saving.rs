@@ -84,6 +84,9 @@ fn loss(contest: &Contest<'_>, former: &FormerBaseline) -> Option<String> {
         let (name, why) = (clean(&series.name), clean(why(series)));
         return Some(format!("it has {name}, which was not counted now ({why})"));
     }
+    if let Some(by) = former.by.filter(|_| contest.arms.iter().any(|arm| arm.code.is_none())) {
+        return Some(format!("it has counts by {by}, and this measurement has none; add --by {by}"));
+    }
     let missing = former.counted.iter().find(|name| !is_counted(contest, name))?;
     let missing = clean(missing);
     if let Some(asked) = asked_in_vain(contest) {

@@ -24,7 +24,8 @@ pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
         out += &table(versus, paint);
         out += &reasons(versus, paint);
         out += &strip::render(contest, versus, paint);
-        out += &gates(&versus.gates, paint);
+        out += &versus.code.as_ref().map(|code| code.table(paint)).unwrap_or_default();
+        out += &gates(versus, paint);
         out.push('\n');
     }
     out + &footer(contest, verbose, paint)
@@ -216,19 +217,19 @@ fn reasons(versus: &Versus, paint: Paint) -> String {
     grouped.iter().map(|group| remark(&text(group), paint)).collect()
 }
 
-fn gates(gates: &[GateOutcome], paint: Paint) -> String {
-    gates.iter().map(|gate| gate_line(gate, paint)).collect()
+fn gates(versus: &Versus, paint: Paint) -> String {
+    versus.gates.iter().map(|gate| gate_line(gate, versus, paint)).collect()
 }
 
 /// `gate instructions > +0.5%: failed, the change is exactly +1.2 %`
-pub fn gate_line(gate: &GateOutcome, paint: Paint) -> String {
+fn gate_line(gate: &GateOutcome, versus: &Versus, paint: Paint) -> String {
     let (word, style) = match &gate.ruling {
         Ruling::Passed => ("passed", Style::Good),
         Ruling::Failed => ("FAILED", Style::Bad),
         Ruling::Inconclusive => ("inconclusive", Style::Caution),
         _ => ("impossible", Style::Bad),
     };
-    let (condition, reason) = (clean(&gate.gate), clean(&gate_reason(gate)));
+    let (condition, reason) = (clean(&gate.gate), clean(&gate_reason(gate, versus)));
     let head = format!("  gate {condition}: ");
     let shown = paint.paint(style, word);
     match columns(&head) + columns(word) + columns(&reason) <= WIDTH {
@@ -251,8 +252,13 @@ pub fn obstacle(ruling: &Ruling) -> Option<String> {
     ruling.obstacle().map(|reason| format!("{reason}{remedy}"))
 }
 
-/// The evidence for the ruling of a gate.
-pub fn gate_reason(gate: &GateOutcome) -> String {
+/// The evidence for the ruling of a gate, with the code that changed most if it failed.
+pub fn gate_reason(gate: &GateOutcome, versus: &Versus) -> String {
+    let code = versus.code.as_ref().and_then(|code| code.of_gate(gate));
+    evidence(gate) + &code.unwrap_or_default()
+}
+
+fn evidence(gate: &GateOutcome) -> String {
     if let Some(reason) = obstacle(&gate.ruling) {
         return format!(": {reason}");
     }

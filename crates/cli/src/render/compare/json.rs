@@ -5,6 +5,7 @@ use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange};
 use serde_json::{Value, json};
 
+use super::code::series_json;
 use super::{Contest, Reference, Versus};
 use crate::render::json::{command, optional, pretty, statistics, steps};
 use crate::render::machine;
@@ -50,6 +51,9 @@ fn arm_json(contest: &Contest<'_>, arm: usize) -> Value {
         object.insert("name".to_owned(), Value::from(contest.arms[arm].name.clone()));
         object.insert("steps".to_owned(), steps(contest.report(arm)));
         object.insert("interrupted".to_owned(), json!(contest.report(arm).interrupted));
+        if let Some(code) = &contest.arms[arm].code {
+            object.insert("by".to_owned(), series_json(code));
+        }
     }
     value
 }
@@ -67,11 +71,15 @@ fn reference(contest: &Contest<'_>) -> Value {
 }
 
 fn versus(versus: &Versus) -> Value {
-    json!({
+    let mut value = json!({
         "command": versus.arm,
         "metrics": versus.metrics.iter().map(compared).collect::<Vec<_>>(),
         "gates": versus.gates.iter().map(gate).collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(code), Value::Object(object)) = (&versus.code, &mut value) {
+        object.insert("by".to_owned(), code.json());
+    }
+    value
 }
 
 fn compared(one: &Compared) -> Value {

@@ -4,6 +4,7 @@ use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 
 use super::Contest;
+use super::code::CodeVersus;
 use super::delta::{self, change_text, gate_reason};
 use super::level::unit_of;
 use crate::render::markdown::{code, escaped};
@@ -37,8 +38,9 @@ pub fn render(contest: &Contest<'_>) -> String {
             out += &format!("| {} |\n", cells.map(|cell| escaped(&cell)).join(" | "));
         }
         out.push('\n');
+        out += &versus.code.as_ref().map(CodeVersus::markdown).unwrap_or_default();
         for gate in &versus.gates {
-            let (condition, reason) = (plain(&gate.gate), escaped(&gate_reason(gate)));
+            let (condition, reason) = (plain(&gate.gate), escaped(&gate_reason(gate, versus)));
             out += &format!("- {condition}: {}{reason}\n", gate.ruling.word());
         }
         if !versus.gates.is_empty() {

@@ -1,5 +1,6 @@
 //! The comparison of several commands, or of one command and a baseline, in every format.
 
+pub mod code;
 pub mod csv;
 pub mod delta;
 pub mod json;
@@ -15,9 +16,11 @@ use cyclometer::core::{Machine, Report};
 use cyclometer::interleaved::Comparison;
 use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
 use cyclometer::stats::{Failures, Summary};
+use cyclometer::symbols::CodeSeries;
 
 use crate::output::clean;
 use crate::render::Results;
+use crate::render::compare::code::CodeVersus;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
 use crate::render::target::shortened;
@@ -31,6 +34,8 @@ pub struct ArmShown {
     pub summary: Summary,
     /// Its metrics over runs.
     pub series: Vec<Series>,
+    /// Its counts by code, if they were asked for.
+    pub code: Option<CodeSeries>,
 }
 
 /// The side that others are compared with.
@@ -46,6 +51,8 @@ pub enum Reference {
         command: String,
         /// Its metrics over runs.
         series: Vec<Series>,
+        /// Its counts by code, if they were asked for.
+        code: Option<Box<CodeSeries>>,
         /// How many of its runs failed.
         failures: Failures,
         /// Remarks on the baseline: another kernel, a format with few details.
@@ -62,6 +69,8 @@ pub struct Versus {
     pub metrics: Vec<Compared>,
     /// The outcomes of the gates.
     pub gates: Vec<GateOutcome>,
+    /// The changes by code, if they were asked for.
+    pub code: Option<CodeVersus>,
 }
 
 /// The input of every output format of `compare`.
@@ -111,6 +120,14 @@ impl Contest<'_> {
         match &self.reference {
             Reference::First => self.arms.first().map(|arm| arm.series.as_slice()).unwrap_or_default(),
             Reference::Baseline { series, .. } => series,
+        }
+    }
+
+    /// The counts by code of the reference, if they were asked for.
+    pub fn reference_code(&self) -> Option<&CodeSeries> {
+        match &self.reference {
+            Reference::First => self.arms.first().and_then(|arm| arm.code.as_ref()),
+            Reference::Baseline { code, .. } => code.as_deref(),
         }
     }
 

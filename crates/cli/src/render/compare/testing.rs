@@ -23,7 +23,7 @@ pub fn shown(test: impl Fn(&Machine, &Comparison)) {
 fn arm(report: &Report) -> ArmShown {
     let summary = summarise(report);
     let name = crate::render::target::command_text(report.command.as_ref().unwrap());
-    ArmShown { name, series: Series::all_of(&summary), summary }
+    ArmShown { name, series: Series::all_of(&summary), summary, code: None }
 }
 
 fn gates() -> Vec<Gate> {
@@ -46,6 +46,7 @@ pub fn against_baseline<'a>(machine: &'a Machine, comparison: &'a Comparison) ->
         file: "base.json".to_owned(),
         command: first.name,
         series: first.series,
+        code: None,
         failures: Failures::default(),
         notes: vec!["the kernel was 6.12.0 then and is 6.12.1 now".to_owned()],
     };
@@ -78,7 +79,7 @@ fn judged<'a>(
     let failures = Failures::default();
     let of = |series| GateSide { series, failures: &failures };
     let gates = gates().iter().map(|gate| gate.apply(of(a), of(b), question, FailedRuns::Refuse)).collect();
-    contest.versus = vec![Versus { arm: first, metrics, gates }];
+    contest.versus = vec![Versus { arm: first, metrics, gates, code: None }];
     contest
 }
 

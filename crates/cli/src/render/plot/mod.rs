@@ -7,6 +7,7 @@ pub mod page;
 pub mod recording;
 pub mod scale;
 pub mod terminal;
+pub mod tree_map;
 
 use std::path::Path;
 

@@ -91,6 +91,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> BaselineRead<Contents> {
             .filter(|(name, _)| !is_mac || name.starts_with("time") || name.starts_with("memory"));
         let series = series.map(|(name, column)| Ok(translated(name, numbers(column, name)?)));
         commands.push(RecordedCommand {
+            code: None,
             command: text(result, "command")?,
             series: series.filter_map(BaselineRead::transpose).collect::<BaselineRead<_>>()?,
             failures: failures(runs.iter().map(|run| run.get("exit_code"))),
@@ -146,6 +147,7 @@ fn hyperfine_1(results: &[Value]) -> BaselineRead<Contents> {
         }
         let codes = result.get("exit_codes").and_then(Value::as_array).into_iter().flatten();
         commands.push(RecordedCommand {
+            code: None,
             command: text(result, "command")?,
             series,
             failures: failures(codes.map(Some)),

@@ -1,5 +1,6 @@
 //! Baselines: results of another time, of ours or of other programs.
 
+mod code;
 mod foreign;
 mod own;
 mod perf;
@@ -12,6 +13,7 @@ use std::path::Path;
 use cyclometer::core::CpuBaseline;
 use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
+use cyclometer::symbols::{CodeSeries, Grouping};
 use cyclometer::{Error, ErrorKind, Machine, OutputStream, Recovery, Result};
 use serde_json::Value;
 
@@ -33,6 +35,8 @@ pub struct Baseline {
     pub command: String,
     /// The metrics over runs.
     pub series: Vec<Series>,
+    /// Its counts by code, if it has any.
+    pub code: Option<CodeSeries>,
     /// How many of its runs failed, as far as the file says.
     pub failures: Failures,
     /// The destination of its standard output, if the file has it.
@@ -53,6 +57,20 @@ impl Baseline {
             ours.word(),
             theirs
         ));
+    }
+
+    /// Checks that it has counts by this kind of code.
+    fn check_code(&self, wanted: Grouping) -> Result<()> {
+        let (file, wanted) = (&self.file, wanted.word());
+        let message = match &self.code {
+            Some(code) if code.grouping.word() == wanted => return Ok(()),
+            Some(code) => {
+                format!("the baseline {file} has counts by {}, not by {wanted}", code.grouping.word())
+            }
+            None => format!("the baseline {file} has no counts by {wanted}"),
+        };
+        let help = format!("save it anew with --save-baseline FILE --by {wanted}, or leave --by out");
+        Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(help)))
     }
 
     /// Checks that its counted runs had the same CPU baseline as ours will have: libraries select other code
@@ -98,6 +116,8 @@ struct RecordedCommand {
     command: String,
     /// Its metrics over runs.
     series: Vec<Series>,
+    /// As [`Baseline::code`].
+    code: Option<CodeSeries>,
     /// As [`Baseline::failures`].
     failures: Failures,
     /// As [`Baseline::stdout`].
@@ -118,8 +138,11 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     let mut notes = contents.notes;
     notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
     let chosen = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
-    let RecordedCommand { command, series, failures, stdout } = chosen;
-    Ok(Baseline { file, command, series, failures, stdout, processors: contents.processors, notes })
+    let RecordedCommand { command, series, code, failures, stdout } = chosen;
+    let processors = contents.processors;
+    let baseline = Baseline { file, command, series, code, failures, stdout, processors, notes };
+    args.by.map_or(Ok(()), |grouping| baseline.check_code(grouping))?;
+    Ok(baseline)
 }
 
 /// The worth of a file that a new baseline would replace.
@@ -129,6 +152,8 @@ pub struct FormerBaseline {
     pub counted: BTreeSet<String>,
     /// Whether runs of it failed.
     pub has_failures: bool,
+    /// The kind of code that it has counts by, if any.
+    pub by: Option<&'static str>,
 }
 
 impl FormerBaseline {
@@ -136,9 +161,10 @@ impl FormerBaseline {
     pub fn read(text: &str) -> FormerBaseline {
         let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
         let has_failures = commands.iter().any(|recorded| recorded.failures.count() > 0);
+        let by = commands.iter().find_map(|recorded| Some(recorded.code.as_ref()?.grouping.word()));
         let series = commands.into_iter().flat_map(|recorded| recorded.series);
         let counted = series.filter(|series| !series.present().is_empty()).map(|series| series.name);
-        FormerBaseline { counted: counted.collect(), has_failures }
+        FormerBaseline { counted: counted.collect(), has_failures, by }
     }
 }
 
@@ -357,6 +383,7 @@ mod tests {
                 file: "f".to_owned(),
                 command: "a".to_owned(),
                 series: Vec::new(),
+                code: None,
                 failures: Failures::default(),
                 stdout: theirs.map(str::to_owned),
                 processors: Vec::new(),

@@ -86,6 +86,7 @@ fn command(value: &Value) -> BaselineRead<RecordedCommand> {
     Ok(RecordedCommand {
         command: name,
         series,
+        code: super::code::read(value)?,
         failures: Failures::among(kept.into_iter().map(failure)),
         stdout,
     })
@@ -154,7 +155,7 @@ mod tests {
             let text = compare::json::render(&contest);
             let contents = super::super::parse(&text).unwrap();
             assert_eq!(contents.commands.len(), 2);
-            for (RecordedCommand { command, series, failures, stdout }, arm) in
+            for (RecordedCommand { command, series, failures, stdout, .. }, arm) in
                 contents.commands.iter().zip(&contest.arms)
             {
                 assert_eq!(command, &arm.name);

@@ -1,0 +1,136 @@
+//! The counts by code of a baseline.
+
+use cyclometer::symbols::{CodeName, CodeSeries, Grouping};
+use serde_json::Value;
+
+use super::{BaselineProblem, BaselineRead, SAVE_ANEW};
+
+/// Reads `by` of a command that `compare` or `stat` wrote; `None` where it has none, or lines, which
+/// `compare` does not read.
+pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
+    let Some(by) = command.get("by") else { return Ok(None) };
+    let word = by.get("grouping").and_then(Value::as_str).unwrap_or_default();
+    let grouping = match word {
+        "function" => Grouping::Function,
+        "object" => Grouping::Object,
+        "line" => return Ok(None),
+        _ => return Err(problem("'by' has no grouping that is known")),
+    };
+    let texts = |key: &str| -> BaselineRead<Vec<String>> {
+        let texts = by.get(key).and_then(Value::as_array);
+        let texts = texts.map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        texts.ok_or_else(|| problem(&format!("'by' has no list '{key}'")))
+    };
+    let mut series = CodeSeries::new(grouping, texts("events")?);
+    series.notes = texts("notes")?;
+    // A file of `stat` is of one run.
+    let runs = by.get("runs").map_or(Some(1), Value::as_u64).and_then(|runs| usize::try_from(runs).ok());
+    series.runs =
+        runs.filter(|runs| *runs <= MOST_RUNS).ok_or_else(|| problem("'by' has no number of runs"))?;
+    let rows = by.get("rows").and_then(Value::as_array).ok_or_else(|| problem("'by' has no list 'rows'"))?;
+    for row in rows {
+        let name = CodeName { object: part(row, "object"), function: part(row, "function"), line: None };
+        let counts = counts(row, &series).ok_or_else(|| {
+            let function = name.function.as_deref().unwrap_or("[unknown]");
+            problem(&format!("the counts of {function} are not {} whole numbers", series.events.len()))
+        })?;
+        if series.rows.insert(name, counts).is_some() {
+            return Err(problem("'by' has two rows of one name"));
+        }
+    }
+    Ok(Some(series))
+}
+
+/// Most runs of a command: a row has a count for each.
+const MOST_RUNS: usize = 1000;
+
+fn part(row: &Value, key: &str) -> Option<String> {
+    row.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The counts of each run: those of all runs that differ, else those of the first for each.
+fn counts(row: &Value, series: &CodeSeries) -> Option<Vec<Vec<u64>>> {
+    let of_run = |counts: &Value| -> Option<Vec<u64>> {
+        let counts: Option<Vec<u64>> = counts.as_array()?.iter().map(Value::as_u64).collect();
+        counts.filter(|counts| counts.len() == series.events.len())
+    };
+    match row.get("runs") {
+        Some(runs) => {
+            let runs: Option<Vec<Vec<u64>>> = runs.as_array()?.iter().map(of_run).collect();
+            runs.filter(|runs| runs.len() == series.runs)
+        }
+        None => of_run(row.get("counts")?).map(|counts| vec![counts; series.runs]),
+    }
+}
+
+fn problem(text: &str) -> BaselineProblem {
+    BaselineProblem::new(text, SAVE_ANEW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::compare::code::series_json;
+    use serde_json::json;
+
+    fn series() -> CodeSeries {
+        let mut series = CodeSeries::new(Grouping::Function, vec!["a".to_owned(), "b".to_owned()]);
+        (series.runs, series.notes) = (2, vec!["note".to_owned()]);
+        let name = |object: Option<&str>, function: Option<&str>| CodeName {
+            object: object.map(str::to_owned),
+            function: function.map(str::to_owned),
+            line: None,
+        };
+        series.rows.insert(name(Some("/p"), Some("f")), vec![vec![1, u64::MAX], vec![1, u64::MAX]]);
+        series.rows.insert(name(Some("/p"), None), vec![vec![1, 2], vec![3, 4]]);
+        series.rows.insert(name(None, None), vec![vec![5, 6], vec![5, 6]]);
+        series
+    }
+
+    #[test]
+    fn what_compare_wrote_is_read_again() {
+        let written = json!({ "by": series_json(&series()) });
+        assert_eq!(read(&written).unwrap(), Some(series()));
+        assert_eq!(read(&json!({})).unwrap(), None);
+    }
+
+    #[test]
+    fn what_stat_wrote_is_one_run() {
+        let row = json!({"object": null, "function": "f", "file": null, "line": null, "counts": [7]});
+        let mut by =
+            json!({"grouping": "function", "events": ["a"], "totals": [7], "rows": [row], "notes": []});
+        let read_by = |by: &Value| read(&json!({ "by": by })).unwrap();
+        let series = read_by(&by).unwrap();
+        assert_eq!((series.runs, series.totals(0)), (1, vec![Some(7)]));
+        by["grouping"] = json!("line");
+        assert_eq!(read_by(&by), None);
+    }
+
+    #[test]
+    fn counts_that_make_no_sense_are_named() {
+        let good = series_json(&series());
+        for (pointer, value, part) in [
+            ("/grouping", json!("colour"), "no grouping"),
+            ("/events", json!(["a"]), "are not 1 whole numbers"),
+            ("/events", json!(null), "no list 'events'"),
+            ("/rows", json!(7), "no list 'rows'"),
+            ("/runs", json!(-1), "no number of runs"),
+            ("/runs", json!(1_000_000_000), "no number of runs"),
+            ("/runs", json!(3), "whole numbers"),
+            ("/rows/0/counts/0", json!(-1), "whole numbers"),
+            ("/rows/0/counts/0", json!(1.5), "whole numbers"),
+            ("/rows/0/function", json!("f"), "whole numbers"),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(pointer).unwrap() = value;
+            if pointer == "/rows/0/function" {
+                bad["rows"][0]["counts"] = json!([]);
+            }
+            let text = read(&json!({ "by": bad })).unwrap_err().text;
+            assert!(text.contains(part), "{pointer}: {text}");
+        }
+        let mut twice = good.clone();
+        twice["rows"][1] = twice["rows"][0].clone();
+        assert_eq!(read(&json!({ "by": twice })).unwrap_err().text, "'by' has two rows of one name");
+    }
+}

@@ -1,0 +1,173 @@
+//! Counts by code in the formats of other tools: Callgrind's, folded stacks, and a page of our own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cyclometer::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping};
+
+use crate::output::clean;
+use crate::render::by_code::{ByCode, base, file_of};
+use crate::render::plot::tree_map::{MapNode, MapTexts, html};
+use crate::render::{Results, target};
+
+const UNKNOWN: &str = "[unknown]";
+const NO_FILE: &str = "[no file]";
+
+/// Callgrind's format, with exclusive costs: by line of source code where counts are by line.
+///
+/// # Source
+///
+/// Valgrind manual, "Callgrind Format Specification".
+pub fn callgrind(results: &Results<'_>) -> String {
+    results.by_code.map(|by_code| CallgrindFile::of(by_code, results)).unwrap_or_default()
+}
+
+/// Lines of a function, by its file of source code.
+type FunctionLines<'a> = BTreeMap<&'a str, Vec<(u32, &'a [u64])>>;
+
+/// A file in the making: names that are written once, with a number.
+#[derive(Default)]
+struct CallgrindFile {
+    out: String,
+    numbers: HashMap<(&'static str, String), usize>,
+}
+
+impl CallgrindFile {
+    fn of(by_code: &ByCode, results: &Results<'_>) -> String {
+        let (counts, names) = (by_code.counts(), by_code.events());
+        let mut file = CallgrindFile::default();
+        file.line("# callgrind format");
+        file.line("version: 1");
+        file.line(&format!("creator: cyclometer {}", env!("CARGO_PKG_VERSION")));
+        file.line(&format!("cmd: {}", clean(&target::command_words(results.report).join(" "))));
+        file.line("desc: Cost: exclusive, counted exactly by the software PMU");
+        file.line("positions: line");
+        let events: Vec<String> = names.iter().map(|name| event(name)).collect();
+        for (event, name) in events.iter().zip(names) {
+            file.line(&format!("event: {event} : {}", clean(name)));
+        }
+        file.line(&format!("events: {}", events.join(" ")));
+        if let Some(totals) = counts.totals.iter().copied().collect::<Option<Vec<u64>>>() {
+            file.line(&format!("summary: {}", numbers(&totals)));
+        }
+        for ((object, function), lines) in functions(counts) {
+            file.function(object, function, &lines);
+        }
+        file.out
+    }
+
+    fn line(&mut self, text: &str) {
+        self.out += text;
+        self.out.push('\n');
+    }
+
+    /// A name after a number, so that no name is taken for one.
+    fn name(&mut self, kind: &'static str, space: &'static str, name: &str) {
+        let next = self.numbers.len() + 1;
+        let number = *self.numbers.entry((space, name.to_owned())).or_insert(next);
+        let text = if number == next { format!(" {}", clean(name)) } else { String::new() };
+        self.line(&format!("{kind}=({number}){text}"));
+    }
+
+    fn function(&mut self, object: &str, function: &str, lines: &FunctionLines<'_>) {
+        self.line("");
+        self.name("ob", "ob", object);
+        // The function is taken to be of the file with most of its cost; the others are inlined.
+        let cost = |lines: &Vec<(u32, &[u64])>| {
+            lines
+                .iter()
+                .filter_map(|(_, counts)| counts.first())
+                .fold(0_u64, |sum, count| sum.saturating_add(*count))
+        };
+        let own = lines.iter().max_by_key(|(_, lines)| cost(lines)).map(|(file, _)| *file);
+        self.name("fl", "fl", own.unwrap_or(NO_SOURCE));
+        // callgrind_annotate adds up functions of one name, whatever their file of code.
+        match function {
+            UNKNOWN => self.name("fn", "fn", &format!("{UNKNOWN} {}", base(object))),
+            known => self.name("fn", "fn", known),
+        }
+        let in_order = lines.iter().filter(|(file, _)| Some(**file) == own);
+        for (file, lines) in in_order.chain(lines.iter().filter(|(file, _)| Some(**file) != own)) {
+            if Some(*file) != own {
+                self.name("fi", "fl", file);
+            }
+            for (line, counts) in lines {
+                self.line(&format!("{line} {}", numbers(counts)));
+            }
+        }
+    }
+}
+
+/// The name of an unknown source file, as Callgrind writes it.
+const NO_SOURCE: &str = "???";
+
+fn functions(counts: &CountsByCode) -> BTreeMap<(&str, &str), FunctionLines<'_>> {
+    let mut all: BTreeMap<(&str, &str), FunctionLines<'_>> = BTreeMap::new();
+    for CountsOfCode { name, counts } in &counts.rows {
+        let key = (file_of(name).unwrap_or(NO_FILE), name.function.as_deref().unwrap_or(UNKNOWN));
+        let (file, line) = match &name.line {
+            Some(line) => (line.file.as_str(), line.line.unwrap_or(0)),
+            None => (NO_SOURCE, 0),
+        };
+        all.entry(key).or_default().entry(file).or_default().push((line, counts));
+    }
+    all.values_mut().flat_map(BTreeMap::values_mut).for_each(|lines| lines.sort_unstable());
+    all
+}
+
+/// The name of an event without separators; tools know instructions as `Ir`.
+fn event(name: &str) -> String {
+    match name.split(':').next() {
+        Some("instructions") => "Ir".to_owned(),
+        _ => name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect(),
+    }
+}
+
+fn numbers(counts: &[u64]) -> String {
+    counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Folded stacks of the first event: the file of code, the function, and the line if counts are by line.
+pub fn folded(results: &Results<'_>) -> String {
+    let Some(by_code) = results.by_code else { return String::new() };
+    let row = |row: &CountsOfCode| {
+        let count = row.counts.first().filter(|count| **count > 0)?;
+        let frames: Vec<String> = frames(&row.name, by_code.counts().grouping)
+            .iter()
+            .map(|frame| clean(frame).replace(';', ":"))
+            .collect();
+        Some(format!("{} {count}\n", frames.join(";")))
+    };
+    by_code.counts().rows.iter().filter_map(row).collect()
+}
+
+/// A page with a tree map of the first event.
+pub fn page(results: &Results<'_>) -> String {
+    let Some(by_code) = results.by_code else { return String::new() };
+    let mut root = MapNode::default();
+    for row in &by_code.counts().rows {
+        root.add(&frames(&row.name, by_code.counts().grouping), row.counts.first().copied().unwrap_or(0));
+    }
+    let event = by_code.events().first().map_or("", String::as_str);
+    let texts = MapTexts {
+        title: target::command_words(results.report).join(" "),
+        subtitle: format!(
+            "{event} by file of code and {}: {} in all, counted exactly by the software PMU. Areas are in proportion to counts.",
+            by_code.counts().grouping.word(),
+            crate::render::units::grouped(root.count as f64)
+        ),
+        notes: by_code.notes().to_vec(),
+    };
+    html(&root, &texts)
+}
+
+/// The file of code, the function and the line of a row, as far as they are asked for.
+fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
+    let line = name.line.as_ref().map(|line| {
+        let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
+        base(&line.file) + &number
+    });
+    let object = file_of(name).map_or_else(|| NO_FILE.to_owned(), base);
+    let function = name.function.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    let function = Some(function).filter(|_| grouping != Grouping::Object);
+    [Some(object), function, line].into_iter().flatten().collect()
+}
