@@ -1,0 +1,247 @@
+//! Counters that stay open on a target, and are read again and again for as long as it exists.
+
+use std::fmt;
+
+use cyclometer_core::event::{OsMetric, PerfClass};
+use cyclometer_core::exec::{Cell, CounterAt, Raw, Reading};
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::{
+    Candidate, Count, Counting, Machine, Modes, Part, Plan, Provenance, Result, Rung, Scope, SlotId, Source,
+    Target, Unit, Verdict,
+};
+use cyclometer_stats::{latest, settle_interval};
+
+use crate::ladder::LadderStep;
+use crate::opening::{Means, OpenCounters, opened_as};
+
+/// The input of [`StandingCounters::open`].
+pub struct StandingSetup {
+    /// The plan of the events.
+    pub plan: Plan,
+    /// The machine, for replans.
+    pub machine: Machine,
+    /// The target.
+    pub target: Target,
+    /// Its scope, for the values.
+    pub scope: Scope,
+    /// The sources.
+    pub sources: Vec<Box<dyn Source>>,
+}
+
+/// Open counters with the sums of what they have counted.
+///
+/// They count from the opening on. Each read adds what was counted since the read before, so that totals only
+/// grow, even those of events that share a counter. Like the counters of a source, it belongs to the thread
+/// that opened it; dropping it closes them.
+pub struct StandingCounters {
+    plan: Plan,
+    scope: Scope,
+    steps: Vec<LadderStep>,
+    sources: Vec<StandingSource>,
+    sums: Vec<StandingSum>,
+}
+
+/// The counters of one source.
+struct StandingSource {
+    counting: Box<dyn Counting>,
+    counters: Vec<CounterAt>,
+}
+
+/// The sum of one event.
+#[derive(Clone, Debug, Default)]
+struct StandingSum {
+    /// The latest known cells of the event.
+    before: Reading,
+    total: u64,
+    /// The worst verdict of the reads that had a number.
+    worst: Option<Verdict>,
+    /// Whether a read had none.
+    has_gap: bool,
+    enabled_ns: u64,
+    running_ns: u64,
+}
+
+/// The state of one event at a read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StandingValue {
+    /// The name with the modes that are counted (`instructions:u`).
+    pub name: String,
+    /// The requested name, without modifiers.
+    pub event: String,
+    /// The count since the read before, or the reason why there is none.
+    pub latest: Count,
+    /// The sum of all counts since the opening, in raw counts; for a peak, the highest value.
+    pub total: u64,
+    /// How far the total can be trusted: the worst verdict of its reads. [`Verdict::Partial`] where one of
+    /// them had no number. `None` where none had a number.
+    pub verdict: Option<Verdict>,
+    /// The times of an event that needs a counter; `None` for others.
+    pub times: Option<CounterTimes>,
+    /// Whether the total is a peak, which is no sum.
+    pub is_peak: bool,
+    /// The value of one raw count, in the unit.
+    pub scale: f64,
+    /// Unit of the scaled value.
+    pub unit: Unit,
+    /// The provenance; `None` where the event is not counted.
+    pub provenance: Option<Provenance>,
+    /// The source; `None` where none counts the event.
+    pub rung: Option<Rung>,
+    /// The scope of the value.
+    pub scope: Scope,
+    /// The modes that it covers; `None` where modes do not apply.
+    pub modes: Option<Modes>,
+}
+
+/// For how long an event was enabled and on a counter, summed over its counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CounterTimes {
+    /// Enabled, in ns.
+    pub enabled_ns: u64,
+    /// On a counter, in ns.
+    pub running_ns: u64,
+}
+
+impl fmt::Debug for StandingCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let events: Vec<String> = self.plan.lines.iter().map(PlanLine::label).collect();
+        f.debug_struct("StandingCounters").field("events", &events).field("scope", &self.scope).finish()
+    }
+}
+
+impl StandingCounters {
+    /// Opens the counters in the calling thread, and starts them. Events that the sources refuse are replanned
+    /// as in a run; their values have the reason.
+    ///
+    /// # Errors
+    ///
+    /// Errors without a possible replan: `ErrorKind::NoSuchTarget`, `ErrorKind::HardwareLimit` for a
+    /// `{group}` that does not fit.
+    pub fn open(setup: StandingSetup) -> Result<StandingCounters> {
+        let StandingSetup { plan, machine, target, scope, sources } = setup;
+        let mut steps = Vec::new();
+        let means = Means { sources: &sources, target: &target, machine: &machine };
+        let (plan, OpenCounters { sources: opened, .. }) = means.settle(plan, &mut steps)?;
+        let with_counters = |mut counting: Box<dyn Counting>| {
+            let counters = counting.counters();
+            StandingSource { counting, counters }
+        };
+        let sums = vec![StandingSum::default(); plan.lines.len()];
+        let sources = opened.into_iter().map(with_counters).collect();
+        Ok(StandingCounters { plan, scope, steps, sources, sums })
+    }
+
+    /// Number of counters that are open. One of perf's is a file descriptor.
+    pub fn counters(&self) -> usize {
+        self.sources.iter().map(|source| source.counters.len()).sum()
+    }
+
+    /// The fallbacks that were taken when the counters were opened.
+    pub fn ladder(&self) -> &[LadderStep] {
+        &self.steps
+    }
+
+    /// Reads every counter; one value for each event, in the order asked for.
+    pub fn read(&mut self) -> Vec<StandingValue> {
+        let mut of_slots = vec![Reading::default(); self.plan.lines.len()];
+        for source in &mut self.sources {
+            source.read(&mut of_slots);
+        }
+        let (plan, scope) = (&self.plan, self.scope);
+        let lines = plan.lines.iter().zip(&mut self.sums).enumerate();
+        lines
+            .map(|(i, (line, sum))| {
+                let slot = opened_as(plan, SlotId(i));
+                let now = of_slots.get(slot.0).cloned().unwrap_or_default();
+                let latest = sum.add(line, now, slot, scope);
+                value(line, sum, latest, scope)
+            })
+            .collect()
+    }
+}
+
+impl StandingSource {
+    /// Appends a cell for each counter to the reading of its event.
+    fn read(&mut self, of_slots: &mut [Reading]) {
+        let mut values = Vec::with_capacity(self.counters.len());
+        if self.counting.sample(&mut values).is_err() {
+            values = vec![Raw::LOST; self.counters.len()];
+        }
+        for (counter, raw) in self.counters.iter().zip(values) {
+            if let Some(reading) = of_slots.get_mut(counter.slot.0) {
+                reading.cells.push(cell(counter, raw));
+            }
+        }
+    }
+}
+
+fn cell(counter: &CounterAt, raw: Raw) -> Cell {
+    Cell {
+        slot: counter.slot,
+        at: counter.at.clone(),
+        raw: raw.value,
+        time_enabled_ns: raw.time_enabled_ns,
+        time_running_ns: raw.time_running_ns,
+        lost: raw.is_lost.then(|| "the counter cannot be read any more".to_owned()),
+        partial: counter.partial.clone(),
+    }
+}
+
+impl StandingSum {
+    /// Adds what was counted since the read before.
+    fn add(&mut self, line: &PlanLine, now: Reading, slot: SlotId, scope: Scope) -> Count {
+        let count = settle_interval(line, &now, &self.before, slot, scope);
+        match count.value() {
+            Some(value) if is_peak(line) => self.total = self.total.max(value),
+            Some(value) => self.total = self.total.saturating_add(value),
+            None => self.has_gap = true,
+        }
+        if count.verdict().has_value() {
+            self.worst = self.worst.max(Some(count.verdict()));
+        }
+        let times = |of: fn(&Cell) -> u64| now.cells.iter().map(of).fold(0, u64::saturating_add);
+        self.enabled_ns = self.enabled_ns.max(times(|cell| cell.time_enabled_ns));
+        self.running_ns = self.running_ns.max(times(|cell| cell.time_running_ns));
+        self.before = latest(&now, &self.before);
+        count
+    }
+
+    /// The verdict on the total.
+    fn verdict(&self) -> Option<Verdict> {
+        let gap = self.has_gap.then_some(Verdict::Partial);
+        self.worst.map(|worst| gap.map_or(worst, |gap| gap.max(worst)))
+    }
+}
+
+fn value(line: &PlanLine, sum: &StandingSum, latest: Count, scope: Scope) -> StandingValue {
+    let candidate = line.candidate();
+    let times = CounterTimes { enabled_ns: sum.enabled_ns, running_ns: sum.running_ns };
+    StandingValue {
+        name: line.label(),
+        event: line.event.name.clone(),
+        latest,
+        total: sum.total,
+        verdict: sum.verdict(),
+        times: candidate.is_some_and(needs_counter).then_some(times),
+        is_peak: is_peak(line),
+        scale: candidate.map_or(1.0, |candidate| candidate.scale),
+        unit: line.event.unit.clone(),
+        provenance: candidate.map(|candidate| candidate.provenance),
+        rung: candidate.map(|candidate| candidate.rung),
+        scope: scope.max(candidate.and_then(|way| way.widest).unwrap_or(scope)),
+        modes: line.effective_modes(),
+    }
+}
+
+/// Whether a counter of a PMU counts it, which others may hold.
+fn needs_counter(candidate: &Candidate) -> bool {
+    candidate.parts.iter().any(|part| match part {
+        Part::Perf(event) => event.class != PerfClass::Software,
+        _ => false,
+    })
+}
+
+fn is_peak(line: &PlanLine) -> bool {
+    let parts = line.candidate().map_or(&[][..], |candidate| &candidate.parts);
+    parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)))
+}
