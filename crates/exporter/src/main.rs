@@ -145,20 +145,18 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
         })
         .map_err(|error| format!("cannot start the thread that reads the counters: {error}"))?;
     let state = Arc::new(ServerState { hub: hub.clone(), users: Users::new(config.users.clone()), scrapes });
-    warn_of_open_address(&config);
-    let _ = writeln!(
-        std::io::stderr(),
-        "cyclometer-exporter: serving {}://{}/metrics",
-        scheme(&config),
-        config.listen
-    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the server: {error}"))?;
-    let result =
-        runtime.block_on(serve(args, Service { listener, tls, connections }, state, hub, reader_ended));
+    let result = runtime.block_on(serve(
+        (args, &config),
+        Service { listener, tls, connections },
+        state,
+        hub,
+        reader_ended,
+    ));
     drop(runtime);
     let read = thread.join();
     result?;
@@ -166,7 +164,7 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
 }
 
 async fn serve(
-    args: &ExporterArgs,
+    (args, config): (&ExporterArgs, &ExporterConfig),
     service: Service,
     state: Arc<ServerState>,
     hub: Hub,
@@ -181,6 +179,10 @@ async fn serve(
         tokio::spawn(cyclometer_exporter::otlp::run(sender, hub.clone(), interval));
     }
     drop((args, hub));
+    warn_of_open_address(config);
+    let address = config.listen;
+    let _ =
+        writeln!(std::io::stderr(), "cyclometer-exporter: serving {}://{address}/metrics", scheme(config));
     let end = async move {
         tokio::select! {
             _ = interrupt.recv() => {}

@@ -1,6 +1,7 @@
 //! A read of all counters, as families.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -53,6 +54,8 @@ pub struct EventFamilies {
     states: MetricFamily,
     enabled: MetricFamily,
     running: MetricFamily,
+    /// Number of targets of each kind.
+    targets: BTreeMap<String, usize>,
 }
 
 /// The most series that one event of a target has: its value and two times.
@@ -64,6 +67,7 @@ impl Default for EventFamilies {
         let seconds = Some("seconds");
         let family = MetricFamily::new;
         EventFamilies {
+            targets: BTreeMap::new(),
             events: family("cyclometer_events", Counter, None, "Events since their counters were opened."),
             seconds: family(
                 "cyclometer_time_seconds",
@@ -112,6 +116,7 @@ impl EventFamilies {
         for value in values {
             self.add_value(target, value);
         }
+        *self.targets.entry(kind_of(target).to_owned()).or_default() += 1;
     }
 
     fn add_value(&mut self, target: &Arc<LabelSet>, value: StandingValue) {
@@ -147,9 +152,34 @@ impl EventFamilies {
 
     /// The families.
     pub fn into_families(self) -> Vec<MetricFamily> {
-        let EventFamilies { events, seconds, joules, others, peaks, states, enabled, running } = self;
+        let EventFamilies { events, seconds, joules, others, peaks, mut states, enabled, running, targets } =
+            self;
+        states.samples = merged(states.samples, &targets);
         vec![events, seconds, joules, others, peaks, states, enabled, running]
     }
+}
+
+/// The value of the label `target`.
+fn kind_of(target: &LabelSet) -> &str {
+    target.iter().find(|(name, _)| *name == "target").map_or("", |(_, kind)| kind)
+}
+
+/// States with one sample in place of those that all targets of a kind have: what no group of a machine can count
+/// is said once.
+fn merged(samples: Vec<MetricSample>, targets: &BTreeMap<String, usize>) -> Vec<MetricSample> {
+    let mut alike: BTreeMap<(String, Vec<(&'static str, Cow<'static, str>)>), Vec<MetricSample>> =
+        BTreeMap::new();
+    for sample in samples {
+        let key = (kind_of(&sample.target).to_owned(), sample.own.clone());
+        alike.entry(key).or_default().push(sample);
+    }
+    let of_all = |((kind, own), samples): (_, Vec<MetricSample>)| {
+        if samples.len() < 2 || Some(&samples.len()) != targets.get(&kind) {
+            return samples;
+        }
+        vec![MetricSample { target: Arc::new(vec![("target", kind)]), own, value: 1.0 }]
+    };
+    alike.into_iter().flat_map(of_all).collect()
 }
 
 /// What the machine is, and which of its sources work, as `cyclometer doctor` says.
@@ -245,6 +275,25 @@ mod tests {
         let expected = "cyclometer_event_state{cgroup=\"/a\",event=\"cycles\",state=\"not_supported\",reason=\"no PMU\"} 1\n";
         assert!(text.ends_with(expected), "{text}");
         assert!(!text.contains("cyclometer_events_total"), "{text}");
+    }
+
+    #[test]
+    fn a_state_of_all_groups_is_one_sample_and_one_of_some_is_of_those() {
+        let cycles =
+            |reason: &str| value("cycles", Count::NotCounted { reason: reason.to_owned() }, 0, Unit::Count);
+        let states = |reasons: [&str; 2]| {
+            let mut families = EventFamilies::default();
+            for (name, reason) in ["/a", "/b"].iter().zip(reasons) {
+                let labels = vec![("target", "cgroup".to_owned()), ("cgroup", (*name).to_owned())];
+                families.add(&Arc::new(labels), vec![cycles(reason)]);
+            }
+            render(&families.into_families(), TextFormat::Prometheus)
+        };
+        let same = states(["no PMU", "no PMU"]);
+        let line = "cyclometer_event_state{target=\"cgroup\",event=\"cycles\",state=\"not_counted\",reason=\"no PMU\"} 1";
+        assert!(same.lines().filter(|line| !line.starts_with('#')).eq([line]), "{same}");
+        let different = states(["no PMU", "busy"]);
+        assert_eq!(different.matches("cgroup=\"/").count(), 2, "{different}");
     }
 
     #[test]

@@ -245,3 +245,122 @@ fn is_peak(line: &PlanLine) -> bool {
     let parts = line.candidate().map_or(&[][..], |candidate| &candidate.parts);
     parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where something fails")]
+mod tests {
+    use super::*;
+    use cyclometer_core::event::PerfEvent;
+    use cyclometer_core::exec::{At, ReadWay};
+    use cyclometer_core::plan::{Outcome, Sharing};
+    use cyclometer_core::{Error, ErrorKind, Event, Intent, Pass, Slot};
+
+    /// A counter on CPU 0 with prepared values, one for each read; `None` is a read that fails.
+    struct PreparedCounter(Vec<Option<Raw>>);
+
+    impl Counting for PreparedCounter {
+        fn start(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn stop(&mut self) -> Result<()> {
+            Ok(())
+        }
+
+        fn read(&mut self, _: &mut Reading) -> Result<()> {
+            Err(Error::new(ErrorKind::Os, "it is sampled"))
+        }
+
+        fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+            out.push(self.0.remove(0).ok_or_else(|| Error::new(ErrorKind::Os, "it is gone"))?);
+            Ok(())
+        }
+    }
+
+    fn raw(value: u64, time_enabled_ns: u64, time_running_ns: u64) -> Option<Raw> {
+        Some(Raw { value, time_enabled_ns, time_running_ns, is_lost: false })
+    }
+
+    /// Counters of one event of this class with prepared values.
+    fn standing(class: PerfClass, values: Vec<Option<Raw>>) -> StandingCounters {
+        let part = PerfEvent::new("pmu", 4, 0, class);
+        let candidate = Candidate::perf(vec![part], Provenance::Hardware, None);
+        let line = PlanLine {
+            event: Event::new("e", Unit::Count, vec![candidate]),
+            outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
+            skipped: Vec::new(),
+        };
+        let slots = vec![Slot::new(SlotId(0), "e", Rung::Perf, Vec::new())];
+        let plan = Plan {
+            lines: vec![line],
+            passes: vec![Pass { slots, ..Pass::default() }],
+            sharing: Sharing::default(),
+            intent: Intent::default(),
+        };
+        let at = At { pmu: "pmu".to_owned(), cpu: Some(0), ..At::default() };
+        let way = ReadWay::Kernel(String::new());
+        let counters = vec![CounterAt { slot: SlotId(0), at, way, partial: None }];
+        StandingCounters {
+            plan,
+            scope: Scope::Cgroup,
+            steps: Vec::new(),
+            sources: vec![StandingSource { counting: Box::new(PreparedCounter(values)), counters }],
+            sums: vec![StandingSum::default()],
+        }
+    }
+
+    fn read(counters: &mut StandingCounters) -> StandingValue {
+        counters.read().remove(0)
+    }
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_read_adds_what_was_counted_since_the_one_before() {
+        let mut counters = standing(PerfClass::Core, vec![raw(5, S, S), raw(5, S, S), raw(12, 3 * S, 3 * S)]);
+        let expected = [(Count::Exact(5), 5), (Count::Exact(0), 5), (Count::Exact(7), 12)];
+        for (latest, total) in expected {
+            let value = read(&mut counters);
+            assert_eq!((value.latest, value.total, value.verdict), (latest, total, Some(Verdict::Exact)));
+        }
+        assert_eq!(counters.counters(), 1);
+    }
+
+    #[test]
+    fn each_time_is_scaled_by_itself_so_that_totals_never_fall() {
+        // A busy second on the counter, then an idle one off it: scaled as a whole, 1000 would become 1333.
+        let values = vec![raw(1000, S, S), raw(1001, 2 * S, S + S / 2)];
+        let mut counters = standing(PerfClass::Core, values);
+        assert_eq!(read(&mut counters).total, 1000);
+        let value = read(&mut counters);
+        assert_eq!((value.total, value.verdict), (1002, Some(Verdict::Scaled)));
+        let times = CounterTimes { enabled_ns: 2 * S, running_ns: S + S / 2 };
+        assert_eq!(value.times, Some(times));
+    }
+
+    #[test]
+    fn a_read_without_a_number_has_the_reason_and_leaves_the_total_partial() {
+        let values = vec![raw(10, S, S), None, raw(30, 3 * S, 3 * S)];
+        let mut counters = standing(PerfClass::Core, values);
+        read(&mut counters);
+        let lost = read(&mut counters);
+        assert_eq!(lost.latest, Count::Lost { reason: "the counter cannot be read any more".to_owned() });
+        assert_eq!(lost.total, 10);
+        let value = read(&mut counters);
+        assert_eq!((value.total, value.verdict), (30, Some(Verdict::Partial)), "nothing is counted twice");
+    }
+
+    #[test]
+    fn an_event_that_never_reached_a_counter_has_no_verdict() {
+        let mut counters = standing(PerfClass::Core, vec![raw(0, S, 0)]);
+        let value = read(&mut counters);
+        assert_eq!((value.latest.verdict(), value.verdict), (Verdict::NotCounted, None));
+    }
+
+    #[test]
+    fn software_events_have_no_times_of_counters() {
+        let mut counters = standing(PerfClass::Software, vec![raw(3, 0, 0)]);
+        let value = read(&mut counters);
+        assert_eq!((value.latest, value.times), (Count::Exact(3), None), "a value without a time is a value");
+    }
+}
