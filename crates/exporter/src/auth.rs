@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 /// Passwords that are checked at the same time. One takes some 100 ms of a CPU.
 const CHECKS_AT_ONCE: usize = 2;
 
-/// The hash that the password of an unknown user is compared with, so that the time does not tell who is known.
+/// The hash that the password of an unknown user is compared with, so that the time does not tell who is
+/// known.
 const NOBODY: &str = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay";
 
 /// The users.
@@ -24,7 +25,7 @@ pub struct Users {
 
 /// The answer to a request's credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum UserAccess {
     /// It may read.
     Granted,
     /// It has no valid credentials.
@@ -40,24 +41,24 @@ impl Users {
     }
 
     /// Checks the `Authorization` header of a request.
-    pub async fn check(&self, header: Option<&str>) -> Access {
+    pub async fn check(&self, header: Option<&str>) -> UserAccess {
         if self.hashes.is_empty() {
-            return Access::Granted;
+            return UserAccess::Granted;
         }
-        let Some(header) = header else { return Access::Denied };
+        let Some(header) = header else { return UserAccess::Denied };
         if self.accepted.lock().unwrap_or_else(PoisonError::into_inner).contains(header) {
-            return Access::Granted;
+            return UserAccess::Granted;
         }
-        let Some((user, password)) = credentials(header) else { return Access::Denied };
-        let Ok(_permit) = self.checks.try_acquire() else { return Access::Busy };
+        let Some((user, password)) = credentials(header) else { return UserAccess::Denied };
+        let Ok(_permit) = self.checks.try_acquire() else { return UserAccess::Busy };
         let known = self.hashes.get(&user).cloned();
         let hash = known.clone().unwrap_or_else(|| NOBODY.to_owned());
         let check = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         if !check.await.unwrap_or(false) || known.is_none() {
-            return Access::Denied;
+            return UserAccess::Denied;
         }
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(header.to_owned());
-        Access::Granted
+        UserAccess::Granted
     }
 }
 
@@ -84,7 +85,7 @@ mod tests {
         format!("Basic {}", BASE64_STANDARD.encode(text))
     }
 
-    fn check(users: &Users, header: Option<&str>) -> Access {
+    fn check(users: &Users, header: Option<&str>) -> UserAccess {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(users.check(header))
     }
@@ -94,18 +95,18 @@ mod tests {
         let hash = bcrypt::hash("open:sesame", 4).unwrap();
         let users = Users::new(BTreeMap::from([("ali".to_owned(), hash)]));
         for _ in 0..2 {
-            assert_eq!(check(&users, Some(&header("ali:open:sesame"))), Access::Granted);
+            assert_eq!(check(&users, Some(&header("ali:open:sesame"))), UserAccess::Granted);
         }
         for wrong in ["ali:open", "baba:open:sesame", "ali", ""] {
-            assert_eq!(check(&users, Some(&header(wrong))), Access::Denied, "{wrong}");
+            assert_eq!(check(&users, Some(&header(wrong))), UserAccess::Denied, "{wrong}");
         }
         for wrong in [None, Some("Bearer x"), Some("Basic"), Some("Basic !")] {
-            assert_eq!(check(&users, wrong), Access::Denied, "{wrong:?}");
+            assert_eq!(check(&users, wrong), UserAccess::Denied, "{wrong:?}");
         }
     }
 
     #[test]
     fn without_users_everybody_may_read() {
-        assert_eq!(check(&Users::new(BTreeMap::new()), None), Access::Granted);
+        assert_eq!(check(&Users::new(BTreeMap::new()), None), UserAccess::Granted);
     }
 }

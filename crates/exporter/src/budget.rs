@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 /// Descriptors that are open besides counters and connections: streams, the listener, files of `/proc`.
 const OWN_DESCRIPTORS: usize = 24;
 
-/// The number of descriptors for counters, of those that the process may open. Connections get a part of them.
+/// The number of descriptors for counters, of those that the process may open. Connections get a part of
+/// them.
 pub fn descriptors_for_counters(open_files: usize, connections: usize) -> usize {
     let reserve = OWN_DESCRIPTORS + connections.min(open_files / 4);
     open_files.saturating_sub(reserve)

@@ -15,10 +15,10 @@ use crate::cgroups::{self, CgroupPatterns, FoundCgroup};
 use crate::config::ExporterConfig;
 use crate::counters::{EventsOf, OpenTarget, TargetCounters};
 use crate::families::{FamilyKind, LabelSet, MetricFamily};
-use crate::hub::ScrapeCounts;
 use crate::labels;
 use crate::own_cost::OwnCost;
 use crate::processes::{self, FoundProcess};
+use crate::scrapes::ScrapeCounts;
 use crate::snapshot::{EventFamilies, SERIES_OF_AN_EVENT, Snapshot, machine_families};
 
 /// How long a rescan opens counters before scrapes get their turn.
@@ -69,8 +69,8 @@ pub enum Rescan {
 }
 
 impl<O: OpenTarget> Collector<O> {
-    /// A collector that counts nothing yet. `root` is the folder of control groups, if there is one; `most` is
-    /// what may be used.
+    /// A collector that counts nothing yet. `root` is the folder of control groups, if there is one;
+    /// `most` is what may be used.
     pub fn new(
         opener: O,
         config: ExporterConfig,
@@ -96,8 +96,8 @@ impl<O: OpenTarget> Collector<O> {
         }
     }
 
-    /// Looks for targets: closes the counters of those that have gone, and opens those of new ones. The machine
-    /// comes first, so that it is counted where the budget is too small for its groups.
+    /// Looks for targets: closes the counters of those that have gone, and opens those of new ones. The
+    /// machine comes first, so that it is counted where the budget is too small for its groups.
     pub fn rescan(&mut self) -> Rescan {
         let found = self.find();
         let existing: BTreeSet<&FleetTarget> = found.iter().collect();

@@ -25,7 +25,8 @@ pub trait OpenTarget {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::NoSuchTarget` for a target that has vanished, and other errors for which no event is counted.
+    /// `ErrorKind::NoSuchTarget` for a target that has vanished, and other errors for which no event is
+    /// counted.
     fn open(&mut self, of: EventsOf, target: Target) -> Result<Box<dyn TargetCounters>>;
 }
 

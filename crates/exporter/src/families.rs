@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// The labels of a target, which all of its samples share.
 pub type LabelSet = Vec<(&'static str, String)>;
 
+/// The labels of a sample beside those of its target.
+pub type OwnLabels = Vec<(&'static str, Cow<'static, str>)>;
+
 /// The kind of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FamilyKind {
@@ -38,7 +41,7 @@ pub struct MetricSample {
     /// The labels of the target.
     pub target: Arc<LabelSet>,
     /// Its own labels.
-    pub own: Vec<(&'static str, Cow<'static, str>)>,
+    pub own: OwnLabels,
     /// The value.
     pub value: f64,
 }
@@ -50,7 +53,7 @@ impl MetricFamily {
     }
 
     /// Adds a sample that belongs to no target.
-    pub fn push(&mut self, own: Vec<(&'static str, Cow<'static, str>)>, value: f64) {
+    pub fn push(&mut self, own: OwnLabels, value: f64) {
         self.samples.push(MetricSample { target: Arc::default(), own, value });
     }
 }

@@ -1,11 +1,10 @@
 //! One reader for any number of scrapes.
 //!
-//! The thread that owns the counters publishes snapshots. A scrape takes the latest one if it is young enough;
-//! else it wakes the reader and waits for the next, together with all other scrapes that wait.
+//! The thread that owns the counters publishes snapshots. A scrape takes the latest one if it is young
+//! enough; else it wakes the reader and waits for the next, together with all other scrapes that wait.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -13,37 +12,7 @@ use tokio::sync::watch;
 
 use crate::collector::{Collector, Rescan};
 use crate::counters::OpenTarget;
-use crate::families::{FamilyKind, MetricFamily};
 use crate::snapshot::Snapshot;
-
-/// Counts of scrapes by their outcome.
-#[derive(Debug, Default)]
-pub struct ScrapeCounts {
-    answered: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl ScrapeCounts {
-    /// Counts a scrape that got its answer.
-    pub fn answer(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a scrape, or a connection, that was refused.
-    pub fn refuse(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The counts as a family.
-    pub fn family(&self) -> MetricFamily {
-        let help = "Scrapes and connections by outcome.";
-        let mut family = MetricFamily::new("cyclometer_exporter_scrapes", FamilyKind::Counter, None, help);
-        for (outcome, number) in [("answered", &self.answered), ("refused", &self.refused)] {
-            family.push(vec![("outcome", outcome.into())], number.load(Ordering::Relaxed) as f64);
-        }
-        family
-    }
-}
 
 /// Why a scrape has no snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,8 +87,8 @@ impl Hub {
 }
 
 impl ReaderEnd {
-    /// Reads whenever a scrape asks for it, and looks for targets at the rescan's period, until no scrape can come
-    /// any more.
+    /// Reads whenever a scrape asks for it, and looks for targets at the rescan's period, until no scrape
+    /// can come any more.
     pub fn run<O: OpenTarget>(self, collector: &mut Collector<O>, rescan: Duration) {
         let after = |rescanned| match rescanned {
             Rescan::Complete => Instant::now() + rescan,

@@ -3,8 +3,9 @@
 //! # Source
 //!
 //! Kubernetes `pkg/kubelet/cm/cgroup_manager_linux.go` (`ToSystemd`, `ToCgroupfs`) and
-//! `pkg/kubelet/cm/pod_container_manager_linux.go` (`podCgroupNamePrefix`); containerd, CRI-O, Docker and Podman
-//! name a container's group `RUNTIME-ID.scope` (systemd) or `ID`, with ids of 64 hexadecimal digits.
+//! `pkg/kubelet/cm/pod_container_manager_linux.go` (`podCgroupNamePrefix`); containerd, CRI-O, Docker and
+//! Podman name a container's group `RUNTIME-ID.scope` (systemd) or `ID`, with ids of 64 hexadecimal
+//! digits.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -83,7 +84,8 @@ fn is_unit(name: &str) -> bool {
         .any(|end| name.len() > end.len() && name.ends_with(end))
 }
 
-/// The UID of a pod, as the API server writes it. Pods that a file on the node defines have a hash of 32 digits.
+/// The UID of a pod, as the API server writes it. Pods that a file on the node defines have a hash of 32
+/// digits.
 fn pod_uid(name: &str) -> Option<String> {
     let name = name.strip_suffix(".slice").unwrap_or(name);
     let uid = match name.strip_prefix("pod") {

@@ -6,9 +6,9 @@
 //! rescan, read ───> Snapshot ───> the latest ───> text, rendered once
 //! ```
 //!
-//! The [`collector::Collector`] owns all counters: they open once, and are read when a scrape asks for it. Any
-//! number of scrapes share a read. What a scrape gets is a [`snapshot::Snapshot`]: plain families of samples,
-//! which [`exposition`] writes as text and `otlp` as protocol messages.
+//! The [`collector::Collector`] owns all counters: they open once, and are read when a scrape asks for it.
+//! Any number of scrapes share a read. What a scrape gets is a [`snapshot::Snapshot`]: plain families of
+//! samples, which [`exposition`] writes as text and `otlp` as protocol messages.
 #![forbid(unsafe_code)]
 
 pub mod auth;
@@ -25,6 +25,7 @@ pub mod labels;
 pub mod otlp;
 pub mod own_cost;
 pub mod processes;
+pub mod scrapes;
 pub mod server;
 pub mod snapshot;
 pub mod streams;

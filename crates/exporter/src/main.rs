@@ -6,17 +6,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use clap::Parser;
 use cyclometer::{counted_cgroup_root, diagnosed_machine, raise_open_files};
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::budget::{self, TargetNeed};
-use cyclometer_exporter::collector::Collector;
-use cyclometer_exporter::config::ExporterConfig;
+use cyclometer_exporter::collector::{Collector, Rescan};
+use cyclometer_exporter::config::{ExporterConfig, Limits};
 use cyclometer_exporter::counters::HostCounters;
 use cyclometer_exporter::exposition::{TextFormat, render};
-use cyclometer_exporter::hub::{self, Hub, ScrapeCounts};
-use cyclometer_exporter::server::{self, ServerState, Service};
+use cyclometer_exporter::hub::{self, Hub, ReaderEnd};
+use cyclometer_exporter::scrapes::ScrapeCounts;
+use cyclometer_exporter::server::{self, ServerSetup, ServerState};
 use glob::Pattern;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -107,65 +110,84 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     if args.check {
         return Ok(());
     }
-    let open_files = usize::try_from(raise_open_files().unwrap_or(OPEN_FILES)).unwrap_or(usize::MAX);
-    let connections = budget::connections(open_files, config.limits.connections);
-    let most = TargetNeed {
-        descriptors: config
-            .limits
-            .descriptors
-            .unwrap_or(usize::MAX)
-            .min(budget::descriptors_for_counters(open_files, connections)),
-        series: config.limits.series,
-    };
+    let room = Room::of_this_process(config.limits);
     let scrapes = Arc::new(ScrapeCounts::default());
     let root = config.cgroups.root.clone().or_else(counted_cgroup_root);
-    let made = {
+    let collector = {
         let (config, scrapes) = (config.clone(), Arc::clone(&scrapes));
-        move || Collector::new(counters, config, &machine, root, most, scrapes)
+        move || Collector::new(counters, config, &machine, root, room.counters, scrapes)
     };
     if args.once {
-        let mut collector = made();
-        collector.rescan();
-        let text = render(&collector.read().families, TextFormat::Prometheus);
-        return std::io::stdout()
-            .write_all(text.as_bytes())
-            .map_err(|error| format!("cannot write: {error}"));
+        return print_once(collector());
     }
     let listener = server::listen(config.listen)?;
-    let (hub, reader) = hub::channel(config.max_age, config.deadline);
-    let (ended, reader_ended) = oneshot::channel::<()>();
-    let rescan = config.rescan;
-    let thread = std::thread::Builder::new()
-        .name("counters".to_owned())
-        .stack_size(READER_STACK)
-        .spawn(move || {
-            // Dropped when the thread ends, however it does.
-            let _ended = ended;
-            reader.run(&mut made(), rescan);
-        })
-        .map_err(|error| format!("cannot start the thread that reads the counters: {error}"))?;
+    let (hub, end) = hub::channel(config.max_age, config.deadline);
+    let reader = start_reader(collector, end, config.rescan)?;
+    let setup = ServerSetup { listener, tls, connections: room.connections };
     let state = Arc::new(ServerState { hub: hub.clone(), users: Users::new(config.users.clone()), scrapes });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the server: {error}"))?;
-    let result = runtime.block_on(serve(
-        (args, &config),
-        Service { listener, tls, connections },
-        state,
-        hub,
-        reader_ended,
-    ));
+    let result = runtime.block_on(serve((args, &config), setup, state, hub, reader.ended));
+    // The reader ends when nothing can ask it any more.
     drop(runtime);
-    let read = thread.join();
+    let read = reader.thread.join();
     result?;
     read.map_err(|_| "the thread that reads the counters failed".to_owned())
 }
 
+/// The shares of counters and connections in what this process may open.
+#[derive(Clone, Copy)]
+struct Room {
+    counters: TargetNeed,
+    connections: usize,
+}
+
+impl Room {
+    fn of_this_process(limits: Limits) -> Room {
+        let open_files = usize::try_from(raise_open_files().unwrap_or(OPEN_FILES)).unwrap_or(usize::MAX);
+        let connections = budget::connections(open_files, limits.connections);
+        let descriptors = budget::descriptors_for_counters(open_files, connections);
+        let descriptors = limits.descriptors.map_or(descriptors, |wanted| wanted.min(descriptors));
+        Room { counters: TargetNeed { descriptors, series: limits.series }, connections }
+    }
+}
+
+fn print_once(mut collector: Collector<HostCounters>) -> Result<(), String> {
+    while collector.rescan() == Rescan::MoreToOpen {}
+    let text = render(&collector.read().families, TextFormat::Prometheus);
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("cannot write: {error}"))
+}
+
+/// The thread that owns the counters.
+struct Reader {
+    thread: JoinHandle<()>,
+    /// Ready when the thread has ended, however it did.
+    ended: oneshot::Receiver<()>,
+}
+
+fn start_reader(
+    collector: impl FnOnce() -> Collector<HostCounters> + Send + 'static,
+    end: ReaderEnd,
+    rescan: Duration,
+) -> Result<Reader, String> {
+    let (drops, ended) = oneshot::channel::<()>();
+    let thread = std::thread::Builder::new()
+        .name("counters".to_owned())
+        .stack_size(READER_STACK)
+        .spawn(move || {
+            let _drops = drops;
+            end.run(&mut collector(), rescan);
+        })
+        .map_err(|error| format!("cannot start the thread that reads the counters: {error}"))?;
+    Ok(Reader { thread, ended })
+}
+
 async fn serve(
     (args, config): (&ExporterArgs, &ExporterConfig),
-    service: Service,
+    service: ServerSetup,
     state: Arc<ServerState>,
     hub: Hub,
     reader_ended: oneshot::Receiver<()>,
@@ -174,7 +196,7 @@ async fn serve(
     let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
     #[cfg(feature = "otlp")]
     if let Some(url) = &args.otlp {
-        let interval = std::time::Duration::from_secs(args.otlp_interval);
+        let interval = Duration::from_secs(args.otlp_interval);
         let sender = cyclometer_exporter::otlp::OtlpSender::new(url)?;
         tokio::spawn(cyclometer_exporter::otlp::run(sender, hub.clone(), interval));
     }

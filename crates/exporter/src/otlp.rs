@@ -99,8 +99,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Sends a snapshot at each interval. The first failure of a row and the next success are reported on standard
-/// error.
+/// Sends a snapshot at each interval. The first failure of a row and the next success are reported on
+/// standard error.
 pub async fn run(sender: OtlpSender, hub: Hub, interval: Duration) {
     let mut beat = tokio::time::interval(interval);
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);

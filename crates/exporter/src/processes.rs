@@ -63,8 +63,8 @@ fn pid_in(file: &std::path::Path) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Field 22 of `/proc/PID/stat`; the name before it may contain anything. `None` for a process that has ended,
-/// also for one that waits to be reaped.
+/// Field 22 of `/proc/PID/stat`; the name before it may contain anything. `None` for a process that has
+/// ended, also for one that waits to be reaped.
 ///
 /// # Source
 ///

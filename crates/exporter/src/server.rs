@@ -20,10 +20,11 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::auth::{Access, Users};
+use crate::auth::{UserAccess, Users};
 use crate::config::TlsFiles;
 use crate::exposition::TextFormat;
-use crate::hub::{Hub, ScrapeCounts};
+use crate::hub::Hub;
+use crate::scrapes::ScrapeCounts;
 use crate::streams::LimitedAcceptor;
 
 /// For how long a client may send the head of a request.
@@ -79,9 +80,9 @@ fn busy(state: &ServerState, reason: impl Display) -> Response {
 async fn authenticate(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     match state.users.check(header).await {
-        Access::Granted => next.run(request).await,
-        Access::Busy => busy(&state, "too many passwords are being checked"),
-        Access::Denied => {
+        UserAccess::Granted => next.run(request).await,
+        UserAccess::Busy => busy(&state, "too many passwords are being checked"),
+        UserAccess::Denied => {
             let how = HeaderValue::from_static("Basic realm=\"cyclometer\", charset=\"UTF-8\"");
             (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, how)], "user and password, please\n")
                 .into_response()
@@ -142,7 +143,7 @@ pub fn tls_config(files: &TlsFiles) -> Result<RustlsConfig, String> {
 }
 
 /// Where and how is served.
-pub struct Service {
+pub struct ServerSetup {
     /// The open port.
     pub listener: TcpListener,
     /// TLS, if it is wanted.
@@ -157,7 +158,7 @@ pub struct Service {
 ///
 /// The operating system's.
 pub async fn serve(
-    service: Service,
+    service: ServerSetup,
     state: Arc<ServerState>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {

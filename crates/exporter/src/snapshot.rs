@@ -11,7 +11,7 @@ use cyclometer::core::ladder::RungState;
 use cyclometer::{Machine, StandingValue};
 
 use crate::exposition::{TextFormat, render};
-use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample};
+use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels};
 
 /// Families of one moment; each text of them is made once.
 #[derive(Debug)]
@@ -164,11 +164,10 @@ fn kind_of(target: &LabelSet) -> &str {
     target.iter().find(|(name, _)| *name == "target").map_or("", |(_, kind)| kind)
 }
 
-/// States with one sample in place of those that all targets of a kind have: what no group of a machine can count
-/// is said once.
+/// States with one sample in place of those that all targets of a kind have: what no group of a machine
+/// can count is said once.
 fn merged(samples: Vec<MetricSample>, targets: &BTreeMap<String, usize>) -> Vec<MetricSample> {
-    let mut alike: BTreeMap<(String, Vec<(&'static str, Cow<'static, str>)>), Vec<MetricSample>> =
-        BTreeMap::new();
+    let mut alike: BTreeMap<(String, OwnLabels), Vec<MetricSample>> = BTreeMap::new();
     for sample in samples {
         let key = (kind_of(&sample.target).to_owned(), sample.own.clone());
         alike.entry(key).or_default().push(sample);
@@ -206,7 +205,7 @@ pub fn machine_families(machine: &Machine) -> Vec<MetricFamily> {
     vec![build, about, sources]
 }
 
-fn source_labels(state: &RungState) -> Vec<(&'static str, Cow<'static, str>)> {
+fn source_labels(state: &RungState) -> OwnLabels {
     let reason = state.causes.first().map(|cause| cause.text.clone()).unwrap_or_default();
     vec![
         ("source", Cow::Borrowed(state.rung.word())),

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::hub::ScrapeCounts;
+use crate::scrapes::ScrapeCounts;
 
 /// For how long a client may send nothing. Prometheus uses its connection for the next scrape.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);

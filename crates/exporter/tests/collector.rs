@@ -1,5 +1,5 @@
-//! Finding, opening and closing targets, on a tree of folders in place of control groups and counters that count
-//! reads.
+//! Finding, opening and closing targets, on a tree of folders in place of control groups and counters that
+//! count reads.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use std::cell::{Cell, RefCell};
@@ -17,7 +17,7 @@ use cyclometer_exporter::collector::{Collector, Rescan};
 use cyclometer_exporter::config::ExporterConfig;
 use cyclometer_exporter::counters::{EventsOf, OpenTarget, TargetCounters};
 use cyclometer_exporter::exposition::{TextFormat, render};
-use cyclometer_exporter::hub::ScrapeCounts;
+use cyclometer_exporter::scrapes::ScrapeCounts;
 
 /// Counters of a made-up machine, which notes what is open.
 #[derive(Clone, Default)]

@@ -9,10 +9,10 @@ use cyclometer_core::{
     Candidate, Count, Counting, Machine, Modes, Part, Plan, Provenance, Result, Rung, Scope, SlotId, Source,
     Target, Unit, Verdict,
 };
-use cyclometer_stats::{latest, settle_interval};
+use cyclometer_stats::{latest, settle, settle_interval};
 
 use crate::ladder::LadderStep;
-use crate::opening::{Means, OpenCounters, opened_as};
+use crate::opening::{Means, OpenCounters, opened_as, rungs, slots};
 
 /// The input of [`StandingCounters::open`].
 pub struct StandingSetup {
@@ -44,6 +44,7 @@ pub struct StandingCounters {
 /// The counters of one source.
 struct StandingSource {
     counting: Box<dyn Counting>,
+    rung: Rung,
     counters: Vec<CounterAt>,
 }
 
@@ -53,8 +54,8 @@ struct StandingSum {
     /// The latest known cells of the event.
     before: Reading,
     total: u64,
-    /// The worst verdict of the reads that had a number.
-    worst: Option<Verdict>,
+    /// The verdict on the sum; `None` where no read had a number.
+    verdict: Option<Verdict>,
     /// Whether a read had none.
     has_gap: bool,
     enabled_ns: u64,
@@ -72,8 +73,8 @@ pub struct StandingValue {
     pub latest: Count,
     /// The sum of all counts since the opening, in raw counts; for a peak, the highest value.
     pub total: u64,
-    /// How far the total can be trusted: the worst verdict of its reads. [`Verdict::Partial`] where one of
-    /// them had no number. `None` where none had a number.
+    /// How far the total can be trusted. [`Verdict::Partial`] where a read had no number. `None` where
+    /// none had a number.
     pub verdict: Option<Verdict>,
     /// The times of an event that needs a counter; `None` for others.
     pub times: Option<CounterTimes>,
@@ -110,8 +111,8 @@ impl fmt::Debug for StandingCounters {
 }
 
 impl StandingCounters {
-    /// Opens the counters in the calling thread, and starts them. Events that the sources refuse are replanned
-    /// as in a run; their values have the reason.
+    /// Opens the counters in the calling thread, and starts them. Events that the sources refuse are
+    /// replanned as in a run; their values have the reason.
     ///
     /// # Errors
     ///
@@ -122,12 +123,12 @@ impl StandingCounters {
         let mut steps = Vec::new();
         let means = Means { sources: &sources, target: &target, machine: &machine };
         let (plan, OpenCounters { sources: opened, .. }) = means.settle(plan, &mut steps)?;
-        let with_counters = |mut counting: Box<dyn Counting>| {
+        let with_counters = |(mut counting, rung): (Box<dyn Counting>, Rung)| {
             let counters = counting.counters();
-            StandingSource { counting, counters }
+            StandingSource { counting, rung, counters }
         };
         let sums = vec![StandingSum::default(); plan.lines.len()];
-        let sources = opened.into_iter().map(with_counters).collect();
+        let sources = opened.into_iter().zip(rungs(&slots(&plan))).map(with_counters).collect();
         Ok(StandingCounters { plan, scope, steps, sources, sums })
     }
 
@@ -163,14 +164,28 @@ impl StandingCounters {
 impl StandingSource {
     /// Appends a cell for each counter to the reading of its event.
     fn read(&mut self, of_slots: &mut [Reading]) {
-        let mut values = Vec::with_capacity(self.counters.len());
-        if self.counting.sample(&mut values).is_err() {
-            values = vec![Raw::LOST; self.counters.len()];
-        }
-        for (counter, raw) in self.counters.iter().zip(values) {
-            if let Some(reading) = of_slots.get_mut(counter.slot.0) {
-                reading.cells.push(cell(counter, raw));
+        for cell in self.cells() {
+            if let Some(reading) = of_slots.get_mut(cell.slot.0) {
+                reading.cells.push(cell);
             }
+        }
+    }
+
+    fn cells(&mut self) -> Vec<Cell> {
+        let lost = |counters: &[CounterAt]| counters.iter().map(|counter| cell(counter, Raw::LOST)).collect();
+        if self.rung != Rung::Perf {
+            // Remarks of other sources depend on the value.
+            let mut reading = Reading::default();
+            return match self.counting.read(&mut reading) {
+                Ok(()) => reading.cells,
+                Err(_) => lost(&self.counters),
+            };
+        }
+        // One system call reads the software events of a CPU.
+        let mut values = Vec::with_capacity(self.counters.len());
+        match self.counting.sample(&mut values) {
+            Ok(()) => self.counters.iter().zip(values).map(|(counter, raw)| cell(counter, raw)).collect(),
+            Err(_) => lost(&self.counters),
         }
     }
 }
@@ -197,7 +212,12 @@ impl StandingSum {
             None => self.has_gap = true,
         }
         if count.verdict().has_value() {
-            self.worst = self.worst.max(Some(count.verdict()));
+            self.verdict = self.verdict.max(Some(count.verdict()));
+        }
+        if self.verdict > Some(Verdict::Exact) {
+            // What is coarse for a short time may be exact for a long one.
+            let whole = settle(line, &now, slot, scope).verdict();
+            self.verdict = Some(whole).filter(|whole| whole.has_value()).or(self.verdict);
         }
         let times = |of: fn(&Cell) -> u64| now.cells.iter().map(of).fold(0, u64::saturating_add);
         self.enabled_ns = self.enabled_ns.max(times(|cell| cell.time_enabled_ns));
@@ -209,7 +229,7 @@ impl StandingSum {
     /// The verdict on the total.
     fn verdict(&self) -> Option<Verdict> {
         let gap = self.has_gap.then_some(Verdict::Partial);
-        self.worst.map(|worst| gap.map_or(worst, |gap| gap.max(worst)))
+        self.verdict.map(|verdict| gap.map_or(verdict, |gap| gap.max(verdict)))
     }
 }
 
@@ -304,7 +324,11 @@ mod tests {
             plan,
             scope: Scope::Cgroup,
             steps: Vec::new(),
-            sources: vec![StandingSource { counting: Box::new(PreparedCounter(values)), counters }],
+            sources: vec![StandingSource {
+                counting: Box::new(PreparedCounter(values)),
+                rung: Rung::Perf,
+                counters,
+            }],
             sums: vec![StandingSum::default()],
         }
     }

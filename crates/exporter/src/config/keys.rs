@@ -17,10 +17,10 @@ struct KeyedValue<'a> {
     value: &'a PlacedValue,
 }
 
-type Outcome<T> = Result<T, ConfigError>;
+type KeyResult<T> = Result<T, ConfigError>;
 
 /// Reads the whole tree.
-pub(super) fn read(root: &PlacedValue) -> Outcome<ExporterConfig> {
+pub(super) fn read(root: &PlacedValue) -> KeyResult<ExporterConfig> {
     let root = KeyedValue { path: String::new(), value: root };
     let mut config = ExporterConfig::default();
     const KEYS: &[&str] = &[
@@ -66,7 +66,7 @@ pub(super) fn read(root: &PlacedValue) -> Outcome<ExporterConfig> {
     Ok(config)
 }
 
-fn limits(value: &KeyedValue<'_>, mut limits: Limits) -> Outcome<Limits> {
+fn limits(value: &KeyedValue<'_>, mut limits: Limits) -> KeyResult<Limits> {
     for (key, value) in value.entries(&["descriptors", "series", "connections"])? {
         let number = value.integer(if key == "descriptors" { 0 } else { 1 }, 10_000_000)?;
         let number = usize::try_from(number).unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ fn limits(value: &KeyedValue<'_>, mut limits: Limits) -> Outcome<Limits> {
     Ok(limits)
 }
 
-fn cgroups(value: &KeyedValue<'_>, mut rules: CgroupRules) -> Outcome<CgroupRules> {
+fn cgroups(value: &KeyedValue<'_>, mut rules: CgroupRules) -> KeyResult<CgroupRules> {
     for (key, value) in value.entries(&["events", "include", "exclude", "root"])? {
         match key {
             "events" => rules.events = value.events()?,
@@ -91,11 +91,11 @@ fn cgroups(value: &KeyedValue<'_>, mut rules: CgroupRules) -> Outcome<CgroupRule
     Ok(rules)
 }
 
-fn processes(value: &KeyedValue<'_>) -> Outcome<Vec<ProcessRule>> {
+fn processes(value: &KeyedValue<'_>) -> KeyResult<Vec<ProcessRule>> {
     value.list()?.iter().map(process).collect()
 }
 
-fn process(value: &KeyedValue<'_>) -> Outcome<ProcessRule> {
+fn process(value: &KeyedValue<'_>) -> KeyResult<ProcessRule> {
     let (mut name, mut finder, mut events) = (None, None, GROUP_EVENTS.to_owned());
     for (key, value) in value.entries(&["name", "pid", "pid_file", "comm", "events"])? {
         let found = match key {
@@ -124,7 +124,7 @@ fn process(value: &KeyedValue<'_>) -> Outcome<ProcessRule> {
     }
 }
 
-fn tls(value: &KeyedValue<'_>) -> Outcome<TlsFiles> {
+fn tls(value: &KeyedValue<'_>) -> KeyResult<TlsFiles> {
     let (mut certificate, mut key_file) = (None, None);
     for (key, value) in value.entries(&["certificate", "key"])? {
         let file = Some(PathBuf::from(value.word()?));
@@ -161,7 +161,7 @@ impl<'a> KeyedValue<'a> {
         self.wrong(&format!("takes {wanted}, and not {given}"))
     }
 
-    fn mapping(&self) -> Outcome<&'a [YamlEntry]> {
+    fn mapping(&self) -> KeyResult<&'a [YamlEntry]> {
         match &self.value.content {
             YamlContent::Mapping(entries) => Ok(entries),
             _ if self.value.is_empty() => Ok(&[]),
@@ -171,7 +171,7 @@ impl<'a> KeyedValue<'a> {
     }
 
     /// The entries of a mapping that has no other keys.
-    fn entries(&self, known: &[&'static str]) -> Outcome<Vec<(&'static str, KeyedValue<'a>)>> {
+    fn entries(&self, known: &[&'static str]) -> KeyResult<Vec<(&'static str, KeyedValue<'a>)>> {
         let entry = |entry: &'a YamlEntry| match known.iter().find(|key| **key == entry.key) {
             Some(key) => Ok((*key, self.below(entry))),
             None => {
@@ -183,20 +183,20 @@ impl<'a> KeyedValue<'a> {
         self.mapping()?.iter().map(entry).collect()
     }
 
-    fn list(&self) -> Outcome<Vec<KeyedValue<'a>>> {
+    fn list(&self) -> KeyResult<Vec<KeyedValue<'a>>> {
         let YamlContent::List(items) = &self.value.content else { return Err(self.wrong_value("a list")) };
         let item = |(i, value)| KeyedValue { path: format!("{}[{i}]", self.path), value };
         Ok(items.iter().enumerate().map(item).collect())
     }
 
-    fn word(&self) -> Outcome<&'a str> {
+    fn word(&self) -> KeyResult<&'a str> {
         match &self.value.content {
             YamlContent::Word { text, .. } if !self.value.is_empty() => Ok(text),
             _ => Err(self.wrong_value("a word")),
         }
     }
 
-    fn integer(&self, least: u64, most: u64) -> Outcome<u64> {
+    fn integer(&self, least: u64, most: u64) -> KeyResult<u64> {
         let number = match &self.value.content {
             YamlContent::Word { text, quoted: false } => text.parse().ok(),
             _ => None,
@@ -205,22 +205,22 @@ impl<'a> KeyedValue<'a> {
         in_range.ok_or_else(|| self.wrong_value(&format!("an integer from {least} to {most}")))
     }
 
-    fn address(&self) -> Outcome<SocketAddr> {
+    fn address(&self) -> KeyResult<SocketAddr> {
         self.word()?.parse().map_err(|_| self.wrong_value("an address with a port, such as 127.0.0.1:9753"))
     }
 
     /// A list of events: one text in the grammar of `cyclometer stat -e`, or a list of such texts.
-    fn events(&self) -> Outcome<String> {
+    fn events(&self) -> KeyResult<String> {
         match &self.value.content {
             YamlContent::List(_) => {
-                let words = self.list()?.iter().map(KeyedValue::word).collect::<Outcome<Vec<_>>>()?;
+                let words = self.list()?.iter().map(KeyedValue::word).collect::<KeyResult<Vec<_>>>()?;
                 Ok(words.join(","))
             }
             _ => self.word().map(str::to_owned),
         }
     }
 
-    fn patterns(&self) -> Outcome<Vec<Pattern>> {
+    fn patterns(&self) -> KeyResult<Vec<Pattern>> {
         let pattern = |item: &KeyedValue<'_>| {
             Pattern::new(item.word()?.trim_start_matches('/'))
                 .map_err(|error| item.wrong(&format!("is no pattern: {}", error.msg)))
