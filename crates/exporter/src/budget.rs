@@ -54,7 +54,7 @@ impl DropReason {
     }
 }
 
-/// What a target takes.
+/// The resources that a target takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TargetNeed {
     /// Open counters.
@@ -63,12 +63,12 @@ pub struct TargetNeed {
     pub series: usize,
 }
 
-/// What may be used, what is, and how many targets were dropped.
+/// The resources that may be used, those in use, and the number of targets that were dropped.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// What may be used.
+    /// The limits.
     pub most: TargetNeed,
-    /// What is used.
+    /// The resources in use.
     pub used: TargetNeed,
     dropped: BTreeMap<DropReason, u64>,
 }

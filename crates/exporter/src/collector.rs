@@ -175,7 +175,7 @@ impl<O: OpenTarget> Collector<O> {
         }
     }
 
-    /// What a target will take, before it is opened.
+    /// The expected need of a target, before it is opened.
     fn expected(&self, of: EventsOf, target: &FleetTarget) -> TargetNeed {
         let events = self.opener.events(of);
         let places = match target {

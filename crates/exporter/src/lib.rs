@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The [`collector::Collector`] owns all counters: they open once, and are read when a scrape asks for it.
-//! Any number of scrapes share a read. What a scrape gets is a [`snapshot::Snapshot`]: plain families of
+//! Any number of scrapes share a read. A scrape gets a [`snapshot::Snapshot`]: plain families of
 //! samples, which [`exposition`] writes as text and `otlp` as protocol messages.
 #![forbid(unsafe_code)]
 

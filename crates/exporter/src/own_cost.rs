@@ -1,4 +1,4 @@
-//! What the exporter itself costs, by `/proc/self`.
+//! The cost of the exporter itself, by `/proc/self`.
 
 use std::fs;
 

@@ -33,7 +33,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// For how long open requests may go on when the exporter ends.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What requests are answered with.
+/// The data that requests are answered with.
 #[derive(Debug)]
 pub struct ServerState {
     /// The counters.

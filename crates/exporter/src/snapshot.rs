@@ -181,7 +181,7 @@ fn merged(samples: Vec<MetricSample>, targets: &BTreeMap<String, usize>) -> Vec<
     alike.into_iter().flat_map(of_all).collect()
 }
 
-/// What the machine is, and which of its sources work, as `cyclometer doctor` says.
+/// Families about the machine, and about the sources that work there, as `cyclometer doctor` reports them.
 pub fn machine_families(machine: &Machine) -> Vec<MetricFamily> {
     let mut build =
         MetricFamily::new("cyclometer_build", FamilyKind::Info, None, "The version of the exporter.");

@@ -37,7 +37,7 @@ impl Exporter {
         let line =
             lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("serving"))).unwrap().unwrap();
         assert!(line.contains(&address), "{line}");
-        // What it says later must not meet a closed pipe.
+        // Later messages must not meet a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Exporter { child, address }
     }

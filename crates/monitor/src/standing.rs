@@ -215,7 +215,7 @@ impl StandingSum {
             self.verdict = self.verdict.max(Some(count.verdict()));
         }
         if self.verdict > Some(Verdict::Exact) {
-            // What is coarse for a short time may be exact for a long one.
+            // A value that is coarse for a short time may be exact for a long one.
             let whole = settle(line, &now, slot, scope).verdict();
             self.verdict = Some(whole).filter(|whole| whole.has_value()).or(self.verdict);
         }

@@ -132,7 +132,7 @@ pub struct ConfigError {
     pub line: usize,
     /// Column, from 1.
     pub column: usize,
-    /// What is wrong, with the key.
+    /// The mistake, with the key.
     pub message: String,
 }
 
