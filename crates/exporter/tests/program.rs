@@ -266,6 +266,45 @@ fn sixty_four_descriptors_are_enough_to_serve() {
     assert!(text.contains("cyclometer_exporter_counters_limit 24"), "{text}");
 }
 
+/// Runs promtool on a text, or on a file.
+fn promtool(arguments: &[&str], text: &str) -> Output {
+    let mut tool = Command::new("promtool");
+    let mut child =
+        tool.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+    Output { status: child.wait().unwrap(), stdout, stderr }
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_with_metrics_and_rules() {
+    if !cyclometer_test_support::has("promtool") {
+        return cyclometer_test_support::skip("promtool is not installed (Debian's package prometheus)");
+    }
+    let metrics = program().arg("--once").output().unwrap().stdout;
+    let found = promtool(&["check", "metrics"], &String::from_utf8(metrics).unwrap());
+    assert!(found.status.success() && found.stderr.is_empty(), "{found:?}");
+    let wrong = promtool(&["check", "metrics"], "no metrics at all\n");
+    assert!(!wrong.status.success(), "{wrong:?}");
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rules.yaml");
+    let found = promtool(&["check", "rules", rules], "");
+    assert!(found.status.success(), "{found:?}");
+}
+
+#[test]
+fn the_configurations_of_deployment_are_valid() {
+    let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+    let checked = |text: &str| cyclometer_exporter::config::ExporterConfig::parse(text).unwrap();
+    checked(&std::fs::read_to_string(format!("{deploy}/exporter.yaml")).unwrap());
+    let manifest = std::fs::read_to_string(format!("{deploy}/daemonset.yaml")).unwrap();
+    let inner = manifest.split_once("exporter.yaml: |\n").unwrap().1.split_once("---").unwrap().0;
+    let config = checked(inner);
+    assert!(!config.cgroups.include.is_empty() && !config.listen.ip().is_loopback());
+}
+
 #[test]
 fn once_prints_what_a_scrape_gets() {
     let Output { status, stdout, .. } = program().args(["--once", "--events", "user_time"]).output().unwrap();
