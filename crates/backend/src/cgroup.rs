@@ -31,6 +31,11 @@ pub(crate) enum Search {
     Nowhere,
 }
 
+/// The root folder of the control groups that perf can count; `None` where there are none.
+pub fn counted_cgroup_root() -> Option<PathBuf> {
+    mount_of(&fs::read("/proc/self/mounts").ok()?, Hierarchy::PerfEvent)
+}
+
 /// Looks for a control group by the path below a hierarchy's mount, or by an absolute path that begins with a
 /// mount. The path may begin with a slash, as in `/proc/PID/cgroup`.
 pub(crate) fn search(path: &Path, hierarchy: Hierarchy) -> Search {

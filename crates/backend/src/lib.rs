@@ -56,6 +56,8 @@ mod thread_name;
 mod usage;
 
 pub use affinity::on_cpu;
+#[cfg(unix)]
+pub use cgroup::counted_cgroup_root;
 #[cfg(target_os = "linux")]
 pub use cyclometer_sys::ring::TaskRecord;
 pub use cyclometer_sys::user_read::Serialisation;

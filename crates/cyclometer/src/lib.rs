@@ -11,6 +11,7 @@
 //! | how it changes in time | [`MonitorBuilder::sampling_rate`], [`Monitor::samples`] |
 //! | parts of a program, from outside: `cyclometer stat -m` | [`marker`] |
 //! | another program, once or many times | [`Command`], or [`Stat`] for all of its options |
+//! | machines, control groups and processes for as long as they exist | [`StandingEvents`] |
 //! | a simulated chip | [`Simulated`] |
 //!
 //! A part of a program:
@@ -79,6 +80,7 @@ mod record;
 pub mod reverse;
 pub mod selftest;
 pub mod simulated;
+mod standing;
 mod stat;
 mod tables;
 
@@ -88,6 +90,8 @@ pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 #[cfg(unix)]
 pub use cyclometer_backend::code_is_unchanged;
+#[cfg(unix)]
+pub use cyclometer_backend::counted_cgroup_root;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher, StandardInput, check_program, standard_output_is_null};
@@ -106,8 +110,8 @@ pub use cyclometer_core::{
 pub use cyclometer_inference as inference;
 pub use cyclometer_marker as marker;
 pub use cyclometer_monitor::{
-    BegunRegion, Bias, Cost, Counter, Estimate, LadderStep, Measured, Net, Quantiles, Region, Sample,
-    Samples, ShortWindows, StepOutcome, ThreadName, Value,
+    BegunRegion, Bias, Cost, Counter, CounterTimes, Estimate, LadderStep, Measured, Net, Quantiles, Region,
+    Sample, Samples, ShortWindows, StandingCounters, StandingValue, StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_recording as recording;
 pub use cyclometer_semantics as semantics;
@@ -122,7 +126,7 @@ pub use cyclometer_sweep as sweep;
 pub use cyclometer_symbols as symbols;
 pub use cyclometer_sys::descriptor::inherited_for_writing as inherited_output;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
-pub use cyclometer_sys::process::with_stack;
+pub use cyclometer_sys::process::{raise_open_files, with_stack};
 pub use cyclometer_sys::signals::{FileSizeSignalIgnored, Watch as SignalWatch};
 pub use host::{
     count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
@@ -133,6 +137,7 @@ pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
 pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink};
 pub use simulated::Simulated;
+pub use standing::StandingEvents;
 pub use stat::Stat;
 pub use tables::EventTables;
 

@@ -1,12 +1,12 @@
 //! Lines to passes: slots, counters, groups, turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cyclometer_core::event::{RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{PerfClass, RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine, TooLarge};
 use cyclometer_core::{
-    Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery,
-    Result, Rung, Slot, SlotId,
+    Candidate, Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan,
+    Recovery, Result, Rung, Slot, SlotId,
 };
 
 use crate::sharing::{Cores, FoundSets, SlotAssignment, is_core};
@@ -28,8 +28,9 @@ use crate::words::{listed, number};
 /// once where they must not rotate and the runs are too few; `ErrorKind::ConstraintConflict` for a group that
 /// would be divided between passes; `ErrorKind::InvalidInput` for a pinned counter where the source chooses
 /// counters itself.
-pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
+pub fn assemble(mut lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
     refuse_pins(&lines)?;
+    ungroup_software(&mut lines);
     let slots = slots(&lines);
     refuse_divided_groups(&slots, &intent, &lines)?;
     let runs = native_runs(&slots, &intent);
@@ -44,6 +45,28 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
         plan.lines[sum.slot.0].outcome = Outcome::NotCounted(Count::NotCounted { reason });
     }
     arrange(plan, &shared.assignments)
+}
+
+/// Divides groups of which only software events of the kernel are counted. Nothing can keep those from
+/// counting, alone or together, while an event in a group waits for the counters of the others.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `group_can_go_on`.
+fn ungroup_software(lines: &mut [PlanLine]) {
+    let waits = |line: &PlanLine| line.candidate().is_some_and(|candidate| !is_software(candidate));
+    let waiting: BTreeSet<u32> =
+        lines.iter().filter(|line| waits(line)).filter_map(|line| line.event.group).collect();
+    for line in lines {
+        line.event.group = line.event.group.filter(|group| waiting.contains(group));
+    }
+}
+
+fn is_software(candidate: &Candidate) -> bool {
+    candidate.parts.iter().all(|part| match part {
+        Part::Perf(event) => event.class == PerfClass::Software,
+        _ => false,
+    })
 }
 
 /// Makes the passes of a plan by its sets.
@@ -616,6 +639,23 @@ mod tests {
         let slot = |i: usize| &plan.passes[0].slots[i];
         assert_eq!((slot(5).group, slot(6).group, slot(6).turn), (Some(0), None, None));
         assert!(slot(5).turn.is_some());
+    }
+
+    #[test]
+    fn a_group_of_software_events_alone_is_none_as_nothing_keeps_them_from_counting() {
+        let software = |name| in_group(software_event(name), 0);
+        let groups = |events: Vec<Event>| {
+            let plan = planned(events, with_runs(1)).unwrap();
+            let of_slots: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.group).collect();
+            let of_lines: Vec<_> = plan.lines.iter().map(|line| line.event.group).collect();
+            assert_eq!(of_slots, of_lines);
+            of_lines
+        };
+        assert_eq!(groups(vec![software("page-faults"), software("context-switches")]), [None, None]);
+        let with_core = vec![software("page-faults"), in_group(core_event("cycles"), 0)];
+        assert_eq!(groups(with_core), [Some(0), Some(0)], "it waits for the counter of the other");
+        let other = vec![software("page-faults"), in_group(core_event("cycles"), 1)];
+        assert_eq!(groups(other), [None, Some(1)]);
     }
 
     #[test]

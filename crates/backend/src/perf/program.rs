@@ -70,7 +70,8 @@ pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<
     let mut places = target::places(target)?;
     let of_this_thread = *target == Target::ThisThread;
     // Events that are inherited cannot be read as a group.
-    let together = how.together && (of_this_thread || matches!(target, Target::Cpus(_)));
+    let not_inherited = of_this_thread || matches!(target, Target::Cpus(_) | Target::Cgroup { .. });
+    let together = how.together && not_inherited;
     for place in &mut places {
         (place.user_reads, place.together) = (how.user_reads && of_this_thread, together);
     }

@@ -1,0 +1,395 @@
+//! The owner of all counters: finds targets, opens them within the budget, reads them, and closes those of
+//! targets that have gone.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cyclometer::core::ErrorKind;
+use cyclometer::{CpuSet, Machine, StandingValue, Target};
+
+use crate::budget::{Budget, DropReason, TargetNeed};
+use crate::cgroups::{self, CgroupPatterns, FoundCgroup};
+use crate::config::ExporterConfig;
+use crate::counters::{EventsOf, OpenTarget, TargetCounters};
+use crate::families::{FamilyKind, LabelSet, MetricFamily};
+use crate::labels;
+use crate::own_cost::OwnCost;
+use crate::processes::{self, FoundProcess};
+use crate::scrapes::ScrapeCounts;
+use crate::snapshot::{EventFamilies, SERIES_OF_AN_EVENT, Snapshot, machine_families};
+
+/// How long a rescan opens counters before scrapes get their turn.
+const OPENING_SLICE: Duration = Duration::from_millis(500);
+
+/// A target, as long as it exists.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum FleetTarget {
+    Machine,
+    Process(FoundProcess),
+    Cgroup(FoundCgroup),
+}
+
+/// A target whose counters are open.
+struct CountedTarget {
+    labels: Arc<LabelSet>,
+    counters: Box<dyn TargetCounters>,
+    need: TargetNeed,
+}
+
+/// Owns the counters. It belongs to one thread, as they do.
+pub struct Collector<O> {
+    opener: O,
+    config: ExporterConfig,
+    root: Option<PathBuf>,
+    online: CpuSet,
+    fixed: Vec<MetricFamily>,
+    counted: BTreeMap<FleetTarget, CountedTarget>,
+    /// Targets that exist and are not counted, with the reason.
+    dropped: BTreeMap<FleetTarget, DropReason>,
+    labels_in_use: BTreeSet<Arc<LabelSet>>,
+    budget: Budget,
+    /// Targets that ended while they were counted.
+    ended: u64,
+    reads: u64,
+    scrapes: Arc<ScrapeCounts>,
+    /// Why control groups cannot be found.
+    scan_error: Option<String>,
+}
+
+/// Whether a rescan has seen to every target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rescan {
+    /// Every target is counted or dropped.
+    Complete,
+    /// Some are left for the next call.
+    MoreToOpen,
+}
+
+impl<O: OpenTarget> Collector<O> {
+    /// A collector that counts nothing yet. `root` is the folder of control groups, if there is one;
+    /// `most` is what may be used.
+    pub fn new(
+        opener: O,
+        config: ExporterConfig,
+        machine: &Machine,
+        root: Option<PathBuf>,
+        most: TargetNeed,
+        scrapes: Arc<ScrapeCounts>,
+    ) -> Collector<O> {
+        Collector {
+            opener,
+            config,
+            root,
+            online: machine.online.clone(),
+            fixed: machine_families(machine),
+            counted: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            labels_in_use: BTreeSet::new(),
+            budget: Budget::new(most),
+            ended: 0,
+            reads: 0,
+            scrapes,
+            scan_error: None,
+        }
+    }
+
+    /// Looks for targets: closes the counters of those that have gone, and opens those of new ones. The
+    /// machine comes first, so that it is counted where the budget is too small for its groups.
+    pub fn rescan(&mut self) -> Rescan {
+        let found = self.find();
+        let existing: BTreeSet<&FleetTarget> = found.iter().collect();
+        let gone: Vec<FleetTarget> =
+            self.counted.keys().filter(|target| !existing.contains(target)).cloned().collect();
+        gone.iter().for_each(|target| self.end(target));
+        self.dropped.retain(|target, _| existing.contains(target));
+        let until = Instant::now() + OPENING_SLICE;
+        for target in found {
+            if self.counted.contains_key(&target) {
+                continue;
+            }
+            if Instant::now() >= until {
+                return Rescan::MoreToOpen;
+            }
+            self.admit(target);
+        }
+        Rescan::Complete
+    }
+
+    fn find(&mut self) -> Vec<FleetTarget> {
+        let mut found = vec![FleetTarget::Machine];
+        found.extend(processes::scan(&self.config.processes).into_iter().map(FleetTarget::Process));
+        let rules = &self.config.cgroups;
+        let patterns = CgroupPatterns { include: &rules.include, exclude: &rules.exclude };
+        let groups = match &self.root {
+            Some(root) => cgroups::scan(root, patterns)
+                .map_err(|error| format!("cannot read the control groups below {}: {error}", root.display())),
+            None if rules.include.is_empty() => Ok(Vec::new()),
+            None => Err("this machine has no control groups that perf can count".to_owned()),
+        };
+        self.scan_error = groups.as_ref().err().cloned();
+        found.extend(groups.unwrap_or_default().into_iter().map(FleetTarget::Cgroup));
+        found
+    }
+
+    fn admit(&mut self, target: FleetTarget) {
+        let labels = Arc::new(self.labels(&target));
+        match self.opened(&target, &labels) {
+            Ok((counters, need)) => {
+                self.budget.take(need);
+                self.labels_in_use.insert(Arc::clone(&labels));
+                self.dropped.remove(&target);
+                self.counted.insert(target, CountedTarget { labels, counters, need });
+            }
+            Err(reason) => {
+                if self.dropped.insert(target, reason).is_none() {
+                    self.budget.drop_one(reason);
+                }
+            }
+        }
+    }
+
+    fn opened(
+        &mut self,
+        target: &FleetTarget,
+        labels: &Arc<LabelSet>,
+    ) -> Result<(Box<dyn TargetCounters>, TargetNeed), DropReason> {
+        if self.labels_in_use.contains(labels) {
+            return Err(DropReason::SameLabels);
+        }
+        let of = events_of(target);
+        let expected = self.expected(of, target);
+        if let Some(reason) = self.budget.refuses(expected) {
+            return Err(reason);
+        }
+        let counters = self.opener.open(of, self.target(target)).map_err(|error| match error.kind() {
+            ErrorKind::NoSuchTarget => DropReason::Vanished,
+            _ => DropReason::Refused,
+        })?;
+        let need = TargetNeed { descriptors: counters.counters(), series: expected.series };
+        match self.budget.refuses(need) {
+            Some(reason) => Err(reason),
+            None => Ok((counters, need)),
+        }
+    }
+
+    /// The expected need of a target, before it is opened.
+    fn expected(&self, of: EventsOf, target: &FleetTarget) -> TargetNeed {
+        let events = self.opener.events(of);
+        let places = match target {
+            FleetTarget::Process(process) => processes::threads(process.pid).max(1),
+            _ => self.online.len(),
+        };
+        // Another group is the better estimate: events that cannot be counted take nothing.
+        let same = || self.counted.iter().find(|(other, _)| matches!(other, FleetTarget::Cgroup(_)));
+        let known = matches!(target, FleetTarget::Cgroup(_)).then(same).flatten();
+        let descriptors = known.map_or(events * places, |(_, counted)| counted.need.descriptors);
+        TargetNeed { descriptors, series: events * SERIES_OF_AN_EVENT }
+    }
+
+    fn target(&self, target: &FleetTarget) -> Target {
+        match target {
+            FleetTarget::Machine => Target::Cpus(self.online.clone()),
+            FleetTarget::Process(process) => Target::Process { pid: process.pid, inherit: true },
+            FleetTarget::Cgroup(group) => {
+                let path =
+                    self.root.as_ref().map_or_else(|| group.path.clone(), |root| root.join(&group.path));
+                Target::Cgroup { path, cpus: self.online.clone() }
+            }
+        }
+    }
+
+    fn labels(&self, target: &FleetTarget) -> LabelSet {
+        match target {
+            FleetTarget::Machine => vec![("target", "machine".to_owned())],
+            FleetTarget::Process(process) => {
+                let name = self.config.processes.get(process.rule).map(|rule| rule.name.clone());
+                vec![
+                    ("target", "process".to_owned()),
+                    ("process", name.unwrap_or_default()),
+                    ("pid", process.pid.to_string()),
+                ]
+            }
+            FleetTarget::Cgroup(group) => labels::of_cgroup(&group.path),
+        }
+    }
+
+    fn end(&mut self, target: &FleetTarget) {
+        if let Some(counted) = self.counted.remove(target) {
+            self.budget.give_back(counted.need);
+            self.labels_in_use.remove(&counted.labels);
+            self.ended += 1;
+        }
+    }
+
+    /// Reads every counter. A target that has gone since the rescan is closed, and has no samples.
+    pub fn read(&mut self) -> Snapshot {
+        let at = Instant::now();
+        let gone: Vec<FleetTarget> =
+            self.counted.keys().filter(|target| !self.is_still_there(target)).cloned().collect();
+        gone.iter().for_each(|target| self.end(target));
+        let mut families = EventFamilies::default();
+        for counted in self.counted.values_mut() {
+            let values: Vec<StandingValue> = counted.counters.read();
+            families.add(&counted.labels, values);
+        }
+        self.reads += 1;
+        let mut families: Vec<MetricFamily> =
+            self.fixed.iter().cloned().chain(families.into_families()).collect();
+        let series = families.iter().map(|family| family.samples.len()).sum();
+        families.extend(self.own_families(series, at.elapsed()));
+        Snapshot::new(at, families)
+    }
+
+    fn is_still_there(&self, target: &FleetTarget) -> bool {
+        match (target, &self.root) {
+            (FleetTarget::Machine, _) => true,
+            (FleetTarget::Process(process), _) => processes::is_still_there(process),
+            (FleetTarget::Cgroup(group), Some(root)) => cgroups::is_still_there(root, group),
+            (FleetTarget::Cgroup(_), None) => false,
+        }
+    }
+
+    fn own_families(&self, series: usize, took: Duration) -> Vec<MetricFamily> {
+        use FamilyKind::{Counter, Gauge};
+        let one = |name, kind, unit, help, value: f64| {
+            let mut family = MetricFamily::new(name, kind, unit, help);
+            family.push(Vec::new(), value);
+            family
+        };
+        let bytes = Some("bytes");
+        let seconds = Some("seconds");
+        let cost = OwnCost::now();
+        let budget = &self.budget;
+        let mut families = vec![
+            self.targets(),
+            self.dropped_now(),
+            self.dropped_so_far(),
+            one(
+                "cyclometer_exporter_ended_targets",
+                Counter,
+                None,
+                "Targets that ended while they were counted.",
+                self.ended as f64,
+            ),
+            one(
+                "cyclometer_exporter_series",
+                Gauge,
+                None,
+                "Series of targets in this answer.",
+                series as f64,
+            ),
+            one(
+                "cyclometer_exporter_series_limit",
+                Gauge,
+                None,
+                "The limit on series of targets.",
+                budget.most.series as f64,
+            ),
+            one(
+                "cyclometer_exporter_counters",
+                Gauge,
+                None,
+                "Open counters, each of which may be a descriptor.",
+                budget.used.descriptors as f64,
+            ),
+            one(
+                "cyclometer_exporter_counters_limit",
+                Gauge,
+                None,
+                "The limit on open counters.",
+                budget.most.descriptors as f64,
+            ),
+            one("cyclometer_exporter_reads", Counter, None, "Reads of all counters.", self.reads as f64),
+            one(
+                "cyclometer_exporter_read_seconds",
+                Gauge,
+                seconds,
+                "How long this read of all counters took.",
+                took.as_secs_f64(),
+            ),
+            self.scrapes.family(),
+        ];
+        let optional = [
+            cost.cpu_seconds.map(|value| {
+                one("cyclometer_exporter_cpu_seconds", Counter, seconds, "CPU time of the exporter.", value)
+            }),
+            cost.resident_bytes.map(|value| {
+                one(
+                    "cyclometer_exporter_resident_bytes",
+                    Gauge,
+                    bytes,
+                    "Resident memory of the exporter.",
+                    value as f64,
+                )
+            }),
+            cost.open_descriptors.map(|value| {
+                one(
+                    "cyclometer_exporter_open_descriptors",
+                    Gauge,
+                    None,
+                    "Open file descriptors of the exporter.",
+                    value as f64,
+                )
+            }),
+            self.scan_error.as_ref().map(|reason| {
+                let help = "Why control groups cannot be found.";
+                let mut family = MetricFamily::new("cyclometer_exporter_scan_error", Gauge, None, help);
+                family.push(vec![("reason", Cow::Owned(reason.clone()))], 1.0);
+                family
+            }),
+        ];
+        families.extend(optional.into_iter().flatten());
+        families
+    }
+
+    fn targets(&self) -> MetricFamily {
+        let help = "Targets whose counters are open.";
+        let mut family = MetricFamily::new("cyclometer_exporter_targets", FamilyKind::Gauge, None, help);
+        for kind in KINDS {
+            let number = self.counted.keys().filter(|target| kind_of(target) == kind).count();
+            family.push(vec![("target", Cow::Borrowed(kind))], number as f64);
+        }
+        family
+    }
+
+    fn dropped_now(&self) -> MetricFamily {
+        let help = "Targets that exist and are not counted, by reason; the machine's counts include them.";
+        let mut family =
+            MetricFamily::new("cyclometer_exporter_dropped_targets", FamilyKind::Gauge, None, help);
+        for reason in DropReason::ALL {
+            let number = self.dropped.values().filter(|dropped| **dropped == reason).count();
+            family.push(vec![("reason", Cow::Borrowed(reason.word()))], number as f64);
+        }
+        family
+    }
+
+    fn dropped_so_far(&self) -> MetricFamily {
+        let help = "Targets that were found and not counted so far, by reason.";
+        let mut family = MetricFamily::new("cyclometer_exporter_drops", FamilyKind::Counter, None, help);
+        for reason in DropReason::ALL {
+            family.push(vec![("reason", Cow::Borrowed(reason.word()))], self.budget.dropped(reason) as f64);
+        }
+        family
+    }
+}
+
+const KINDS: [&str; 3] = ["machine", "process", "cgroup"];
+
+fn kind_of(target: &FleetTarget) -> &'static str {
+    match target {
+        FleetTarget::Machine => KINDS[0],
+        FleetTarget::Process(_) => KINDS[1],
+        FleetTarget::Cgroup(_) => KINDS[2],
+    }
+}
+
+fn events_of(target: &FleetTarget) -> EventsOf {
+    match target {
+        FleetTarget::Machine => EventsOf::Machine,
+        FleetTarget::Process(process) => EventsOf::Process(process.rule),
+        FleetTarget::Cgroup(_) => EventsOf::Cgroups,
+    }
+}

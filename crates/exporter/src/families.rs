@@ -1,0 +1,67 @@
+//! Families of samples, in no particular format.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The labels of a target, which all of its samples share.
+pub type LabelSet = Vec<(&'static str, String)>;
+
+/// The labels of a sample beside those of its target.
+pub type OwnLabels = Vec<(&'static str, Cow<'static, str>)>;
+
+/// The kind of a family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FamilyKind {
+    /// A sum that only grows.
+    Counter,
+    /// A value that goes up and down.
+    Gauge,
+    /// Labels without a value.
+    Info,
+}
+
+/// Samples of one name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetricFamily {
+    /// The name, with its unit, without the suffix of the kind.
+    pub name: &'static str,
+    /// The kind.
+    pub kind: FamilyKind,
+    /// The unit, with which the name ends.
+    pub unit: Option<&'static str>,
+    /// One sentence.
+    pub help: &'static str,
+    /// The samples.
+    pub samples: Vec<MetricSample>,
+}
+
+/// One sample.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetricSample {
+    /// The labels of the target.
+    pub target: Arc<LabelSet>,
+    /// Its own labels.
+    pub own: OwnLabels,
+    /// The value.
+    pub value: f64,
+}
+
+impl MetricFamily {
+    /// A family without samples.
+    pub fn new(name: &'static str, kind: FamilyKind, unit: Option<&'static str>, help: &'static str) -> Self {
+        MetricFamily { name, kind, unit, help, samples: Vec::new() }
+    }
+
+    /// Adds a sample that belongs to no target.
+    pub fn push(&mut self, own: OwnLabels, value: f64) {
+        self.samples.push(MetricSample { target: Arc::default(), own, value });
+    }
+}
+
+impl MetricSample {
+    /// All labels, those of the target first.
+    pub fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let target = self.target.iter().map(|(name, value)| (*name, value.as_str()));
+        target.chain(self.own.iter().map(|(name, value)| (*name, value.as_ref())))
+    }
+}

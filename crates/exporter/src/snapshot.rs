@@ -1,0 +1,314 @@
+//! A read of all counters, as families.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use axum::body::Bytes;
+use cyclometer::core::Unit;
+use cyclometer::core::ladder::RungState;
+use cyclometer::{Machine, StandingValue};
+
+use crate::exposition::{TextFormat, render};
+use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels};
+
+/// Families of one moment; each text of them is made once.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// When reading began.
+    pub at: Instant,
+    /// The same as a time of day.
+    pub wall: SystemTime,
+    /// The families.
+    pub families: Vec<MetricFamily>,
+    open_metrics: OnceLock<Bytes>,
+    prometheus: OnceLock<Bytes>,
+}
+
+impl Snapshot {
+    /// A snapshot of this moment.
+    pub fn new(at: Instant, families: Vec<MetricFamily>) -> Snapshot {
+        let (open_metrics, prometheus) = (OnceLock::new(), OnceLock::new());
+        Snapshot { at, wall: SystemTime::now(), families, open_metrics, prometheus }
+    }
+
+    /// Its text, which all scrapes share.
+    pub fn text(&self, format: TextFormat) -> Bytes {
+        let text = match format {
+            TextFormat::OpenMetrics => &self.open_metrics,
+            TextFormat::Prometheus => &self.prometheus,
+        };
+        text.get_or_init(|| Bytes::from(render(&self.families, format))).clone()
+    }
+}
+
+/// The families of events.
+#[derive(Debug)]
+pub struct EventFamilies {
+    events: MetricFamily,
+    seconds: MetricFamily,
+    joules: MetricFamily,
+    others: MetricFamily,
+    peaks: MetricFamily,
+    states: MetricFamily,
+    enabled: MetricFamily,
+    running: MetricFamily,
+    /// Number of targets of each kind.
+    targets: BTreeMap<String, usize>,
+}
+
+/// The most series that one event of a target has: its value and two times.
+pub const SERIES_OF_AN_EVENT: usize = 3;
+
+impl Default for EventFamilies {
+    fn default() -> EventFamilies {
+        use FamilyKind::{Counter, Gauge};
+        let seconds = Some("seconds");
+        let family = MetricFamily::new;
+        EventFamilies {
+            targets: BTreeMap::new(),
+            events: family("cyclometer_events", Counter, None, "Events since their counters were opened."),
+            seconds: family(
+                "cyclometer_time_seconds",
+                Counter,
+                seconds,
+                "Time since its counters were opened.",
+            ),
+            joules: family(
+                "cyclometer_energy_joules",
+                Counter,
+                Some("joules"),
+                "Energy since its counters were opened.",
+            ),
+            others: family(
+                "cyclometer_quantity",
+                Counter,
+                None,
+                "Quantities in the unit of the label, since their counters were opened.",
+            ),
+            peaks: family("cyclometer_peak_bytes", Gauge, Some("bytes"), "The highest value so far."),
+            states: family(
+                "cyclometer_event_state",
+                Gauge,
+                None,
+                "An event without a number, and the reason.",
+            ),
+            enabled: family(
+                "cyclometer_counter_enabled_seconds",
+                Counter,
+                seconds,
+                "Time for which an event was to be counted, over all CPUs.",
+            ),
+            running: family(
+                "cyclometer_counter_running_seconds",
+                Counter,
+                seconds,
+                "Time for which an event was on a counter, over all CPUs.",
+            ),
+        }
+    }
+}
+
+impl EventFamilies {
+    /// Adds the values of a target.
+    pub fn add(&mut self, target: &Arc<LabelSet>, values: Vec<StandingValue>) {
+        for value in values {
+            self.add_value(target, value);
+        }
+        *self.targets.entry(kind_of(target).to_owned()).or_default() += 1;
+    }
+
+    fn add_value(&mut self, target: &Arc<LabelSet>, value: StandingValue) {
+        let sample = |own, value| MetricSample { target: Arc::clone(target), own, value };
+        let event = || ("event", Cow::Owned(value.name.clone()));
+        if let Some(times) = value.times {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            self.enabled.samples.push(sample(vec![event()], seconds(times.enabled_ns)));
+            self.running.samples.push(sample(vec![event()], seconds(times.running_ns)));
+        }
+        let (Some(verdict), true) = (value.verdict, value.latest.value().is_some()) else {
+            let reason = value.latest.reason().unwrap_or_else(|| "no value was read".to_owned());
+            let state = ("state", Cow::Borrowed(value.latest.verdict().word()));
+            let own = vec![event(), state, ("reason", Cow::Owned(reason))];
+            return self.states.samples.push(sample(own, 1.0));
+        };
+        let mut own = vec![event(), ("verdict", Cow::Borrowed(verdict.word()))];
+        own.extend(value.provenance.map(|provenance| ("provenance", Cow::Borrowed(provenance.word()))));
+        own.push(("scope", Cow::Borrowed(value.scope.word())));
+        let number = value.total as f64 * value.scale;
+        let (family, number) = match &value.unit {
+            _ if value.is_peak => (&mut self.peaks, number),
+            Unit::Count => (&mut self.events, number),
+            Unit::Nanoseconds => (&mut self.seconds, number / 1e9),
+            Unit::Joules => (&mut self.joules, number),
+            unit => {
+                own.push(("unit", Cow::Owned(unit.symbol().to_owned())));
+                (&mut self.others, number)
+            }
+        };
+        family.samples.push(sample(own, number));
+    }
+
+    /// The families.
+    pub fn into_families(self) -> Vec<MetricFamily> {
+        let EventFamilies { events, seconds, joules, others, peaks, mut states, enabled, running, targets } =
+            self;
+        states.samples = merged(states.samples, &targets);
+        vec![events, seconds, joules, others, peaks, states, enabled, running]
+    }
+}
+
+/// The value of the label `target`.
+fn kind_of(target: &LabelSet) -> &str {
+    target.iter().find(|(name, _)| *name == "target").map_or("", |(_, kind)| kind)
+}
+
+/// States with one sample in place of those that all targets of a kind have: what no group of a machine
+/// can count is said once.
+fn merged(samples: Vec<MetricSample>, targets: &BTreeMap<String, usize>) -> Vec<MetricSample> {
+    let mut alike: BTreeMap<(String, OwnLabels), Vec<MetricSample>> = BTreeMap::new();
+    for sample in samples {
+        let key = (kind_of(&sample.target).to_owned(), sample.own.clone());
+        alike.entry(key).or_default().push(sample);
+    }
+    let of_all = |((kind, own), samples): (_, Vec<MetricSample>)| {
+        if samples.len() < 2 || Some(&samples.len()) != targets.get(&kind) {
+            return samples;
+        }
+        vec![MetricSample { target: Arc::new(vec![("target", kind)]), own, value: 1.0 }]
+    };
+    alike.into_iter().flat_map(of_all).collect()
+}
+
+/// Families about the machine, and about the sources that work there, as `cyclometer doctor` reports them.
+pub fn machine_families(machine: &Machine) -> Vec<MetricFamily> {
+    let mut build =
+        MetricFamily::new("cyclometer_build", FamilyKind::Info, None, "The version of the exporter.");
+    build.push(vec![("version", Cow::Borrowed(env!("CARGO_PKG_VERSION")))], 1.0);
+    let mut about = MetricFamily::new("cyclometer_machine", FamilyKind::Info, None, "The machine.");
+    let text = |text: &Option<String>| Cow::Owned(text.clone().unwrap_or_default());
+    about.push(
+        vec![
+            ("architecture", Cow::Owned(machine.architecture.to_string())),
+            ("vendor", Cow::Owned(machine.cpu.vendor.to_string())),
+            ("cpu", text(&machine.cpu.name)),
+            ("hypervisor", text(&machine.hypervisor)),
+            ("kernel", text(&machine.kernel_release)),
+            ("cpus", Cow::Owned(machine.online.len().to_string())),
+        ],
+        1.0,
+    );
+    const HELP: &str = "Whether a source of counts works, and the first reason if it does not.";
+    let mut sources = MetricFamily::new("cyclometer_source_state", FamilyKind::Gauge, None, HELP);
+    machine.ladder.rungs.iter().for_each(|state| sources.push(source_labels(state), 1.0));
+    vec![build, about, sources]
+}
+
+fn source_labels(state: &RungState) -> OwnLabels {
+    let reason = state.causes.first().map(|cause| cause.text.clone()).unwrap_or_default();
+    vec![
+        ("source", Cow::Borrowed(state.rung.word())),
+        ("state", Cow::Borrowed(state.works.word())),
+        ("reason", Cow::Owned(reason)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer::core::{Count, Provenance, Scope, Verdict};
+    use cyclometer::{CounterTimes, StandingValue};
+
+    fn value(name: &str, latest: Count, total: u64, unit: Unit) -> StandingValue {
+        StandingValue {
+            name: name.to_owned(),
+            event: name.to_owned(),
+            verdict: latest.verdict().has_value().then_some(Verdict::Exact),
+            latest,
+            total,
+            times: None,
+            is_peak: false,
+            scale: 1.0,
+            unit,
+            provenance: Some(Provenance::Kernel),
+            rung: None,
+            scope: Scope::Cgroup,
+            modes: None,
+        }
+    }
+
+    fn text(values: Vec<StandingValue>) -> String {
+        let mut families = EventFamilies::default();
+        families.add(&Arc::new(vec![("cgroup", "/a".to_owned())]), values);
+        render(&families.into_families(), TextFormat::Prometheus)
+    }
+
+    #[test]
+    fn a_value_has_its_verdict_and_provenance_as_labels_and_its_unit_in_the_name() {
+        let text = text(vec![
+            value("page-faults", Count::Exact(2), 7, Unit::Count),
+            value("task-clock", Count::Exact(2), 1_500_000_000, Unit::Nanoseconds),
+            value("uncore", Count::Exact(2), 3, Unit::Other("MiB".into())),
+        ]);
+        let labels = |event: &str| {
+            format!(
+                "{{cgroup=\"/a\",event=\"{event}\",verdict=\"exact\",provenance=\"kernel\",scope=\"cgroup\""
+            )
+        };
+        assert!(text.contains(&format!("cyclometer_events_total{}}} 7\n", labels("page-faults"))), "{text}");
+        assert!(
+            text.contains(&format!("cyclometer_time_seconds_total{}}} 1.5\n", labels("task-clock"))),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("cyclometer_quantity_total{},unit=\"MiB\"}} 3\n", labels("uncore"))),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_counted_has_a_state_and_no_sample() {
+        let reason = "no PMU".to_owned();
+        let text = text(vec![value("cycles", Count::NotSupported { reason }, 0, Unit::Count)]);
+        let expected = "cyclometer_event_state{cgroup=\"/a\",event=\"cycles\",state=\"not_supported\",reason=\"no PMU\"} 1\n";
+        assert!(text.ends_with(expected), "{text}");
+        assert!(!text.contains("cyclometer_events_total"), "{text}");
+    }
+
+    #[test]
+    fn a_state_of_all_groups_is_one_sample_and_one_of_some_is_of_those() {
+        let cycles =
+            |reason: &str| value("cycles", Count::NotCounted { reason: reason.to_owned() }, 0, Unit::Count);
+        let states = |reasons: [&str; 2]| {
+            let mut families = EventFamilies::default();
+            for (name, reason) in ["/a", "/b"].iter().zip(reasons) {
+                let labels = vec![("target", "cgroup".to_owned()), ("cgroup", (*name).to_owned())];
+                families.add(&Arc::new(labels), vec![cycles(reason)]);
+            }
+            render(&families.into_families(), TextFormat::Prometheus)
+        };
+        let same = states(["no PMU", "no PMU"]);
+        let line = "cyclometer_event_state{target=\"cgroup\",event=\"cycles\",state=\"not_counted\",reason=\"no PMU\"} 1";
+        assert!(same.lines().filter(|line| !line.starts_with('#')).eq([line]), "{same}");
+        let different = states(["no PMU", "busy"]);
+        assert_eq!(different.matches("cgroup=\"/").count(), 2, "{different}");
+    }
+
+    #[test]
+    fn the_times_of_an_event_that_shares_its_counter_are_shown() {
+        let mut shared = value("cycles", Count::Exact(4), 8, Unit::Count);
+        shared.verdict = Some(Verdict::Scaled);
+        shared.times = Some(CounterTimes { enabled_ns: 2_000_000_000, running_ns: 500_000_000 });
+        let text = text(vec![shared]);
+        assert!(text.contains("verdict=\"scaled\""), "{text}");
+        assert!(
+            text.contains("cyclometer_counter_enabled_seconds_total{cgroup=\"/a\",event=\"cycles\"} 2\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("cyclometer_counter_running_seconds_total{cgroup=\"/a\",event=\"cycles\"} 0.5\n"),
+            "{text}"
+        );
+    }
+}
