@@ -201,7 +201,7 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
     }
     match line.candidate().map(|candidate| candidate.rung) {
         // Accounts and clocks have no interrupts; a better source was skipped for a reason.
-        Some(Rung::Os) => match line.skipped.first() {
+        Some(Rung::Os | Rung::SelfCounts) => match line.skipped.first() {
             Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
             None => Err(obstacle("accounts of the operating system raise no interrupt")),
         },

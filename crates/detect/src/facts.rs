@@ -107,4 +107,28 @@ pub trait FactSource {
     /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of
     /// Apple's.
     fn sysreg_probe(&self) -> Result<(), i32>;
+
+    /// The accounts of counters that macOS keeps for threads and processes; `None` on other systems. Found out
+    /// on this thread and process, which changes nothing.
+    fn counter_accounts(&self) -> Option<AccountFacts>;
+}
+
+/// Which accounts of counters the system has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountFacts {
+    /// Those of processes; `None` without the function or when it fails.
+    pub process: Option<ProcessAccounts>,
+    /// Whether there are those of the calling thread.
+    pub thread: bool,
+    /// Whether this process has cycles and instructions in its account: without counters they are 0.
+    pub counts: bool,
+}
+
+/// Which numbers are in the accounts of processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessAccounts {
+    /// Cycles and instructions (before macOS 13).
+    Totals,
+    /// Also the shares of performance cores, and energy.
+    ByCoreType,
 }

@@ -4,8 +4,14 @@ use std::io::Read;
 
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
+use crate::facts::{AccountFacts, FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
 
+#[cfg(target_os = "macos")]
+#[path = "host_accounts.rs"]
+mod accounts;
+#[cfg(not(target_os = "macos"))]
+#[path = "host_no_accounts.rs"]
+mod accounts;
 #[cfg(target_arch = "x86_64")]
 #[path = "host_cpuid.rs"]
 mod cpuid;
@@ -118,6 +124,10 @@ impl FactSource for HostFacts {
 
     fn sysreg_probe(&self) -> Result<(), i32> {
         sysreg::probe()
+    }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        accounts::find()
     }
 }
 

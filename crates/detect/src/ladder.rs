@@ -7,6 +7,7 @@ use crate::probes::AccessProbes;
 
 mod msr;
 mod perf;
+mod selfcounts;
 mod soft;
 mod sysreg;
 mod virtual_pmu;
@@ -44,7 +45,7 @@ fn state(rung: Rung, machine: &Machine, probes: &AccessProbes, perf: &perf::Perf
         Rung::Msr if x86_linux => msr::rung(machine, probes),
         Rung::Msr => built_where(rung, false, "it belongs to Linux on x86-64"),
         Rung::Sysreg => sysreg::rung(machine, probes),
-        Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
+        Rung::SelfCounts => selfcounts::rung(machine, probes),
         Rung::Soft => soft::rung(machine, probes),
         _ => RungState { rung, works: Works::Yes, causes: Vec::new() },
     }

@@ -43,7 +43,7 @@ use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
 pub use cyclometer_sys::tracer_call::TracerCall;
-pub use facts::{FactSource, PerfProbe, TraceRefusal};
+pub use facts::{AccountFacts, FactSource, PerfProbe, ProcessAccounts, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
 pub use recorder::FactRecorder;

@@ -4,7 +4,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer, Vendor}
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_sys::process_list::ProcessList;
 
-use crate::facts::{FactSource, PerfProbe, TraceRefusal};
+use crate::facts::{AccountFacts, FactSource, PerfProbe, TraceRefusal};
 use crate::process_list;
 use crate::{DetectionDepth, text};
 
@@ -66,6 +66,8 @@ pub(crate) struct AccessProbes {
     pub(crate) kernel_is_x86_64: bool,
     /// Apple's registers; `None` on machines that cannot have them.
     pub(crate) sysreg: Option<SysregProbe>,
+    /// Accounts of counters; `None` on other systems than macOS.
+    pub(crate) accounts: Option<AccountFacts>,
 }
 
 /// How Apple's registers are kept from user mode, or not.
@@ -147,6 +149,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
             registers: None,
             kernel_is_x86_64: x86,
             sysreg,
+            accounts: facts.counter_accounts(),
         };
     }
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
@@ -172,6 +175,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
         sysreg,
+        accounts: None,
     }
 }
 

@@ -6,7 +6,9 @@ use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::tracer_call::TracerCall;
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
+use crate::facts::{
+    AccountFacts, FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, ProcessAccounts, TraceRefusal,
+};
 use crate::text::integer;
 
 /// The longest recording that is read, in bytes.
@@ -50,12 +52,14 @@ struct OpenFile {
 /// trace traced PID            another process traces what starts here
 /// counted software            the software PMU runs the process that asks
 /// sysreg ok|ERRNO             whether user mode may use the registers of Apple's PMU
+/// accounts process=none|totals|cores thread=0|1 counts=0|1   macOS's accounts of counters: those of
+///                             processes, whether threads have some, whether counts are in them
 /// # …                         a remark, as is an empty line
 /// ```
 ///
 /// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
 /// name as `\x20`. A fact that is not in the file does not exist: a missing file, an empty directory, a perf
-/// event or tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`).
+/// event or tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`), no accounts of counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -72,6 +76,7 @@ pub struct RecordedFacts {
     pub(crate) trace: Option<std::result::Result<(), TraceRefusal>>,
     pub(crate) counted: bool,
     pub(crate) sysreg: Option<std::result::Result<(), i32>>,
+    pub(crate) accounts: Option<AccountFacts>,
 }
 
 impl RecordedFacts {
@@ -120,6 +125,7 @@ impl RecordedFacts {
             trace: None,
             counted: false,
             sysreg: None,
+            accounts: None,
         }
     }
 
@@ -142,6 +148,7 @@ impl RecordedFacts {
             "counted" if rest == "software" => self.counted = true,
             "counted" => return Err("what counts is software, or the line is left out"),
             "sysreg" => self.sysreg = Some(outcome(rest)?),
+            "accounts" => self.accounts = Some(account_facts(rest)?),
             _ => return Err("no kind of fact is called that"),
         }
         Ok(None)
@@ -275,6 +282,28 @@ impl FactSource for RecordedFacts {
     fn sysreg_probe(&self) -> std::result::Result<(), i32> {
         self.sysreg.unwrap_or(Err(EOPNOTSUPP))
     }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        self.accounts
+    }
+}
+
+fn account_facts(words: &str) -> std::result::Result<AccountFacts, &'static str> {
+    const FORM: &str = "accounts are process=none|totals|cores thread=0|1 counts=0|1";
+    let words: Vec<&str> = words.split(' ').collect();
+    let [process, thread, counts] = words.as_slice() else { return Err(FORM) };
+    let process = match *process {
+        "process=none" => None,
+        "process=totals" => Some(ProcessAccounts::Totals),
+        "process=cores" => Some(ProcessAccounts::ByCoreType),
+        _ => return Err(FORM),
+    };
+    let flag = |word: &str, name: &str| match word.strip_prefix(name) {
+        Some("=0") => Ok(false),
+        Some("=1") => Ok(true),
+        _ => Err(FORM),
+    };
+    Ok(AccountFacts { process, thread: flag(thread, "thread")?, counts: flag(counts, "counts")? })
 }
 
 fn outcome(word: &str) -> std::result::Result<std::result::Result<(), i32>, &'static str> {

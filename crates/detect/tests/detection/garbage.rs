@@ -103,6 +103,17 @@ impl FactSource for Garbage {
             errno => Err(errno as i32),
         }
     }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        let process = match self.number("accounts") % 4 {
+            0 => return None,
+            1 => None,
+            2 => Some(ProcessAccounts::Totals),
+            _ => Some(ProcessAccounts::ByCoreType),
+        };
+        let flag = |name| self.number(name) % 2 == 0;
+        Some(AccountFacts { process, thread: flag("thread"), counts: flag("counts") })
+    }
 }
 
 /// Texts: noise, and what comes near to the real thing.
