@@ -1,0 +1,19 @@
+//! macOS: libraries that are opened at run time, and the private frameworks behind Apple's PMU.
+//!
+//! No framework is linked. The path of a library is given by the caller, so the same code runs on Linux, where
+//! tests open a library that behaves as macOS does.
+
+mod kpc;
+mod kpc_functions;
+mod library;
+
+pub use kpc::{Kpc, KpcClasses};
+pub use kpc_functions::KpcFunctions;
+pub use library::{Library, LibraryError};
+
+/// The private framework that counts.
+///
+/// # Source
+///
+/// hashintel/hash `libs/darwin-kperf/sys`: the file lies in the shared cache, and `dlopen` finds it there.
+pub const KPERF: &str = "/System/Library/PrivateFrameworks/kperf.framework/kperf";

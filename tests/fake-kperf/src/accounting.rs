@@ -1,0 +1,1 @@
+//! Accounting of processes and threads without root.

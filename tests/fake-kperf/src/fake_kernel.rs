@@ -1,0 +1,268 @@
+//! The rules of xnu for counters: who may do what, and what configuration words mean.
+
+use std::collections::HashMap;
+
+use cyclometer_arch::apple::{KPC_EL0, KPC_EL1};
+use cyclometer_core::Modes;
+
+use crate::machine::CountingMachine;
+use crate::scenario::Scenario;
+
+/// An error of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Not permitted.
+    pub const EPERM: Errno = Errno(libc::EPERM);
+    /// An argument is invalid.
+    pub const EINVAL: Errno = Errno(libc::EINVAL);
+    /// Not permitted, as another task has it.
+    pub const EACCES: Errno = Errno(libc::EACCES);
+    /// In use.
+    pub const EBUSY: Errno = Errno(libc::EBUSY);
+
+    /// The error of that name.
+    pub fn parse(name: &str) -> Option<Errno> {
+        match name {
+            "EPERM" => Some(Errno::EPERM),
+            "EINVAL" => Some(Errno::EINVAL),
+            "EACCES" => Some(Errno::EACCES),
+            "EBUSY" => Some(Errno::EBUSY),
+            _ => None,
+        }
+    }
+}
+
+/// The class of fixed counters.
+pub const FIXED: u32 = 1;
+/// The class of configurable counters.
+pub const CONFIGURABLE: u32 = 2;
+/// The class of the power manager's counters.
+pub const POWER: u32 = 4;
+
+/// PMC5 to PMC7, which belong to the power manager.
+///
+/// # Source
+///
+/// kpep `power_counters`, 224.
+const POWER_COUNTERS: u32 = 0xe0;
+/// PMC2 to PMC9.
+const CONFIGURABLE_COUNTERS: u32 = 0x3fc;
+
+/// The state of the kernel.
+#[derive(Debug)]
+pub struct FakeKernel {
+    scenario: Scenario,
+    machine: CountingMachine,
+    calls: HashMap<&'static str, u64>,
+    forced: bool,
+    counting: u32,
+    thread_counting: u32,
+    /// The configuration word of each PMC, from PMC2 on.
+    words: [u64; 8],
+    /// What a read gives until all CPUs are read, if the first sample is old.
+    stale: Option<Vec<Vec<u64>>>,
+}
+
+impl FakeKernel {
+    /// A kernel that has just started.
+    pub fn new(scenario: Scenario) -> FakeKernel {
+        FakeKernel {
+            machine: CountingMachine::new(&scenario),
+            scenario,
+            calls: HashMap::new(),
+            forced: false,
+            counting: 0,
+            thread_counting: 0,
+            words: [0; 8],
+            stale: None,
+        }
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Whether any counter is forced, configured or counting.
+    pub fn is_at_rest(&self) -> bool {
+        !self.forced && self.counting == 0 && self.thread_counting == 0
+    }
+
+    /// Begins a call: the injected fault, if there is one for this call.
+    ///
+    /// # Errors
+    ///
+    /// The fault.
+    pub fn enter(&mut self, call: &'static str) -> Result<(), Errno> {
+        let number = self.calls.entry(call).or_default();
+        *number += 1;
+        let hits = |fault: &&crate::Fault| fault.call == call && fault.nth.is_none_or(|nth| nth == *number);
+        self.scenario.faults.iter().find(hits).map_or(Ok(()), |fault| Err(fault.errno))
+    }
+
+    /// Begins a call that only root may make.
+    ///
+    /// # Errors
+    ///
+    /// The fault; `EPERM` without root.
+    pub fn enter_as_root(&mut self, call: &'static str) -> Result<(), Errno> {
+        self.enter(call)?;
+        if self.scenario.root { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// The PMCs of classes that are available now, as a mask.
+    fn available(&self, classes: u32) -> u32 {
+        let mut mask = if classes & FIXED != 0 { 0b11 } else { 0 };
+        let power = if self.scenario.vm || self.has_all() { 0 } else { POWER_COUNTERS };
+        if classes & CONFIGURABLE != 0 && !self.scenario.vm {
+            mask |= CONFIGURABLE_COUNTERS & !power;
+        }
+        if classes & POWER != 0 {
+            mask |= power;
+        }
+        mask
+    }
+
+    fn has_all(&self) -> bool {
+        self.forced && !self.scenario.power_manager_keeps
+    }
+
+    /// The number of counters of classes.
+    pub fn counter_count(&self, classes: u32) -> u32 {
+        self.available(classes).count_ones()
+    }
+
+    /// The number of configuration words of classes: fixed counters have none.
+    pub fn config_count(&self, classes: u32) -> u32 {
+        self.available(classes & !FIXED).count_ones()
+    }
+
+    /// The configuration words of classes.
+    pub fn config(&self, classes: u32) -> Vec<u64> {
+        pmcs(self.available(classes & !FIXED)).map(|pmc| self.words[pmc - 2]).collect()
+    }
+
+    /// Sets the configuration words of classes: word n is that of the n-th available counter.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` for a selector that the kernel does not allow; then nothing is configured.
+    pub fn set_config(&mut self, classes: u32, words: &[u64]) -> Result<(), Errno> {
+        let allowed = |word: &u64| self.allows(*word as u16);
+        if self.scenario.macos >= (14, 4) && !words.iter().all(allowed) {
+            return Err(Errno::EPERM);
+        }
+        let old = self.machine.read();
+        for (pmc, word) in pmcs(self.available(classes & !FIXED)).zip(words) {
+            self.words[pmc - 2] = *word;
+        }
+        // From macOS 26 on a configuration acts from the next start on.
+        if self.scenario.macos < (26, 0) {
+            self.program();
+        }
+        if self.scenario.stale {
+            self.stale = Some(old);
+        }
+        Ok(())
+    }
+
+    fn allows(&self, selector: u16) -> bool {
+        let known = self.scenario.chip.events.iter().any(|event| event.code == u32::from(selector));
+        selector == 0 || known && !self.scenario.refused.contains(&selector)
+    }
+
+    /// The classes that count.
+    pub fn counting(&self) -> u32 {
+        self.counting
+    }
+
+    /// Lets classes count.
+    pub fn set_counting(&mut self, classes: u32) {
+        let starts = self.counting & CONFIGURABLE == 0 && classes & CONFIGURABLE != 0;
+        let same = self.counting == classes;
+        self.counting = classes;
+        // What counts already is not programmed anew.
+        if !same {
+            self.program();
+        }
+        if starts {
+            self.machine.work(&self.scenario.workloads);
+        }
+    }
+
+    /// Lets the kernel accumulate classes for each thread.
+    pub fn set_thread_counting(&mut self, classes: u32) {
+        self.thread_counting = classes;
+    }
+
+    /// Takes all counters from the power manager, or gives them back.
+    pub fn force(&mut self, force: bool) {
+        if self.forced != force {
+            self.forced = force;
+            // Words of counters that went back are not in force any more.
+            self.program();
+        }
+    }
+
+    /// Whether all counters are forced.
+    pub fn is_forced(&self) -> bool {
+        self.forced
+    }
+
+    /// The counters of classes of each CPU.
+    pub fn cpu_counters(&mut self, classes: u32) -> Vec<Vec<u64>> {
+        self.machine.pass(self.scenario.clock);
+        let values = self.stale.take().unwrap_or_else(|| self.machine.read());
+        let available = self.available(classes);
+        values.iter().map(|cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()).collect()
+    }
+
+    /// The counters of the calling thread, which has CPU 0 for itself.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` while the kernel accumulates nothing for threads.
+    pub fn thread_counters(&mut self) -> Result<Vec<u64>, Errno> {
+        if self.thread_counting == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.machine.pass(self.scenario.clock);
+        let values = self.stale.clone().unwrap_or_else(|| self.machine.read());
+        let available = self.available(self.thread_counting);
+        Ok(values.first().map_or_else(Vec::new, |cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()))
+    }
+
+    /// Programs the counters that count, as the words say.
+    fn program(&mut self) {
+        let available = if self.counting & CONFIGURABLE != 0 { self.available(CONFIGURABLE) } else { 0 };
+        let programmed = pmcs(available).filter_map(|pmc| {
+            let word = self.words[pmc - 2];
+            Some((pmc as u8, word as u16, self.modes(word)?))
+        });
+        self.machine.program(&programmed.collect::<Vec<_>>());
+    }
+
+    /// The modes of a word; `None` where it counts in none.
+    ///
+    /// # Source
+    ///
+    /// xnu `osfmk/arm64/kpc.c`, `set_modes`: since macOS 15 configurable counters count at EL0 alone.
+    fn modes(&self, word: u64) -> Option<Modes> {
+        let (user, kernel) = (word & KPC_EL0 != 0, word & KPC_EL1 != 0);
+        let is_unsaid = !user && !kernel;
+        let may_count_kernel = self.scenario.macos < (15, 0);
+        let modes = Modes {
+            user: user || is_unsaid,
+            kernel: may_count_kernel && (kernel || is_unsaid),
+            ..Modes::USER
+        };
+        (word as u16 != 0 && (modes.user || modes.kernel)).then_some(modes)
+    }
+}
+
+/// The PMCs of a mask, lowest first.
+fn pmcs(mask: u32) -> impl Iterator<Item = usize> {
+    (0..32usize).filter(move |pmc| mask >> pmc & 1 == 1)
+}
