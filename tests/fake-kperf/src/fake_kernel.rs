@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use cyclometer_arch::apple::{KPC_EL0, KPC_EL1};
 use cyclometer_core::Modes;
 
+use crate::accounting::Accounts;
 use crate::machine::CountingMachine;
 use crate::scenario::Scenario;
 
@@ -56,6 +57,7 @@ pub struct FakeKernel {
     scenario: Scenario,
     machine: CountingMachine,
     calls: HashMap<&'static str, u64>,
+    accounts: Accounts,
     forced: bool,
     counting: u32,
     thread_counting: u32,
@@ -72,6 +74,7 @@ impl FakeKernel {
             machine: CountingMachine::new(&scenario),
             scenario,
             calls: HashMap::new(),
+            accounts: Accounts::default(),
             forced: false,
             counting: 0,
             thread_counting: 0,
@@ -83,6 +86,11 @@ impl FakeKernel {
     /// The scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
+    }
+
+    /// The accounts of processes.
+    pub fn accounts(&mut self) -> &mut Accounts {
+        &mut self.accounts
     }
 
     /// Whether any counter is forced, configured or counting.

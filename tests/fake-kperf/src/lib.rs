@@ -15,7 +15,7 @@ mod machine;
 mod scenario;
 
 pub use fake_kernel::{Errno, FakeKernel};
-pub use scenario::{Clock, Fault, Scenario, ScenarioError};
+pub use scenario::{Clock, Fault, ProcessWork, Scenario, ScenarioError};
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,8 @@
 //! | `stale` | the first thread sample after a new configuration is old, until all CPUs are read |
 //! | `refuse 0xbf` | the kernel's list of allowed selectors lacks this one; several lines are possible |
 //! | `workload 0 loop:10` | CPU 0 does this for 10 ms, from the first start of configurable counters on |
+//! | `process loop 75` | each process and thread does this as long as it uses a CPU, 75 % of it on performance cores |
+//! | `process loop:591 75` | each process has done this for 591 ms when it ends, whatever it did |
 //! | `clock real` | simulated time passes as real time does, which is the default |
 //! | `clock step 1000000` | time stands still, but for 1,000,000 ns before each read of counters |
 //! | `fail kpc_set_config 2 EBUSY` | the second call fails; `always` in place of a number: each call |
@@ -44,10 +46,23 @@ pub struct Scenario {
     pub refused: Vec<u16>,
     /// What CPUs do.
     pub workloads: Vec<(u32, Workload)>,
+    /// What the accounts of processes and threads say that they do.
+    pub process: ProcessWork,
     /// How time passes.
     pub clock: Clock,
     /// Calls that fail.
     pub faults: Vec<Fault>,
+}
+
+/// The work of each process and thread.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProcessWork {
+    /// The work, which does not end.
+    pub workload: Workload,
+    /// How long a process has done it at its end, in ns; `None`: as long as it used a CPU.
+    pub lasts_ns: Option<u64>,
+    /// The share of performance cores, in percent.
+    pub performance_percent: u64,
 }
 
 /// How simulated time passes.
@@ -99,6 +114,11 @@ impl Default for Scenario {
             stale: false,
             refused: Vec::new(),
             workloads: Vec::new(),
+            process: ProcessWork {
+                workload: Workload::named("loop").unwrap_or_default(),
+                lasts_ns: None,
+                performance_percent: 75,
+            },
             clock: Clock::Real,
             faults: Vec::new(),
         }
@@ -136,6 +156,16 @@ impl Scenario {
             ["stale"] => self.stale = true,
             ["refuse", selector] => self.refused.push(number(selector)?),
             ["workload", cpu, text] => self.workloads.push((cpu.parse().ok()?, self.workload(text)?)),
+            ["process", text, percent] => {
+                let (name, ms) = text.split_once(':').map_or((*text, None), |(name, ms)| (name, Some(ms)));
+                let lasts_ns = match ms {
+                    Some(ms) => Some(ms.parse::<u64>().ok()?.checked_mul(1_000_000)?),
+                    None => None,
+                };
+                let performance_percent = percent.parse().ok().filter(|percent| *percent <= 100)?;
+                self.process =
+                    ProcessWork { workload: Workload::named(name)?, lasts_ns, performance_percent };
+            }
             ["clock", "real"] => self.clock = Clock::Real,
             ["clock", "step", ns] => self.clock = Clock::Step(ns.parse().ok()?),
             ["fail", call, nth, errno] => {

@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, TracerCall, detect,
+    AccountFacts, FactRecorder, FactSource, PerfProbe, ProcessAccounts, RecordedFacts, TraceRefusal,
+    TracerCall, detect,
 };
 use proptest::prelude::*;
 

@@ -449,6 +449,51 @@ fn apples_registers_under_macos_need_a_patched_kernel() {
     check_sysreg("m4-macos", &[("\ncpus 10", "\ncpus 10\nsysreg 95")], Works::No, closed);
 }
 
+/// How the accounts of macOS fare, and the causes.
+fn selfcounts(changes: &[(&str, &str)]) -> (Works, Vec<(CauseKind, String, Option<String>)>) {
+    let machine = changed("m4-macos", changes);
+    let state = machine.ladder.state(Rung::SelfCounts).unwrap();
+    (state.works, state.causes.iter().map(|c| (c.kind, c.text.clone(), c.mend.clone())).collect())
+}
+
+const ACCOUNTS: &str = "accounts process=cores thread=1 counts=1";
+
+#[test]
+fn macos_accounts_for_cycles_without_root_and_says_what_it_lacks() {
+    let (works, causes) = selfcounts(&[]);
+    assert_eq!((works, causes.len()), (Works::Yes, 1));
+    assert_eq!((causes[0].0, causes[0].2.as_deref()), (CauseKind::NoModeFilter, None));
+    assert!(causes[0].1.contains("user and kernel mode together, without child processes"), "{causes:?}");
+    assert!(changed("m4-macos", &[]).ladder.perf_hardware.is_err());
+}
+
+#[test]
+fn an_early_macos_lacks_accounts_and_is_to_be_updated() {
+    let update = Some("softwareupdate --install --all".to_owned());
+    let check = |accounts: &str, works, count, text: &str| {
+        let (found, causes) = selfcounts(&[(ACCOUNTS, accounts)]);
+        assert_eq!((found, causes.len()), (works, count), "{accounts}: {causes:?}");
+        assert_eq!((causes[0].0, &causes[0].2), (CauseKind::NotInKernel, &update), "{accounts}");
+        assert!(causes[0].1.contains(text), "{accounts}: {causes:?}");
+    };
+    check("accounts process=cores thread=0 counts=1", Works::Partly, 2, "before 12.4");
+    check("accounts process=totals thread=1 counts=1", Works::Partly, 2, "before 13");
+    check("accounts process=totals thread=0 counts=1", Works::Partly, 3, "before 12.4");
+    check("accounts process=none thread=0 counts=0", Works::No, 1, "accounts for no cycles");
+    check("", Works::No, 1, "accounts for no cycles");
+}
+
+#[test]
+fn accounts_that_stay_zero_are_no_counts() {
+    let zero = (ACCOUNTS, "accounts process=cores thread=1 counts=0");
+    let (works, causes) = selfcounts(&[zero]);
+    assert_eq!((works, causes[0].0), (Works::No, CauseKind::NoPmu));
+    let (works, causes) = selfcounts(&[zero, ("hv_vmm_present 0", "hv_vmm_present 1")]);
+    assert_eq!((works, causes[0].0), (Works::No, CauseKind::NoVirtualPmu), "{causes:?}");
+    let elsewhere = changed("skylake", &[]);
+    assert_eq!(elsewhere.ladder.state(Rung::SelfCounts).unwrap().works, Works::NotHere);
+}
+
 #[test]
 fn apples_registers_are_no_guests_and_no_other_vendors() {
     let guest = [("hv_vmm_present 0", "hv_vmm_present 1"), ("\ncpus 10", "\ncpus 10\nsysreg ok")];
