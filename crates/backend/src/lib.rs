@@ -21,6 +21,8 @@ mod counter_accounts;
 #[path = "counter_accounts_fake.rs"]
 mod counter_accounts;
 #[cfg(unix)]
+pub mod kdebug;
+#[cfg(unix)]
 mod launch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;

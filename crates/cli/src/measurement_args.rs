@@ -19,6 +19,8 @@ pub enum Backend {
     /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
     /// patched macOS.
     Sysreg,
+    /// macOS's accounts of cycles, instructions and energy only, for which it asks no root.
+    Selfcounts,
     /// Clocks and accounting of the operating system only.
     Os,
 }
@@ -32,6 +34,7 @@ impl Backend {
             Backend::Soft => Some(Rung::Soft),
             Backend::Msr => Some(Rung::Msr),
             Backend::Sysreg => Some(Rung::Sysreg),
+            Backend::Selfcounts => Some(Rung::SelfCounts),
             Backend::Os => Some(Rung::Os),
         }
     }

@@ -103,13 +103,19 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
     format!("{source}{}{remedy}", skipped.reason)
 }
 
-/// The reason to report: the best source's; else that registers would work if asked for; else why this
-/// machine does not have the event.
+/// The reason to report: the best source's of this system; else that of a source which works and lacks the
+/// event; else that registers would work if asked for; else why this machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
     let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
+    let of_this_system = |skipped: &&Skipped| asks_nobody(skipped) && !is_of_other_system(skipped);
     let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
-    let mut skipped = line.skipped.iter();
-    match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
+    let lacking = line.event.lacking.iter().find(|(rung, _)| !is_of_registers(*rung));
+    let skipped = || line.skipped.iter();
+    if let (None, Some((_, reason))) = (skipped().find(of_this_system), lacking) {
+        return reason;
+    }
+    let best = skipped().find(of_this_system).or_else(|| skipped().find(asks_nobody));
+    match best.or_else(|| skipped().find(would_work)) {
         Some(skipped) => &skipped.reason,
         None if !line.event.unsupported.is_empty() => &line.event.unsupported,
         None => line.skipped.first().map_or("no source counts it", |first| first.reason.as_str()),
@@ -124,6 +130,11 @@ fn is_liftable(skipped: &Skipped, intent: &Intent) -> bool {
         SkipCause::Unavailable { kind, .. } => is_candidate && keeps_from_counting(skipped.rung, kind),
         _ => false,
     }
+}
+
+/// Whether the source was skipped because it belongs to another operating system.
+fn is_of_other_system(skipped: &Skipped) -> bool {
+    matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
 }
 
 /// Whether a source's registers are programmed by ourselves, and only when that is asked for.
@@ -243,6 +254,26 @@ mod tests {
                 reason: "kernel.perf_event_paranoid is 3".to_owned(),
                 cause: SkipCause::Unavailable { kind: CauseKind::NoPermission, remedy: None },
             }]
+        );
+    }
+
+    #[test]
+    fn the_reason_of_a_source_that_works_here_comes_before_that_of_another_system() {
+        let mut machine = machine();
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::OtherSystem, "perf belongs to Linux"));
+        let reason = |lacking: &[(Rung, &str)]| {
+            let mut event = core_event("cycles");
+            event.lacking = lacking.iter().map(|(rung, text)| (*rung, (*text).to_owned())).collect();
+            let lines = route(vec![event], &machine, &Intent::default());
+            let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
+            count.reason().unwrap().to_string()
+        };
+        assert_eq!(reason(&[]), "perf belongs to Linux");
+        assert_eq!(reason(&[(Rung::SelfCounts, "cycles:uk")]), "cycles:uk");
+        assert_eq!(
+            reason(&[(Rung::Msr, "no counter")]),
+            "perf belongs to Linux",
+            "registers are for requests"
         );
     }
 

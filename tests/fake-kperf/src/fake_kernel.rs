@@ -7,7 +7,8 @@ use cyclometer_core::Modes;
 
 use crate::accounting::Accounts;
 use crate::machine::CountingMachine;
-use crate::scenario::Scenario;
+use crate::sampling::{CpuAtSlice, SLICE_NS, Sampling};
+use crate::scenario::{Clock, Scenario};
 
 /// An error of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,9 @@ pub struct FakeKernel {
     machine: CountingMachine,
     calls: HashMap<&'static str, u64>,
     accounts: Accounts,
+    sampling: Sampling,
+    /// The counters of each CPU when threads began to be counted.
+    threads_from: Vec<Vec<u64>>,
     forced: bool,
     counting: u32,
     thread_counting: u32,
@@ -75,6 +79,8 @@ impl FakeKernel {
             scenario,
             calls: HashMap::new(),
             accounts: Accounts::default(),
+            sampling: Sampling::default(),
+            threads_from: Vec::new(),
             forced: false,
             counting: 0,
             thread_counting: 0,
@@ -88,6 +94,49 @@ impl FakeKernel {
         &self.scenario
     }
 
+    /// What is sampled.
+    pub fn sampling(&mut self) -> &mut Sampling {
+        &mut self.sampling
+    }
+
+    /// The chip's time.
+    pub fn now_ns(&self) -> u64 {
+        self.machine.now_ns()
+    }
+
+    /// Lets the time that is due pass in slices, and notes what is to be sampled.
+    pub fn sample_until_now(&mut self) {
+        let mut left = self.machine.due_ns(self.scenario.clock);
+        if !self.sampling.is_active() || self.thread_counting == 0 || self.counting == 0 {
+            return self.machine.pass(Clock::Step(left));
+        }
+        let mut before = self.machine.read();
+        while left > 0 {
+            let slice = left.min(SLICE_NS);
+            left -= slice;
+            let busy: Vec<bool> = (0..self.scenario.cpus).map(|cpu| self.machine.has_work(cpu)).collect();
+            self.machine.pass(Clock::Step(slice));
+            let now = self.machine.read();
+            let cpus = (0u32..).zip(&busy).filter(|(_, busy)| **busy);
+            let cpus: Vec<CpuAtSlice> = cpus.map(|(cpu, _)| self.at_slice(cpu, &before, &now)).collect();
+            self.sampling.at_slice(self.machine.now_ns(), &cpus);
+            before = now;
+        }
+    }
+
+    fn at_slice(&self, cpu: u32, before: &[Vec<u64>], now: &[Vec<u64>]) -> CpuAtSlice {
+        let (before, now) = (&before[cpu as usize], &now[cpu as usize]);
+        let from = &self.threads_from[cpu as usize];
+        let values = pmcs(self.available(self.thread_counting)).map(|pmc| now[pmc] - from[pmc]).collect();
+        let passed = |(word, pmc): (usize, usize)| {
+            let period = self.sampling.counters[word].period;
+            let rounds = |counts: &[u64]| (counts[pmc] - from[pmc]).checked_div(period).unwrap_or(0);
+            (rounds(now) > rounds(before)).then_some(word)
+        };
+        let overflowed = pmcs(self.available(CONFIGURABLE)).enumerate().filter_map(passed).collect();
+        CpuAtSlice { cpu, values, overflowed }
+    }
+
     /// The accounts of processes.
     pub fn accounts(&mut self) -> &mut Accounts {
         &mut self.accounts
@@ -95,7 +144,8 @@ impl FakeKernel {
 
     /// Whether any counter is forced, configured or counting.
     pub fn is_at_rest(&self) -> bool {
-        !self.forced && self.counting == 0 && self.thread_counting == 0
+        let counts = self.forced || self.counting != 0 || self.thread_counting != 0;
+        !counts && self.sampling.is_at_rest()
     }
 
     /// Begins a call: the injected fault, if there is one for this call.
@@ -202,6 +252,9 @@ impl FakeKernel {
 
     /// Lets the kernel accumulate classes for each thread.
     pub fn set_thread_counting(&mut self, classes: u32) {
+        if self.thread_counting == 0 {
+            self.threads_from = self.machine.read();
+        }
         self.thread_counting = classes;
     }
 

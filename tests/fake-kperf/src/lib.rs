@@ -12,11 +12,14 @@ pub mod accounting;
 mod fake_kernel;
 pub mod kpc;
 mod machine;
+pub mod sampling;
 mod scenario;
 
 pub use fake_kernel::{Errno, FakeKernel};
 pub use scenario::{Clock, Fault, ProcessWork, Scenario, ScenarioError};
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The file of the library in the folder of the test program, where Cargo puts it for a crate that depends on
@@ -47,6 +50,24 @@ pub fn install(folder: &Path, scenario: &str) -> PathBuf {
         panic!("{}: {error}", folder.display());
     });
     library_there
+}
+
+/// Whether nothing is forced, counting, sampled or traced on the Mac of an open library.
+///
+/// # Panics
+///
+/// When the library is not there.
+pub fn is_at_rest(library: &Path) -> bool {
+    let name = CString::new(library.as_os_str().as_bytes()).unwrap_or_default();
+    // SAFETY: the name is a live C string; opening the library again gives the copy that is open.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!handle.is_null(), "cannot open {}", library.display());
+    // SAFETY: the handle is open, and the name is a live C string.
+    let address = unsafe { libc::dlsym(handle, c"fake_kperf_is_at_rest".as_ptr()) };
+    assert!(!address.is_null(), "{} is not the library", library.display());
+    // SAFETY: the address is that of the function below, which has this signature.
+    let at_rest: extern "C" fn() -> bool = unsafe { std::mem::transmute(address) };
+    at_rest()
 }
 
 /// The name of the library in a folder that stands for a Mac.

@@ -74,6 +74,27 @@ impl CountingMachine {
         }
     }
 
+    /// The chip's time.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.chip.now_ns()
+    }
+
+    /// How much time passes before a read.
+    pub(crate) fn due_ns(&self, clock: Clock) -> u64 {
+        match clock {
+            Clock::Step(ns) => ns,
+            Clock::Real => {
+                let due = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                due.saturating_sub(self.chip.now_ns())
+            }
+        }
+    }
+
+    /// Whether a CPU has work.
+    pub(crate) fn has_work(&self, cpu: u32) -> bool {
+        self.chip.thread_on(cpu).is_some()
+    }
+
     /// Lets time pass before a read.
     pub(crate) fn pass(&mut self, clock: Clock) {
         let ns = match clock {

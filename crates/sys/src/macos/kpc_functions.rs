@@ -79,7 +79,7 @@ impl KpcFunctions {
 }
 
 /// The result of a function that returns 0, or -1 with `errno`, or an error number.
-fn checked(result: c_int) -> io::Result<()> {
+pub(super) fn checked(result: c_int) -> io::Result<()> {
     match result {
         0 => Ok(()),
         ..0 => Err(io::Error::last_os_error()),

@@ -3,13 +3,17 @@
 //! No framework is linked. The path of a library is given by the caller, so the same code runs on Linux, where
 //! tests open a library that behaves as macOS does.
 
+mod kdebug;
 mod kpc;
 mod kpc_functions;
 mod library;
+mod sampler;
 
+pub use kdebug::{KDEBUG_RECORD_BYTES, Kdebug, KdebugFunctions};
 pub use kpc::{Kpc, KpcClasses};
 pub use kpc_functions::KpcFunctions;
 pub use library::{Library, LibraryError};
+pub use sampler::{KperfSampler, SAMPLER_THREAD_COUNTERS, SamplerFunctions};
 
 /// The private framework that counts.
 ///

@@ -1,0 +1,180 @@
+//! Sampling by kperf, on a library that behaves as macOS does over simulated chips.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cyclometer_backend::kdebug::{KperfWindows, SampledThreads, SamplingTools, SamplingTrigger};
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::window::{RowBatch, WindowRow, Windowing, WindowingState};
+use cyclometer_core::{Count, Refusal};
+use cyclometer_sys::macos::{KdebugFunctions, KpcFunctions, Library, SamplerFunctions};
+use tempfile::TempDir;
+
+/// A Mac on which CPU 0 works for 40 ms, and 5 ms pass at each read.
+const M1: &str = "chip apple-m1\ncpus 2\nworkload 0 loop:40\nclock step 5000000\n";
+
+/// `INST_ALL`, in user mode, which counts on PMC7 alone.
+const INSTRUCTIONS: u64 = 0x2_008c;
+
+struct Mac {
+    library: Library,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Mac {
+    fn new(scenario: &str) -> Mac {
+        let folder = tempfile::tempdir().unwrap();
+        let file = cyclometer_fake_kperf::install(folder.path(), scenario);
+        Mac { library: Library::open(&file).unwrap(), path: file, _folder: folder }
+    }
+
+    fn tools(&self) -> SamplingTools {
+        SamplingTools {
+            kpc: Box::new(KpcFunctions::find(&self.library).unwrap()),
+            sampler: Box::new(SamplerFunctions::find(&self.library).unwrap()),
+            kdebug: Box::new(KdebugFunctions::find(&self.library).unwrap()),
+        }
+    }
+
+    fn open(&self, what: &SampledThreads) -> Result<KperfWindows, Refusal> {
+        KperfWindows::open(self.tools(), what)
+    }
+
+    /// Whether nothing is forced, counting, sampled or traced.
+    fn is_at_rest(&self) -> bool {
+        cyclometer_fake_kperf::is_at_rest(&self.path)
+    }
+}
+
+fn sampled(trigger: SamplingTrigger) -> SampledThreads {
+    // PMC7 has the fifth of the words from PMC2 on.
+    let words = vec![0, 0, 0, 0, 0, INSTRUCTIONS, 0, 0];
+    SampledThreads { pid: 50, words, columns: vec![0, 1, 7], trigger, most_rows: 1000 }
+}
+
+fn every(period: u64) -> SamplingTrigger {
+    SamplingTrigger::Overflow { word: 5, period: NonZeroU64::new(period).unwrap() }
+}
+
+/// All rows until the work is done and the recording has ended, and its notes.
+fn record(windows: &mut KperfWindows, reads: usize) -> (Vec<WindowRow>, u64) {
+    let mut rows = Vec::new();
+    let mut lost = 0;
+    let mut take = |windows: &mut KperfWindows| {
+        let mut batch = RowBatch::default();
+        let state = windows.next(Instant::now(), &mut batch).unwrap();
+        rows.extend(batch.rows);
+        lost += batch.lost;
+        state
+    };
+    windows.start().unwrap();
+    for _ in 0..reads {
+        assert_eq!(take(windows), WindowingState::Open);
+    }
+    windows.stop().unwrap();
+    while take(windows) == WindowingState::Open {}
+    (rows, lost)
+}
+
+fn count(row: &WindowRow, slot: usize) -> u64 {
+    match row.counts[slot] {
+        Count::Exact(count) => count,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_thread_is_sampled_every_so_many_instructions() {
+    let mac = Mac::new(M1);
+    let period = 1_000_000;
+    let mut windows = mac.open(&sampled(every(period))).unwrap();
+    let (rows, lost) = record(&mut windows, 10);
+    assert!(rows.len() > 100, "{}", rows.len());
+    assert_eq!((lost, windows.notes()), (0, Vec::new()));
+    // An overflow is noticed at the end of a slice of 20 µs, which has some 200,000 instructions.
+    for row in &rows[1..] {
+        let instructions = count(row, 2);
+        assert!(instructions.abs_diff(period) < 300_000, "{row:?}");
+        assert!(count(row, 1) >= instructions, "the fixed counter has the kernel's, too: {row:?}");
+        assert!(count(row, 0) > 0 && row.address.is_some());
+    }
+    assert!(rows.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns));
+    assert!(rows.iter().all(|row| row.thread.unwrap().pid == 50));
+    drop(windows);
+    assert!(mac.is_at_rest());
+}
+
+#[test]
+fn a_timer_samples_at_its_period_and_never_below_the_least() {
+    let rows_of = |period, every_thread| {
+        let mac = Mac::new(M1);
+        let mut windows = mac.open(&sampled(SamplingTrigger::Timer { period, every_thread })).unwrap();
+        let (rows, _) = record(&mut windows, 4);
+        let mean = |rows: &[WindowRow]| {
+            let (first, last) =
+                (rows.first().unwrap().time_ns.unwrap(), rows.last().unwrap().time_ns.unwrap());
+            (last - first) / (rows.len() as u64 - 1)
+        };
+        assert!(rows.iter().all(|row| row.address.is_none()));
+        (mean(&rows), windows.notes())
+    };
+    let near =
+        |found: u64, expected: u64| assert!(found.abs_diff(expected) <= expected / 4, "{found} {expected}");
+    let (mean, notes) = rows_of(Duration::from_micros(400), false);
+    near(mean, 400_000);
+    assert_eq!(notes, Vec::<String>::new());
+    let (mean, notes) = rows_of(Duration::from_micros(250), true);
+    near(mean, 1_000_000);
+    assert_eq!(notes, ["macOS samples at most every 1000 µs here: that is the period"]);
+    let (_, notes) = rows_of(Duration::from_micros(1), false);
+    assert_eq!(notes, ["macOS samples at most every 50 µs here: that is the period"]);
+}
+
+#[test]
+fn a_full_buffer_is_reported_and_marked() {
+    let mac =
+        Mac::new(&M1.replace("clock step 5000000", "clock step 200000000").replace("loop:40", "loop:900"));
+    let mut windows = mac.open(&SampledThreads { most_rows: 1, ..sampled(every(50_000)) }).unwrap();
+    let (rows, lost) = record(&mut windows, 3);
+    assert!(lost > 0 && rows.iter().any(|row| row.flags.lost_before > 0), "{lost}");
+    let notes = windows.notes().join("; ");
+    assert!(notes.contains("trace buffer was full"), "{notes}");
+}
+
+#[test]
+fn each_refusal_names_the_step_and_leaves_nothing_behind() {
+    let check = |fault: &str, kind, step: &str, why: &str| {
+        let mac = Mac::new(&format!("{M1}{fault}\n"));
+        let refusal = mac.open(&sampled(every(1_000_000))).err().unwrap();
+        assert_eq!(refusal.kind, kind, "{fault}: {refusal:?}");
+        assert!(refusal.text.contains(step) && refusal.text.contains(why), "{fault}: {refusal:?}");
+        assert!(mac.is_at_rest(), "{fault}");
+    };
+    let (counters, actions, buffer) =
+        ("configure the counters", "set up what is sampled", "make the trace buffer");
+    check("user", RefusalKind::NoPermission, counters, "sudo cyclometer");
+    check("fail kpc_force_all_ctrs_set 1 EACCES", RefusalKind::Busy, counters, "has all counters");
+    check("fail kpc_set_config 1 EPERM", RefusalKind::NoPermission, counters, "needs root");
+    check("fail kperf_action_count_set 1 EBUSY", RefusalKind::Busy, actions, "Instruments");
+    check("fail kperf_action_filter_set_by_pid 1 EINVAL", RefusalKind::Other, actions, "Invalid argument");
+    check("fail kpc_set_period 1 EBUSY", RefusalKind::Busy, actions, "Instruments");
+    for call in 1..=4 {
+        check(&format!("fail sysctl {call} EBUSY"), RefusalKind::Busy, buffer, "end it first");
+    }
+}
+
+#[test]
+fn a_start_that_fails_half_way_is_undone() {
+    for fault in ["sysctl 5", "kperf_sample_set 1", "kpc_set_thread_counting 1", "kpc_set_counting 1"] {
+        let mac = Mac::new(&format!("{M1}fail {fault} EBUSY\n"));
+        let mut windows = mac.open(&sampled(every(1_000_000))).unwrap();
+        let error = windows.start().unwrap_err().to_string();
+        assert!(error.contains("cannot start sampling"), "{fault}: {error}");
+        drop(windows);
+        assert!(mac.is_at_rest(), "{fault}");
+    }
+}
