@@ -6,7 +6,7 @@ use crate::facts::{AccountFacts, ProcessAccounts};
 
 /// Asks for those of this thread and process.
 pub(super) fn find() -> Option<AccountFacts> {
-    let accounts = of_system();
+    let accounts = of_system()?;
     let process = accounts.process(std::process::id()).ok();
     Some(AccountFacts {
         process: process.map(|account| match account.cores {

@@ -16,6 +16,8 @@ mod drain;
 #[cfg(not(target_os = "linux"))]
 #[path = "drain_other.rs"]
 mod drain;
+#[cfg(all(test, target_os = "linux"))]
+mod drain_other;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(not(target_os = "linux"))]
@@ -31,6 +33,9 @@ mod linux;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the helper needs all of it, and is Linux's"))]
 mod origin;
 mod pid;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", allow(dead_code, reason = "only tests need it on Linux"))]
+mod posix;
 mod wait;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
