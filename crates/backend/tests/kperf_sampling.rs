@@ -4,9 +4,10 @@
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_backend::kdebug::{KperfWindows, SampledThreads, SamplingTools, SamplingTrigger};
+use cyclometer_backend::kdebug::{KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger};
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::window::{RowBatch, WindowRow, Windowing, WindowingState};
 use cyclometer_core::{Count, Refusal};
@@ -34,7 +35,7 @@ impl Mac {
 
     fn tools(&self) -> SamplingTools {
         SamplingTools {
-            kpc: Box::new(KpcFunctions::find(&self.library).unwrap()),
+            kpc: Rc::new(KpcFunctions::find(&self.library).unwrap()),
             sampler: Box::new(SamplerFunctions::find(&self.library).unwrap()),
             kdebug: Box::new(KdebugFunctions::find(&self.library).unwrap()),
         }
@@ -53,11 +54,12 @@ impl Mac {
 fn sampled(trigger: SamplingTrigger) -> SampledThreads {
     // PMC7 has the fifth of the words from PMC2 on.
     let words = vec![0, 0, 0, 0, 0, INSTRUCTIONS, 0, 0];
-    SampledThreads { pid: 50, words, columns: vec![0, 1, 7], trigger, most_rows: 1000 }
+    let counters = SampledCounters::Own(words);
+    SampledThreads { pid: 50, counters, columns: vec![0, 1, 7], trigger, most_rows: 1000 }
 }
 
 fn every(period: u64) -> SamplingTrigger {
-    SamplingTrigger::Overflow { word: 5, period: NonZeroU64::new(period).unwrap() }
+    SamplingTrigger::Overflow { counter: 7, period: NonZeroU64::new(period).unwrap() }
 }
 
 /// All rows until the work is done and the recording has ended, and its notes.
@@ -106,6 +108,17 @@ fn a_thread_is_sampled_every_so_many_instructions() {
     assert!(rows.iter().all(|row| row.thread.unwrap().pid == 50));
     drop(windows);
     assert!(mac.is_at_rest());
+}
+
+#[test]
+fn a_fixed_counter_interrupts_as_a_configurable_one_does() {
+    let mac = Mac::new(M1);
+    let trigger = SamplingTrigger::Overflow { counter: 0, period: NonZeroU64::new(2_000_000).unwrap() };
+    let (rows, _) = record(&mut mac.open(&sampled(trigger)).unwrap(), 6);
+    assert!(rows.len() > 10, "{}", rows.len());
+    for row in &rows[1..] {
+        assert!(count(row, 0).abs_diff(2_000_000) < 200_000, "{row:?}");
+    }
 }
 
 #[test]

@@ -128,12 +128,12 @@ impl FakeKernel {
         let (before, now) = (&before[cpu as usize], &now[cpu as usize]);
         let from = &self.threads_from[cpu as usize];
         let values = pmcs(self.available(self.thread_counting)).map(|pmc| now[pmc] - from[pmc]).collect();
-        let passed = |(word, pmc): (usize, usize)| {
-            let period = self.sampling.counters[word].period;
+        let passed = |(counter, pmc): (usize, usize)| {
+            let period = self.sampling.counters[counter].period;
             let rounds = |counts: &[u64]| (counts[pmc] - from[pmc]).checked_div(period).unwrap_or(0);
-            (rounds(now) > rounds(before)).then_some(word)
+            (rounds(now) > rounds(before)).then_some(counter)
         };
-        let overflowed = pmcs(self.available(CONFIGURABLE)).enumerate().filter_map(passed).collect();
+        let overflowed = pmcs(self.available(FIXED | CONFIGURABLE)).enumerate().filter_map(passed).collect();
         CpuAtSlice { cpu, values, overflowed }
     }
 

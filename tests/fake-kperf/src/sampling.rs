@@ -31,8 +31,8 @@ const fn to_ticks(ns: u64) -> u64 {
 /// What is to be sampled, and the buffer.
 #[derive(Debug, Default)]
 pub struct Sampling {
-    /// The period and the action of each configurable counter, in the order of configuration words.
-    pub(crate) counters: [CounterSampling; 8],
+    /// The period and the action of each counter: the fixed ones, then in the order of configuration words.
+    pub(crate) counters: [CounterSampling; 10],
     actions: u32,
     samplers: u32,
     /// The process that the action is limited to.
@@ -67,7 +67,7 @@ pub(crate) struct CpuAtSlice {
     pub(crate) cpu: u32,
     /// The counters of the thread, fixed ones first.
     pub(crate) values: Vec<u64>,
-    /// The configuration words whose counters have passed a multiple of their periods.
+    /// The counters that have passed a multiple of their periods, fixed ones first.
     pub(crate) overflowed: Vec<usize>,
 }
 
@@ -89,11 +89,11 @@ impl Sampling {
             self.timer_done = now_ns / self.timer_ns;
         }
         for at in cpus {
-            for word in &at.overflowed {
-                let what = (*word as u64 + 2) << 32 | 4 << 48;
+            for counter in &at.overflowed {
+                let what = (*counter as u64) << 32 | 4 << 48;
                 let address = 0x1_0000_0000 + now_ns / SLICE_NS * 4;
                 self.write(now_ns, at, HANDLER | 1, [what, 0, address, 0]);
-                if self.counters[*word].action > 0 {
+                if self.counters[*counter].action > 0 {
                     self.sample(now_ns, at);
                 }
                 self.write(now_ns, at, HANDLER | 2, [0; 4]);
@@ -171,6 +171,11 @@ fn changed(call: &'static str, change: impl FnOnce(&mut Sampling) -> Result<(), 
     answered(entered.and_then(|()| change(kernel.sampling())))
 }
 
+/// The index of the first counter of classes.
+const fn first(classes: u32) -> usize {
+    if classes & 1 != 0 { 0 } else { 2 }
+}
+
 /// Sets the periods of counters.
 ///
 /// # Safety
@@ -178,11 +183,11 @@ fn changed(call: &'static str, change: impl FnOnce(&mut Sampling) -> Result<(), 
 /// There is a period for each counter of the classes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpc_set_period(classes: u32, periods: *mut u64) -> c_int {
-    let count = kernel().config_count(classes) as usize;
+    let count = kernel().counter_count(classes) as usize;
     // SAFETY: the caller promises so many periods.
-    let periods = unsafe { std::slice::from_raw_parts(periods, count.min(8)) };
+    let periods = unsafe { std::slice::from_raw_parts(periods, count) };
     changed("kpc_set_period", |sampling| {
-        sampling.counters.iter_mut().zip(periods).for_each(|(counter, period)| counter.period = *period);
+        sampling.counters.iter_mut().skip(first(classes)).zip(periods).for_each(|(counter, period)| counter.period = *period);
         Ok(())
     })
 }
@@ -194,11 +199,11 @@ pub unsafe extern "C" fn kpc_set_period(classes: u32, periods: *mut u64) -> c_in
 /// There is an action for each counter of the classes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpc_set_actionid(classes: u32, actions: *mut u32) -> c_int {
-    let count = kernel().config_count(classes) as usize;
+    let count = kernel().counter_count(classes) as usize;
     // SAFETY: the caller promises so many actions.
-    let actions = unsafe { std::slice::from_raw_parts(actions, count.min(8)) };
+    let actions = unsafe { std::slice::from_raw_parts(actions, count) };
     changed("kpc_set_actionid", |sampling| {
-        sampling.counters.iter_mut().zip(actions).for_each(|(counter, action)| counter.action = *action);
+        sampling.counters.iter_mut().skip(first(classes)).zip(actions).for_each(|(counter, action)| counter.action = *action);
         Ok(())
     })
 }

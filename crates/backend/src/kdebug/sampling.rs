@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::RefusalKind;
@@ -44,7 +45,7 @@ pub fn least_period(every_thread: bool) -> Duration {
 /// The functions of kperf and the trace buffer.
 pub struct SamplingTools {
     /// Counters.
-    pub kpc: Box<dyn Kpc>,
+    pub kpc: Rc<dyn Kpc>,
     /// Actions and timers.
     pub sampler: Box<dyn KperfSampler>,
     /// The trace buffer.
@@ -54,10 +55,10 @@ pub struct SamplingTools {
 /// When a thread is sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SamplingTrigger {
-    /// After so many events of a configurable counter.
+    /// After so many events of a counter.
     Overflow {
-        /// The index of the counter's configuration word: PMC - 2.
-        word: usize,
+        /// The counter, in the kernel's order: 0 and 1 are the fixed ones, the configuration words follow.
+        counter: usize,
         /// The number of events.
         period: NonZeroU64,
     },
@@ -70,14 +71,23 @@ pub enum SamplingTrigger {
     },
 }
 
+/// Which program lets the counters count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SampledCounters {
+    /// The recording itself, with these configuration words, from PMC2 on.
+    Own(Vec<u64>),
+    /// Counters of this process that are open beside, and already configured.
+    Shared,
+}
+
 /// What is sampled.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampledThreads {
     /// The process.
     pub pid: u32,
-    /// The configuration words, from PMC2 on.
-    pub words: Vec<u64>,
-    /// Which counter has each slot: 0 and 1 are the fixed ones, the configuration words follow.
+    /// The counters.
+    pub counters: SampledCounters,
+    /// Which counter has each slot, in the kernel's order.
     pub columns: Vec<usize>,
     /// When a thread is sampled.
     pub trigger: SamplingTrigger,
@@ -145,6 +155,8 @@ pub struct KperfWindows {
     set_up: Restored,
     samples: ThreadSamples,
     rows: SampleRows,
+    /// Whether it starts and stops the counters.
+    counts: bool,
     began_ticks: u64,
     state: SamplingState,
     notes: Vec<String>,
@@ -159,10 +171,9 @@ enum SamplingState {
     Over,
 }
 
-const ALL: [KpcClasses; 2] = [KpcClasses::FIXED, KpcClasses::CONFIGURABLE];
-
+/// The classes that are counted.
 fn all() -> KpcClasses {
-    ALL[0] | ALL[1]
+    KpcClasses::FIXED | KpcClasses::CONFIGURABLE
 }
 
 impl KperfWindows {
@@ -183,6 +194,7 @@ impl KperfWindows {
             samples: ThreadSamples::new(counters),
             rows: SampleRows::new(what.pid, what.columns.clone()),
             set_up,
+            counts: what.counters != SampledCounters::Shared,
             began_ticks: 0,
             state: SamplingState::Opened,
             notes,
@@ -222,9 +234,10 @@ fn possible(trigger: SamplingTrigger) -> (SamplingTrigger, Vec<String>) {
 
 /// Counters first: from macOS 26 on a configuration counts only if it is there before counting starts.
 fn configure(set_up: &mut Restored, what: &SampledThreads) -> io::Result<()> {
+    let SampledCounters::Own(words) = &what.counters else { return Ok(()) };
     set_up.tools.kpc.force_counters(true)?;
     set_up.did(SetUp::CountersForced);
-    set_up.tools.kpc.set_config(KpcClasses::CONFIGURABLE, &what.words)
+    set_up.tools.kpc.set_config(KpcClasses::CONFIGURABLE, words)
 }
 
 fn actions(set_up: &mut Restored, what: &SampledThreads, trigger: SamplingTrigger) -> io::Result<()> {
@@ -235,12 +248,18 @@ fn actions(set_up: &mut Restored, what: &SampledThreads, trigger: SamplingTrigge
     sampler.set_samplers(ONLY, SAMPLER_THREAD_COUNTERS)?;
     sampler.limit_to_process(ONLY, what.pid)?;
     match trigger {
-        SamplingTrigger::Overflow { word, period } => {
-            let of_word = |n: usize| if n == word { period.get() } else { 0 };
-            let periods: Vec<u64> = (0..what.words.len()).map(of_word).collect();
-            let ids: Vec<u32> = (0..what.words.len()).map(|n| u32::from(n == word) * ONLY).collect();
-            sampler.set_periods(KpcClasses::CONFIGURABLE, &periods)?;
-            sampler.set_interrupt_actions(KpcClasses::CONFIGURABLE, &ids)
+        SamplingTrigger::Overflow { counter, period } => {
+            let fixed = set_up.tools.kpc.counter_count(KpcClasses::FIXED);
+            let (class, index) = match counter.checked_sub(fixed) {
+                None => (KpcClasses::FIXED, counter),
+                Some(index) => (KpcClasses::CONFIGURABLE, index),
+            };
+            let mut periods = vec![0; index + 1];
+            periods[index] = period.get();
+            sampler.set_periods(class, &periods)?;
+            let mut actions = vec![0; index + 1];
+            actions[index] = ONLY;
+            sampler.set_interrupt_actions(class, &actions)
         }
         SamplingTrigger::Timer { period, every_thread } => {
             sampler.set_timer_count(ONLY)?;
@@ -254,7 +273,7 @@ fn actions(set_up: &mut Restored, what: &SampledThreads, trigger: SamplingTrigge
 
 fn buffer(set_up: &mut Restored, what: &SampledThreads) -> io::Result<()> {
     // The records of a sample: both ends of the interrupt, and the counters in fours.
-    let each = 2 + (2 + what.words.len()).div_ceil(4);
+    let each = 2 + set_up.tools.kpc.counter_count(all()).div_ceil(4);
     let records = what.most_rows.saturating_mul(each).clamp(BATCH, MOST_RECORDS);
     let kdebug = &set_up.tools.kdebug;
     kdebug.remove()?;
@@ -293,8 +312,10 @@ impl Windowing for KperfWindows {
         self.set_up.did(SetUp::Sampling);
         self.set_up.tools.kpc.set_thread_counting(all()).map_err(running)?;
         self.set_up.did(SetUp::ThreadCounting);
-        self.set_up.tools.kpc.set_counting(all()).map_err(running)?;
-        self.set_up.did(SetUp::Counting);
+        if self.counts {
+            self.set_up.tools.kpc.set_counting(all()).map_err(running)?;
+            self.set_up.did(SetUp::Counting);
+        }
         self.state = SamplingState::Running;
         Ok(())
     }
