@@ -16,6 +16,8 @@ mod affinity;
 )]
 mod cgroup;
 #[cfg(unix)]
+pub mod kperf;
+#[cfg(unix)]
 mod launch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use cyclometer_backend::kperf;
 use cyclometer_backend::{
     Attached, Launcher, Software, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
@@ -531,7 +532,11 @@ impl Stat {
                 msr::source(cores()).into_iter().collect()
             }
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
-            _ => sources(),
+            _ => {
+                let mut all = sources();
+                all.extend(kperf_source(&self.machine, &self.tables)?);
+                all
+            }
         })
     }
 
@@ -574,6 +579,15 @@ impl Stat {
         };
         let is_waited_for = self.command.is_none();
         Ok(is_waited_for.then(|| -> Box<dyn Child> { Box::new(launcher.watched(attached)) }))
+    }
+}
+
+/// The source kperf, where it works.
+fn kperf_source(machine: &Machine, tables: &EventTables) -> Result<Option<Box<dyn Source>>> {
+    let state = machine.ladder.state(Rung::Kperf);
+    match state.is_some_and(|state| matches!(state.works, Works::Yes | Works::Partly)) {
+        true => kperf::source(chips::for_counting(machine, tables), machine.online.clone()),
+        false => Ok(None),
     }
 }
 

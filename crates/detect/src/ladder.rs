@@ -5,6 +5,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os};
 
 use crate::probes::AccessProbes;
 
+mod kperf;
 mod msr;
 mod perf;
 mod soft;
@@ -40,7 +41,7 @@ fn state(rung: Rung, machine: &Machine, probes: &AccessProbes, perf: &perf::Perf
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
     match rung {
         Rung::Perf => perf.rung(),
-        Rung::Kperf => built_where(rung, macos, "it belongs to macOS"),
+        Rung::Kperf => kperf::rung(machine, probes),
         Rung::Msr if x86_linux => msr::rung(machine, probes),
         Rung::Msr => built_where(rung, false, "it belongs to Linux on x86-64"),
         Rung::Sysreg => sysreg::rung(machine, probes),

@@ -180,15 +180,11 @@ impl FakeKernel {
 
     /// Lets classes count.
     pub fn set_counting(&mut self, classes: u32) {
-        let starts = self.counting & CONFIGURABLE == 0 && classes & CONFIGURABLE != 0;
         let same = self.counting == classes;
         self.counting = classes;
         // What counts already is not programmed anew.
         if !same {
             self.program();
-        }
-        if starts {
-            self.machine.work(&self.scenario.workloads);
         }
     }
 
@@ -213,7 +209,7 @@ impl FakeKernel {
 
     /// The counters of classes of each CPU.
     pub fn cpu_counters(&mut self, classes: u32) -> Vec<Vec<u64>> {
-        self.machine.pass(self.scenario.clock);
+        self.pass();
         let values = self.stale.take().unwrap_or_else(|| self.machine.read());
         let available = self.available(classes);
         values.iter().map(|cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()).collect()
@@ -228,10 +224,18 @@ impl FakeKernel {
         if self.thread_counting == 0 {
             return Err(Errno::EINVAL);
         }
-        self.machine.pass(self.scenario.clock);
+        self.pass();
         let values = self.stale.clone().unwrap_or_else(|| self.machine.read());
         let available = self.available(self.thread_counting);
         Ok(values.first().map_or_else(Vec::new, |cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()))
+    }
+
+    /// Lets time pass before a read. CPUs work while configurable counters count.
+    fn pass(&mut self) {
+        if self.counting & CONFIGURABLE != 0 {
+            self.machine.work(&self.scenario.workloads, self.scenario.clock);
+        }
+        self.machine.pass(self.scenario.clock);
     }
 
     /// Programs the counters that count, as the words say.

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, TracerCall, detect,
+    FactRecorder, FactSource, KpcCounters, PerfProbe, RecordedFacts, TraceRefusal, TracerCall, detect,
 };
 use proptest::prelude::*;
 
@@ -101,6 +101,13 @@ impl FactSource for Garbage {
         match self.number("sysreg") % 3 {
             0 => Ok(()),
             errno => Err(errno as i32),
+        }
+    }
+
+    fn kpc_probe(&self) -> Result<KpcCounters, i32> {
+        match self.number("kpc") % 40 {
+            errno @ 1..30 => Err(errno as i32),
+            counters => Ok(KpcCounters { configurable: counters % 13, forced: counters > 35 }),
         }
     }
 }

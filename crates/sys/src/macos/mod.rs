@@ -4,12 +4,18 @@
 //! tests open a library that behaves as macOS does.
 
 mod kpc;
+#[cfg(unix)]
 mod kpc_functions;
+#[cfg(unix)]
 mod library;
+mod offered;
 
 pub use kpc::{Kpc, KpcClasses};
+#[cfg(unix)]
 pub use kpc_functions::KpcFunctions;
+#[cfg(unix)]
 pub use library::{Library, LibraryError};
+pub use offered::KpcCounters;
 
 /// The private framework that counts.
 ///
