@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use cyclometer_backend::kperf;
+use cyclometer_backend::kperf::KperfSharing;
 use cyclometer_backend::{
     Attached, Launcher, Software, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
@@ -22,7 +22,7 @@ use cyclometer_stats::{MetricRequest, partners};
 
 use crate::marked::{Boards, MarkedLaunch, MarkedRegions, MarkedSource, collect};
 use crate::metric::{Assembled, Wanted, assemble, choose};
-use crate::{EventTables, Simulated, chips};
+use crate::{EventTables, Simulated, chips, kperf_source};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
 ///
@@ -534,7 +534,7 @@ impl Stat {
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
             _ => {
                 let mut all = sources();
-                all.extend(kperf_source(&self.machine, &self.tables)?);
+                all.extend(kperf_source::open(&self.machine, &self.tables, KperfSharing::default())?);
                 all
             }
         })
@@ -579,15 +579,6 @@ impl Stat {
         };
         let is_waited_for = self.command.is_none();
         Ok(is_waited_for.then(|| -> Box<dyn Child> { Box::new(launcher.watched(attached)) }))
-    }
-}
-
-/// The source kperf, where it works.
-fn kperf_source(machine: &Machine, tables: &EventTables) -> Result<Option<Box<dyn Source>>> {
-    let state = machine.ladder.state(Rung::Kperf);
-    match state.is_some_and(|state| matches!(state.works, Works::Yes | Works::Partly)) {
-        true => kperf::source(chips::for_counting(machine, tables), machine.online.clone()),
-        false => Ok(None),
     }
 }
 

@@ -49,6 +49,17 @@ pub fn install(folder: &Path, scenario: &str) -> PathBuf {
     library_there
 }
 
+/// Whether nothing is forced or counting in an open copy of the library.
+///
+/// # Panics
+///
+/// When it is another library.
+pub fn is_at_rest_in(library: &cyclometer_sys::macos::Library) -> bool {
+    // SAFETY: the function of that name has this signature in `kpc`.
+    let asks = unsafe { library.function::<extern "C" fn() -> bool>(c"fake_kperf_is_at_rest") };
+    asks.unwrap_or_else(|error| panic!("{error}"))()
+}
+
 /// The name of the library in a folder that stands for a Mac.
 pub const LIBRARY: &str = "kperf";
 

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Recovery, Result, SlotId};
-use cyclometer_sys::macos::KpcClasses;
 
 use super::hold::CounterHold;
 use super::layout::{CountedPart, Layout};
@@ -64,20 +63,15 @@ impl KperfCounting {
     fn begin(&mut self) -> Result<()> {
         let words = self.layout.words(self.selected);
         self.hold.set(&words).map_err(|error| failed("kpc_set_config", error))?;
-        let classes = self.hold.classes();
-        self.count(classes)?;
+        self.hold.start().map_err(|error| failed("kpc_set_counting", error))?;
         if matches!(self.place, CountedPlace::ThisThread) {
-            let started = self.hold.kpc().set_thread_counting(classes);
+            let started = self.hold.kpc().set_thread_counting(self.hold.classes());
             started.map_err(|error| failed("kpc_set_thread_counting", error))?;
         }
         // The first sample after a new configuration can be an old one; reading all CPUs flushes it.
         self.values_of_cpus().map_err(|error| failed("kpc_get_cpu_counters", error))?;
         self.last = Some(self.values()?);
         Ok(())
-    }
-
-    fn count(&self, classes: KpcClasses) -> Result<()> {
-        self.hold.kpc().set_counting(classes).map_err(|error| failed("kpc_set_counting", error))
     }
 
     fn values_of_cpus(&self) -> io::Result<Vec<Vec<u64>>> {
@@ -162,7 +156,7 @@ impl Counting for KperfCounting {
     fn stop(&mut self) -> Result<()> {
         self.update()?;
         self.last = None;
-        self.count(KpcClasses::NONE)
+        self.hold.stop().map_err(|error| failed("kpc_set_counting", error))
     }
 
     /// Fixed counters go on while another rotation group is configured.
@@ -173,7 +167,6 @@ impl Counting for KperfCounting {
         self.update()?;
         self.selected = turn;
         let Some(before) = self.last.take() else { return Ok(()) };
-        self.count(KpcClasses::FIXED)?;
         self.begin()?;
         if let Some(after) = self.last.take() {
             self.add(&before, &after, CountedPart::is_fixed);

@@ -38,6 +38,7 @@ use counting::{CountedPlace, KperfCounting};
 use hold::CounterHold;
 use layout::Layout;
 
+pub use hold::KperfSharing;
 pub use place::library;
 
 /// The configurable counters that kperf offers, through the library of this build.
@@ -56,9 +57,10 @@ pub fn probe() -> std::result::Result<KpcCounters, i32> {
 /// # Errors
 ///
 /// Those of [`KperfSource::open_library`].
-pub fn source(cores: Vec<CorePmu>, online: CpuSet) -> Result<Option<Box<dyn Source>>> {
+pub fn source(cores: Vec<CorePmu>, online: CpuSet, sharing: KperfSharing) -> Result<Option<Box<dyn Source>>> {
     let open = |library: std::path::PathBuf| KperfSource::open_library(&library, cores, online);
-    Ok(library().map(open).transpose()?.map(|source| -> Box<dyn Source> { Box::new(source) }))
+    let source = library().map(open).transpose()?;
+    Ok(source.map(|source| -> Box<dyn Source> { Box::new(source.sharing(sharing)) }))
 }
 
 /// Counts by kperf.
@@ -66,12 +68,13 @@ pub struct KperfSource {
     kpc: Rc<dyn Kpc>,
     cores: Vec<CorePmu>,
     online: CpuSet,
+    sharing: KperfSharing,
 }
 
 impl KperfSource {
     /// The source over these functions. `cores` are the machine's PMUs, `online` its CPUs.
     pub fn new(kpc: Rc<dyn Kpc>, cores: Vec<CorePmu>, online: CpuSet) -> KperfSource {
-        KperfSource { kpc, cores, online }
+        KperfSource { kpc, cores, online, sharing: KperfSharing::default() }
     }
 
     /// The source over a library: the framework, or one that behaves as it does.
@@ -86,6 +89,12 @@ impl KperfSource {
                 .with_source(error)
         })?;
         Ok(KperfSource::new(Rc::new(functions), cores, online))
+    }
+
+    /// The same source, which shares the counters with others, as those of other threads.
+    #[must_use]
+    pub fn sharing(self, sharing: KperfSharing) -> KperfSource {
+        KperfSource { sharing, ..self }
     }
 
     fn place(&self, on: &Target) -> std::result::Result<CountedPlace, Refusal> {
@@ -112,7 +121,7 @@ impl Source for KperfSource {
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let place = self.place(on)?;
-        let hold = CounterHold::take(Rc::clone(&self.kpc))?;
+        let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing)?;
         let layout = Layout::of(slots, &self.cores, hold.counters())?;
         hold.try_words(&layout, slots)?;
         let cpus = self.online.iter().last().map_or(1, |last| last as usize + 1);

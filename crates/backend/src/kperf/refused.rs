@@ -33,6 +33,10 @@ pub(super) fn refusal(call: &str, error: &io::Error) -> Refusal {
             RefusalKind::Busy,
             format!("{call}: another program has the PMU, such as Instruments or ktrace: quit it"),
         ),
+        _ if error.kind() == io::ErrorKind::ResourceBusy => {
+            let text = "kperf has one configuration, and this program counts other events by it";
+            (RefusalKind::Busy, text.to_owned())
+        }
         _ => (RefusalKind::Other, format!("{call}: {error}")),
     };
     Refusal { slot: None, kind, text }
