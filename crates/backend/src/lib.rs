@@ -23,6 +23,8 @@ mod counter_accounts;
 #[cfg(unix)]
 pub mod kdebug;
 #[cfg(unix)]
+pub mod kperf;
+#[cfg(unix)]
 mod launch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;

@@ -3,14 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZeroU64;
+
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_backend::kdebug::{KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger};
-use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::window::{RowBatch, WindowRow, Windowing, WindowingState};
-use cyclometer_core::{Count, Refusal};
+use cyclometer_backend::kdebug::{
+    KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger,
+};
+use cyclometer_backend::kperf::KperfSource;
+use cyclometer_backend::registers::CorePmu;
+use cyclometer_core::event::{Part, RegisterEvent, RegisterSeat};
+use cyclometer_core::exec::{Reading, RefusalKind};
+use cyclometer_core::window::{RowBatch, WindowBoundary, WindowRow, WindowSpec, Windowing, WindowingState};
+use cyclometer_core::{
+    Count, CounterId, CpuSet, EventCode, Modes, Refusal, Rung, Slot, SlotId, Source, Target,
+};
+use cyclometer_sim::Model;
 use cyclometer_sys::macos::{KdebugFunctions, KpcFunctions, Library, SamplerFunctions};
 use tempfile::TempDir;
 
@@ -47,7 +56,7 @@ impl Mac {
 
     /// Whether nothing is forced, counting, sampled or traced.
     fn is_at_rest(&self) -> bool {
-        cyclometer_fake_kperf::is_at_rest(&self.path)
+        cyclometer_fake_kperf::is_at_rest_in(&self.library)
     }
 }
 
@@ -190,4 +199,72 @@ fn a_start_that_fails_half_way_is_undone() {
         drop(windows);
         assert!(mac.is_at_rest(), "{fault}");
     }
+}
+
+/// An event on a counter of an M1.
+fn slot(id: usize, name: &str, select: u16, counter: CounterId, modes: Modes) -> Slot {
+    let code = EventCode { select, ..EventCode::default() };
+    let part = Part::Registers(RegisterEvent {
+        pmu: "apple-m1".to_owned(),
+        cpus: CpuSet::default(),
+        codes: Vec::new(),
+        wide: false,
+        seats: vec![RegisterSeat { turn: None, counter, code }],
+    });
+    Slot { filter: Some(modes), ..Slot::new(SlotId(id), name, Rung::Kperf, vec![part]) }
+}
+
+#[test]
+fn the_source_records_threads_of_a_command_beside_the_totals_of_cpus() {
+    let mac = Mac::new(M1);
+    let chip = Model::find("apple-m1").unwrap().chip;
+    let online: CpuSet = (0..2).collect();
+    let core = CorePmu { name: "apple-m1".to_owned(), cpus: online.clone(), chip, cycles: None };
+    let source = KperfSource::open_library(&mac.path, vec![core], online).unwrap();
+    let slots = [
+        slot(0, "cycles", 0, CounterId::Fixed(0), Modes::USER_KERNEL),
+        slot(1, "INST_ALL", 0x8c, CounterId::General(7), Modes::USER),
+    ];
+    let boundary = WindowBoundary::Events { slot: SlotId(1), period: NonZeroU64::new(1_000_000).unwrap() };
+    let spec = WindowSpec::new(boundary);
+    let on = Target::Child(50);
+    let mut totals = source.open(&slots, &on).unwrap();
+    let mut windows = source.windows(&slots, &on, &spec).unwrap();
+    totals.start().unwrap();
+    windows.start().unwrap();
+    let mut batch = RowBatch::default();
+    for _ in 0..4 {
+        windows.next(Instant::now(), &mut batch).unwrap();
+    }
+    windows.stop().unwrap();
+    while windows.next(Instant::now(), &mut batch).unwrap() == WindowingState::Open {}
+    totals.stop().unwrap();
+    let mut reading = Reading::default();
+    totals.read(&mut reading).unwrap();
+    let total: u64 = reading.cells.iter().filter(|cell| cell.slot == SlotId(1)).map(|cell| cell.raw).sum();
+    let in_rows: u64 = batch.rows.iter().map(|row| count(row, 1)).sum();
+    assert!(batch.rows.len() > 10 && in_rows <= total, "{} rows: {in_rows} of {total}", batch.rows.len());
+    assert!(in_rows > total / 4, "{in_rows} of {total}");
+    drop((windows, totals));
+    assert!(mac.is_at_rest());
+}
+
+#[test]
+fn windows_that_kperf_cannot_make_are_refused() {
+    let mac = Mac::new(M1);
+    let chip = Model::find("apple-m1").unwrap().chip;
+    let online: CpuSet = (0..2).collect();
+    let core = CorePmu { name: "apple-m1".to_owned(), cpus: online.clone(), chip, cycles: None };
+    let source = KperfSource::open_library(&mac.path, vec![core], online.clone()).unwrap();
+    let slots = [slot(0, "cycles", 0, CounterId::Fixed(0), Modes::USER_KERNEL)];
+    let period = NonZeroU64::new(1_000_000).unwrap();
+    let refused = |on: &Target, boundary: WindowBoundary| {
+        source.windows(&slots, on, &WindowSpec::new(boundary)).err().unwrap().text
+    };
+    let events = |slot| WindowBoundary::Events { slot: SlotId(slot), period };
+    assert!(refused(&Target::Cpus(online.clone()), events(0)).contains("threads of one process"));
+    assert!(refused(&Target::Child(50), events(1)).contains("not among the events"));
+    let interval = WindowBoundary::Interval(Duration::from_millis(1));
+    assert!(refused(&Target::Child(50), interval).contains("end at one event"));
+    assert!(mac.is_at_rest());
 }

@@ -105,7 +105,22 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
         false => all.extend(without_generic()),
     }
     all.extend(devices(machine));
-    all
+    match registers::has_kperf(machine) {
+        true => all.into_iter().map(|listing| by_kperf(listing, machine, tables)).collect(),
+        false => all,
+    }
+}
+
+/// The resolution of an event of the PMU on a Mac, where kperf counts it.
+fn by_kperf(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
+    use ListingKind::{Cache, Hardware, Portable, Vendor};
+    if !matches!(listing.kind, Hardware | Cache | Portable | Vendor) || listing.rung != Rung::Perf {
+        return listing;
+    }
+    let found = registers::by_kperf(&listing.name, machine, tables);
+    let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
+    let available = found.and_then(|_| registers::kperf_counts(machine));
+    Listing { rung: Rung::Kperf, resolution, available, ..listing }
 }
 
 /// The events of a simulated machine: those of its PMU, because it has no other source.
@@ -133,9 +148,10 @@ pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bo
     let entries = vendors_entries(&cores);
     let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || by_alias.contains(entry.name()));
     let listed = wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry)));
-    match registers::is_simulated(machine) {
-        true => listed.map(|listing| simulated(listing, machine, tables)).collect(),
-        false => listed.collect(),
+    match (registers::is_simulated(machine), registers::has_kperf(machine)) {
+        (true, _) => listed.map(|listing| simulated(listing, machine, tables)).collect(),
+        (_, true) => listed.map(|listing| by_kperf(listing, machine, tables)).collect(),
+        _ => listed.collect(),
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Backend {
     Auto,
     /// Linux's perf_event only.
     Perf,
+    /// macOS's kperf only: counters of whole CPUs, as root.
+    Kperf,
     /// The software PMU only: exact counts by translation.
     Soft,
     /// x86 PMU registers only, written through the msr driver: as root, and while no other program uses the
@@ -31,6 +33,7 @@ impl Backend {
         match self {
             Backend::Auto => None,
             Backend::Perf => Some(Rung::Perf),
+            Backend::Kperf => Some(Rung::Kperf),
             Backend::Soft => Some(Rung::Soft),
             Backend::Msr => Some(Rung::Msr),
             Backend::Sysreg => Some(Rung::Sysreg),

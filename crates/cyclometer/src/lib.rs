@@ -70,6 +70,7 @@ mod command;
 pub mod compare;
 pub mod config;
 mod host;
+mod kperf_source;
 mod marked;
 mod metric;
 mod monitor;

@@ -202,12 +202,20 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
     }
     match line.candidate().map(|candidate| candidate.rung) {
         // Accounts and clocks have no interrupts; a better source was skipped for a reason.
+        Some(Rung::SelfCounts) if line.skipped.iter().any(is_of_whole_cpus) => {
+            Err(obstacle("macOS's sums raise no interrupt; as root, choose the counters: --backend kperf"))
+        }
         Some(Rung::Os | Rung::SelfCounts) => match line.skipped.iter().find(|skipped| is_here(skipped)) {
             Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
             None => Err(obstacle("accounts of the operating system raise no interrupt")),
         },
         _ => Ok(WindowBoundary::Events { slot: SlotId(index.unwrap_or_default()), period: leader.period }),
     }
+}
+
+/// Whether kperf works, and was skipped because it counts whole CPUs.
+fn is_of_whole_cpus(skipped: &Skipped) -> bool {
+    skipped.rung == Rung::Kperf && skipped.cause == SkipCause::Unsuited
 }
 
 /// Whether the source that was skipped is one of this system.

@@ -4,7 +4,7 @@ use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
 use crate::detected::{DetectedCpu, DetectionContext, core_type, no_counters};
-use crate::facts::FactSource;
+use crate::facts::{FactSource, KpcCounters};
 use crate::text;
 
 /// A family of chips with one event database and one register layout.
@@ -93,6 +93,24 @@ const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
 ///
 /// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: `CORE_NCTRS` 2.
 const GUEST_COUNTERS: CounterMask = CounterMask::from_bits(0, 0b11);
+
+/// The counters that the power manager has until all are requested: PMC5 to PMC7.
+///
+/// # Source
+///
+/// kpep `power_counters`, 224, on every chip from M1 to M5.
+pub(crate) const POWER_COUNTERS: CounterMask = CounterMask::from_bits(0xe0, 0);
+
+/// Takes the counters away that the power manager keeps, where kperf offers so many fewer.
+pub(crate) fn without_power_counters(cores: &mut [CoreType], offered: KpcCounters) {
+    for core in cores {
+        let all = core.pmu.counters;
+        let left = all.without(POWER_COUNTERS);
+        if offered.configurable == left.general_bits().count_ones() {
+            core.pmu.counters = left;
+        }
+    }
+}
 
 fn by_family(cpufamily: u32) -> Option<&'static AppleChip> {
     CHIPS.iter().find(|chip| chip.cpufamily == cpufamily)

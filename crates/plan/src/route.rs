@@ -173,11 +173,27 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
             let reason = format!("registers are programmed only with --backend {rung}");
             Err(Skipped { rung, reason, cause: SkipCause::NotRequested })
         }
+        Rung::Kperf => {
+            rung_works(candidate, machine)?;
+            has_counters(candidate, machine)?;
+            is_best_for_command(event, machine, intent)
+        }
         Rung::Msr | Rung::Sysreg | Rung::Sim => {
             rung_works(candidate, machine)?;
             has_counters(candidate, machine)
         }
         _ => rung_works(candidate, machine),
+    }
+}
+
+/// kperf counts whole CPUs: a source that counts the command alone is better for a command.
+fn is_best_for_command(event: &Event, machine: &Machine, intent: &Intent) -> Result<(), Skipped> {
+    let counts_command =
+        |other: &Candidate| other.rung == Rung::SelfCounts && rung_works(other, machine).is_ok();
+    let is_asked = intent.only == Some(Rung::Kperf) || !intent.subject.is_command();
+    match is_asked || !event.candidates.iter().any(counts_command) {
+        true => Ok(()),
+        false => Err(unsuited(Rung::Kperf, "kperf counts whole CPUs, not the command alone".to_owned())),
     }
 }
 

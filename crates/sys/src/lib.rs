@@ -34,7 +34,6 @@ pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]
 pub mod invoker;
-#[cfg(unix)]
 pub mod macos;
 #[cfg(target_os = "linux")]
 pub mod marks;

@@ -48,7 +48,7 @@ impl WorkingChip {
     fn new(scenario: &Scenario) -> WorkingChip {
         let alone = Scenario { cpus: 1, ..scenario.clone() };
         let mut machine = CountingMachine::new(&alone);
-        machine.work(&[(0, scenario.process.workload.clone())]);
+        machine.work(&[(0, scenario.process.workload.clone())], Clock::Real);
         let before = fixed(&mut machine);
         WorkingChip { machine, before, done_ns: 0 }
     }

@@ -110,18 +110,27 @@ impl FakeKernel {
         if !self.sampling.is_active() || self.thread_counting == 0 || self.counting == 0 {
             return self.machine.pass(Clock::Step(left));
         }
+        if self.counting & CONFIGURABLE != 0 {
+            self.machine.work(&self.scenario.workloads, self.scenario.clock);
+        }
         let mut before = self.machine.read();
         while left > 0 {
             let slice = left.min(SLICE_NS);
             left -= slice;
-            let busy: Vec<bool> = (0..self.scenario.cpus).map(|cpu| self.machine.has_work(cpu)).collect();
+            // Work may begin and end within a slice.
+            let mut busy = self.busy();
             self.machine.pass(Clock::Step(slice));
+            busy.iter_mut().zip(self.busy()).for_each(|(busy, now)| *busy |= now);
             let now = self.machine.read();
             let cpus = (0u32..).zip(&busy).filter(|(_, busy)| **busy);
             let cpus: Vec<CpuAtSlice> = cpus.map(|(cpu, _)| self.at_slice(cpu, &before, &now)).collect();
             self.sampling.at_slice(self.machine.now_ns(), &cpus);
             before = now;
         }
+    }
+
+    fn busy(&self) -> Vec<bool> {
+        (0..self.scenario.cpus).map(|cpu| self.machine.has_work(cpu)).collect()
     }
 
     fn at_slice(&self, cpu: u32, before: &[Vec<u64>], now: &[Vec<u64>]) -> CpuAtSlice {
@@ -238,15 +247,11 @@ impl FakeKernel {
 
     /// Lets classes count.
     pub fn set_counting(&mut self, classes: u32) {
-        let starts = self.counting & CONFIGURABLE == 0 && classes & CONFIGURABLE != 0;
         let same = self.counting == classes;
         self.counting = classes;
         // What counts already is not programmed anew.
         if !same {
             self.program();
-        }
-        if starts {
-            self.machine.work(&self.scenario.workloads);
         }
     }
 
@@ -274,7 +279,7 @@ impl FakeKernel {
 
     /// The counters of classes of each CPU.
     pub fn cpu_counters(&mut self, classes: u32) -> Vec<Vec<u64>> {
-        self.machine.pass(self.scenario.clock);
+        self.pass();
         let values = self.stale.take().unwrap_or_else(|| self.machine.read());
         let available = self.available(classes);
         values.iter().map(|cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()).collect()
@@ -289,10 +294,18 @@ impl FakeKernel {
         if self.thread_counting == 0 {
             return Err(Errno::EINVAL);
         }
-        self.machine.pass(self.scenario.clock);
+        self.pass();
         let values = self.stale.clone().unwrap_or_else(|| self.machine.read());
         let available = self.available(self.thread_counting);
         Ok(values.first().map_or_else(Vec::new, |cpu| pmcs(available).map(|pmc| cpu[pmc]).collect()))
+    }
+
+    /// Lets time pass before a read. CPUs work while configurable counters count.
+    fn pass(&mut self) {
+        if self.counting & CONFIGURABLE != 0 {
+            self.machine.work(&self.scenario.workloads, self.scenario.clock);
+        }
+        self.machine.pass(self.scenario.clock);
     }
 
     /// Programs the counters that count, as the words say.

@@ -18,8 +18,6 @@ mod scenario;
 pub use fake_kernel::{Errno, FakeKernel};
 pub use scenario::{Clock, Fault, ProcessWork, Scenario, ScenarioError};
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The file of the library in the folder of the test program, where Cargo puts it for a crate that depends on
@@ -52,22 +50,15 @@ pub fn install(folder: &Path, scenario: &str) -> PathBuf {
     library_there
 }
 
-/// Whether nothing is forced, counting, sampled or traced on the Mac of an open library.
+/// Whether nothing is forced, counting, sampled or traced in an open copy of the library.
 ///
 /// # Panics
 ///
-/// When the library is not there.
-pub fn is_at_rest(library: &Path) -> bool {
-    let name = CString::new(library.as_os_str().as_bytes()).unwrap_or_default();
-    // SAFETY: the name is a live C string; opening the library again gives the copy that is open.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    assert!(!handle.is_null(), "cannot open {}", library.display());
-    // SAFETY: the handle is open, and the name is a live C string.
-    let address = unsafe { libc::dlsym(handle, c"fake_kperf_is_at_rest".as_ptr()) };
-    assert!(!address.is_null(), "{} is not the library", library.display());
-    // SAFETY: the address is that of the function below, which has this signature.
-    let at_rest: extern "C" fn() -> bool = unsafe { std::mem::transmute(address) };
-    at_rest()
+/// When it is another library.
+pub fn is_at_rest_in(library: &cyclometer_sys::macos::Library) -> bool {
+    // SAFETY: the function of that name has this signature in `kpc`.
+    let asks = unsafe { library.function::<extern "C" fn() -> bool>(c"fake_kperf_is_at_rest") };
+    asks.unwrap_or_else(|error| panic!("{error}"))()
 }
 
 /// The name of the library in a folder that stands for a Mac.

@@ -66,9 +66,11 @@ impl CountingMachine {
         self.chip.barrier(cpu);
     }
 
-    /// Lets CPUs do their work, unless they are at it.
-    pub(crate) fn work(&mut self, workloads: &[(u32, Workload)]) {
-        if self.threads.iter().all(|thread| self.chip.is_done(*thread)) {
+    /// Lets CPUs do their work, unless they are at it; in real time once.
+    pub(crate) fn work(&mut self, workloads: &[(u32, Workload)], clock: Clock) {
+        let is_first = self.threads.is_empty();
+        let is_done = self.threads.iter().all(|thread| self.chip.is_done(*thread));
+        if is_done && (is_first || clock != Clock::Real) {
             let spawned = workloads.iter().map(|(cpu, work)| self.chip.spawn(work.clone(), &[*cpu]));
             self.threads = spawned.filter_map(Result::ok).collect();
         }

@@ -187,7 +187,12 @@ pub unsafe extern "C" fn kpc_set_period(classes: u32, periods: *mut u64) -> c_in
     // SAFETY: the caller promises so many periods.
     let periods = unsafe { std::slice::from_raw_parts(periods, count) };
     changed("kpc_set_period", |sampling| {
-        sampling.counters.iter_mut().skip(first(classes)).zip(periods).for_each(|(counter, period)| counter.period = *period);
+        sampling
+            .counters
+            .iter_mut()
+            .skip(first(classes))
+            .zip(periods)
+            .for_each(|(counter, period)| counter.period = *period);
         Ok(())
     })
 }
@@ -203,7 +208,12 @@ pub unsafe extern "C" fn kpc_set_actionid(classes: u32, actions: *mut u32) -> c_
     // SAFETY: the caller promises so many actions.
     let actions = unsafe { std::slice::from_raw_parts(actions, count) };
     changed("kpc_set_actionid", |sampling| {
-        sampling.counters.iter_mut().skip(first(classes)).zip(actions).for_each(|(counter, action)| counter.action = *action);
+        sampling
+            .counters
+            .iter_mut()
+            .skip(first(classes))
+            .zip(actions)
+            .for_each(|(counter, action)| counter.action = *action);
         Ok(())
     })
 }

@@ -12,11 +12,11 @@
 //! | `power-manager keeps` | PMC5 to PMC7 stay with the power manager, also when counters are forced |
 //! | `stale` | the first thread sample after a new configuration is old, until all CPUs are read |
 //! | `refuse 0xbf` | the kernel's list of allowed selectors lacks this one; several lines are possible |
-//! | `workload 0 loop:10` | CPU 0 does this for 10 ms, from the first start of configurable counters on |
+//! | `workload 0 loop:10` | CPU 0 does this for 10 ms while configurable counters count |
 //! | `process loop 75` | each process and thread does this as long as it uses a CPU, 75 % of it on performance cores |
 //! | `process loop:591 75` | each process has done this for 591 ms when it ends, whatever it did |
-//! | `clock real` | simulated time passes as real time does, which is the default |
-//! | `clock step 1000000` | time stands still, but for 1,000,000 ns before each read of counters |
+//! | `clock real` | simulated time passes as real time does, which is the default; work begins once |
+//! | `clock step 1000000` | time passes before each read of counters alone, 1,000,000 ns; work begins anew there |
 //! | `fail kpc_set_config 2 EBUSY` | the second call fails; `always` in place of a number: each call |
 
 use std::fmt;

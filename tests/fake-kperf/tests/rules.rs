@@ -41,9 +41,6 @@ impl Mac {
         kpc.set_counting(BOTH).unwrap();
         let counters = kpc.counter_count(BOTH);
         let before = kpc.cpu_counters(BOTH, 1).unwrap();
-        // The work was done before the first read; it begins anew.
-        kpc.set_counting(KpcClasses::NONE).unwrap();
-        kpc.set_counting(BOTH).unwrap();
         let after = kpc.cpu_counters(BOTH, 1).unwrap();
         assert_eq!(before.len(), counters);
         after.iter().zip(&before).map(|(after, before)| after - before).collect()

@@ -26,4 +26,6 @@ mod sampling;
 pub use record::{KdebugEvent, KdebugRecord, Records};
 pub use rows::SampleRows;
 pub use samples::{OverflowInterrupt, ThreadSample, ThreadSamples};
-pub use sampling::{KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger, least_period};
+pub use sampling::{
+    KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger, least_period,
+};

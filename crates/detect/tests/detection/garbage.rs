@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    AccountFacts, FactRecorder, FactSource, PerfProbe, ProcessAccounts, RecordedFacts, TraceRefusal,
-    TracerCall, detect,
+    AccountFacts, FactRecorder, FactSource, KpcCounters, PerfProbe, ProcessAccounts, RecordedFacts,
+    TraceRefusal, TracerCall, detect,
 };
 use proptest::prelude::*;
 
@@ -114,6 +114,13 @@ impl FactSource for Garbage {
         };
         let flag = |name| self.number(name) % 2 == 0;
         Some(AccountFacts { process, thread: flag("thread"), counts: flag("counts") })
+    }
+
+    fn kpc_probe(&self) -> Result<KpcCounters, i32> {
+        match self.number("kpc") % 40 {
+            errno @ 1..30 => Err(errno as i32),
+            counters => Ok(KpcCounters { configurable: counters % 13, forced: counters > 35 }),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::path::Path;
 
 use super::kpc::{Kpc, KpcClasses};
 use super::library::{Library, LibraryError};
@@ -12,15 +13,15 @@ const MOST_COUNTERS: usize = 64;
 /// The fewest CPUs that a buffer has room for. The framework writes for as many CPUs as the kernel has.
 const ROOM_FOR_CPUS: usize = 256;
 
-type Count = extern "C" fn(classes: u32) -> u32;
-type Current = extern "C" fn() -> u32;
-type SetClasses = extern "C" fn(classes: u32) -> c_int;
-type Words = unsafe extern "C" fn(classes: u32, words: *mut u64) -> c_int;
-type ThreadCounters = unsafe extern "C" fn(thread: u32, count: u32, values: *mut u64) -> c_int;
-type CpuCounters =
+type CountFunction = extern "C" fn(classes: u32) -> u32;
+type StateFunction = extern "C" fn() -> u32;
+type ClassesFunction = extern "C" fn(classes: u32) -> c_int;
+type WordsFunction = unsafe extern "C" fn(classes: u32, words: *mut u64) -> c_int;
+type ThreadCountersFunction = unsafe extern "C" fn(thread: u32, count: u32, values: *mut u64) -> c_int;
+type CpuCountersFunction =
     unsafe extern "C" fn(all: bool, classes: u32, current: *mut c_int, values: *mut u64) -> c_int;
-type ForceCounters = extern "C" fn(force: c_int) -> c_int;
-type ForcedCounters = unsafe extern "C" fn(forced: *mut c_int) -> c_int;
+type ForceFunction = extern "C" fn(force: c_int) -> c_int;
+type ForcedFunction = unsafe extern "C" fn(forced: *mut c_int) -> c_int;
 
 /// The functions of the kperf framework.
 ///
@@ -29,18 +30,18 @@ type ForcedCounters = unsafe extern "C" fn(forced: *mut c_int) -> c_int;
 /// Signatures: xnu `tests/cpu_counters/kpc_tests.c`; hashintel/hash `libs/darwin-kperf/sys`.
 #[derive(Debug)]
 pub struct KpcFunctions {
-    pmu_version: Current,
-    counter_count: Count,
-    config_count: Count,
-    config: Words,
-    set_config: Words,
-    counting: Current,
-    set_counting: SetClasses,
-    set_thread_counting: SetClasses,
-    thread_counters: ThreadCounters,
-    cpu_counters: CpuCounters,
-    forced_counters: ForcedCounters,
-    force_counters: ForceCounters,
+    pmu_version: StateFunction,
+    counter_count: CountFunction,
+    config_count: CountFunction,
+    config: WordsFunction,
+    set_config: WordsFunction,
+    counting: StateFunction,
+    set_counting: ClassesFunction,
+    set_thread_counting: ClassesFunction,
+    thread_counters: ThreadCountersFunction,
+    cpu_counters: CpuCountersFunction,
+    forced_counters: ForcedFunction,
+    force_counters: ForceFunction,
 }
 
 /// Finds functions in a library by name; each field has the signature of its function.
@@ -54,6 +55,15 @@ macro_rules! functions {
 }
 
 impl KpcFunctions {
+    /// Opens the framework, or a library that behaves as it does, and finds the functions.
+    ///
+    /// # Errors
+    ///
+    /// The dynamic linker's; the function that is missing.
+    pub fn open(path: &Path) -> Result<KpcFunctions, LibraryError> {
+        KpcFunctions::find(&Library::open(path)?)
+    }
+
     /// Finds the functions in an open library: the framework, or one that behaves as it does.
     ///
     /// # Errors
