@@ -211,6 +211,38 @@ fn doctor_and_list_say_what_is_counted_without_root() {
 }
 
 #[test]
+fn as_root_rows_end_at_instructions_of_each_thread() {
+    let mac = mac("chip apple-m4\ncpus 2\nmacos 15.0\nworkload 0 loop\nworkload 1 memory\n");
+    let machine = mac.path().join("machine");
+    let recorded =
+        std::fs::read_to_string(&machine).unwrap().replace("euid 501", "euid 0").replace("cpus 10", "cpus 2");
+    std::fs::write(&machine, recorded).unwrap();
+    let file = mac.path().join("rows");
+    let file = file.to_str().unwrap();
+    let command = ["-e", "CORE_ACTIVE_CYCLE", "-o", file, "--", "sleep", "0.3"];
+    let every = ["record", "--every", "1000000:INST_ALL"];
+    let out = run(&mac, &[&every[..], &["--backend", "kperf"], &command].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    assert!(unwrapped(&out).contains("one every 1,000,000 INST_ALL:u"), "{}", unwrapped(&out));
+    let rows = stdout(&run(&mac, &["convert", file, "--to", "csv"]));
+    let mut lines = rows.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    let windows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let windows: Vec<_> = windows.iter().filter(|row| row[column("cause")] == "boundary").collect();
+    assert!(windows.len() > 10, "{rows}");
+    for row in windows {
+        assert!(row[column("INST_ALL:u")].parse::<u64>().unwrap() > 0, "{row:?}");
+        assert_eq!(row[column("INST_ALL:u.count")], "exact", "{row:?}");
+        assert!(["4096", "4097"].contains(&row[column("tid")]), "{row:?}");
+    }
+    let out = run(&mac, &[&every[..], &command].concat());
+    assert!(unwrapped(&out).contains("one every 1,000,000 INST_ALL:u"), "{}", unwrapped(&out));
+    let out = run(&mac, &["record", "--every", "1000000", "-o", file, "--", "true"]);
+    assert!(unwrapped(&out).contains("--backend kperf"), "{}", unwrapped(&out));
+}
+
+#[test]
 fn rows_of_a_recording_end_at_times_and_not_at_instructions() {
     let mac = mac(REAL_TIME);
     let file = mac.path().join("rows");

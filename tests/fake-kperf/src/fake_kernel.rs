@@ -113,9 +113,11 @@ impl FakeKernel {
         if self.counting & CONFIGURABLE != 0 {
             self.machine.work(&self.scenario.workloads, self.scenario.clock);
         }
+        // Short slices take longer than the time that they simulate.
+        let longest = if self.scenario.clock == Clock::Real { 10 * SLICE_NS } else { SLICE_NS };
         let mut before = self.machine.read();
         while left > 0 {
-            let slice = left.min(SLICE_NS);
+            let slice = left.min(longest);
             left -= slice;
             // Work may begin and end within a slice.
             let mut busy = self.busy();
