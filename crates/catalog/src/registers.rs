@@ -27,6 +27,12 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
     if is_simulated(machine) {
         event.candidates.clear();
     }
+    if has_kperf(machine) {
+        // perf counts no event of a Mac's PMU.
+        let is_perfs =
+            |way: &Candidate| way.rung == Rung::Perf && way.parts.iter().any(|part| part.core().is_some());
+        event.candidates.retain(|way| !is_perfs(way));
+    }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
         let found = match is_elsewhere {
             true => candidate_beside(rung, request, machine, tables)

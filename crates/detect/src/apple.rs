@@ -101,13 +101,20 @@ const GUEST_COUNTERS: CounterMask = CounterMask::from_bits(0, 0b11);
 /// kpep `power_counters`, 224, on every chip from M1 to M5.
 pub(crate) const POWER_COUNTERS: CounterMask = CounterMask::from_bits(0xe0, 0);
 
-/// Takes the counters away that the power manager keeps, where kperf offers so many fewer.
-pub(crate) fn without_power_counters(cores: &mut [CoreType], offered: KpcCounters) {
-    for core in cores {
-        let all = core.pmu.counters;
-        let left = all.without(POWER_COUNTERS);
-        if offered.configurable == left.general_bits().count_ones() {
-            core.pmu.counters = left;
+/// Limits the counters of core types to those that kperf offers. A chip that is not in the table has those of
+/// all others, where kperf offers as many.
+pub(crate) fn limit_to_offered(cores: &mut [CoreType], offered: KpcCounters) {
+    for pmu in cores.iter_mut().map(|core| &mut core.pmu) {
+        let is_unknown = pmu.counters.is_empty();
+        let all = if is_unknown { COUNTERS } else { pmu.counters };
+        let has_offered =
+            |counters: &CounterMask| counters.general_bits().count_ones() == offered.configurable;
+        let Some(counters) = [all, all.without(POWER_COUNTERS)].into_iter().find(has_offered) else {
+            continue;
+        };
+        pmu.counters = counters;
+        if is_unknown {
+            pmu.source = "kperf".to_owned();
         }
     }
 }

@@ -107,7 +107,7 @@ fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {
     };
     let probes = probes::run(facts, &machine, depth);
     if let Some(Ok(counters)) = probes.kpc {
-        apple::without_power_counters(&mut machine.core_types, counters);
+        apple::limit_to_offered(&mut machine.core_types, counters);
     }
     machine.ladder = ladder::build(&machine, &probes);
     machine.capabilities = capabilities::summarise(&machine);
