@@ -1,7 +1,7 @@
 //! The trace buffer of macOS: samples and rows of the right size for any bytes, in bounded memory.
 #![no_main]
 
-use cyclometer_backend::kdebug::{Records, SampleRows, ThreadSamples};
+use cyclometer_backend::kdebug::{KdebugRecords, SampleRows, ThreadSamples};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8])| {
@@ -9,7 +9,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let counters = usize::from(counters % 16);
     let (mut samples, mut rows) = (ThreadSamples::new(counters), SampleRows::new(1, vec![0, counters]));
     let mut count = 0;
-    for record in Records::new(bytes) {
+    for record in KdebugRecords::new(bytes) {
         count += 1;
         if let Some(sample) = samples.add(record) {
             assert_eq!(sample.values.len(), counters.max(1));

@@ -31,8 +31,8 @@ const GENERIC: [AccountEvent; 2] = [
     event(&["instructions"], AccountedCount::Instructions, "proc_pid_rusage.ri_instructions", "instructions"),
 ];
 
-/// The counts that have no generic event. `ri_pcycles` is about performance cores; the cycles of all others are
-/// those that it does not have.
+/// The counts that have no generic event. `ri_pcycles` is about performance cores; the cycles of all others
+/// are those that it does not have.
 pub(crate) const EVENTS: [AccountEvent; 6] = [
     event(
         &["pcore_cycles", "performance_core_cycles"],

@@ -29,7 +29,7 @@ fn run(mac: &TempDir, arguments: &[&str]) -> Output {
     cyclometer().args(arguments).env("CYCLOMETER_FAKE_DEVICES", mac.path()).output().unwrap()
 }
 
-/// What `stat --json` prints, and the metric of a name.
+/// The first command in the JSON of `stat`.
 fn json(mac: &TempDir, arguments: &[&str]) -> Value {
     let file = mac.path().join("out.json");
     let export = ["--export-json", file.to_str().unwrap()];

@@ -360,7 +360,8 @@ pub struct CounterUsage {
     pub instructions: u64,
     /// The shares of performance cores, and energy; `None` where the system does not know them.
     pub cores: Option<CoreTypeUsage>,
-    /// Grows when the process reaps a child that used time, whose counts are missing. The unit is the system's.
+    /// Grows when the process reaps a child that used time, whose counts are missing. The unit is the
+    /// system's.
     pub children_time: u64,
 }
 

@@ -114,8 +114,8 @@ pub trait FactSource {
     /// Apple's.
     fn sysreg_probe(&self) -> Result<(), i32>;
 
-    /// The accounts of counters that macOS keeps for threads and processes; `None` on other systems. Found out
-    /// on this thread and process, which changes nothing.
+    /// The accounts of counters that macOS keeps for threads and processes; `None` on other systems. Found
+    /// out on this thread and process, which changes nothing.
     fn counter_accounts(&self) -> Option<AccountFacts>;
 
     /// The configurable counters of macOS's kperf. Tried for real: all counters are requested, and released.

@@ -1,9 +1,10 @@
-//! Accounts of processes and threads, for which macOS asks no root: `proc_pid_rusage` and `thread_selfcounts`.
+//! Accounts of processes and threads, for which macOS asks no root: `proc_pid_rusage` and
+//! `thread_selfcounts`.
 //!
-//! Each process and each thread is a chip of its own, on which the scenario's work is done for as long as the
-//! process or thread has really used a CPU. The counts are those of the chip's fixed counters, in user and kernel
-//! mode. A process whose work has an end (`process loop:591`) has all of it done when it ends, whatever it did, so
-//! that its account is the same in every run.
+//! Each process and each thread is a chip of its own, on which the scenario's work is done for as long as
+//! the process or thread has really used a CPU. The counts are those of the chip's fixed counters, in user
+//! and kernel mode. A process whose work has an end (`process loop:591`) has all of it done when it ends,
+//! whatever it did, so that its account is the same in every run.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -106,8 +107,8 @@ impl RealProcess {
 ///
 /// # Source
 ///
-/// Linux `include/linux/posix-timers_types.h`: the clock of a process is the complement of its id in bits 3 and up,
-/// and `CPUCLOCK_SCHED`.
+/// Linux `include/linux/posix-timers_types.h`: the clock of a process is the complement of its id in bits 3
+/// and up, and `CPUCLOCK_SCHED`.
 fn process_clock(pid: c_int) -> u64 {
     clock((!pid << 3) | 2)
 }

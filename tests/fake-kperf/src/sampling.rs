@@ -1,9 +1,9 @@
 //! Sampling: actions, timers and interrupts of counters, and the trace buffer that their records go to.
 //!
-//! The chip's time passes when the buffer is read, in slices of 20 µs
-//! (of 200 µs where simulated time passes as real time does). At the end of a slice in which a counter
-//! passed a multiple of its period, or the timer expired, each CPU with work writes a sample, as the kernel does:
-//! the start of the interrupt, the thread's counters in fours, the end. Each CPU's work is one thread.
+//! The chip's time passes when the buffer is read, in slices of 20 µs (of 200 µs where simulated time passes
+//! as real time does). At the end of a slice in which a counter passed a multiple of its period, or the
+//! timer expired, each CPU with work writes a sample, as the kernel does: the start of the interrupt, the
+//! thread's counters in fours, the end. Each CPU's work is one thread.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -91,18 +91,18 @@ impl KdebugEvent {
 
 /// The records of some bytes of the trace buffer, in order.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub struct KdebugRecords<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Records<'a> {
+impl<'a> KdebugRecords<'a> {
     /// Over these bytes; a part of a record at their end is left out.
-    pub fn new(bytes: &'a [u8]) -> Records<'a> {
-        Records { left: bytes }
+    pub fn new(bytes: &'a [u8]) -> KdebugRecords<'a> {
+        KdebugRecords { left: bytes }
     }
 }
 
-impl Iterator for Records<'_> {
+impl Iterator for KdebugRecords<'_> {
     type Item = KdebugRecord;
 
     fn next(&mut self) -> Option<KdebugRecord> {
@@ -134,7 +134,7 @@ pub(super) mod tests {
 
     fn event(number: u32, arguments: [u64; 4]) -> KdebugEvent {
         let bytes = bytes(5, arguments, 77, number, 3);
-        let mut records = Records::new(&bytes);
+        let mut records = KdebugRecords::new(&bytes);
         let record = records.next().unwrap();
         assert_eq!((record.time_ticks, record.thread, record.cpu), (5, 77, 3));
         assert_eq!(records.next(), None);
@@ -175,8 +175,8 @@ pub(super) mod tests {
     fn a_part_of_a_record_is_left_out() {
         let whole = bytes(1, [0; 4], 1, LOST, 0);
         for cut in 0..KDEBUG_RECORD_BYTES {
-            assert_eq!(Records::new(&whole[..cut]).count(), 0);
-            assert_eq!(Records::new(&[&whole, &whole[..cut]].concat()).count(), 1);
+            assert_eq!(KdebugRecords::new(&whole[..cut]).count(), 0);
+            assert_eq!(KdebugRecords::new(&[&whole, &whole[..cut]].concat()).count(), 1);
         }
     }
 }

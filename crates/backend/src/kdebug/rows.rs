@@ -12,8 +12,8 @@ const MOST_THREADS: usize = 1 << 16;
 
 /// Makes rows of samples.
 ///
-/// A thread's first row goes from the beginning of counting, at which the kernel's sums are zero, to its first
-/// sample. What a thread counts after its last sample is in no row.
+/// A thread's first row goes from the beginning of counting, at which the kernel's sums are zero, to its
+/// first sample. Counts after the last sample of a thread are in no row.
 #[derive(Clone, Debug)]
 pub struct SampleRows {
     pid: u32,
@@ -38,7 +38,8 @@ impl SampleRows {
         SampleRows { pid, columns, last: BTreeMap::new(), lost: 0 }
     }
 
-    /// The row that ends at a sample; `time_ns` is the time since the recording began. `None` where it is lost.
+    /// The row that ends at a sample; `time_ns` is the time since the recording began. `None` where it is
+    /// lost.
     pub fn add(&mut self, sample: &ThreadSample, time_ns: u64) -> Option<WindowRow> {
         let Ok(tid) = u32::try_from(sample.thread) else {
             self.lost += 1;
@@ -72,7 +73,7 @@ impl SampleRows {
         })
     }
 
-    /// Records were lost: the next row of each thread may have several windows' counts.
+    /// KdebugRecords were lost: the next row of each thread may have several windows' counts.
     pub fn records_were_lost(&mut self) {
         self.last.values_mut().for_each(|last| last.lost_before += 1);
         self.lost += 1;

@@ -1,4 +1,4 @@
-//! Records to samples: the accumulated counters of a thread, and the interrupt that they were noted in.
+//! KdebugRecords to samples: the accumulated counters of a thread, and the interrupt that they were noted in.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub struct ThreadSamples {
     lost: u64,
 }
 
-/// What a CPU has begun to write.
+/// The unfinished records of a CPU.
 #[derive(Clone, Default, Debug)]
 struct OpenRecords {
     interrupt: Option<OverflowInterrupt>,
@@ -136,7 +136,7 @@ impl OpenRecords {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::bytes;
-    use super::super::record::{HANDLER, Records, THREAD_DATA};
+    use super::super::record::{HANDLER, KdebugRecords, THREAD_DATA};
     use super::*;
     use proptest::prelude::*;
 
@@ -160,7 +160,7 @@ mod tests {
         let mut samples = ThreadSamples::new(counters);
         let bytes = records.concat();
         let found: Vec<ThreadSample> =
-            Records::new(&bytes).filter_map(|record| samples.add(record)).collect();
+            KdebugRecords::new(&bytes).filter_map(|record| samples.add(record)).collect();
         (found, samples.broken())
     }
 
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_to_their_end(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             let mut samples = ThreadSamples::new(10);
-            prop_assert_eq!(Records::new(&bytes).map(|record| samples.add(record)).count(), bytes.len() / 64);
+            prop_assert_eq!(KdebugRecords::new(&bytes).map(|record| samples.add(record)).count(), bytes.len() / 64);
         }
     }
 }

@@ -11,14 +11,14 @@ use cyclometer_core::{Error, ErrorKind, Refusal, Result};
 use cyclometer_sys::macos::{Kdebug, Kpc, KpcClasses, KperfSampler, SAMPLER_THREAD_COUNTERS};
 use cyclometer_sys::process::errno;
 
-use super::record::{HANDLER, KdebugEvent, Records, THREAD_DATA};
+use super::record::{HANDLER, KdebugEvent, KdebugRecords, THREAD_DATA};
 use super::rows::SampleRows;
 use super::samples::ThreadSamples;
 
 /// The number of the one action, and of the one timer.
 const ONLY: u32 = 1;
 
-/// Records that are taken out at once.
+/// KdebugRecords that are taken out at once.
 const BATCH: usize = 4096;
 
 /// Most records of the kernel's buffer: 64 MiB.
@@ -80,7 +80,7 @@ pub enum SampledCounters {
     Shared,
 }
 
-/// What is sampled.
+/// The target of sampling.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampledThreads {
     /// The process.
@@ -107,20 +107,20 @@ enum SetUp {
     Counting,
 }
 
-/// What was set up; dropping it undoes it, the last thing first.
-struct Restored {
+/// The steps of the set-up that were made; dropping them undoes them, the last one first.
+struct SamplingSetup {
     tools: SamplingTools,
     done: Vec<SetUp>,
 }
 
-impl Restored {
+impl SamplingSetup {
     fn did(&mut self, what: SetUp) {
         self.done.push(what);
     }
 
     fn undo(&mut self, what: SetUp) {
         let SamplingTools { kpc, sampler, kdebug } = &self.tools;
-        // What cannot be undone here ends with the process, which owns it.
+        // A step that cannot be undone here ends with the process, which owns it.
         let _ = match what {
             SetUp::CountersForced => kpc.force_counters(false),
             SetUp::Actions => sampler.reset(),
@@ -142,7 +142,7 @@ impl Restored {
     }
 }
 
-impl Drop for Restored {
+impl Drop for SamplingSetup {
     fn drop(&mut self) {
         while let Some(done) = self.done.pop() {
             self.undo(done);
@@ -152,18 +152,18 @@ impl Drop for Restored {
 
 /// Windows of the threads of a process, which end at samples.
 pub struct KperfWindows {
-    set_up: Restored,
+    set_up: SamplingSetup,
     samples: ThreadSamples,
     rows: SampleRows,
     /// Whether it starts and stops the counters.
     counts: bool,
     began_ticks: u64,
-    state: SamplingState,
+    state: KperfWindowsState,
     notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SamplingState {
+enum KperfWindowsState {
     Opened,
     Running,
     /// The buffer may still have samples.
@@ -183,7 +183,7 @@ impl KperfWindows {
     ///
     /// A [`Refusal`] with the step that was refused; what was set up before is undone.
     pub fn open(tools: SamplingTools, what: &SampledThreads) -> std::result::Result<KperfWindows, Refusal> {
-        let mut set_up = Restored { tools, done: Vec::new() };
+        let mut set_up = SamplingSetup { tools, done: Vec::new() };
         let (trigger, notes) = possible(what.trigger);
         configure(&mut set_up, what).map_err(|error| refusal("configure the counters", &error))?;
         let acts = actions(&mut set_up, what, trigger);
@@ -196,7 +196,7 @@ impl KperfWindows {
             set_up,
             counts: what.counters != SampledCounters::Shared,
             began_ticks: 0,
-            state: SamplingState::Opened,
+            state: KperfWindowsState::Opened,
             notes,
         })
     }
@@ -206,7 +206,7 @@ impl KperfWindows {
         let tools = &self.set_up.tools;
         let bytes = tools.kdebug.read(BATCH).map_err(|error| failed("read the trace buffer", error))?;
         let mut count = 0;
-        for record in Records::new(&bytes) {
+        for record in KdebugRecords::new(&bytes) {
             count += 1;
             if record.event == KdebugEvent::Lost {
                 self.rows.records_were_lost();
@@ -233,14 +233,14 @@ fn possible(trigger: SamplingTrigger) -> (SamplingTrigger, Vec<String>) {
 }
 
 /// Counters first: from macOS 26 on a configuration counts only if it is there before counting starts.
-fn configure(set_up: &mut Restored, what: &SampledThreads) -> io::Result<()> {
+fn configure(set_up: &mut SamplingSetup, what: &SampledThreads) -> io::Result<()> {
     let SampledCounters::Own(words) = &what.counters else { return Ok(()) };
     set_up.tools.kpc.force_counters(true)?;
     set_up.did(SetUp::CountersForced);
     set_up.tools.kpc.set_config(KpcClasses::CONFIGURABLE, words)
 }
 
-fn actions(set_up: &mut Restored, what: &SampledThreads, trigger: SamplingTrigger) -> io::Result<()> {
+fn actions(set_up: &mut SamplingSetup, what: &SampledThreads, trigger: SamplingTrigger) -> io::Result<()> {
     let sampler = &set_up.tools.sampler;
     sampler.set_action_count(ONLY)?;
     set_up.did(SetUp::Actions);
@@ -271,7 +271,7 @@ fn actions(set_up: &mut Restored, what: &SampledThreads, trigger: SamplingTrigge
     }
 }
 
-fn buffer(set_up: &mut Restored, what: &SampledThreads) -> io::Result<()> {
+fn buffer(set_up: &mut SamplingSetup, what: &SampledThreads) -> io::Result<()> {
     // The records of a sample: both ends of the interrupt, and the counters in fours.
     let each = 2 + set_up.tools.kpc.counter_count(all()).div_ceil(4);
     let records = what.most_rows.saturating_mul(each).clamp(BATCH, MOST_RECORDS);
@@ -316,26 +316,26 @@ impl Windowing for KperfWindows {
             self.set_up.tools.kpc.set_counting(all()).map_err(running)?;
             self.set_up.did(SetUp::Counting);
         }
-        self.state = SamplingState::Running;
+        self.state = KperfWindowsState::Running;
         Ok(())
     }
 
     fn stop(&mut self) -> Result<()> {
         self.set_up.stop();
-        self.state = SamplingState::Stopped;
+        self.state = KperfWindowsState::Stopped;
         Ok(())
     }
 
     fn next(&mut self, until: Instant, batch: &mut RowBatch) -> Result<WindowingState> {
         loop {
             match self.state {
-                SamplingState::Over => return Ok(WindowingState::Ended),
-                SamplingState::Opened => return Ok(WindowingState::Open),
-                SamplingState::Running | SamplingState::Stopped => {}
+                KperfWindowsState::Over => return Ok(WindowingState::Ended),
+                KperfWindowsState::Opened => return Ok(WindowingState::Open),
+                KperfWindowsState::Running | KperfWindowsState::Stopped => {}
             }
             let taken = self.take(batch)?;
-            if self.state == SamplingState::Stopped && taken == 0 {
-                self.state = SamplingState::Over;
+            if self.state == KperfWindowsState::Stopped && taken == 0 {
+                self.state = KperfWindowsState::Over;
             } else if !batch.rows.is_empty() || Instant::now() >= until {
                 return Ok(WindowingState::Open);
             } else if taken == 0 {

@@ -1,7 +1,7 @@
 //! Windows of a process's threads, beside the counters of CPUs that are its totals.
 //!
-//! Both use the same counters: those are configured and count for the totals, and an action notes the sums of a
-//! thread whenever the leader's counter interrupts.
+//! Both use the same counters: those are configured and count for the totals, and an action notes the sums
+//! of a thread whenever the leader's counter interrupts.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -42,7 +42,7 @@ pub(super) enum Subject {
     CgroupVersion1,
     /// This thread, on a system that accounts for processes only.
     ThreadWithoutAccounts,
-    /// What runs already, or CPUs, on a system without `/proc`: it has an elapsed time only.
+    /// A running process or thread, or CPUs, on a system without `/proc`: only the elapsed time is known.
     Unlisted(String),
 }
 

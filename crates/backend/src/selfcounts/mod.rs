@@ -1,10 +1,10 @@
 //! macOS's accounts of counters: cycles, instructions and energy of threads and processes, without root.
 //!
-//! The kernel adds up what its fixed counters count, in user and kernel mode, whenever a thread leaves a CPU. It
-//! shows the sums to each process of the same user. A process has none of its children's counts.
+//! The kernel adds up what its fixed counters count, in user and kernel mode, whenever a thread leaves a
+//! CPU. It shows the sums to each process of the same user. A process has none of its children's counts.
 //!
-//! The account of a command is complete between its end and its reaping, so the launcher reads it there, and it
-//! arrives with the [`Exit`]. Meanwhile this source reads it from the running process.
+//! The account of a command is complete between its end and its reaping, so the launcher reads it there, and
+//! it arrives with the [`Exit`]. Meanwhile this source reads it from the running process.
 //!
 //! # Source
 //!
@@ -204,7 +204,8 @@ struct SelfCounting {
 }
 
 impl SelfCounting {
-    /// Reads the account, unless the values are final. One that cannot be read any more keeps its last values.
+    /// Reads the account, unless the values are final. One that cannot be read any more keeps its last
+    /// values.
     fn refresh(&mut self) {
         let SelfCountingState::Running { since, last, missed } = &mut self.state else { return };
         match self.account.take(self.accounts.as_ref()) {
@@ -237,7 +238,7 @@ impl SelfCounting {
         Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial }
     }
 
-    /// What the values lack.
+    /// The counts that are missing from the values.
     fn partial(&self) -> Option<String> {
         let (last, missed) = self.last();
         let last = last?;

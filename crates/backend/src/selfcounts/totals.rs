@@ -42,8 +42,8 @@ impl Totals {
         }
     }
 
-    /// The counts since `base`. An account that has begun anew, as at `exec` in some versions of the kernel, has
-    /// fewer: it is then counted from its beginning.
+    /// The counts since `base`. An account that has begun anew, as at `exec` in some versions of the kernel,
+    /// has fewer: it is then counted from its beginning.
     pub(super) fn since(self, base: Totals) -> Totals {
         if self.cycles < base.cycles || self.instructions < base.instructions {
             return self;

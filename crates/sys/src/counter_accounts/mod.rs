@@ -2,8 +2,8 @@
 //!
 //! Two functions of the system library give them: `proc_pid_rusage` for a process of the same user, also
 //! after its end and before it is reaped, and `thread_selfcounts` for the calling thread. The second one is
-//! private, and both differ between versions of macOS. They are therefore looked up when the program runs, and
-//! what is absent is an error of the operating system's (`Unsupported`).
+//! private, and both differ between versions of macOS. They are therefore looked up when the program runs,
+//! and what is absent is an error of the operating system's (`Unsupported`).
 //!
 //! The counts include kernel mode. Those of a process have all its threads, also ended ones, and none of its
 //! children.
@@ -84,12 +84,12 @@ pub struct ProcessAccount {
     pub instructions: u64,
     /// The shares of performance cores, and energy; `None` before macOS 13.
     pub cores: Option<CoreTypeAccount>,
-    /// Time of children that it has reaped, in units of its own: it grows when a child that used time is reaped.
-    /// The children's counts are in no account.
+    /// Time of children that it has reaped, in units of its own: it grows when a child that used time is
+    /// reaped. The children's counts are in no account.
     pub children_time: u64,
 }
 
-/// What `rusage_info_v6` has in addition.
+/// The additional numbers of `rusage_info_v6`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoreTypeAccount {
     /// Cycles on performance cores.
@@ -209,8 +209,9 @@ mod tests {
         }
         for index in 0..numbers {
             let value = if (10..16).contains(&index) { 0 } else { index as u64 };
+            let place = out.cast::<u64>().wrapping_add(2 + index);
             // SAFETY: the caller gives a struct of 56 numbers behind 16 bytes.
-            unsafe { out.cast::<u64>().add(2 + index).write(value) };
+            unsafe { place.write(value) };
         }
         0
     }
@@ -218,8 +219,9 @@ mod tests {
     unsafe extern "C" fn selfcounts(kind: u32, out: *mut c_void, size: usize) -> c_int {
         assert_eq!((kind, size), (5, 40));
         for index in 0..5 {
+            let place = out.cast::<u64>().wrapping_add(index);
             // SAFETY: the caller gives room for 40 bytes.
-            unsafe { out.cast::<u64>().add(index).write(index as u64 + 1) };
+            unsafe { place.write(index as u64 + 1) };
         }
         0
     }

@@ -77,7 +77,7 @@ type Sysctl = unsafe extern "C" fn(*mut c_int, c_uint, *mut c_void, *mut usize, 
 
 /// `kd_regtype`.
 #[repr(C)]
-struct Filter {
+struct RecordFilter {
     kind: c_uint,
     values: [u32; 4],
 }
@@ -107,8 +107,8 @@ impl KdebugFunctions {
     fn call(&self, operation: &[c_int], out: *mut c_void, mut length: usize) -> io::Result<usize> {
         let mut name: Vec<c_int> = KDEBUG.iter().chain(operation).copied().collect();
         let parts = name.len() as c_uint;
-        // SAFETY: the name has so many parts. The kernel reads or writes at most `length` bytes at `out`, which the
-        // callers below have, and nothing new is set.
+        // SAFETY: the name has so many parts. The kernel reads or writes at most `length` bytes at `out`,
+        // which the callers below have, and nothing new is set.
         let result =
             unsafe { (self.sysctl)(name.as_mut_ptr(), parts, out, &raw mut length, ptr::null_mut(), 0) };
         if result == 0 { Ok(length) } else { Err(io::Error::last_os_error()) }
@@ -133,8 +133,8 @@ impl Kdebug for KdebugFunctions {
     }
 
     fn keep_only(&self, values: [u32; 4]) -> io::Result<()> {
-        let mut filter = Filter { kind: VALUE_CHECK, values };
-        self.call(&[SET_FILTER], (&raw mut filter).cast(), size_of::<Filter>()).map(drop)
+        let mut filter = RecordFilter { kind: VALUE_CHECK, values };
+        self.call(&[SET_FILTER], (&raw mut filter).cast(), size_of::<RecordFilter>()).map(drop)
     }
 
     fn enable(&self, on: bool) -> io::Result<()> {

@@ -7,7 +7,7 @@ use super::kpc::KpcClasses;
 use super::kpc_functions::checked;
 use super::library::{Library, LibraryError};
 
-/// What an action notes: the accumulated counters of the thread.
+/// The sampler of an action that notes the accumulated counters of the thread.
 ///
 /// # Source
 ///
@@ -103,8 +103,8 @@ pub trait KperfSampler {
 
 type One = extern "C" fn(value: u32) -> c_int;
 type Two = extern "C" fn(which: u32, value: u32) -> c_int;
-type Filter = extern "C" fn(action: u32, pid: i32) -> c_int;
-type Period = extern "C" fn(timer: u32, ticks: u64) -> c_int;
+type ProcessFilter = extern "C" fn(action: u32, pid: i32) -> c_int;
+type TimerPeriod = extern "C" fn(timer: u32, ticks: u64) -> c_int;
 type Nothing = extern "C" fn() -> c_int;
 type Convert = extern "C" fn(value: u64) -> u64;
 type Periods = unsafe extern "C" fn(classes: u32, periods: *mut u64) -> c_int;
@@ -124,9 +124,9 @@ pub struct SamplerFunctions {
     interrupt_actions: Actions,
     action_count: One,
     samplers: Two,
-    filter: Filter,
+    filter: ProcessFilter,
     timer_count: One,
-    timer_period: Period,
+    timer_period: TimerPeriod,
     timer_action: Two,
     every_thread: One,
     sample: One,
@@ -145,7 +145,8 @@ impl SamplerFunctions {
         macro_rules! functions {
             ($($field:ident = $name:literal,)*) => {
                 SamplerFunctions {
-                    // SAFETY: the types of the fields are the signatures that the sources give for these names.
+                    // SAFETY: the types of the fields are the signatures that the sources give for these
+                    // names.
                     $($field: unsafe { library.function($name) }?,)*
                 }
             };

@@ -31,8 +31,8 @@ impl PidFd {
     ///
     /// # Source
     ///
-    /// `kqueue(2)`, `EVFILT_PROC`, `NOTE_EXIT`; xnu `bsd/kern/kern_event.c`: a queue can be polled, and is not
-    /// inherited by children.
+    /// `kqueue(2)`, `EVFILT_PROC`, `NOTE_EXIT`; xnu `bsd/kern/kern_event.c`: a queue can be polled, and is
+    /// not inherited by children.
     pub fn process(pid: u32) -> io::Result<PidFd> {
         let pid = to_pid(pid)?;
         // SAFETY: makes a descriptor and touches no memory of ours.
