@@ -28,7 +28,7 @@ pub struct Accounts {
     processes: HashMap<c_int, WorkingChip>,
 }
 
-/// What a chip has counted.
+/// The counts of a chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Counted {
     cycles: u64,

@@ -94,7 +94,7 @@ impl FakeKernel {
         &self.scenario
     }
 
-    /// What is sampled.
+    /// The settings of sampling.
     pub fn sampling(&mut self) -> &mut Sampling {
         &mut self.sampling
     }

@@ -29,7 +29,7 @@ const fn to_ticks(ns: u64) -> u64 {
     ns * 3 / 125
 }
 
-/// What is to be sampled, and the buffer.
+/// The settings of sampling, and the buffer.
 #[derive(Debug, Default)]
 pub struct Sampling {
     /// The period and the action of each counter: the fixed ones, then in the order of configuration words.
@@ -63,7 +63,7 @@ struct TraceBuffer {
     has_lost: bool,
 }
 
-/// What one CPU shows at the end of a slice.
+/// The state of one CPU at the end of a slice.
 pub(crate) struct CpuAtSlice {
     pub(crate) cpu: u32,
     /// The counters of the thread, fixed ones first.

@@ -46,7 +46,7 @@ pub struct Scenario {
     pub refused: Vec<u16>,
     /// What CPUs do.
     pub workloads: Vec<(u32, Workload)>,
-    /// What the accounts of processes and threads say that they do.
+    /// The work of processes and threads in their accounts.
     pub process: ProcessWork,
     /// How time passes.
     pub clock: Clock,
