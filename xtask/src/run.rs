@@ -52,11 +52,12 @@ fn tests(peers: Peers) -> Result<()> {
 
 /// Tests of programs that find simulated chips behind what they take for devices; built with a feature of
 /// their own.
-const ON_FAKE_DEVICES: &[&str] = &["msr", "registers"];
+const ON_FAKE_DEVICES: &[&str] = &["kperf", "msr", "registers", "selfcounts"];
 
 /// Lints and runs them.
 fn on_fake_devices() -> Result<()> {
-    let packages = ["--package", "cyclometer-backend", "--package", "cyclometer-cli"];
+    let packages =
+        ["--package", "cyclometer-backend", "--package", "cyclometer", "--package", "cyclometer-cli"];
     let feature = ["--features", "fake-devices", "--locked"];
     let lints = ["--all-targets", "--", "-D", "warnings"];
     cargo(&[&["clippy"], &packages[..], &feature, &lints].concat())?;

@@ -15,6 +15,15 @@ mod affinity;
     allow(dead_code, reason = "perf, which has a hierarchy of its own, is Linux's")
 )]
 mod cgroup;
+#[cfg(all(unix, not(feature = "fake-devices")))]
+mod counter_accounts;
+#[cfg(all(unix, feature = "fake-devices"))]
+#[path = "counter_accounts_fake.rs"]
+mod counter_accounts;
+#[cfg(unix)]
+pub mod kdebug;
+#[cfg(unix)]
+pub mod kperf;
 #[cfg(unix)]
 mod launch;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -30,6 +39,8 @@ mod perf;
 #[path = "perf_other.rs"]
 mod perf;
 pub mod registers;
+#[cfg(unix)]
+mod selfcounts;
 #[cfg(unix)]
 pub mod sim;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -70,6 +81,8 @@ pub use perf::PerfSource;
 #[cfg(target_os = "linux")]
 pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 pub use perf::{thread_events, thread_refusal};
+#[cfg(unix)]
+pub use selfcounts::SelfCountsSource;
 #[cfg(unix)]
 pub use soft::{Software, baseline_lacks, code_is_unchanged, software};
 #[cfg(unix)]

@@ -5,10 +5,14 @@ use cyclometer_sys::user_read::Serialisation;
 
 use crate::os::OsSource;
 use crate::perf::PerfSource;
+use crate::selfcounts;
 
 /// The sources of this build, best first. Detection finds out whether they work here.
 pub fn sources() -> Vec<Box<dyn Source>> {
-    vec![Box::new(PerfSource::new()), Box::new(OsSource::new())]
+    let mut sources: Vec<Box<dyn Source>> = vec![Box::new(PerfSource::new())];
+    sources.extend(selfcounts::source());
+    sources.push(Box::new(OsSource::new()));
+    sources
 }
 
 /// The sources for regions of the calling thread: those of [`sources`], with counters that are read in user
@@ -16,6 +20,7 @@ pub fn sources() -> Vec<Box<dyn Source>> {
 pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn Source>> {
     let perf = PerfSource::new().with_user_reads(user_reads).read_together();
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(perf)];
+    sources.extend(selfcounts::source());
     sources.extend(crate::soft::own_counts());
     sources.push(Box::new(OsSource::new()));
     sources

@@ -4,10 +4,14 @@ use cyclometer_core::Source;
 use cyclometer_sys::user_read::Serialisation;
 
 use crate::os::OsSource;
+use crate::selfcounts;
 
 /// The sources of this build, best first. Detection finds out whether they work here.
 pub fn sources() -> Vec<Box<dyn Source>> {
-    vec![Box::new(OsSource::new())]
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    sources.extend(selfcounts::source());
+    sources.push(Box::new(OsSource::new()));
+    sources
 }
 
 /// The sources for regions of the calling thread. Here no source reads counters in user space.

@@ -13,5 +13,6 @@ pub(crate) fn shared(raw: process::ResourceUsage) -> Usage {
         major_faults: raw.major_faults,
         voluntary_switches: raw.voluntary_switches,
         involuntary_switches: raw.involuntary_switches,
+        counters: None,
     }
 }

@@ -53,7 +53,7 @@ impl Here {
         Some(Here { launcher: Launcher::start().unwrap(), software })
     }
 
-    /// Records a command to its end.
+    /// KdebugRecords a command to its end.
     fn record(&self, command: &CommandSpec, spec: &WindowSpec) -> Recorded {
         let mut child = self.software.launcher(&self.launcher).prepare(command).unwrap();
         let target = Target::Child(child.pid());

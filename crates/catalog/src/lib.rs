@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
+mod accounts;
 pub mod among;
 pub mod claims;
 pub mod cpus;

@@ -7,6 +7,7 @@ use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::ladder::Cause;
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
+use crate::accounts;
 use crate::device;
 use crate::energy;
 use crate::generic::{
@@ -97,13 +98,29 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     all.extend(software(machine));
     all.extend(hardware(machine));
     all.extend(counted(machine));
+    all.extend(accounts_of_counters(machine));
     all.extend(caches(machine, known));
     match known {
         true => all.extend(portables(machine, &cores)),
         false => all.extend(without_generic()),
     }
     all.extend(devices(machine));
-    all
+    match registers::has_kperf(machine) {
+        true => all.into_iter().map(|listing| by_kperf(listing, machine, tables)).collect(),
+        false => all,
+    }
+}
+
+/// The resolution of an event of the PMU on a Mac, where kperf counts it.
+fn by_kperf(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
+    use ListingKind::{Cache, Hardware, Portable, Vendor};
+    if !matches!(listing.kind, Hardware | Cache | Portable | Vendor) || listing.rung != Rung::Perf {
+        return listing;
+    }
+    let found = registers::by_kperf(&listing.name, machine, tables);
+    let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
+    let available = found.and_then(|_| registers::kperf_counts(machine));
+    Listing { rung: Rung::Kperf, resolution, available, ..listing }
 }
 
 /// The events of a simulated machine: those of its PMU, because it has no other source.
@@ -131,9 +148,10 @@ pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bo
     let entries = vendors_entries(&cores);
     let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || by_alias.contains(entry.name()));
     let listed = wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry)));
-    match registers::is_simulated(machine) {
-        true => listed.map(|listing| simulated(listing, machine, tables)).collect(),
-        false => listed.collect(),
+    match (registers::is_simulated(machine), registers::has_kperf(machine)) {
+        (true, _) => listed.map(|listing| simulated(listing, machine, tables)).collect(),
+        (_, true) => listed.map(|listing| by_kperf(listing, machine, tables)).collect(),
+        _ => listed.collect(),
     }
 }
 
@@ -280,14 +298,35 @@ fn hardware(machine: &Machine) -> Vec<Listing> {
         let (name, aliases) = names(h.names);
         let by_perf = reason(&machine.ladder.perf_hardware);
         let by_soft = soft::find(h.names).filter(|_| by_perf.is_err() && soft::available(machine).is_ok());
-        let (rung, available, resolution) = match by_soft {
-            Some(event) => (Rung::Soft, Ok(()), event.candidate(Modes::USER).resolution),
-            None => (Rung::Perf, by_perf, format!("generic hardware event {}", h.config)),
+        let account = accounts::of_generic(h.names)
+            .filter(|_| by_perf.is_err() && accounts::available(machine).is_ok());
+        let (rung, available, resolution) = match (account, by_soft) {
+            (Some(account), _) => (Rung::SelfCounts, Ok(()), account.resolution.to_owned()),
+            (None, Some(event)) => (Rung::Soft, Ok(()), event.candidate(Modes::USER).resolution),
+            (None, None) => (Rung::Perf, by_perf, format!("generic hardware event {}", h.config)),
         };
         let (kind, unit, description) = (ListingKind::Hardware, Unit::Count, h.about.to_owned());
         Listing { name, aliases, rung, unit, resolution, available, description, ..blank(kind) }
     };
     HARDWARE.iter().map(entry).collect()
+}
+
+/// The events of macOS's accounts of counters, except for generic events.
+fn accounts_of_counters(machine: &Machine) -> Vec<Listing> {
+    let entry = |account: &accounts::AccountEvent| {
+        let (name, aliases) = names(account.names);
+        Listing {
+            name,
+            aliases,
+            rung: Rung::SelfCounts,
+            unit: account.unit(),
+            resolution: account.resolution.to_owned(),
+            available: accounts::available(machine),
+            description: account.about.to_owned(),
+            ..blank(ListingKind::Os)
+        }
+    };
+    accounts::EVENTS.iter().filter(|_| accounts::is_here(machine)).map(entry).collect()
 }
 
 /// The events of the software PMU, except for generic events.

@@ -15,17 +15,23 @@ use crate::select::{Selected, chip, may_know};
 use crate::table::Cpu;
 use crate::ways;
 
-/// The sources whose driver is ours.
-const RUNGS: [Rung; 3] = [Rung::Sim, Rung::Msr, Rung::Sysreg];
+/// The sources for which the planner chooses counters.
+const RUNGS: [Rung; 4] = [Rung::Kperf, Rung::Sim, Rung::Msr, Rung::Sysreg];
 
-/// Adds to an event the candidates that count it by registers that we program ourselves, if the machine has
-/// such a source. They come last, because they are used only on request. On a simulated machine there are no
-/// others.
+/// Adds to an event the candidates that count it on counters that the planner chooses, if the machine has such
+/// a source. Those of kperf stand in the order of sources. The others come last, because they are used only on
+/// request. On a simulated machine there are no others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
     let is_elsewhere = !event.candidates.is_empty()
         && event.candidates.iter().flat_map(|way| &way.parts).all(|part| part.core().is_none());
     if is_simulated(machine) {
         event.candidates.clear();
+    }
+    if has_kperf(machine) {
+        // perf counts no event of a Mac's PMU.
+        let is_perfs =
+            |way: &Candidate| way.rung == Rung::Perf && way.parts.iter().any(|part| part.core().is_some());
+        event.candidates.retain(|way| !is_perfs(way));
     }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
         let found = match is_elsewhere {
@@ -34,8 +40,15 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
             false => candidate(rung, request, machine, tables),
         };
         match found {
+            Ok(candidate) if rung == Rung::Kperf => {
+                let place = event.candidates.iter().position(|other| other.rung > rung);
+                event.candidates.insert(place.unwrap_or(event.candidates.len()), candidate);
+            }
             Ok(candidate) => event.candidates.push(candidate),
-            Err(reason) if rung == Rung::Sim => event.unsupported = reason,
+            Err(_) if rung == Rung::Kperf && is_elsewhere => {}
+            Err(reason) if rung == Rung::Sim || rung == Rung::Kperf && event.candidates.is_empty() => {
+                event.unsupported = reason;
+            }
             Err(reason) => event.lacking.push((rung, reason)),
         }
     }
@@ -47,11 +60,38 @@ pub(crate) fn is_simulated(machine: &Machine) -> bool {
     is_here(Rung::Sim, machine)
 }
 
+/// Whether a machine is one that kperf belongs to.
+pub(crate) fn has_kperf(machine: &Machine) -> bool {
+    is_here(Rung::Kperf, machine)
+}
+
+/// Whether kperf counts here.
+///
+/// # Errors
+///
+/// The reason why it does not.
+pub(crate) fn kperf_counts(machine: &Machine) -> Result<(), String> {
+    let state = machine.ladder.state(Rung::Kperf);
+    match state.filter(|state| state.works == Works::No) {
+        Some(state) => Err(state.causes.first().map_or_else(String::new, |cause| cause.text.clone())),
+        None => Ok(()),
+    }
+}
+
 /// The candidate for an event of this name on a simulated machine, or the reason why there is none.
 pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+    named(Rung::Sim, name, machine, tables)
+}
+
+/// The candidate for an event of this name by kperf, or the reason why there is none.
+pub(crate) fn by_kperf(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+    named(Rung::Kperf, name, machine, tables)
+}
+
+fn named(rung: Rung, name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
     let requests = parse_events(name).map_err(|error| error.to_string())?;
     match requests.as_slice() {
-        [request] => candidate(Rung::Sim, request, machine, tables),
+        [request] => candidate(rung, request, machine, tables),
         _ => Err(format!("{name} is not one event")),
     }
 }
@@ -85,7 +125,7 @@ fn candidate(
     machine: &Machine,
     tables: &Tables,
 ) -> Result<Candidate, String> {
-    let modes = modes(request)?;
+    let mut modes = modes(request)?;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for core in cores(machine) {
         match core.events(request, &tables.of(&core.id)) {
@@ -95,6 +135,9 @@ fn candidate(
     }
     if found.is_empty() {
         return Err(missing.join("; "));
+    }
+    if rung == Rung::Kperf {
+        modes = kperf_modes(&mut found, modes, request.modifiers.modes.is_some(), machine)?;
     }
     let provenance = if rung == Rung::Sim { Provenance::Simulated } else { Provenance::Hardware };
     let never_zero = found.iter().all(|found| found.never_zero);
@@ -127,6 +170,47 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
     }
 }
 
+/// The modes in which kperf counts events, whose counters are limited to those that count in these modes.
+///
+/// Fixed counters count user and kernel mode. Configurable counters count user mode alone since macOS 15. An
+/// event that has a fixed counter alone is counted in both modes, unless modes were requested.
+///
+/// # Source
+///
+/// xnu-11215.1.10 `osfmk/arm64/kpc.c`, `set_modes`.
+fn kperf_modes(
+    events: &mut [CoreEvent],
+    wanted: Modes,
+    requested: bool,
+    machine: &Machine,
+) -> Result<Modes, String> {
+    let is_fixed =
+        |event: &CoreEvent| event.event.codes.first().is_some_and(|code| code.counters.general_bits() == 0);
+    let counts_user_only = machine.darwin_version().is_none_or(|major| major >= 24);
+    let modes = if !requested && events.iter().all(is_fixed) { Modes::USER_KERNEL } else { wanted };
+    for event in events {
+        let counters = event.counters();
+        let general = CounterMask::from_bits(counters.general_bits(), 0);
+        let fixed = CounterMask::from_bits(0, counters.fixed_bits());
+        let usable = match (modes.user, modes.kernel) {
+            (true, false) => general,
+            // A configurable counter would stand in for a fixed one only where that is not free.
+            (true, true) if counts_user_only || !fixed.is_empty() => fixed,
+            (true, true) => counters,
+            _ if counts_user_only => CounterMask::EMPTY,
+            _ => general,
+        };
+        if usable.is_empty() {
+            return Err(match general.is_empty() {
+                true => format!("{} is on a fixed counter, which counts user and kernel mode", event.name),
+                false => format!("{}: macOS counts it in user mode only, since version 15", event.name),
+            });
+        }
+        event.limit(usable);
+    }
+    Ok(modes)
+}
+
 /// The core types of a machine that share one PMU.
 struct SharedPmu<'a> {
     name: &'a str,
@@ -141,6 +225,21 @@ struct CoreEvent {
     event: RegisterEvent,
     name: String,
     never_zero: bool,
+}
+
+impl CoreEvent {
+    /// The counters of all its codes.
+    fn counters(&self) -> CounterMask {
+        self.event.codes.iter().fold(CounterMask::EMPTY, |all, code| all.or(code.counters))
+    }
+
+    /// Limits its codes to some counters.
+    fn limit(&mut self, counters: CounterMask) {
+        for code in &mut self.event.codes {
+            code.counters = code.counters.and(counters);
+        }
+        self.event.codes.retain(|code| !code.counters.is_empty());
+    }
 }
 
 fn cores(machine: &Machine) -> Vec<SharedPmu<'_>> {
@@ -226,7 +325,11 @@ impl<'a> SharedPmu<'a> {
         match (request.pin, self.implemented) {
             (Some(pin), _) => format!("{name} cannot use counter {pin} of {}", self.id),
             (None, Some(_)) => format!("{name} is not among the events that this {} counts", self.id),
-            (None, None) => format!("no counter of {} can count {name}", self.id),
+            (None, None) => {
+                let all = selected.coded.counters;
+                let own: Vec<String> = all.iter().map(|counter| counter.to_string()).collect();
+                format!("{name} counts on {} of {} alone, which is not available", own.join(", "), self.id)
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use cyclometer_core::{
     Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
 };
 
+use crate::accounts::{self, AccountEvent};
 use crate::device::{self, DeviceEvent};
 use crate::energy;
 use crate::generic::{
@@ -134,7 +135,8 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
         && !is_portable_alone(name, hardware, host)
     {
         refuse_terms(request, "a generic event of the kernel")?;
-        return Ok(or_translated(generic_hardware(hardware, request, machine), hardware.names, machine));
+        let found = accounts::add_to(generic_hardware(hardware, request, machine), hardware.names, machine);
+        return Ok(or_translated(found, hardware.names, machine));
     }
     if let Some(found) = without_hardware(name, request)? {
         return Ok(found);
@@ -170,6 +172,8 @@ fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>>
         software_event(software, request)
     } else if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
         accounting_event(accounting, request)
+    } else if let Some(account) = accounts::find(name) {
+        account_event(account, request)
     } else {
         return Ok(None);
     };
@@ -626,6 +630,14 @@ fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
     }
     found.notes.extend(notes::accounting(accounting.metric).map(str::to_owned));
     found
+}
+
+/// An event that only macOS's accounts have; the plan decides whether they work here.
+fn account_event(account: &AccountEvent, request: &EventRequest) -> Event {
+    match accounts::unsupported(account, request.modifiers.modes) {
+        None => event(request, account.unit(), vec![account.candidate()]),
+        Some(reason) => unsupported(request, reason),
+    }
 }
 
 fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {

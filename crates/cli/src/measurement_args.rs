@@ -11,6 +11,8 @@ pub enum Backend {
     Auto,
     /// Linux's perf_event only.
     Perf,
+    /// macOS's kperf only: counters of whole CPUs, as root.
+    Kperf,
     /// The software PMU only: exact counts by translation.
     Soft,
     /// x86 PMU registers only, written through the msr driver: as root, and while no other program uses the
@@ -19,6 +21,8 @@ pub enum Backend {
     /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
     /// patched macOS.
     Sysreg,
+    /// macOS's accounts of cycles, instructions and energy only, for which it asks no root.
+    Selfcounts,
     /// Clocks and accounting of the operating system only.
     Os,
 }
@@ -29,9 +33,11 @@ impl Backend {
         match self {
             Backend::Auto => None,
             Backend::Perf => Some(Rung::Perf),
+            Backend::Kperf => Some(Rung::Kperf),
             Backend::Soft => Some(Rung::Soft),
             Backend::Msr => Some(Rung::Msr),
             Backend::Sysreg => Some(Rung::Sysreg),
+            Backend::Selfcounts => Some(Rung::SelfCounts),
             Backend::Os => Some(Rung::Os),
         }
     }

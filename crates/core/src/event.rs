@@ -309,6 +309,20 @@ impl Candidate {
         }
     }
 
+    /// A candidate for a value of macOS's accounts of counters, which have all modes together.
+    pub fn account(count: AccountedCount, resolution: impl Into<String>) -> Candidate {
+        let is_energy = matches!(count, AccountedCount::Energy | AccountedCount::PerformanceEnergy);
+        Candidate {
+            rung: Rung::SelfCounts,
+            provenance: Provenance::Hardware,
+            scale: if is_energy { 1e-9 } else { 1.0 },
+            modes: (!is_energy).then_some(Modes::USER_KERNEL),
+            never_zero: matches!(count, AccountedCount::Cycles | AccountedCount::Instructions),
+            parts: vec![Part::Account(count)],
+            ..Candidate::accounting(OsMetric::WallTime, resolution)
+        }
+    }
+
     /// A candidate counted by registers that the tool programs itself. It has one part for each core type, or
     /// one for each summand there if the event is a sum.
     pub fn registers(
@@ -356,6 +370,32 @@ impl Candidate {
     }
 }
 
+/// A quantity of macOS's accounts of counters.
+///
+/// # Source
+///
+/// xnu `bsd/sys/resource.h`, `rusage_info_v6`; `bsd/sys/resource_private.h`, `thsc_time_energy_cpi`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum AccountedCount {
+    /// Cycles.
+    Cycles,
+    /// Instructions.
+    Instructions,
+    /// Cycles on performance cores.
+    PerformanceCycles,
+    /// Instructions on performance cores.
+    PerformanceInstructions,
+    /// Cycles on all other cores.
+    EfficiencyCycles,
+    /// Instructions on all other cores.
+    EfficiencyInstructions,
+    /// Energy, in nJ.
+    Energy,
+    /// Energy on performance cores, in nJ.
+    PerformanceEnergy,
+}
+
 /// The data that one source needs to count an event or a share of it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -370,6 +410,8 @@ pub enum Part {
     Registers(RegisterEvent),
     /// For the operating system's counters of energy: one zone.
     Energy(EnergyZone),
+    /// For macOS's accounts of counters.
+    Account(AccountedCount),
 }
 
 impl Part {

@@ -291,7 +291,8 @@ pub struct Exit {
     pub status: Option<ExitStatus>,
     /// From release to reaping, in ns.
     pub wall_ns: u64,
-    /// The kernel's accounting for it and its reaped descendants; `None` when it is not our child.
+    /// The kernel's accounting for it and its reaped descendants; `None` when it is not our child. The
+    /// counters are those of the process alone.
     pub usage: Option<Usage>,
 }
 
@@ -340,6 +341,41 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Switches because the scheduler took the CPU away.
     pub involuntary_switches: u64,
+    /// Cycles, instructions and energy of the process itself, where the system accounts for them (macOS).
+    pub counters: Option<CounterUsage>,
+}
+
+/// The system's account of what the counters of a process counted.
+///
+/// It has all threads of the process, in user and kernel mode, and none of its children.
+///
+/// # Source
+///
+/// xnu `bsd/sys/resource.h`, `rusage_info_v4` and `rusage_info_v6`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CounterUsage {
+    /// Cycles.
+    pub cycles: u64,
+    /// Instructions.
+    pub instructions: u64,
+    /// The shares of performance cores, and energy; `None` where the system does not know them.
+    pub cores: Option<CoreTypeUsage>,
+    /// Grows when the process reaps a child that used time, whose counts are missing. The unit is the
+    /// system's.
+    pub children_time: u64,
+}
+
+/// Counts by core type, and energy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CoreTypeUsage {
+    /// Cycles on performance cores.
+    pub performance_cycles: u64,
+    /// Instructions on performance cores.
+    pub performance_instructions: u64,
+    /// Energy on all cores, in nJ.
+    pub energy_nj: u64,
+    /// Energy on performance cores, in nJ.
+    pub performance_energy_nj: u64,
 }
 
 /// The target of counting.

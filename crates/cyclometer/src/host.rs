@@ -48,6 +48,11 @@ pub fn record_machine(note: &str) -> (Machine, String) {
     (machine, text)
 }
 
+/// The tables of the machine that this runs on; see [`EventTables::here`].
+pub(crate) fn host_tables(machine: &Machine) -> (EventTables, Option<String>) {
+    EventTables::of_facts(facts::here().as_ref(), machine)
+}
+
 /// Detects the machine that a recording was made on.
 ///
 /// # Errors

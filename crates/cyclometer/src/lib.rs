@@ -71,6 +71,7 @@ mod command;
 pub mod compare;
 pub mod config;
 mod host;
+mod kperf_source;
 mod marked;
 mod metric;
 mod monitor;

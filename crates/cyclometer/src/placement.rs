@@ -7,9 +7,11 @@ use cyclometer_arch::{Coded, takes_two_counters};
 use cyclometer_catalog::among::select_in;
 use cyclometer_catalog::select::{Selected, chip};
 use cyclometer_catalog::table::Cpu;
+use cyclometer_catalog::table_id;
 use cyclometer_catalog::ways::{self, usable};
+use cyclometer_core::ladder::Works;
 use cyclometer_core::syntax::EventRequest;
-use cyclometer_core::{CounterMask, Modifiers, Result};
+use cyclometer_core::{CounterMask, Machine, Modifiers, Result, Rung};
 use cyclometer_plan::passes::{CounterEncoding, Demand, PackingProblem, PmuNeed, pack};
 
 pub use cyclometer_plan::passes::{Because, Certificate, Conflict, CounterAssignment, Packing, Unplaceable};
@@ -171,6 +173,17 @@ impl<'a> PlacementEvent<'a> {
         let names = self.texts.iter().chain([&self.selected.name]);
         names.into_iter().any(|own| own.eq_ignore_ascii_case(name))
     }
+}
+
+/// The counters of a CPU that the power manager of a Mac keeps from kperf.
+pub fn held_by_power_manager(machine: &Machine, cpu: &Cpu<'_>) -> CounterMask {
+    let state = machine.ladder.state(Rung::Kperf);
+    if !state.is_some_and(|state| state.works == Works::Partly) {
+        return CounterMask::EMPTY;
+    }
+    let core = machine.core_types.iter().find(|core| table_id(core) == cpu.id());
+    let left = core.map(|core| core.pmu.counters).filter(|counters| counters.general_bits() != 0);
+    left.map_or(CounterMask::EMPTY, |left| cpu.counters().without(left))
 }
 
 /// For each metric of a CPU those of its events that are there.

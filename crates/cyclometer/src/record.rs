@@ -7,7 +7,8 @@ use std::time::Duration;
 use cyclometer_backend::{Launcher, thread_name};
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Reading;
-use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::ladder::CauseKind;
+use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
 use cyclometer_core::report::Run;
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread,
@@ -201,12 +202,25 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
     }
     match line.candidate().map(|candidate| candidate.rung) {
         // Accounts and clocks have no interrupts; a better source was skipped for a reason.
-        Some(Rung::Os) => match line.skipped.first() {
+        Some(Rung::SelfCounts) if line.skipped.iter().any(is_of_whole_cpus) => {
+            Err(obstacle("macOS's sums raise no interrupt; as root, choose the counters: --backend kperf"))
+        }
+        Some(Rung::Os | Rung::SelfCounts) => match line.skipped.iter().find(|skipped| is_here(skipped)) {
             Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
             None => Err(obstacle("accounts of the operating system raise no interrupt")),
         },
         _ => Ok(WindowBoundary::Events { slot: SlotId(index.unwrap_or_default()), period: leader.period }),
     }
+}
+
+/// Whether kperf works, and was skipped because it counts whole CPUs.
+fn is_of_whole_cpus(skipped: &Skipped) -> bool {
+    skipped.rung == Rung::Kperf && skipped.cause == SkipCause::Unsuited
+}
+
+/// Whether the source that was skipped is one of this system.
+fn is_here(skipped: &Skipped) -> bool {
+    !matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
 }
 
 /// Passes rows on, and adds them up.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use cyclometer_backend::kperf::KperfSharing;
 use cyclometer_backend::{
     Attached, Launcher, Software, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
@@ -21,7 +22,7 @@ use cyclometer_stats::{MetricRequest, partners};
 
 use crate::marked::{Boards, MarkedLaunch, MarkedRegions, MarkedSource, collect};
 use crate::metric::{Assembled, Wanted, assemble, choose};
-use crate::{EventTables, Simulated, chips};
+use crate::{EventTables, Simulated, chips, kperf_source};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
 ///
@@ -531,7 +532,11 @@ impl Stat {
                 msr::source(cores()).into_iter().collect()
             }
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
-            _ => sources(),
+            _ => {
+                let mut all = sources();
+                all.extend(kperf_source::open(&self.machine, &self.tables, KperfSharing::default())?);
+                all
+            }
         })
     }
 

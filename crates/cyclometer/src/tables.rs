@@ -1,6 +1,7 @@
 //! Tables of events that users give at run time, before those of the catalogue.
 
 mod file;
+mod host_database;
 
 use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use cyclometer_catalog::table::{Cpu, CpuTable, Entry};
 use cyclometer_catalog::{Tables, cpus, table_id};
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::{Machine, Result};
+use cyclometer_detect::FactSource;
 
 use file::{EventFile, different};
 
@@ -34,6 +36,18 @@ impl EventTables {
     /// The catalogue's tables alone.
     pub fn embedded() -> EventTables {
         EventTables::default()
+    }
+
+    /// The catalogue's tables, and on a Mac before them the event database of its macOS, whose events follow
+    /// the version of macOS. `machine` is the one that this runs on. Where the database cannot be used, the
+    /// second value says why, for a warning.
+    pub fn here(machine: &Machine) -> (EventTables, Option<String>) {
+        crate::host::host_tables(machine)
+    }
+
+    /// As [`EventTables::here`], of facts.
+    pub(crate) fn of_facts(facts: &dyn FactSource, machine: &Machine) -> (EventTables, Option<String>) {
+        host_database::tables(facts, machine)
     }
 
     /// Adds a file: a table of ours, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON, or an Apple

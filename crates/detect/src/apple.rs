@@ -4,7 +4,7 @@ use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
 use cyclometer_core::{CounterMask, CpuSet};
 
 use crate::detected::{DetectedCpu, DetectionContext, core_type, no_counters};
-use crate::facts::FactSource;
+use crate::facts::{FactSource, KpcCounters};
 use crate::text;
 
 /// A family of chips with one event database and one register layout.
@@ -93,6 +93,31 @@ const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
 ///
 /// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: `CORE_NCTRS` 2.
 const GUEST_COUNTERS: CounterMask = CounterMask::from_bits(0, 0b11);
+
+/// The counters that the power manager has until all are requested: PMC5 to PMC7.
+///
+/// # Source
+///
+/// kpep `power_counters`, 224, on every chip from M1 to M5.
+pub(crate) const POWER_COUNTERS: CounterMask = CounterMask::from_bits(0xe0, 0);
+
+/// Limits the counters of core types to those that kperf offers. A chip that is not in the table has those of
+/// all others, where kperf offers as many.
+pub(crate) fn limit_to_offered(cores: &mut [CoreType], offered: KpcCounters) {
+    for pmu in cores.iter_mut().map(|core| &mut core.pmu) {
+        let is_unknown = pmu.counters.is_empty();
+        let all = if is_unknown { COUNTERS } else { pmu.counters };
+        let has_offered =
+            |counters: &CounterMask| counters.general_bits().count_ones() == offered.configurable;
+        let Some(counters) = [all, all.without(POWER_COUNTERS)].into_iter().find(has_offered) else {
+            continue;
+        };
+        pmu.counters = counters;
+        if is_unknown {
+            pmu.source = "kperf".to_owned();
+        }
+    }
+}
 
 fn by_family(cpufamily: u32) -> Option<&'static AppleChip> {
     CHIPS.iter().find(|chip| chip.cpufamily == cpufamily)

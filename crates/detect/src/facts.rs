@@ -1,6 +1,7 @@
 //! Where facts come from.
 
 use cyclometer_core::machine::{Architecture, Os};
+pub use cyclometer_sys::macos::KpcCounters;
 use cyclometer_sys::tracer_call::TracerCall;
 
 /// The longest file that is read, in bytes; what is longer is cut at the last full line.
@@ -69,6 +70,11 @@ pub trait FactSource {
     /// Bytes that are no UTF-8 become U+FFFD.
     fn read(&self, path: &str) -> Option<String>;
 
+    /// The bytes of a file, at most 1 MiB; `None` when it cannot be read or is longer.
+    fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        self.read(path).map(String::into_bytes)
+    }
+
     /// The names in a directory, sorted, at most 4096; empty when it cannot be read.
     fn list(&self, dir: &str) -> Vec<String>;
 
@@ -107,4 +113,36 @@ pub trait FactSource {
     /// An error number in Linux's numbering: `EOPNOTSUPP` when the CPU refuses, `ENODEV` when it is none of
     /// Apple's.
     fn sysreg_probe(&self) -> Result<(), i32>;
+
+    /// The accounts of counters that macOS keeps for threads and processes; `None` on other systems. Found
+    /// out on this thread and process, which changes nothing.
+    fn counter_accounts(&self) -> Option<AccountFacts>;
+
+    /// The configurable counters of macOS's kperf. Tried for real: all counters are requested, and released.
+    ///
+    /// # Errors
+    ///
+    /// An error number: `ENOENT` without the framework, `EPERM` without root, `EBUSY` while another client of
+    /// the kernel has the PMU.
+    fn kpc_probe(&self) -> Result<KpcCounters, i32>;
+}
+
+/// Which accounts of counters the system has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountFacts {
+    /// Those of processes; `None` without the function or when it fails.
+    pub process: Option<ProcessAccounts>,
+    /// Whether there are those of the calling thread.
+    pub thread: bool,
+    /// Whether this process has cycles and instructions in its account: without counters they are 0.
+    pub counts: bool,
+}
+
+/// Which numbers are in the accounts of processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessAccounts {
+    /// Cycles and instructions (before macOS 13).
+    Totals,
+    /// Also the shares of performance cores, and energy.
+    ByCoreType,
 }

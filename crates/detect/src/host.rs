@@ -4,14 +4,28 @@ use std::io::Read;
 
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
+use crate::facts::{
+    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal,
+};
 
+#[cfg(target_os = "macos")]
+#[path = "host_accounts.rs"]
+mod accounts;
+#[cfg(not(target_os = "macos"))]
+#[path = "host_no_accounts.rs"]
+mod accounts;
 #[cfg(target_arch = "x86_64")]
 #[path = "host_cpuid.rs"]
 mod cpuid;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "host_no_cpuid.rs"]
 mod cpuid;
+#[cfg(target_os = "macos")]
+#[path = "host_kpc.rs"]
+mod kpc;
+#[cfg(not(target_os = "macos"))]
+#[path = "host_no_kpc.rs"]
+mod kpc;
 #[cfg(not(target_os = "linux"))]
 #[path = "host_no_perf.rs"]
 mod perf;
@@ -78,14 +92,11 @@ impl FactSource for HostFacts {
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        let file = std::fs::File::open(path).ok()?;
-        // A device or a pipe could block or never end: only files are facts.
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
-        Some(bounded_text(bytes))
+        first_bytes(path).map(bounded_text)
+    }
+
+    fn read_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        first_bytes(path).filter(|bytes| bytes.len() <= MAX_FILE_BYTES)
     }
 
     fn list(&self, dir: &str) -> Vec<String> {
@@ -119,6 +130,26 @@ impl FactSource for HostFacts {
     fn sysreg_probe(&self) -> Result<(), i32> {
         sysreg::probe()
     }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        accounts::find()
+    }
+
+    fn kpc_probe(&self) -> Result<KpcCounters, i32> {
+        kpc::probe()
+    }
+}
+
+/// The first bytes of a file, one more than [`MAX_FILE_BYTES`] at most.
+fn first_bytes(path: &str) -> Option<Vec<u8>> {
+    let file = std::fs::File::open(path).ok()?;
+    // A device or a pipe could block or never end: only files are facts.
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Text of at most [`MAX_FILE_BYTES`], cut at a line's end, without line breaks behind it.

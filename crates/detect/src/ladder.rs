@@ -5,8 +5,10 @@ use cyclometer_core::machine::{Architecture, Machine, Os};
 
 use crate::probes::AccessProbes;
 
+mod kperf;
 mod msr;
 mod perf;
+mod selfcounts;
 mod soft;
 mod sysreg;
 mod virtual_pmu;
@@ -36,15 +38,14 @@ pub(crate) fn build(machine: &Machine, probes: &AccessProbes) -> Ladder {
 }
 
 fn state(rung: Rung, machine: &Machine, probes: &AccessProbes, perf: &perf::PerfFindings<'_>) -> RungState {
-    let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
-    let x86_linux = linux && machine.architecture == Architecture::X86_64;
+    let x86_linux = machine.os == Os::Linux && machine.architecture == Architecture::X86_64;
     match rung {
         Rung::Perf => perf.rung(),
-        Rung::Kperf => built_where(rung, macos, "it belongs to macOS"),
+        Rung::Kperf => kperf::rung(machine, probes),
         Rung::Msr if x86_linux => msr::rung(machine, probes),
         Rung::Msr => built_where(rung, false, "it belongs to Linux on x86-64"),
         Rung::Sysreg => sysreg::rung(machine, probes),
-        Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
+        Rung::SelfCounts => selfcounts::rung(machine, probes),
         Rung::Soft => soft::rung(machine, probes),
         _ => RungState { rung, works: Works::Yes, causes: Vec::new() },
     }

@@ -43,7 +43,7 @@ use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
 pub use cyclometer_sys::tracer_call::TracerCall;
-pub use facts::{FactSource, PerfProbe, TraceRefusal};
+pub use facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, ProcessAccounts, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
 pub use recorder::FactRecorder;
@@ -106,6 +106,9 @@ fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {
         ladder: ladder::empty(),
     };
     let probes = probes::run(facts, &machine, depth);
+    if let Some(Ok(counters)) = probes.kpc {
+        apple::limit_to_offered(&mut machine.core_types, counters);
+    }
     machine.ladder = ladder::build(&machine, &probes);
     machine.capabilities = capabilities::summarise(&machine);
     machine

@@ -4,7 +4,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer, Vendor}
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_sys::process_list::ProcessList;
 
-use crate::facts::{FactSource, PerfProbe, TraceRefusal};
+use crate::facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, TraceRefusal};
 use crate::process_list;
 use crate::{DetectionDepth, text};
 
@@ -66,6 +66,10 @@ pub(crate) struct AccessProbes {
     pub(crate) kernel_is_x86_64: bool,
     /// Apple's registers; `None` on machines that cannot have them.
     pub(crate) sysreg: Option<SysregProbe>,
+    /// Accounts of counters; `None` on other systems than macOS.
+    pub(crate) accounts: Option<AccountFacts>,
+    /// kperf's counters; `None` where kperf is not asked: off macOS, without root, in a virtual machine.
+    pub(crate) kpc: Option<Result<KpcCounters, i32>>,
 }
 
 /// How Apple's registers are kept from user mode, or not.
@@ -147,6 +151,8 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
             registers: None,
             kernel_is_x86_64: x86,
             sysreg,
+            accounts: facts.counter_accounts(),
+            kpc: asks_kpc(machine).then(|| facts.kpc_probe()),
         };
     }
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
@@ -172,7 +178,17 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
         sysreg,
+        accounts: None,
+        kpc: None,
     }
+}
+
+/// Whether kperf is asked: it answers root alone, and a virtual machine has no configurable counters.
+fn asks_kpc(machine: &Machine) -> bool {
+    machine.os == Os::MacOs
+        && machine.cpu.vendor == Vendor::Apple
+        && machine.access.root
+        && machine.hypervisor.is_none()
 }
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that

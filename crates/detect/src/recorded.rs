@@ -6,7 +6,10 @@ use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::tracer_call::TracerCall;
 
-use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal};
+use crate::facts::{
+    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, ProcessAccounts,
+    TraceRefusal,
+};
 use crate::text::integer;
 
 /// The longest recording that is read, in bytes.
@@ -14,6 +17,9 @@ pub(crate) const MAX_RECORDING_BYTES: usize = 16 << 20;
 
 /// Linux's number for "function not implemented".
 const ENOSYS: i32 = 38;
+
+/// The number for "no such file".
+const ENOENT: i32 = 2;
 
 /// Linux's number for "operation not supported".
 const EOPNOTSUPP: i32 = 95;
@@ -50,12 +56,16 @@ struct OpenFile {
 /// trace traced PID            another process traces what starts here
 /// counted software            the software PMU runs the process that asks
 /// sysreg ok|ERRNO             whether user mode may use the registers of Apple's PMU
+/// kpc N forced|shared|ERRNO   kperf's configurable counters, after all were requested with or without success
+/// accounts process=none|totals|cores thread=0|1 counts=0|1   macOS's accounts of counters: those of
+///                             processes, whether threads have some, whether counts are in them
 /// # …                         a remark, as is an empty line
 /// ```
 ///
 /// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
 /// name as `\x20`. A fact that is not in the file does not exist: a missing file, an empty directory, a perf
-/// event or tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`).
+/// event or tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`), no kperf
+/// (`ENOENT`), no accounts of counters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -72,6 +82,8 @@ pub struct RecordedFacts {
     pub(crate) trace: Option<std::result::Result<(), TraceRefusal>>,
     pub(crate) counted: bool,
     pub(crate) sysreg: Option<std::result::Result<(), i32>>,
+    pub(crate) accounts: Option<AccountFacts>,
+    pub(crate) kpc: Option<std::result::Result<KpcCounters, i32>>,
 }
 
 impl RecordedFacts {
@@ -120,6 +132,8 @@ impl RecordedFacts {
             trace: None,
             counted: false,
             sysreg: None,
+            accounts: None,
+            kpc: None,
         }
     }
 
@@ -142,6 +156,8 @@ impl RecordedFacts {
             "counted" if rest == "software" => self.counted = true,
             "counted" => return Err("what counts is software, or the line is left out"),
             "sysreg" => self.sysreg = Some(outcome(rest)?),
+            "accounts" => self.accounts = Some(account_facts(rest)?),
+            "kpc" => self.kpc = Some(kpc_outcome(rest)?),
             _ => return Err("no kind of fact is called that"),
         }
         Ok(None)
@@ -275,12 +291,48 @@ impl FactSource for RecordedFacts {
     fn sysreg_probe(&self) -> std::result::Result<(), i32> {
         self.sysreg.unwrap_or(Err(EOPNOTSUPP))
     }
+
+    fn kpc_probe(&self) -> std::result::Result<KpcCounters, i32> {
+        self.kpc.unwrap_or(Err(ENOENT))
+    }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        self.accounts
+    }
+}
+
+fn account_facts(words: &str) -> std::result::Result<AccountFacts, &'static str> {
+    const FORM: &str = "accounts are process=none|totals|cores thread=0|1 counts=0|1";
+    let words: Vec<&str> = words.split(' ').collect();
+    let [process, thread, counts] = words.as_slice() else { return Err(FORM) };
+    let process = match *process {
+        "process=none" => None,
+        "process=totals" => Some(ProcessAccounts::Totals),
+        "process=cores" => Some(ProcessAccounts::ByCoreType),
+        _ => return Err(FORM),
+    };
+    let flag = |word: &str, name: &str| match word.strip_prefix(name) {
+        Some("=0") => Ok(false),
+        Some("=1") => Ok(true),
+        _ => Err(FORM),
+    };
+    Ok(AccountFacts { process, thread: flag(thread, "thread")?, counts: flag(counts, "counts")? })
 }
 
 fn outcome(word: &str) -> std::result::Result<std::result::Result<(), i32>, &'static str> {
     match word {
         "ok" => Ok(Ok(())),
         errno => Ok(Err(errno.parse().map_err(|_| "the outcome is ok or an error number")?)),
+    }
+}
+
+fn kpc_outcome(words: &str) -> std::result::Result<std::result::Result<KpcCounters, i32>, &'static str> {
+    match words.split_once(' ') {
+        Some((count, how @ ("forced" | "shared"))) => {
+            Ok(Ok(KpcCounters { configurable: small(count)?, forced: how == "forced" }))
+        }
+        Some(_) => Err("counters are forced or shared"),
+        None => Ok(outcome(words)?.map(|()| KpcCounters { configurable: 0, forced: false })),
     }
 }
 
@@ -407,6 +459,7 @@ mod tests {
             ("trace perhaps", "line 2: the outcome is ok or an error number"),
             ("trace 1 no_call", "line 2: the call is none that the software PMU makes"),
             ("trace traced by", "line 2: a number of 32 bits is expected"),
+            ("kpc 8 taken", "line 2: counters are forced or shared"),
             ("counted twice", "line 2: what counts is software, or the line is left out"),
             ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),
             ("| text", "line 2: no file is open for this line"),

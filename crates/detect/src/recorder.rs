@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{FactSource, PerfProbe, TraceRefusal};
+use crate::facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, ProcessAccounts, TraceRefusal};
 use crate::recorded::RecordedFacts;
 
 /// A fact source that passes every question on to another one and remembers the answers.
@@ -107,6 +107,18 @@ impl FactSource for FactRecorder<'_> {
         self.seen.borrow_mut().sysreg = Some(outcome);
         outcome
     }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        let accounts = self.inner.counter_accounts();
+        self.seen.borrow_mut().accounts = accounts;
+        accounts
+    }
+
+    fn kpc_probe(&self) -> Result<KpcCounters, i32> {
+        let outcome = self.inner.kpc_probe();
+        self.seen.borrow_mut().kpc = Some(outcome);
+        outcome
+    }
 }
 
 /// The content as it may be kept: without what changes from run to run or tells more than detection asks.
@@ -168,6 +180,18 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
         line("counted software".to_owned());
     }
     facts.sysreg.iter().for_each(|outcome| line(format!("sysreg {}", outcome_word(*outcome))));
+    facts.kpc.iter().for_each(|outcome| line(format!("kpc {}", kpc_words(*outcome))));
+    facts.accounts.iter().for_each(|accounts| line(account_words(accounts)));
+}
+
+fn account_words(accounts: &AccountFacts) -> String {
+    let process = match accounts.process {
+        None => "none",
+        Some(ProcessAccounts::Totals) => "totals",
+        Some(ProcessAccounts::ByCoreType) => "cores",
+    };
+    let (thread, counts) = (u8::from(accounts.thread), u8::from(accounts.counts));
+    format!("accounts process={process} thread={thread} counts={counts}")
 }
 
 fn file(path: &str, content: &str) -> String {
@@ -208,6 +232,15 @@ fn perf(probe: &PerfProbe, outcome: Result<(), i32>) -> String {
 
 fn outcome_word(outcome: Result<(), i32>) -> String {
     outcome.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned())
+}
+
+fn kpc_words(outcome: Result<KpcCounters, i32>) -> String {
+    match outcome {
+        Ok(KpcCounters { configurable, forced }) => {
+            format!("{configurable} {}", if forced { "forced" } else { "shared" })
+        }
+        Err(errno) => errno.to_string(),
+    }
 }
 
 fn trace_words(outcome: &Result<(), TraceRefusal>) -> String {
@@ -299,18 +332,32 @@ mod tests {
             });
             source.counted = errno % 2 == 0;
             source.sysreg = Some(if errno % 3 == 0 { Ok(()) } else { Err(errno) });
+            let process = [None, Some(ProcessAccounts::Totals), Some(ProcessAccounts::ByCoreType)];
+            source.accounts = (errno % 5 > 0).then(|| AccountFacts {
+                process: process[errno as usize % 3],
+                thread: errno % 2 == 0,
+                counts: config % 2 == 0,
+            });
+            source.kpc = Some(match errno % 3 {
+                0 => Err(errno),
+                one => Ok(KpcCounters { configurable: errno as u32, forced: one == 1 }),
+            });
             let recorder = FactRecorder::new(&source);
             recorder.list("/d");
+            recorder.counter_accounts();
             let _ = recorder.perf_probe(&probe);
             let _ = recorder.trace_probe();
             recorder.is_counted_by_software();
             let _ = recorder.sysreg_probe();
+            let _ = recorder.kpc_probe();
             let replayed = replay(&recorder);
             prop_assert_eq!(replayed.list("/d"), source.list("/d"));
             prop_assert_eq!(replayed.perf_probe(&probe), Err(errno));
             prop_assert_eq!(replayed.trace_probe(), source.trace_probe());
             prop_assert_eq!(replayed.is_counted_by_software(), source.counted);
             prop_assert_eq!(replayed.sysreg_probe(), source.sysreg_probe());
+            prop_assert_eq!(replayed.counter_accounts(), source.accounts);
+            prop_assert_eq!(replayed.kpc_probe(), source.kpc_probe());
         }
     }
 }

@@ -131,10 +131,10 @@ pub(crate) fn rungs(slots: &[Slot]) -> Vec<Rung> {
     rungs
 }
 
-/// Whether an event is counted by registers that the tool programs itself. Only one set of them can be open
+/// Whether an event is counted on a counter that the planner chooses. Only one set of such events can be open
 /// at a time.
 pub(crate) fn is_of_registers(rung: Rung) -> bool {
-    matches!(rung, Rung::Msr | Rung::Sysreg | Rung::Sim)
+    matches!(rung, Rung::Kperf | Rung::Msr | Rung::Sysreg | Rung::Sim)
 }
 
 struct Refused {

@@ -110,15 +110,21 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
     format!("{source}{}{remedy}", skipped.reason)
 }
 
-/// The reason to report: the best source's; else that registers would work if asked for; else why this
-/// machine does not have the event.
+/// The reason to report: the best source's of this system; else that of a source which works and lacks the
+/// event; else that registers would work if asked for; else why this machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
     let asks_nobody = |skipped: &&Skipped| {
         !is_of_registers(skipped.rung) && skipped.cause != SkipCause::NotStartedBySource
     };
+    let of_this_system = |skipped: &&Skipped| asks_nobody(skipped) && !is_of_other_system(skipped);
     let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
-    let mut skipped = line.skipped.iter();
-    match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
+    let lacking = line.event.lacking.iter().find(|(rung, _)| !is_of_registers(*rung));
+    let skipped = || line.skipped.iter();
+    if let (None, Some((_, reason))) = (skipped().find(of_this_system), lacking) {
+        return reason;
+    }
+    let best = skipped().find(of_this_system).or_else(|| skipped().find(asks_nobody));
+    match best.or_else(|| skipped().find(would_work)) {
         Some(skipped) => &skipped.reason,
         None if !line.event.unsupported.is_empty() => &line.event.unsupported,
         None => line.skipped.first().map_or("no source counts it", |first| first.reason.as_str()),
@@ -133,6 +139,11 @@ fn is_liftable(skipped: &Skipped, intent: &Intent) -> bool {
         SkipCause::Unavailable { kind, .. } => is_candidate && keeps_from_counting(skipped.rung, kind),
         _ => false,
     }
+}
+
+/// Whether the source was skipped because it belongs to another operating system.
+fn is_of_other_system(skipped: &Skipped) -> bool {
+    matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
 }
 
 /// Whether a source's registers are programmed by ourselves, and only when that is asked for.
@@ -174,11 +185,27 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
             let reason = format!("registers are programmed only with --backend {rung}");
             Err(Skipped { rung, reason, cause: SkipCause::NotRequested })
         }
+        Rung::Kperf => {
+            rung_works(candidate, machine)?;
+            has_counters(candidate, machine)?;
+            is_best_for_command(event, machine, intent)
+        }
         Rung::Msr | Rung::Sysreg | Rung::Sim => {
             rung_works(candidate, machine)?;
             has_counters(candidate, machine)
         }
         _ => rung_works(candidate, machine),
+    }
+}
+
+/// kperf counts whole CPUs: a source that counts the command alone is better for a command.
+fn is_best_for_command(event: &Event, machine: &Machine, intent: &Intent) -> Result<(), Skipped> {
+    let counts_command =
+        |other: &Candidate| other.rung == Rung::SelfCounts && rung_works(other, machine).is_ok();
+    let is_asked = intent.only == Some(Rung::Kperf) || !intent.subject.is_command();
+    match is_asked || !event.candidates.iter().any(counts_command) {
+        true => Ok(()),
+        false => Err(unsuited(Rung::Kperf, "kperf counts whole CPUs, not the command alone".to_owned())),
     }
 }
 
@@ -255,6 +282,26 @@ mod tests {
                 reason: "kernel.perf_event_paranoid is 3".to_owned(),
                 cause: SkipCause::Unavailable { kind: CauseKind::NoPermission, remedy: None },
             }]
+        );
+    }
+
+    #[test]
+    fn the_reason_of_a_source_that_works_here_comes_before_that_of_another_system() {
+        let mut machine = machine();
+        machine.ladder.perf_hardware = Err(Cause::new(CauseKind::OtherSystem, "perf belongs to Linux"));
+        let reason = |lacking: &[(Rung, &str)]| {
+            let mut event = core_event("cycles");
+            event.lacking = lacking.iter().map(|(rung, text)| (*rung, (*text).to_owned())).collect();
+            let lines = route(vec![event], &machine, &Intent::default());
+            let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
+            count.reason().unwrap().to_string()
+        };
+        assert_eq!(reason(&[]), "perf belongs to Linux");
+        assert_eq!(reason(&[(Rung::SelfCounts, "cycles:uk")]), "cycles:uk");
+        assert_eq!(
+            reason(&[(Rung::Msr, "no counter")]),
+            "perf belongs to Linux",
+            "registers are for requests"
         );
     }
 

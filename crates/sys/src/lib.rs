@@ -9,6 +9,8 @@ pub mod affinity;
 pub mod apple;
 #[cfg(target_os = "linux")]
 pub mod apple_pmu_device;
+#[cfg(unix)]
+pub mod counter_accounts;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
 #[cfg(target_os = "linux")]
@@ -32,6 +34,7 @@ pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]
 pub mod invoker;
+pub mod macos;
 #[cfg(target_os = "linux")]
 pub mod marks;
 #[cfg(target_os = "linux")]

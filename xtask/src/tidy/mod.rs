@@ -93,6 +93,7 @@ fn rules(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()
             restrictions::of_binding(name, file, found);
         }
     }
+    files.iter().for_each(|file| restrictions::of_links(file, found));
     phrases::check(root, files, found)?;
     pages::findings(root)?.into_iter().for_each(|finding| found.add(finding));
     Ok(())

@@ -63,6 +63,16 @@ pub(super) fn of_binding(name: &str, file: &SourceFile, found: &mut Violations) 
     targets(name, path, file.shipped(), found);
 }
 
+/// Invariant: no framework of macOS is linked. A private one may be missing, so it is opened at run time.
+pub(super) fn of_links(file: &SourceFile, found: &mut Violations) {
+    let links = ["kind = \"framework\"", "rustc-link-lib=framework", "link-arg=-framework"];
+    for (i, line) in file.text.lines().enumerate() {
+        if links.iter().any(|link| line.contains(link)) && !file.path.starts_with("xtask/") {
+            found.add(format!("{}:{}: a framework is linked; open it at run time", file.path, i + 1));
+        }
+    }
+}
+
 /// Invariant: `cfg(target_…)` stands on lines of modules, in the crates at the edge.
 fn targets(name: &str, path: &str, text: &str, found: &mut Violations) {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -123,6 +133,17 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn a_linked_framework_is_found() {
+        let mut found = Violations::default();
+        let linked = "#[link(name = \"kperf\", kind = \"framework\")]\nunsafe extern \"C\" {}\n";
+        of_links(&file("crates/sys/src/a.rs", linked), &mut found);
+        let script = "fn main() { println!(\"cargo:rustc-link-lib=framework=kperf\"); }";
+        of_links(&file("bindings/c/build.rs", script), &mut found);
+        of_links(&file("crates/sys/src/b.rs", "fn opened_at_run_time() {}"), &mut found);
+        assert_eq!(found.0.len(), 2, "{:?}", found.0);
     }
 
     #[test]

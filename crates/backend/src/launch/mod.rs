@@ -16,8 +16,11 @@ use std::sync::Arc;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
+use cyclometer_sys::counter_accounts::CounterAccounts;
 use cyclometer_sys::process::{self, Traced, Witness};
 use cyclometer_sys::signals::Watch;
+
+use crate::counter_accounts;
 
 pub use attached::Attached;
 pub use failure::check_program;
@@ -39,6 +42,8 @@ pub struct Launcher {
     raw: process::Launcher,
     signals: Option<Signals>,
     sinks: Sinks,
+    /// The system's accounts of counters, where it has some.
+    accounts: Option<Arc<dyn CounterAccounts>>,
 }
 
 /// The signals that come to this process, and the witness that shows whether the command's group got them
@@ -57,7 +62,10 @@ impl Launcher {
     /// `ErrorKind::Os` when the process cannot be created.
     pub fn start() -> Result<Launcher> {
         match process::Launcher::start() {
-            Ok(raw) => Ok(Launcher { raw, signals: None, sinks: Sinks::default() }),
+            Ok(raw) => {
+                let accounts = counter_accounts::here();
+                Ok(Launcher { raw, signals: None, sinks: Sinks::default(), accounts })
+            }
             Err(e) => {
                 Err(Error::new(ErrorKind::Os, format!("cannot start the helper process: {e}")).with_source(e))
             }
@@ -111,6 +119,7 @@ impl Launcher {
             .raw
             .spawn_padded(&request, command.padding, &command.variables)
             .map_err(|e| failure::spawning(&command.program, e))?;
-        Ok(NativeChild::new(pending, &command.program, self.signals.clone()))
+        let child = NativeChild::new(pending, &command.program, self.signals.clone());
+        Ok(child.with_accounts(self.accounts.clone()))
     }
 }

@@ -2,16 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, ExitStatus, KillCause, Layout, Signalled, Waited};
+use cyclometer_core::exec::{CounterUsage, Exit, ExitStatus, KillCause, Layout, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
+use cyclometer_sys::counter_accounts::CounterAccounts;
 use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, SIGQUIT, Status, Witness};
 
 use super::vigil::{News, Vigil};
 use super::{Signals, failure};
 use crate::cgroup::memory;
-use crate::usage;
+use crate::{selfcounts, usage};
 
 /// How often to check whether a child has ended, where the kernel does not report it.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -35,6 +37,8 @@ pub(crate) struct NativeChild {
     released: Option<Instant>,
     exit: Option<Exit>,
     memory: memory::GroupBefore,
+    /// The system's accounts of counters, which are read between its end and its reaping.
+    accounts: Option<Arc<dyn CounterAccounts>>,
     /// The child has ended, and its tracer has not released it yet.
     awaits_tracer: bool,
 }
@@ -53,8 +57,15 @@ impl NativeChild {
             released: None,
             exit: None,
             memory: memory::GroupBefore::now(),
+            accounts: None,
             awaits_tracer: false,
         }
+    }
+
+    /// The same child, whose last account of counters is read.
+    pub(super) fn with_accounts(mut self, accounts: Option<Arc<dyn CounterAccounts>>) -> NativeChild {
+        self.accounts = accounts;
+        self
     }
 
     /// Whether a signal that has just come to this process has come to the command too. It has if the signal
@@ -74,12 +85,22 @@ impl NativeChild {
         }
     }
 
+    /// The account of counters of the child once it has ended; `None` while it runs.
+    fn last_account(&self, how: Reap) -> io::Result<Option<Option<CounterUsage>>> {
+        let Some(accounts) = &self.accounts else { return Ok(Some(None)) };
+        let has_ended = process::has_ended(self.pid(), how)?;
+        Ok(has_ended.then(|| selfcounts::at_end(accounts.as_ref(), self.pid())))
+    }
+
     fn reap(&mut self, how: Reap) -> Result<Option<Waited>> {
+        let account = self.last_account(how).map_err(|e| self.failed("wait for", e))?;
+        let Some(counters) = account else { return Ok(None) };
         let ended = process::reap(self.pending.pid(), how).map_err(|e| self.failed("wait for", e))?;
         let Some(ended) = ended else { return Ok(None) };
         let wall = self.released.map_or(Duration::ZERO, |released| released.elapsed());
         let before = self.pending.used_before_exec();
-        let exit = exit_of(ended, *before.as_ref().unwrap_or(&Default::default()), wall);
+        let mut exit = exit_of(ended, *before.as_ref().unwrap_or(&Default::default()), wall);
+        exit.usage.iter_mut().for_each(|usage| usage.counters = counters);
         self.exit = Some(exit.clone());
         match before {
             Ok(_) => Ok(Some(Waited::Exited(exit))),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,8 @@ pub(super) enum Subject {
     CgroupVersion1,
     /// This thread, on a system that accounts for processes only.
     ThreadWithoutAccounts,
+    /// A running process or thread, or CPUs, on a system without `/proc`: only the elapsed time is known.
+    Unlisted(String),
 }
 
 /// A process with the context switches of every thread that it ever showed.
@@ -184,10 +187,15 @@ impl Subject {
             inherited: None,
             had_children: false,
         };
+        let listed = process::check_process_list();
+        if listed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Unsupported)
+            && let Some(subject) = Subject::unlisted(target)
+        {
+            return Ok(subject);
+        }
         if let Target::Thread(_) | Target::Process { .. } = target {
-            let unrelated =
-                |error: std::io::Error| refusal(RefusalKind::TargetNotSupported, error.to_string());
-            process::check_process_list().map_err(unrelated)?;
+            let unrelated = |error: io::Error| refusal(RefusalKind::TargetNotSupported, error.to_string());
+            listed.map_err(unrelated)?;
         }
         let mut subject = match target {
             Target::ThisThread => Subject::ThisThread,
@@ -209,6 +217,17 @@ impl Subject {
         }
     }
 
+    /// The subject of a target on a system without `/proc`; `None` for those that do not need it.
+    fn unlisted(target: &Target) -> Option<Subject> {
+        match target {
+            Target::Thread(tid) => Some(Subject::Unlisted(format!("thread {tid}"))),
+            Target::Process { pid, .. } => Some(Subject::Unlisted(format!("process {pid}"))),
+            Target::Several(_) => Some(Subject::Unlisted("several processes together".to_owned())),
+            Target::Cpus(cpus) => Some(Subject::Unlisted(format!("CPU {cpus}"))),
+            _ => None,
+        }
+    }
+
     fn missing(&self) -> Refusal {
         refusal(RefusalKind::NoSuchTarget, format!("there is no {self}"))
     }
@@ -226,7 +245,9 @@ impl Subject {
             }
             Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
             Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
-            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => metric == WallTime,
+            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts | Subject::Unlisted(_) => {
+                metric == WallTime
+            }
             Subject::Cgroup { folder, .. } => match metric {
                 PeakRss => folder.join("memory.peak").exists(),
                 metric => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
@@ -267,7 +288,9 @@ impl Subject {
             Subject::Several(several) => several.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
             Subject::Cgroup { folder, .. } => cgroup_accounts(folder),
-            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => Some(Accounts::default()),
+            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts | Subject::Unlisted(_) => {
+                Some(Accounts::default())
+            }
         }
     }
 
@@ -279,6 +302,7 @@ impl Subject {
             Subject::Cgroup { ticks, .. } => *ticks,
             Subject::Several(several) => several.ticks(),
             Subject::ThisThread | Subject::ThreadWithoutAccounts | Subject::CgroupVersion1 => None,
+            Subject::Unlisted(_) => None,
         }
     }
 
@@ -401,6 +425,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Subject::ThisThread | Subject::ThreadWithoutAccounts => f.write_str("this thread"),
+            Subject::Unlisted(name) => f.write_str(name),
             Subject::Thread { tid, .. } => write!(f, "thread {tid}"),
             Subject::Process(threads) => write!(f, "process {}", threads.pid),
             Subject::Child(_) => f.write_str("the command"),
@@ -495,6 +520,23 @@ mod tests {
         let short = Ticks { per_second: root.per_second + 1 };
         assert_eq!(several(&[None, None]), None);
         assert_eq!(several(&[None, Some(short), Some(root), Some(short)]), Some(root), "the longest");
+    }
+
+    #[test]
+    fn without_a_process_list_what_runs_already_and_cpus_have_their_elapsed_time() {
+        let process = Target::Process { pid: 7, inherit: true };
+        let cpus = Target::Cpus([0, 1].into_iter().collect());
+        let check = |target: &Target, name: &str| {
+            let mut subject = Subject::unlisted(target).unwrap();
+            assert!(subject.accounts_for(OsMetric::WallTime) && !subject.accounts_for(OsMetric::UserTime));
+            assert_eq!((subject.take(), subject.ticks()), (Some(Accounts::default()), None));
+            assert!(subject.without("user_time").ends_with(name), "{}", subject.without("user_time"));
+        };
+        check(&process, "process 7");
+        check(&Target::Thread(8), "thread 8");
+        check(&cpus, "CPU 0-1");
+        check(&Target::Several(vec![process]), "several processes together");
+        assert!(Subject::unlisted(&Target::Child(7)).is_none(), "its accounts come when it ends");
     }
 
     #[test]

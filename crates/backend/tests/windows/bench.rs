@@ -89,7 +89,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Records every thread on all CPUs of a machine.
+    /// KdebugRecords every thread on all CPUs of a machine.
     pub fn new(machine: SimMachine, events: Events, sources: &[OverflowSource]) -> Bench {
         Bench::with(machine, events, sources, ProgramOptions::default(), None)
     }

@@ -30,7 +30,10 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     }
     let machine = super::machine_of(args.machine.machine.as_deref())?;
     let pattern = args.pattern.as_deref().map(Pattern::parse).transpose()?;
-    let mut tables = EventTables::embedded();
+    let mut tables = match args.machine.machine {
+        None => super::tables_here(&machine),
+        Some(_) => EventTables::embedded(),
+    };
     for file in &args.tables {
         tables = tables.with_file(file, &machine)?;
     }

@@ -37,11 +37,14 @@ use cyclometer::{
 use crate::args::Cli;
 use crate::export::cannot_print;
 use crate::failure::{FileUse, of_file, of_system};
-use crate::output::{self, Channel, clean_os};
+use crate::output::{self, Channel, clean, clean_os, tell};
 use crate::render::paint::{Paint, ShownBy, is_dumb};
 
 /// Longest recording that is read, in bytes: a machine's facts take far less.
 const MAX_RECORDING_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The id of the tables of a CPU that the catalogue does not have.
+const UNKNOWN_CPU: &str = "cpu";
 
 /// This machine, the one of a recording, or a simulated one.
 fn machine_of(named: Option<&Path>) -> Result<Machine> {
@@ -84,6 +87,15 @@ fn watch() -> Result<SignalWatch> {
     SignalWatch::install().map_err(|error| of_system("watch signals", error))
 }
 
+/// The tables of this machine, with a warning where its own event database cannot be used.
+fn tables_here(machine: &Machine) -> EventTables {
+    let (tables, warning) = EventTables::here(machine);
+    if let Some(warning) = warning {
+        tell(&format!("cyclometer: warning: {}\n", clean(&warning)));
+    }
+    tables
+}
+
 /// The CPUs that a question is about, with the files that describe them.
 struct Asked {
     tables: EventTables,
@@ -97,11 +109,27 @@ impl Asked {
         Ok(Asked { tables: EventTables::embedded(), ids })
     }
 
+    /// The core types of this machine.
+    fn here(machine: &Machine) -> Result<Asked> {
+        let tables = tables_here(machine);
+        let known = cpus_on(machine).map(|cpus| cpus.iter().map(|cpu| cpu.id().to_owned()).collect());
+        let ids = match known {
+            // A chip that the catalogue lacks has the tables of its own event database.
+            Err(_) if !tables.all_of(UNKNOWN_CPU).is_empty() => vec![UNKNOWN_CPU.to_owned()],
+            known => known?,
+        };
+        Ok(Asked { tables, ids })
+    }
+
     /// The tables of `--cpu` and `--events`; those of this machine without these options.
     fn read(cpu: Option<&str>, files: &[PathBuf]) -> Result<Asked> {
-        if files.is_empty() {
-            let ids = cpus_of(cpu)?.iter().map(|cpu| cpu.id().to_owned()).collect();
-            return Ok(Asked { tables: EventTables::embedded(), ids });
+        match (files, cpu) {
+            ([], None) => return Asked::here(&diagnosed_machine()),
+            ([], Some(id)) => {
+                let ids = cpus_of(Some(id))?.iter().map(|cpu| cpu.id().to_owned()).collect();
+                return Ok(Asked { tables: EventTables::embedded(), ids });
+            }
+            _ => {}
         }
         let (tables, ids) = EventTables::of_files(files, cpu, diagnosed_machine)?;
         Ok(Asked { tables, ids })
@@ -126,15 +154,11 @@ fn each_with_better<'t, 'a>(
 
 /// The CPUs of the catalogue that an id means, or the core types of this machine.
 fn cpus_of(id: Option<&str>) -> Result<Vec<Cpu<'static>>> {
-    let Some(id) = id else { return cpus_here() };
+    let Some(id) = id else { return cpus_on(&diagnosed_machine()) };
     match catalogue::cpus::core_types(id) {
         found if found.is_empty() => catalogue::cpus::cpu(id).map(|cpu| vec![cpu]),
         found => Ok(found),
     }
-}
-
-fn cpus_here() -> Result<Vec<Cpu<'static>>> {
-    cpus_on(&diagnosed_machine())
 }
 
 fn cpus_on(machine: &Machine) -> Result<Vec<Cpu<'static>>> {

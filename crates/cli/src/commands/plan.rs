@@ -3,7 +3,7 @@
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::syntax::{EventRequest, parse_events};
 use cyclometer::core::{CounterMask, Modifiers};
-use cyclometer::placement::{Placement, Wishes, held_by_watchdog};
+use cyclometer::placement::{Placement, Wishes, held_by_power_manager, held_by_watchdog};
 use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, table_for};
 
 use crate::args::{Cli, PlanArgs};
@@ -85,13 +85,15 @@ fn on<'a>(
     }
     let asked = args.without.iter().fold(CounterMask::EMPTY, |all, mask| all.or(*mask)).and(cpu.counters());
     let watchdog = here.map_or(CounterMask::EMPTY, |machine| held_by_watchdog(machine, cpu.counters()));
-    let wishes = Wishes { without: asked.or(watchdog), repeats: args.repeat };
+    let power = here.map_or(CounterMask::EMPTY, |machine| held_by_power_manager(machine, &cpu));
+    let wishes = Wishes { without: asked.or(watchdog).or(power), repeats: args.repeat };
     Ok(Some(PlacementOnCpu {
         cpu,
         placement: Placement::of(tables, &held, wishes)?,
         lacking,
         asked,
         watchdog,
+        power,
     }))
 }
 

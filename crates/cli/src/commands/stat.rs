@@ -290,7 +290,7 @@ fn multiplex(args: &StatArgs) -> Multiplex {
 
 /// The tables of the user's before those of the catalogue.
 fn tables(args: &StatArgs, machine: &Machine) -> Result<EventTables> {
-    args.tables.iter().try_fold(EventTables::embedded(), |tables, file| tables.with_file(file, machine))
+    args.tables.iter().try_fold(super::tables_here(machine), |tables, file| tables.with_file(file, machine))
 }
 
 fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {

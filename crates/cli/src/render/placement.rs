@@ -22,6 +22,15 @@ pub struct PlacementOnCpu<'a> {
     pub asked: CounterMask,
     /// Counters that the NMI watchdog of this machine holds.
     pub watchdog: CounterMask,
+    /// Counters that the power manager of this Mac keeps.
+    pub power: CounterMask,
+}
+
+impl PlacementOnCpu<'_> {
+    /// Counters that cannot be used.
+    pub fn held(&self) -> CounterMask {
+        self.asked.or(self.watchdog).or(self.power)
+    }
 }
 
 /// Columns of the name of a counter.
@@ -219,6 +228,9 @@ pub fn held(on: &PlacementOnCpu<'_>) -> Vec<String> {
             on.watchdog
         ));
     }
+    if !on.power.is_empty() {
+        held.push(format!("{} kept by the power manager of macOS", on.power));
+    }
     held
 }
 
@@ -249,7 +261,7 @@ fn not(on: &PlacementOnCpu<'_>) -> Vec<String> {
 /// The reason why no counter can count an event.
 pub fn impossible(on: &PlacementOnCpu<'_>, event: usize) -> String {
     let event = &on.placement.events[event];
-    let taken = on.asked.or(on.watchdog);
+    let taken = on.held();
     match (event.allowed.is_empty(), event.unpinned.is_empty()) {
         _ if on.cpu.counters().general_bits() == 0 => {
             "only the firmware knows which counters this CPU has".to_owned()

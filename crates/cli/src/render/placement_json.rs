@@ -19,7 +19,7 @@ fn plan(on: &PlacementOnCpu<'_>) -> Value {
     let packing = &placement.packing;
     let passes: Vec<Vec<Value>> =
         packing.passes.iter().map(|pass| pass.iter().map(|seat| event(placement, seat)).collect()).collect();
-    let held = on.asked.or(on.watchdog);
+    let held = on.held();
     json!({
         "cpu": on.cpu.id(),
         "passes": passes,

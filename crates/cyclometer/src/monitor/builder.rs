@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cyclometer_backend::kperf::KperfSharing;
 use cyclometer_backend::{Serialisation, msr, region_sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
@@ -16,7 +17,7 @@ use cyclometer_monitor::{Sampling, Setup, SourceMaker};
 
 use super::user_reads::user_reads;
 use super::{Monitor, settings};
-use crate::{Command, Config, EventTables, Stat, chips, machine, machine_for_regions};
+use crate::{Command, Config, EventTables, Stat, chips, kperf_source, machine, machine_for_regions};
 
 /// The scope in which a monitor counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -239,10 +240,16 @@ impl MonitorBuilder {
             CountedScope::Cpus(cpus) if cpus.len() == 1 => cpus.iter().next(),
             _ => None,
         };
+        let sharing = KperfSharing::default();
         Arc::new(move || match registers {
             Some(Rung::Msr) => msr::source(chips::for_counting(&machine, &tables)).into_iter().collect(),
             Some(_) => sysreg::source(chips::for_counting(&machine, &tables), cpu).into_iter().collect(),
-            None => region_sources(how.clone()),
+            None => {
+                let mut all = region_sources(how.clone());
+                // Where the framework cannot be opened, the source is missing and the plan goes on without it.
+                all.extend(kperf_source::open(&machine, &tables, sharing.clone()).unwrap_or_default());
+                all
+            }
         })
     }
 

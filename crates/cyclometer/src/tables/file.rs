@@ -45,6 +45,11 @@ impl EventFile {
         Ok(EventFile { bytes: read(path)?, name: shown(path) })
     }
 
+    /// A file whose bytes are known.
+    pub(super) fn of(bytes: Vec<u8>, name: String) -> EventFile {
+        EventFile { bytes, name }
+    }
+
     /// Its table, for a CPU or for the one that the file names.
     pub(super) fn table(&self, cpu: Option<&str>) -> Result<CpuTable> {
         read_file(&self.bytes, &self.name, cpu).map_err(wrong)

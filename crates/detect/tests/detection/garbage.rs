@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    FactRecorder, FactSource, PerfProbe, RecordedFacts, TraceRefusal, TracerCall, detect,
+    AccountFacts, FactRecorder, FactSource, KpcCounters, PerfProbe, ProcessAccounts, RecordedFacts,
+    TraceRefusal, TracerCall, detect,
 };
 use proptest::prelude::*;
 
@@ -101,6 +102,24 @@ impl FactSource for Garbage {
         match self.number("sysreg") % 3 {
             0 => Ok(()),
             errno => Err(errno as i32),
+        }
+    }
+
+    fn counter_accounts(&self) -> Option<AccountFacts> {
+        let process = match self.number("accounts") % 4 {
+            0 => return None,
+            1 => None,
+            2 => Some(ProcessAccounts::Totals),
+            _ => Some(ProcessAccounts::ByCoreType),
+        };
+        let flag = |name| self.number(name) % 2 == 0;
+        Some(AccountFacts { process, thread: flag("thread"), counts: flag("counts") })
+    }
+
+    fn kpc_probe(&self) -> Result<KpcCounters, i32> {
+        match self.number("kpc") % 40 {
+            errno @ 1..30 => Err(errno as i32),
+            counters => Ok(KpcCounters { configurable: counters % 13, forced: counters > 35 }),
         }
     }
 }

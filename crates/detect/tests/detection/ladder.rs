@@ -449,6 +449,51 @@ fn apples_registers_under_macos_need_a_patched_kernel() {
     check_sysreg("m4-macos", &[("\ncpus 10", "\ncpus 10\nsysreg 95")], Works::No, closed);
 }
 
+/// How the accounts of macOS fare, and the causes.
+fn selfcounts(changes: &[(&str, &str)]) -> (Works, Vec<(CauseKind, String, Option<String>)>) {
+    let machine = changed("m4-macos", changes);
+    let state = machine.ladder.state(Rung::SelfCounts).unwrap();
+    (state.works, state.causes.iter().map(|c| (c.kind, c.text.clone(), c.mend.clone())).collect())
+}
+
+const ACCOUNTS: &str = "accounts process=cores thread=1 counts=1";
+
+#[test]
+fn macos_accounts_for_cycles_without_root_and_says_what_it_lacks() {
+    let (works, causes) = selfcounts(&[]);
+    assert_eq!((works, causes.len()), (Works::Yes, 1));
+    assert_eq!((causes[0].0, causes[0].2.as_deref()), (CauseKind::NoModeFilter, None));
+    assert!(causes[0].1.contains("user and kernel mode together, without child processes"), "{causes:?}");
+    assert!(changed("m4-macos", &[]).ladder.perf_hardware.is_err());
+}
+
+#[test]
+fn an_early_macos_lacks_accounts_and_is_to_be_updated() {
+    let update = Some("softwareupdate --install --all".to_owned());
+    let check = |accounts: &str, works, count, text: &str| {
+        let (found, causes) = selfcounts(&[(ACCOUNTS, accounts)]);
+        assert_eq!((found, causes.len()), (works, count), "{accounts}: {causes:?}");
+        assert_eq!((causes[0].0, &causes[0].2), (CauseKind::NotInKernel, &update), "{accounts}");
+        assert!(causes[0].1.contains(text), "{accounts}: {causes:?}");
+    };
+    check("accounts process=cores thread=0 counts=1", Works::Partly, 2, "before 12.4");
+    check("accounts process=totals thread=1 counts=1", Works::Partly, 2, "before 13");
+    check("accounts process=totals thread=0 counts=1", Works::Partly, 3, "before 12.4");
+    check("accounts process=none thread=0 counts=0", Works::No, 1, "accounts for no cycles");
+    check("", Works::No, 1, "accounts for no cycles");
+}
+
+#[test]
+fn accounts_that_stay_zero_are_no_counts() {
+    let zero = (ACCOUNTS, "accounts process=cores thread=1 counts=0");
+    let (works, causes) = selfcounts(&[zero]);
+    assert_eq!((works, causes[0].0), (Works::No, CauseKind::NoPmu));
+    let (works, causes) = selfcounts(&[zero, ("hv_vmm_present 0", "hv_vmm_present 1")]);
+    assert_eq!((works, causes[0].0), (Works::No, CauseKind::NoVirtualPmu), "{causes:?}");
+    let elsewhere = changed("skylake", &[]);
+    assert_eq!(elsewhere.ladder.state(Rung::SelfCounts).unwrap().works, Works::NotHere);
+}
+
 #[test]
 fn apples_registers_are_no_guests_and_no_other_vendors() {
     let guest = [("hv_vmm_present 0", "hv_vmm_present 1"), ("\ncpus 10", "\ncpus 10\nsysreg ok")];
@@ -458,4 +503,73 @@ fn apples_registers_are_no_guests_and_no_other_vendors() {
     for name in ["skylake", "neoverse-n1", "visionfive2"] {
         check_sysreg(name, &[], Works::NotHere, elsewhere);
     }
+}
+
+/// The state of kperf on the recorded Mac with changed facts, with its causes.
+fn kperf(changes: &[(&str, &str)]) -> (Works, Vec<(CauseKind, String)>) {
+    let machine = changed("m4-macos", changes);
+    let state = machine.ladder.state(Rung::Kperf).unwrap();
+    (state.works, state.causes.iter().map(|cause| (cause.kind, cause.text.clone())).collect())
+}
+
+#[test]
+fn kperf_needs_root_and_says_how_to_get_it() {
+    let machine = changed("m4-macos", &[]);
+    let state = machine.ladder.state(Rung::Kperf).unwrap();
+    let cause = &state.causes[0];
+    assert_eq!((state.works, cause.kind), (Works::No, CauseKind::NotRoot));
+    assert_eq!(cause.mend.as_deref(), Some("sudo cyclometer …"));
+    assert_eq!(
+        detect(&RecordedFacts::parse(&recording("skylake")).unwrap())
+            .ladder
+            .state(Rung::Kperf)
+            .unwrap()
+            .works,
+        Works::NotHere
+    );
+}
+
+#[test]
+fn each_refusal_of_kperf_has_its_own_cause() {
+    for (answer, works, kind, words) in [
+        ("8 forced", Works::Yes, CauseKind::NoModeFilter, "user mode only since macOS 15"),
+        ("5 forced", Works::Partly, CauseKind::HeldByAnother, "the power manager keeps PMC5 to PMC7"),
+        ("5 shared", Works::Partly, CauseKind::HeldByAnother, "another program has requested all counters"),
+        ("8 shared", Works::Partly, CauseKind::HeldByAnother, "another program has requested all counters"),
+        ("0 forced", Works::No, CauseKind::NoPmu, "no configurable counters"),
+        ("7 forced", Works::No, CauseKind::UnknownCpu, "offers 7 configurable counters"),
+        ("1", Works::No, CauseKind::NoPermission, "refuses kperf even to root"),
+        ("2", Works::No, CauseKind::NotInKernel, "no kperf framework"),
+        ("16", Works::No, CauseKind::HeldByAnother, "Instruments"),
+        ("22", Works::No, CauseKind::NoPermission, "error 22"),
+    ] {
+        let (found, causes) = kperf(&[("euid 501", &format!("euid 0\nkpc {answer}"))]);
+        assert_eq!((found, causes[0].0), (works, kind), "{answer}: {causes:?}");
+        assert!(causes[0].1.contains(words), "{answer}: {causes:?}");
+    }
+    let guest = [("euid 501", "euid 0"), ("kern.hv_vmm_present 0", "kern.hv_vmm_present 1")];
+    assert_eq!(kperf(&guest).1[0].0, CauseKind::NoVirtualPmu);
+    let old = kperf(&[("euid 501", "euid 0\nkpc 8 forced"), ("release 24.6.0", "release 23.6.0")]);
+    assert_eq!(old, (Works::Yes, Vec::new()));
+}
+
+#[test]
+fn counters_that_the_power_manager_keeps_are_none_of_the_machines() {
+    let general = |answer: &str| {
+        let machine = changed("m4-macos", &[("euid 501", &format!("euid 0\nkpc {answer}"))]);
+        machine.core_types.iter().map(|core| core.pmu.counters.general_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(general("5 forced"), [0x31c, 0x31c]);
+    assert_eq!(general("8 forced"), [0x3fc, 0x3fc]);
+    assert_eq!(general("16"), [0x3fc, 0x3fc]);
+}
+
+#[test]
+fn a_chip_of_no_table_has_the_counters_that_kperf_offers() {
+    let unknown = ("hw.cpufamily 1867590060", "hw.cpufamily 305419896");
+    let counters = |answer: &str| {
+        let machine = changed("m4-macos", &[unknown, ("euid 501", &format!("euid 0\nkpc {answer}"))]);
+        machine.core_types[0].pmu.counters.general_bits()
+    };
+    assert_eq!([counters("8 forced"), counters("5 forced"), counters("6 forced")], [0x3fc, 0x31c, 0]);
 }

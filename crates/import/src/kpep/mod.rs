@@ -3,9 +3,9 @@
 //! # Layout
 //!
 //! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`,
-//! `fallback`, `description`, `errata`), `aliases` (alias to name), `config_counters` and `fixed_counters`
-//! (masks over PMC numbers), `architecture`. An event without a mask may use every counter of
-//! `config_counters`.
+//! `fallback`, `umask`, `description`, `errata`), `aliases` (alias to name), `config_counters`, `fixed_counters`
+//! and `power_counters` (masks over PMC numbers), `architecture`. An event without a mask may use every counter
+//! of `config_counters`. An event that names a fallback can be counted by that event, too.
 //!
 //! # Source
 //!
@@ -18,7 +18,7 @@ mod xml;
 
 use std::collections::HashMap;
 
-use cyclometer_catalog::table::TableEvent;
+use cyclometer_catalog::table::{Also, TableEvent};
 use cyclometer_core::{CounterMask, EventCode};
 
 use crate::error::{ImportError, ImportResult};
@@ -38,9 +38,18 @@ pub struct Database {
     pub title: String,
     /// The counters: configurable ones by PMC number, and the fixed ones.
     pub counters: CounterMask,
+    /// The counters that the power manager has until a program requests all.
+    pub power: CounterMask,
     /// Its events, in the order of the file.
     pub events: Vec<TableEvent>,
 }
+
+/// Events that macOS renamed: the older name and the newer one. A database has one of the two.
+///
+/// # Source
+///
+/// hashintel/hash `libs/darwin-kperf/events` beside jiegec/apple-pmu `a14.md` to `as4.md`.
+const RENAMED: [(&str, &str); 1] = [("ST_MEMORY_ORDER_VIOLATION_NONSPEC", "ST_MEM_ORDER_VIOL_LD_NONSPEC")];
 
 /// Whether bytes start like a property list.
 pub fn is_plist(bytes: &[u8]) -> bool {
@@ -68,13 +77,21 @@ pub fn database(bytes: &[u8]) -> ImportResult<Database> {
     let config = mask(cpu, "cpu", "config_counters")?;
     let config = config.ok_or_else(|| ImportError::at("cpu, config_counters", "is missing"))?;
     let fixed = mask(cpu, "cpu", "fixed_counters")?.unwrap_or(0);
+    let power = mask(cpu, "cpu", "power_counters")?.unwrap_or(0);
+    if power & !config != 0 {
+        let message = format!("{power:#x} is no part of the counters {config:#x}");
+        return Err(ImportError::at("cpu, power_counters", message));
+    }
     let mut events = KpepEvents { config, fixed, ..KpepEvents::default() };
     list.iter().try_for_each(|(name, event)| events.add(name, event))?;
+    list.iter().try_for_each(|(name, event)| events.fall_back(name, text(event, "fallback")))?;
     cpu.get("aliases")
         .map_or(&[][..], Plist::entries)
         .iter()
         .try_for_each(|(alias, name)| events.alias(alias, name))?;
+    RENAMED.iter().for_each(|(older, newer)| events.rename(older, newer));
     Ok(Database {
+        power: CounterMask::from_bits(power, 0),
         name: words::word(text(&root, "name")),
         title: words::line(text(cpu, "marketing_name")),
         counters: CounterMask::from_bits(config, fixed),
@@ -108,7 +125,11 @@ impl KpepEvents {
         }
         self.list.push(TableEvent {
             name: name.to_owned(),
-            code: EventCode { select: select.unwrap_or(0) as u16, ..EventCode::default() },
+            code: EventCode {
+                select: select.unwrap_or(0) as u16,
+                umask: integer(event, name, "umask", u8::MAX.into())?.unwrap_or(0) as u8,
+                ..EventCode::default()
+            },
             counters,
             errata: errata(text(event, "errata")),
             about: words::line(text(event, "description")),
@@ -132,6 +153,36 @@ impl KpepEvents {
             return Err(ImportError::at(format!("{name}, counters_mask"), message));
         }
         Ok(CounterMask::from_bits(mask, 0))
+    }
+
+    /// Lets an event be counted by the event that it names as its fallback, too.
+    fn fall_back(&mut self, name: &str, fallback: &str) -> ImportResult<()> {
+        if fallback.is_empty() {
+            return Ok(());
+        }
+        let place = |name: &str| self.places.get(&name.to_ascii_lowercase()).copied();
+        let (Some(own), Some(other)) = (place(name), place(fallback)) else {
+            let message = format!("'{}' is no event", json::shown(fallback));
+            return Err(ImportError::at(format!("{name}, fallback"), message));
+        };
+        if own != other {
+            let other = &self.list[other];
+            let also = Also { code: other.code, counters: other.counters };
+            self.list[own].also.push(also);
+        }
+        Ok(())
+    }
+
+    /// Gives an event its name of another version of macOS as an alias.
+    fn rename(&mut self, older: &str, newer: &str) {
+        let place = |name: &str| self.places.get(&name.to_ascii_lowercase()).copied();
+        let (own, alias) = match (place(older), place(newer)) {
+            (Some(own), None) => (own, newer),
+            (None, Some(own)) => (own, older),
+            _ => return,
+        };
+        self.places.insert(alias.to_ascii_lowercase(), own);
+        self.list[own].aliases.push(alias.to_owned());
     }
 
     fn alias(&mut self, alias: &str, name: &Plist) -> ImportResult<()> {
@@ -213,6 +264,42 @@ mod tests {
         );
         assert_eq!(database.events[0].aliases, ["Cycles"]);
         assert_eq!(database.events[1].about, "Everything that retires");
+    }
+
+    #[test]
+    fn a_fallback_is_another_code_of_the_event_and_must_be_there() {
+        let fixed = "<key>FIXED_INSTRUCTIONS</key><dict><key>fixed_counter</key><integer>1</integer>
+            <key>fallback</key><string>INST_ALL</string></dict>";
+        let database = read(HEAD, &format!("{fixed}{EVENTS}"), "").unwrap();
+        let also: Vec<_> =
+            database.events[0].also.iter().map(|also| (also.code.select, also.counters)).collect();
+        assert_eq!(also, [(0x8c, CounterMask::from_bits(0x80, 0))]);
+        let error = read(HEAD, fixed, "").unwrap_err();
+        assert_eq!(error.to_string(), "FIXED_INSTRUCTIONS, fallback: 'INST_ALL' is no event");
+    }
+
+    #[test]
+    fn the_power_managers_counters_and_unit_masks_are_read() {
+        let head = format!("{HEAD}<key>power_counters</key><integer>224</integer>");
+        let events = EVENTS
+            .replace("<integer>118</integer>", "<integer>118</integer><key>umask</key><integer>3</integer>");
+        let database = read(&head, &events, "").unwrap();
+        assert_eq!((database.power, database.events[2].code.umask), (CounterMask::from_bits(0xe0, 0), 3));
+        let outside = head.replace("224", "2048");
+        let error = read(&outside, EVENTS, "").unwrap_err();
+        assert_eq!(error.to_string(), "cpu, power_counters: 0x800 is no part of the counters 0x3fc");
+    }
+
+    #[test]
+    fn a_name_of_another_version_of_macos_is_an_alias() {
+        let named =
+            |name: &str| format!("<key>{name}</key><dict><key>number</key><integer>196</integer></dict>");
+        let [(older, newer)] = RENAMED;
+        for (name, alias) in [(older, newer), (newer, older)] {
+            assert_eq!(read(HEAD, &named(name), "").unwrap().events[0].aliases, [alias]);
+        }
+        let both = read(HEAD, &(named(older) + &named(newer)), "").unwrap();
+        assert!(both.events.iter().all(|event| event.aliases.is_empty()));
     }
 
     #[test]

@@ -32,3 +32,19 @@ impl Drain {
         Ok(writer.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn more_than_a_pipe_holds_is_read_and_dropped() {
+        let drain = Drain::start().unwrap();
+        let mut pipes: Vec<File> = (0..3).map(|_| File::from(drain.pipe().unwrap())).collect();
+        for pipe in &mut pipes {
+            // Without a reader this would wait for ever.
+            pipe.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        }
+    }
+}

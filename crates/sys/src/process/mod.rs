@@ -16,6 +16,8 @@ mod drain;
 #[cfg(not(target_os = "linux"))]
 #[path = "drain_other.rs"]
 mod drain;
+#[cfg(all(test, target_os = "linux"))]
+mod drain_other;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(not(target_os = "linux"))]
@@ -31,6 +33,9 @@ mod linux;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the helper needs all of it, and is Linux's"))]
 mod origin;
 mod pid;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", allow(dead_code, reason = "only tests need it on Linux"))]
+mod posix;
 mod wait;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
@@ -63,7 +68,7 @@ pub(crate) use origin::all_signals;
 pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use pid::to_pid;
-pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
+pub use wait::{Ended, Reap, Status, group_of, has_ended, own_group, reap, signal};
 pub use witness::Witness;
 
 use helper::Helper;

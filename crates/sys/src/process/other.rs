@@ -1,9 +1,13 @@
-//! The counterpart of `linux.rs` on other systems: no pidfd, `poll`, `SO_NOSIGPIPE`.
+//! The counterpart of `linux.rs` on macOS: kernel queues in place of pidfds, `poll`, `SO_NOSIGPIPE`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::ptr;
+
+use super::pid::to_pid;
+pub use super::posix::poll_readable;
+use super::posix::send_all;
 
 /// `ru_maxrss` is in bytes on macOS. Source: its `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1;
@@ -14,7 +18,7 @@ pub(super) const QUIET: libc::c_int = 0;
 /// `None`, because only processes are accounted for.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = None;
 
-/// A descriptor that becomes readable when a process ends; this system has none.
+/// A descriptor that becomes readable when a process ends: a kernel queue whose only event is that.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
 
@@ -23,9 +27,34 @@ impl PidFd {
     ///
     /// # Errors
     ///
-    /// `Unsupported`.
-    pub fn process(_pid: u32) -> io::Result<PidFd> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// The operating system's: `ESRCH`, also for a child that has ended and is not reaped.
+    ///
+    /// # Source
+    ///
+    /// `kqueue(2)`, `EVFILT_PROC`, `NOTE_EXIT`; xnu `bsd/kern/kern_event.c`: a queue can be polled, and is
+    /// not inherited by children.
+    pub fn process(pid: u32) -> io::Result<PidFd> {
+        let pid = to_pid(pid)?;
+        // SAFETY: makes a descriptor and touches no memory of ours.
+        let queue = unsafe { libc::kqueue() };
+        if queue < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made it for us alone.
+        let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+        let end = libc::kevent {
+            ident: pid.unsigned_abs() as usize,
+            filter: libc::EVFILT_PROC,
+            flags: libc::EV_ADD,
+            fflags: libc::NOTE_EXIT,
+            data: 0,
+            udata: ptr::null_mut(),
+        };
+        // SAFETY: reads one event, and has room for none.
+        match unsafe { libc::kevent(queue.as_raw_fd(), &raw const end, 1, ptr::null_mut(), 0, ptr::null()) } {
+            0 => Ok(PidFd(queue)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// A descriptor of a thread.
@@ -53,50 +82,9 @@ pub fn adopt_orphans() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Waits until one of at most four descriptors is readable, and returns its index; the first one wins. `None`
-/// when the time is reached first.
-///
-/// # Errors
-///
-/// The operating system's. Handled signals do not end the wait.
-pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Option<usize>> {
-    let mut slots = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 4];
-    for (slot, fd) in slots.iter_mut().zip(fds) {
-        slot.fd = fd.as_raw_fd();
-    }
-    loop {
-        // SAFETY: reads and writes the four slots.
-        match unsafe { libc::poll(slots.as_mut_ptr(), 4, until.map_or(-1, milliseconds_left)) } {
-            0 if until.is_some_and(|until| Instant::now() < until) => {}
-            0 => return Ok(None),
-            -1 => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(e),
-            },
-            _ => return Ok(slots.iter().position(|slot| slot.revents != 0)),
-        }
-    }
-}
-
-fn milliseconds_left(until: Instant) -> libc::c_int {
-    let left = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
-    left.try_into().unwrap_or(libc::c_int::MAX)
-}
-
 /// Sends without raising `SIGPIPE`; all of `bytes`, or an error.
-pub(super) fn send_quietly(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        // SAFETY: reads `bytes`.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), QUIET) };
-        match usize::try_from(sent) {
-            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
-            Err(_) => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(e),
-            },
-        }
-    }
-    Ok(())
+pub(super) fn send_quietly(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    send_all(socket, bytes, QUIET)
 }
 
 /// Makes sends on this socket never raise `SIGPIPE`.

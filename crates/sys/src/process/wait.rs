@@ -58,6 +58,31 @@ pub fn reap(pid: u32, how: Reap) -> io::Result<Option<Ended>> {
     Ok(Some(Ended { status: decode(status), usage }))
 }
 
+/// Whether a child has ended; it stays to be reaped.
+///
+/// # Errors
+///
+/// As [`reap`].
+///
+/// # Source
+///
+/// `waitid(2)`, `WNOWAIT`. xnu `bsd/kern/kern_exit.c` leaves the struct as it is where no child has ended.
+pub fn has_ended(pid: u32, how: Reap) -> io::Result<bool> {
+    let poll = if how == Reap::Poll { libc::WNOHANG } else { 0 };
+    let id = to_pid(pid)?.unsigned_abs();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOWAIT | poll;
+    // SAFETY: writes one siginfo.
+    while unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) } != 0 {
+        match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e => return Err(e),
+        }
+    }
+    // SAFETY: all zeros are a valid siginfo, and the call changes it only to another one.
+    Ok(unsafe { info.assume_init_ref() }.si_signo == libc::SIGCHLD)
+}
+
 fn decode(status: libc::c_int) -> Status {
     if libc::WIFSIGNALED(status) {
         Status::Signal(libc::WTERMSIG(status))
@@ -112,6 +137,19 @@ mod tests {
     fn we_are_in_our_own_group() {
         assert_eq!(group_of(std::process::id()).unwrap(), own_group());
         assert_eq!(group_of(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn a_child_that_has_ended_stays_until_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        assert!(!has_ended(pid, Reap::Poll).unwrap());
+        child.kill().unwrap();
+        assert!(has_ended(pid, Reap::Block).unwrap());
+        assert!(has_ended(pid, Reap::Poll).unwrap());
+        assert_eq!(reap(pid, Reap::Block).unwrap().unwrap().status, Status::Signal(libc::SIGKILL));
+        assert_eq!(has_ended(pid, Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        drop(child);
     }
 
     #[test]

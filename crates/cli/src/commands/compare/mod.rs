@@ -19,7 +19,7 @@ use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, EarlyEnd, Watcher};
 use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
 use cyclometer::stats::{Failures, summarise_with};
-use cyclometer::{Error, EventTables, Launcher, Machine, Result, Stat, asked_scope, machine};
+use cyclometer::{Error, Launcher, Machine, Result, Stat, asked_scope, machine};
 
 pub use args::CompareArgs;
 use baseline::Baseline;
@@ -132,7 +132,7 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
 }
 
 fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
-    let tables = EventTables::embedded();
+    let tables = super::tables_here(machine);
     let tables = args.tables.iter().try_fold(tables, |tables, file| tables.with_file(file, machine))?;
     let mut stat = Stat::new(machine.clone()).tables(tables);
     for list in &args.events {

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use cyclometer::{
-    CommandSpec, ErrorKind, EventTables, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun,
-    Recorded, Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
+    CommandSpec, ErrorKind, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
+    Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
 };
 
 pub use args::RecordArgs;
@@ -170,7 +170,7 @@ fn measurement(
     let tables = args
         .tables
         .iter()
-        .try_fold(EventTables::embedded(), |tables, file| tables.with_file(file, machine))?;
+        .try_fold(super::tables_here(machine), |tables, file| tables.with_file(file, machine))?;
     let stat = aimed(stat.tables(tables), args)?;
     let mut stat = stat.events(&ends.events)?;
     if let Some((program, rest)) = args.command.split_first() {

@@ -1,0 +1,325 @@
+//! macOS's accounts of counters: cycles, instructions and energy of threads and processes, without root.
+//!
+//! The kernel adds up what its fixed counters count, in user and kernel mode, whenever a thread leaves a
+//! CPU. It shows the sums to each process of the same user. A process has none of its children's counts.
+//!
+//! The account of a command is complete between its end and its reaping, so the launcher reads it there, and
+//! it arrives with the [`Exit`]. Meanwhile this source reads it from the running process.
+//!
+//! # Source
+//!
+//! xnu `osfmk/kern/recount.c`, `bsd/kern/kern_resource.c` (`proc_pid_rusage`), `bsd/kern/sys_recount.c`.
+
+mod totals;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::event::AccountedCount;
+use cyclometer_core::exec::{At, Cell, CounterUsage, Exit, Raw, Reading, RefusalKind};
+use cyclometer_core::{
+    Counting, Error, ErrorKind, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+};
+use cyclometer_sys::counter_accounts::CounterAccounts;
+use cyclometer_sys::process::errno;
+
+use crate::counter_accounts;
+
+use totals::Totals;
+
+/// The source of this system's accounts, where it has some.
+pub(crate) fn source() -> Option<Box<dyn Source>> {
+    counter_accounts::here().map(|accounts| -> Box<dyn Source> { Box::new(SelfCountsSource::new(accounts)) })
+}
+
+/// The account of a child that has ended and is not reaped.
+pub(crate) fn at_end(accounts: &dyn CounterAccounts, pid: u32) -> Option<CounterUsage> {
+    accounts.process(pid).ok().map(totals::shared)
+}
+
+/// Reads the accounts of threads and processes.
+#[derive(Clone, Debug)]
+pub struct SelfCountsSource {
+    accounts: Arc<dyn CounterAccounts>,
+}
+
+impl SelfCountsSource {
+    /// The source on these functions.
+    pub fn new(accounts: Arc<dyn CounterAccounts>) -> SelfCountsSource {
+        SelfCountsSource { accounts }
+    }
+}
+
+impl Source for SelfCountsSource {
+    fn rung(&self) -> Rung {
+        Rung::SelfCounts
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        let account = match on {
+            Target::ThisThread => Account::ThisThread,
+            Target::Process { pid, inherit } => Account::Process { pid: *pid, inherit: *inherit },
+            Target::Child(pid) => Account::Child { pid: *pid },
+            other => return Err(not_a_process(slots, other)),
+        };
+        let requested: Vec<RequestedCount> =
+            slots.iter().map(requested).collect::<std::result::Result<_, _>>()?;
+        let now = account.take(self.accounts.as_ref()).map_err(|error| account.refusal(slots, &error))?;
+        for (slot, count) in slots.iter().zip(&requested) {
+            if now.value(count.count).is_none() {
+                return Err(account.without(slot));
+            }
+        }
+        Ok(Box::new(SelfCounting {
+            accounts: Arc::clone(&self.accounts),
+            account,
+            requested,
+            base: now,
+            state: SelfCountingState::Opened,
+        }))
+    }
+}
+
+fn requested(slot: &Slot) -> std::result::Result<RequestedCount, Refusal> {
+    match slot.parts.as_slice() {
+        [Part::Account(count)] => Ok(RequestedCount { slot: slot.id, count: *count }),
+        _ => {
+            let text = format!("{} is no event of macOS's accounts", slot.name);
+            Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text })
+        }
+    }
+}
+
+fn not_a_process(slots: &[Slot], target: &Target) -> Refusal {
+    let what = match target {
+        Target::Thread(_) => "threads of other programs",
+        Target::Several(_) => "several targets together",
+        Target::Cpus(_) => "CPUs",
+        Target::Cgroup { .. } => "control groups",
+        _ => "this target",
+    };
+    let text = format!("macOS accounts for processes and the calling thread without root, not for {what}");
+    Refusal { slot: slots.first().map(|slot| slot.id), kind: RefusalKind::TargetNotSupported, text }
+}
+
+/// One requested value.
+#[derive(Clone, Copy, Debug)]
+struct RequestedCount {
+    slot: SlotId,
+    count: AccountedCount,
+}
+
+/// The account that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Account {
+    ThisThread,
+    /// A running process; `inherit`: its children were requested, too.
+    Process {
+        pid: u32,
+        inherit: bool,
+    },
+    /// A command, whose launcher reads its last account.
+    Child {
+        pid: u32,
+    },
+}
+
+impl Account {
+    fn take(self, accounts: &dyn CounterAccounts) -> io::Result<Totals> {
+        match self {
+            Account::ThisThread => accounts.thread().map(Totals::from),
+            Account::Process { pid, .. } | Account::Child { pid } => accounts.process(pid).map(Totals::from),
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Account::ThisThread => "this thread".to_owned(),
+            Account::Process { pid, .. } => format!("process {pid}"),
+            Account::Child { .. } => "the command".to_owned(),
+        }
+    }
+
+    fn refusal(self, slots: &[Slot], error: &io::Error) -> Refusal {
+        let (first, name) = (slots.first().map(|slot| slot.id), self.name());
+        match error.raw_os_error() {
+            Some(errno::ESRCH) => {
+                Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text: format!("there is no {name}") }
+            }
+            Some(errno::EPERM | errno::EACCES) => {
+                let text = format!("macOS shows the counts of {name} to its own user and to root only");
+                Refusal { slot: first, kind: RefusalKind::NoPermission, text }
+            }
+            _ if error.kind() == io::ErrorKind::Unsupported => {
+                let text = format!("this version of macOS has no account of {name}");
+                Refusal { slot: first, kind: RefusalKind::NotSupported, text }
+            }
+            _ => {
+                let text = format!("macOS gives no account of {name}: {error}");
+                Refusal { slot: first, kind: RefusalKind::Other, text }
+            }
+        }
+    }
+
+    /// Why the account does not have this value.
+    fn without(self, slot: &Slot) -> Refusal {
+        let text = match self {
+            Account::ThisThread => format!("{} is accounted for processes only, not for threads", slot.name),
+            _ => format!("{} is not in the accounts of this version of macOS (from 13 on)", slot.name),
+        };
+        Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum SelfCountingState {
+    Opened,
+    /// Reading goes on; `missed` is the time of the first read that failed.
+    Running {
+        since: Instant,
+        last: Option<AccountAt>,
+        missed: Option<Duration>,
+    },
+    /// The values are final; none where the last account could not be read.
+    Over {
+        last: Option<AccountAt>,
+        missed: Option<Duration>,
+    },
+}
+
+/// The counts since the start, and the time until then.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct AccountAt {
+    totals: Totals,
+    elapsed: Duration,
+}
+
+struct SelfCounting {
+    accounts: Arc<dyn CounterAccounts>,
+    account: Account,
+    requested: Vec<RequestedCount>,
+    base: Totals,
+    state: SelfCountingState,
+}
+
+impl SelfCounting {
+    /// Reads the account, unless the values are final. One that cannot be read any more keeps its last
+    /// values.
+    fn refresh(&mut self) {
+        let SelfCountingState::Running { since, last, missed } = &mut self.state else { return };
+        match self.account.take(self.accounts.as_ref()) {
+            Ok(now) => {
+                *last = Some(AccountAt { totals: now.since(self.base), elapsed: since.elapsed() });
+                *missed = None;
+            }
+            Err(_) => *missed = missed.or_else(|| Some(since.elapsed())),
+        }
+    }
+
+    fn last(&self) -> (Option<AccountAt>, Option<Duration>) {
+        match self.state {
+            SelfCountingState::Opened => (None, None),
+            SelfCountingState::Running { last, missed, .. } | SelfCountingState::Over { last, missed } => {
+                (last, missed)
+            }
+        }
+    }
+
+    fn cell(&self, requested: RequestedCount) -> Cell {
+        let (last, _) = self.last();
+        let value = last.and_then(|last| last.totals.value(requested.count));
+        let elapsed_ns = last.map_or(0, |last| nanos(last.elapsed).max(1));
+        let time = if value.is_some() { elapsed_ns } else { 0 };
+        let lost = value.is_none().then(|| format!("{} ended before it could be read", self.account.name()));
+        let partial = value.and_then(|_| self.partial());
+        let at = At::default();
+        let (slot, raw) = (requested.slot, value.unwrap_or(0));
+        Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial }
+    }
+
+    /// The counts that are missing from the values.
+    fn partial(&self) -> Option<String> {
+        let (last, missed) = self.last();
+        let last = last?;
+        let wants_children = match self.account {
+            Account::Child { .. } => true,
+            Account::Process { inherit, .. } => inherit,
+            Account::ThisThread => false,
+        };
+        let children = (wants_children && last.totals.children_time > 0)
+            .then(|| "the process itself, without its children".to_owned());
+        let missed = missed.map(|missed| {
+            let before = missed.saturating_sub(last.elapsed).as_millis();
+            format!("read {before} ms before it ended")
+        });
+        let notes: Vec<String> = children.into_iter().chain(missed).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    fn raw(&self, requested: RequestedCount) -> Raw {
+        let (last, missed) = self.last();
+        let value = last.and_then(|last| Some((last.totals.value(requested.count)?, last.elapsed)));
+        value.map_or(Raw::LOST, |(value, elapsed)| {
+            let ns = nanos(elapsed).max(1);
+            Raw { value, time_enabled_ns: ns, time_running_ns: ns, is_lost: missed.is_some() }
+        })
+    }
+}
+
+impl Counting for SelfCounting {
+    fn start(&mut self) -> Result<()> {
+        self.base = self.account.take(self.accounts.as_ref()).map_err(|error| {
+            let text = format!("macOS gives no account of {}: {error}", self.account.name());
+            Error::new(ErrorKind::StateLost, text).with_source(error)
+        })?;
+        self.state = SelfCountingState::Running { since: Instant::now(), last: None, missed: None };
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.refresh();
+        if let SelfCountingState::Running { last, missed, .. } = self.state {
+            self.state = SelfCountingState::Over { last, missed };
+        }
+        Ok(())
+    }
+
+    fn exited(&mut self, exit: &Exit) {
+        if !matches!(self.account, Account::Child { .. }) {
+            return self.refresh();
+        }
+        let elapsed = Duration::from_nanos(exit.wall_ns);
+        let counters = exit.usage.and_then(|usage| usage.counters);
+        let last =
+            counters.map(|counters| AccountAt { totals: Totals::from(counters).since(self.base), elapsed });
+        self.state = SelfCountingState::Over { last, missed: None };
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        self.refresh();
+        if self.state != SelfCountingState::Opened {
+            out.cells.extend(self.requested.iter().map(|requested| self.cell(*requested)));
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        self.refresh();
+        out.extend(self.requested.iter().map(|requested| self.raw(*requested)));
+        Ok(())
+    }
+
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        self.refresh();
+        let raw = self.requested.get(counter).map_or(Raw::LOST, |requested| self.raw(*requested));
+        Ok((!raw.is_lost).then_some(raw.value))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

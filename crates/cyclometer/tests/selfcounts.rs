@@ -1,0 +1,83 @@
+//! Regions of this very program on a library that behaves as macOS does, without root.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use cyclometer::{Count, CountedScope, Measured, Monitor, Rung, Value};
+
+/// The environment variable that says that this process is on a Mac.
+const ON_A_MAC: &str = "CYCLOMETER_FAKE_DEVICES";
+
+/// Runs one of the tests below again in a process that finds itself on a Mac.
+fn on_a_mac(test: &str, scenario: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    cyclometer_fake_kperf::install(folder.path(), &format!("chip apple-m2\nmacos 14.0\nuser\n{scenario}"));
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines");
+    std::fs::copy(fixtures.join("m4-macos.txt"), folder.path().join("machine")).unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", test, "--ignored", "--nocapture"]).env(ON_A_MAC, folder.path());
+    let out = again.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn work(rounds: u64) -> u64 {
+    (0..rounds).fold(1, |hash, round| std::hint::black_box(hash ^ round).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn value<'a>(measured: &'a Measured, event: &str) -> &'a Value {
+    measured.get(event).unwrap_or_else(|| panic!("{event} is not in {measured:?}"))
+}
+
+#[test]
+fn a_region_has_the_cycles_of_its_own_thread() {
+    on_a_mac("inside_a_region_of_a_thread", "process loop 75\n");
+}
+
+#[test]
+#[ignore = "runs on a Mac that another test makes"]
+fn inside_a_region_of_a_thread() {
+    let monitor = Monitor::builder().event("cycles,instructions,process_energy").build().unwrap();
+    let region = monitor.region("work");
+    work(20_000_000);
+    let measured = region.stop();
+    let cycles = value(&measured, "cycles");
+    assert!(matches!(cycles.count, Count::Exact(_)) && cycles.rung == Some(Rung::SelfCounts), "{cycles:?}");
+    let (cycles, instructions) =
+        (cycles.number().unwrap(), value(&measured, "instructions").number().unwrap());
+    // The chip of the library executes three instructions in a cycle.
+    assert!(cycles > 1e6 && (2.9..3.1).contains(&(instructions / cycles)), "{cycles} {instructions}");
+    assert!(value(&measured, "process_energy").number().unwrap() > 0.0);
+    let idle = monitor.region("idle").stop();
+    assert!(value(&idle, "cycles").number().unwrap_or(0.0) < cycles / 2.0, "{idle:?}");
+    let other = std::thread::scope(|scope| scope.spawn(|| monitor.region("thread").stop()).join().unwrap());
+    assert!(value(&other, "cycles").number().unwrap_or(0.0) < cycles / 2.0, "a thread counts for itself");
+}
+
+#[test]
+fn a_process_has_the_shares_of_core_types_and_a_thread_has_not() {
+    on_a_mac("inside_a_process", "process loop 60\n");
+}
+
+#[test]
+#[ignore = "runs on a Mac that another test makes"]
+fn inside_a_process() {
+    let events = "cycles,pcore_cycles,ecore_cycles";
+    let monitor = Monitor::builder().event(events).scope(CountedScope::Process).build().unwrap();
+    let region = monitor.region("work");
+    work(20_000_000);
+    let measured = region.stop();
+    let number = |event: &str| value(&measured, event).number().unwrap();
+    let share = number("pcore_cycles") / number("cycles");
+    assert!((0.55..0.65).contains(&share), "{measured:?}");
+    let monitor = Monitor::builder().event(events).build().unwrap();
+    let region = monitor.region("work");
+    work(1_000_000);
+    let measured = region.stop();
+    assert!(value(&measured, "cycles").number().is_some(), "{measured:?}");
+    let lacking = value(&measured, "pcore_cycles");
+    assert_eq!(lacking.number(), None, "{lacking:?}");
+    assert!(format!("{lacking:?}").contains("accounted for processes only"), "{lacking:?}");
+}
