@@ -113,9 +113,8 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
 /// The reason to report: the best source's of this system; else that of a source which works and lacks the
 /// event; else that registers would work if asked for; else why this machine does not have the event.
 fn missing(line: &PlanLine) -> &str {
-    let asks_nobody = |skipped: &&Skipped| {
-        !is_of_registers(skipped.rung) && skipped.cause != SkipCause::NotStartedBySource
-    };
+    let asks_nobody =
+        |skipped: &&Skipped| !is_of_registers(skipped.rung) && skipped.cause != SkipCause::NotStartedBySource;
     let of_this_system = |skipped: &&Skipped| asks_nobody(skipped) && !is_of_other_system(skipped);
     let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
     let lacking = line.event.lacking.iter().find(|(rung, _)| !is_of_registers(*rung));
