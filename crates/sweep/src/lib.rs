@@ -11,13 +11,25 @@
 //! slower or hotter cannot imitate an effect.
 //!
 //! [`SimulatedTarget`] is a chip of the crate `sim`, on which a kernel is a loop that has the concepts of its
-//! recipe. No other target is built yet.
+//! recipe. The façade has a target for the counters of the machine that it runs on. Where that has a counter of
+//! instructions beside those under test (a *witness*), a code that changes the witness is excluded.
+//!
+//! A sweep can be interrupted: [`JournalWriter`] makes a line of each code that is done, and [`Journal`] reads
+//! them. The order of the counts of a code depends on the seed and the code only.
 #![forbid(unsafe_code)]
 
+mod journal;
 mod recipes;
 mod simulated;
 mod sweeping;
+mod swept;
+mod witness;
 
+pub use journal::{Journal, JournalError, JournalHeader, JournalWriter};
 pub use recipes::{SweepKernel, kernel_table, kernels_for};
 pub use simulated::SimulatedTarget;
-pub use sweeping::{SweepError, SweepProgress, SweepSettings, SweepTarget, sweep};
+pub use sweeping::{
+    Placement, SweepCounts, SweepError, SweepObserver, SweepProgress, SweepRun, SweepSettings, SweepTarget,
+    sweep,
+};
+pub use swept::{Exclusion, SweptCode, SweptOutcome};
