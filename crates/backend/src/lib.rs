@@ -55,7 +55,7 @@ mod thread_name;
 #[cfg(unix)]
 mod usage;
 
-pub use affinity::on_cpu;
+pub use affinity::{AffinityGuard, bind_to, on_cpu};
 #[cfg(target_os = "linux")]
 pub use cyclometer_sys::ring::TaskRecord;
 pub use cyclometer_sys::user_read::Serialisation;

@@ -183,6 +183,11 @@ impl JournalHeader {
 
 const MOST_KERNELS: usize = 10_000;
 
+/// A digest of a text, for [`JournalHeader::machine`].
+pub fn text_digest(text: &str) -> String {
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+}
+
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

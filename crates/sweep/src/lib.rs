@@ -25,7 +25,7 @@ mod sweeping;
 mod swept;
 mod witness;
 
-pub use journal::{Journal, JournalError, JournalHeader, JournalWriter};
+pub use journal::{Journal, JournalError, JournalHeader, JournalWriter, text_digest};
 pub use recipes::{SweepKernel, kernel_table, kernels_for};
 pub use simulated::SimulatedTarget;
 pub use sweeping::{

@@ -20,6 +20,7 @@ pub mod reverse;
 pub mod selftest;
 pub mod stat;
 mod streams;
+mod sweep_journal;
 
 use std::fs::File;
 use std::io::Read;

@@ -1,0 +1,67 @@
+//! Kernels in builds with fake devices: the machine that serves those executes them, if there is one.
+//!
+//! The socket `kernels` in the folder of the devices takes a line `NAME ITERATIONS`, and answers with a line when
+//! the chip has executed that.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use cyclometer_core::{Error, ErrorKind, Result};
+use cyclometer_kernels::{Geometry, KernelRecipe};
+
+#[path = "host_kernels.rs"]
+mod host;
+
+/// Kernels on the machine behind a socket, or on this CPU.
+#[derive(Debug)]
+pub(super) struct KernelRunner(Place);
+
+#[derive(Debug)]
+enum Place {
+    Here(host::KernelRunner),
+    Served { names: Vec<&'static str>, socket: BufReader<UnixStream> },
+}
+
+/// The socket, if a machine is served.
+fn socket() -> Option<UnixStream> {
+    let folder = std::env::var_os("CYCLOMETER_FAKE_DEVICES")?;
+    UnixStream::connect(Path::new(&folder).join("kernels")).ok()
+}
+
+impl KernelRunner {
+    pub(super) fn new(recipes: Vec<KernelRecipe>) -> Result<KernelRunner> {
+        match socket() {
+            Some(socket) => Ok(KernelRunner(Place::Served {
+                names: recipes.iter().map(|recipe| recipe.name).collect(),
+                socket: BufReader::new(socket),
+            })),
+            None => Ok(KernelRunner(Place::Here(host::KernelRunner::new(recipes)?))),
+        }
+    }
+
+    pub(super) fn run(&mut self, kernel: usize, iterations: u64) -> Result<()> {
+        match &mut self.0 {
+            Place::Here(runner) => runner.run(kernel, iterations),
+            Place::Served { names, socket } => {
+                let ask = format!("{} {iterations}\n", names[kernel]);
+                let mut answer = String::new();
+                let asked = socket.get_mut().write_all(ask.as_bytes());
+                let answered = asked.and_then(|()| socket.read_line(&mut answer));
+                let failed = |error: std::io::Error| Error::new(ErrorKind::Os, format!("kernels: {error}"));
+                match answered.map_err(failed)? {
+                    0 => Err(Error::new(ErrorKind::Os, "the served machine has ended")),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The default geometry for a served machine.
+pub(super) fn geometry(cpu: u32) -> Geometry {
+    match socket() {
+        Some(_) => Geometry::default(),
+        None => host::geometry(cpu),
+    }
+}
