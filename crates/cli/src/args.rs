@@ -337,6 +337,9 @@ pub struct ReverseArgs {
     /// Write the identified events to a file that `stat --events` reads; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub export_events: Option<PathBuf>,
+    /// Write a page with the verdicts and the slopes of each event that a sum explains; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "check"])]
+    pub html: Option<PathBuf>,
     /// Say what would be swept, and sweep nothing.
     #[arg(long)]
     pub dry_run: bool,

@@ -19,15 +19,31 @@ use fake_devices::{EPERM, FakeDevices, ServedKernel, VARIABLE, recording};
 use serde_json::Value;
 use support::{cyclometer, schema, stderr, stdout};
 
-/// The codes of cycles, by which drivers see that counters move, and some to be found out.
+/// Cycles, by which drivers see that counters move, and some codes to be found out.
 const HIDDEN: &str = "cyclometer-semantics 1
-0x003c counters=0x00f counts cycles
-0x0076 counters=0x03f counts cycles
+0x003c counters=0x0ff counts cycles
 0x81d0 counters=0x00f counts loads
 0x82d0 counters=0x00f counts stores
 0x00c4 counters=0x003 counts branches
 0x01b1 counters=0x00f counts stores at-most 1 per cycle
 ";
+
+const KERNELS: [&str; 14] = [
+    "empty",
+    "nops",
+    "adds",
+    "moves",
+    "hit_loads",
+    "hit_stores",
+    "hit_copies",
+    "chase_l1",
+    "load_misaligned",
+    "branch_never",
+    "branch_always",
+    "jumps",
+    "calls",
+    "forward",
+];
 
 /// The CPU that kernels run on: the last one.
 const CPU: u32 = 1;
@@ -42,7 +58,10 @@ fn served(model: &str, machine: &str, answers: usize) -> FakeDevices {
     let mut kernels = kernels_for(set, &cyclometer::reverse::Geometry::default());
     let target = SimulatedTarget::new(model, settings, semantics, &mut kernels);
     let names = kernels.iter().map(|kernel| kernel.recipe.name.to_owned());
-    let kernels: Vec<ServedKernel> = names.zip(target.activities().iter().copied()).collect();
+    // Each run asks for every register through a socket: a few kernels are enough to see what is counted.
+    let kernels = names.zip(target.activities().iter().copied());
+    let kernels: Vec<ServedKernel> = kernels.filter(|(name, _)| KERNELS.contains(&name.as_str())).collect();
+    assert_eq!(kernels.len(), KERNELS.len());
     devices.serve_kernels(CPU, kernels, answers);
     devices
 }
@@ -53,7 +72,7 @@ fn skylake() -> FakeDevices {
 
 fn reverse(devices: &FakeDevices, words: &[&str]) -> Command {
     let mut command = cyclometer();
-    command.args(["reverse", "--backend", "msr", "--repeats", "2", "--iterations", "61"]).args(words);
+    command.args(["reverse", "--backend", "msr", "--repeats", "1", "--iterations", "61"]).args(words);
     command.env(VARIABLE, devices.folder());
     command
 }
@@ -95,9 +114,10 @@ fn codes_on_registers_are_found_out_with_their_counters_and_everything_is_restor
     let out = reverse(&devices, &["--json", "--ids", "0x81d0,0x82d0,0xc4,0x1b1,0x77"]).output().unwrap();
     let report = report(&out);
     assert!(report["machine"].as_str().unwrap().contains("source msr, CPU 1"), "{}", report["machine"]);
-    assert_eq!((&event(&report, 0x81d0)["verdict"], &event(&report, 0x81d0)["text"]), (&"A".into(), &"loads".into()));
+    let sum = |code: u64| &event(&report, code)["hypotheses"][0]["sum"];
+    assert_eq!(sum(0x81d0), "loads");
     assert_eq!(event(&report, 0x81d0)["counters"], serde_json::json!(["0", "1", "2", "3"]));
-    assert_eq!(event(&report, 0x82d0)["text"], "stores");
+    assert_eq!(sum(0x82d0), "stores");
     assert_eq!(event(&report, 0xc4)["counters"], serde_json::json!(["0", "1"]));
     assert_ne!(event(&report, 0x1b1)["verdict"], "A", "a limit is no sum");
     assert_eq!(event(&report, 0x77)["verdict"], "E");
@@ -135,12 +155,12 @@ fn a_sweep_that_is_killed_restores_its_registers_and_goes_on_from_its_journal() 
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let path = journal.to_str().unwrap();
-    let ids = ["--ids", "0x81d0,0x82d0,0xc4,0x70-0x7f"];
+    let ids = ["--ids", "0x81d0,0xc4,0x70-0x74"];
     let mut child = reverse(&devices, &[&ids[..], &["--journal", path]].concat())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    until("no code is done", || lines(&journal) > 10);
+    until("no code is done", || lines(&journal) > 9);
     child.kill().unwrap();
     child.wait().unwrap();
     until("registers are not restored", || controls(&devices) == before);
@@ -155,7 +175,7 @@ fn a_sweep_that_is_killed_restores_its_registers_and_goes_on_from_its_journal() 
     };
     assert_eq!(verdicts(&resumed), verdicts(&whole));
     // The same journal on another machine.
-    let other = served("zen4", "zen4", usize::MAX);
+    let other = served("sapphirerapids", "sapphire-rapids", usize::MAX);
     let out = reverse_resumed(&other, path).output().unwrap();
     assert_eq!(out.status.code(), Some(125));
     assert!(stderr(&out).contains("the journal is of another machine: skylake"), "{}", stderr(&out));
@@ -182,12 +202,12 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn a_kernel_that_never_ends_is_an_error_with_the_code_and_registers_are_restored() {
-    let devices = served("skylake", "skylake", 1000);
+    let devices = served("skylake", "skylake", 120);
     let before = controls(&devices);
-    let out = reverse(&devices, &["--ids", "0x81d0", "--step-limit", "2"]).output().unwrap();
+    let out = reverse(&devices, &["--ids", "0x81d0", "--step-limit", "10"]).output().unwrap();
     assert_eq!(out.status.code(), Some(125), "{}", stdout(&out));
     let error = stderr(&out);
-    assert!(error.contains("event 0x81d0: a step of the sweep did not end within 2 s"), "{error}");
+    assert!(error.contains("event 0x81d0: a step of the sweep did not end within 10 s"), "{error}");
     until("registers are not restored", || controls(&devices) == before);
 }
 
@@ -216,7 +236,26 @@ fn a_dry_run_on_registers_says_how_long_the_sweep_will_take_and_writes_nothing()
     let out = reverse(&devices, &["--dry-run"]).output().unwrap();
     let text = stdout(&out);
     assert!(out.status.success(), "{}", stderr(&out));
-    assert!(text.contains("2304 codes of skylake") && text.contains("each bit of it"), "{text}");
+    assert!(text.contains("2296 codes of skylake") && text.contains("each bit of it"), "{text}");
     assert!(text.contains(" if no kernel moves a code, "), "{text}");
     assert_eq!(devices.written(), []);
+}
+
+#[test]
+fn a_machine_without_a_pmu_says_what_is_needed_and_offers_a_simulated_chip() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("machine"), recording("vm-without-vpmu", 2)).unwrap();
+    for words in [&[][..], &["--dry-run"], &["--check"]] {
+        let out = cyclometer().arg("reverse").args(words).env(VARIABLE, folder.path()).output().unwrap();
+        assert_eq!(out.status.code(), Some(125), "{}", stdout(&out));
+        let error = stderr(&out);
+        assert!(error.contains("no event of this machine can be counted by the source 'perf'"), "{error}");
+        assert!(error.contains("help: ") && error.contains("--"), "{error}");
+    }
+    let out = cyclometer()
+        .args(["reverse", "--backend", "sysreg"])
+        .env(VARIABLE, folder.path())
+        .output()
+        .unwrap();
+    assert!(stderr(&out).contains("--machine sim:skylake"), "{}", stderr(&out));
 }

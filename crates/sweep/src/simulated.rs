@@ -71,7 +71,10 @@ impl SweepTarget for SimulatedTarget {
         let place =
             |counter: &CounterId| Placed { coded, counter: *counter, modes: Modes::USER, period: None };
         let placed: Vec<Placed> = self.counters.iter().map(place).collect();
-        let program = register_program(&self.model.chip, &placed, ProgramOptions::default())?;
+        let program = match register_program(&self.model.chip, &placed, ProgramOptions::default()) {
+            Ok(program) => program,
+            Err(why) => return Ok(Placement::Refused(why.to_string())),
+        };
         let mut machine = SimMachine::with_semantics(self.model, self.settings, Arc::clone(&self.semantics));
         carry_out(&program.set_up, &mut machine, 0)?;
         carry_out(&program.start, &mut machine, 0)?;

@@ -55,7 +55,7 @@ struct State {
     written: Vec<Written>,
     /// The error number with which writes fail, if they are to fail.
     refuses_writes: Option<u32>,
-    /// The CPU that executes kernels, and some instructions after each write: counters are seen to move.
+    /// The CPU that executes kernels, and some instructions when counters are enabled: they are seen to move.
     kernel_cpu: Option<u32>,
 }
 
@@ -142,6 +142,8 @@ impl FakeDevices {
     /// Executes kernels on a CPU when a program asks for them. After so many requests no more answer comes.
     pub fn serve_kernels(&self, cpu: u32, kernels: Vec<ServedKernel>, answers: usize) {
         self.served.state.lock().unwrap().kernel_cpu = Some(cpu);
+        let names: String = kernels.iter().map(|(name, _)| format!("{name}\n")).collect();
+        fs::write(self.folder().join("kernels.list"), names).unwrap();
         let listener = UnixListener::bind(self.folder().join("kernels")).unwrap();
         let (served, kernels) = (Arc::clone(&self.served), Arc::new(kernels));
         std::thread::spawn(move || {
@@ -237,7 +239,7 @@ impl State {
         }
         self.machine.write(cpu, register, value).map_err(errno)?;
         self.written.push(Written { cpu, register, value });
-        if self.kernel_cpu == Some(cpu) {
+        if self.kernel_cpu == Some(cpu) && register.to_string().contains("GLOBAL_C") {
             let amounts = [(Concept::Instructions, 8.0), (Concept::Cycles, 4.0)];
             self.execute(Workload::iterations(Activity::of_iteration(4, &amounts), 100));
         }

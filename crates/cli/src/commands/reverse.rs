@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cyclometer::reverse::{MOST_CODES, ReverseObserver, SweepMachine, SweepOptions};
 use cyclometer::sweep::{JournalHeader, SweepProgress, SweepSettings, SweptCode};
-use cyclometer::{Result, Simulated, simulated};
+use cyclometer::{InputStream, OutputStream, Result, Simulated, simulated};
 
 use super::read_semantics;
 use super::sweep_journal::JournalFile;
 use crate::args::{Cli, ReverseArgs};
-use crate::export::Export;
+use crate::export::{self, Export};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
@@ -48,18 +48,24 @@ pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
         (None, Some(text)) => codes_of(text)?,
         (None, None) => machine.usual_codes(),
     };
-    let export =
-        args.export_events.as_deref().map(|path| Export::open("--export-events", path)).transpose()?;
+    let open = |option: &'static str, path: &Option<PathBuf>| {
+        path.as_deref().map(|path| Export::open(option, path)).transpose()
+    };
+    export::check(
+        &[("--export-events", args.export_events.as_deref()), ("--html", args.html.as_deref())],
+        &[],
+        (&InputStream::Null, &OutputStream::Null),
+    )?;
+    let (events, html) = (open("--export-events", &args.export_events)?, open("--html", &args.html)?);
     if args.dry_run {
         return super::print(&dry_run(&machine, &codes, args.ids.is_none(), &options)?);
     }
     let mut observer = SweepLog::begin(args, file, codes.len())?;
     let found = machine.reverse(&codes, &options, &mut observer)?;
     drop(observer);
-    let is_shown = export.as_ref().is_none_or(|export| !export.is_stdout());
-    if let Some(export) = export {
-        export.write(&machine.event_table(&found))?;
-    }
+    let is_shown = [&events, &html].into_iter().flatten().all(|export| !export.is_stdout());
+    events.map_or(Ok(()), |export| export.write(&machine.event_table(&found)))?;
+    html.map_or(Ok(()), |export| export.write(&reversed::html(&found, &machine)))?;
     if !is_shown {
         return Ok(exit::OK);
     }

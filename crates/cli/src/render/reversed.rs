@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cyclometer::core::CounterMask;
 use cyclometer::inference::{
-    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, Relation,
+    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, MaskFinding, Relation,
     Split, Stability,
 };
 use cyclometer::reverse::{Reversed, ReversedEvent, SweepMachine, SweepTime};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
+use crate::render::plot::verdicts::verdicts;
 use crate::render::{WIDTH, table};
 
 /// Version of the schema.
@@ -47,10 +48,7 @@ pub fn render(found: &Reversed, machine: &SweepMachine, verbose: bool, paint: Pa
 
 fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> String {
     let Judgement { verdict, mask, .. } = &event.judgement;
-    let counters = match mask.observable {
-        true => mask.belongs.to_string(),
-        false => "?".to_owned(),
-    };
+    let counters = counters(mask);
     let letter = verdict.letter();
     let head = format!("  {:<8} {counters:<8} {letter}   ", format!("{:#04x}", event.code));
     let indent = head.chars().count();
@@ -71,6 +69,14 @@ fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> 
         }
     }
     out
+}
+
+/// The counters of an event; `?` where they cannot be observed.
+pub(super) fn counters(mask: &MaskFinding) -> String {
+    match mask.observable {
+        true => mask.belongs.to_string(),
+        false => "?".to_owned(),
+    }
 }
 
 /// The verdict in words.
@@ -107,6 +113,7 @@ pub(super) fn meaning(verdict: &Identification, kernels: &KernelTable) -> String
     }
 }
 
+/// What a reader of the verdicts should know besides.
 fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
     let mut notes = exclusions(found);
     if !machine.observes_masks() {
@@ -144,6 +151,11 @@ fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
         }
     }
     notes
+}
+
+/// The page of a sweep.
+pub fn html(found: &Reversed, machine: &SweepMachine) -> String {
+    verdicts(found, &machine.identity(), &notes(found, machine))
 }
 
 /// The codes without a verdict, those of one reason together.

@@ -1,7 +1,7 @@
 //! Kernels in builds with fake devices: the machine that serves those executes them, if there is one.
 //!
 //! The socket `kernels` in the folder of the devices takes a line `NAME ITERATIONS`, and answers with a line when
-//! the chip has executed that.
+//! the chip has executed that. The file `kernels.list` names the kernels that it knows.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -58,10 +58,14 @@ impl KernelRunner {
     }
 }
 
-/// The default geometry for a served machine.
-pub(super) fn geometry(cpu: u32) -> Geometry {
-    match socket() {
-        Some(_) => Geometry::default(),
-        None => host::geometry(cpu),
+/// The recipes that a served machine lists in the file `kernels.list`, for the default geometry.
+pub(super) fn recipes(cpu: u32) -> Vec<KernelRecipe> {
+    let folder = std::env::var_os("CYCLOMETER_FAKE_DEVICES").unwrap_or_default();
+    match std::fs::read_to_string(Path::new(&folder).join("kernels.list")) {
+        Ok(list) => {
+            let is_listed = |recipe: &KernelRecipe| list.lines().any(|line| line == recipe.name);
+            KernelRecipe::all_for(&Geometry::default()).into_iter().filter(is_listed).collect()
+        }
+        Err(_) => host::recipes(cpu),
     }
 }

@@ -12,10 +12,9 @@ use cyclometer_core::{
     RefusalKind, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_inference::KernelIndex;
-use cyclometer_kernels::KernelRecipe;
 use cyclometer_sweep::{Placement, SweepCounts, SweepKernel, SweepSettings, SweepTarget};
 
-use super::kernels_here::{KernelRunner, geometry};
+use super::kernels_here::{KernelRunner, recipes};
 use super::watched::{Pulse, ReadyTarget};
 use crate::{EventTables, chips};
 
@@ -32,10 +31,8 @@ pub(super) struct HardwarePmu {
 
 /// The kernels that run on a CPU of this machine, without their durations.
 pub(super) fn kernels(cpu: u32) -> Result<Vec<SweepKernel>> {
-    let recipes = KernelRecipe::all_for(&geometry(cpu)).into_iter();
-    let here = recipes.filter(|recipe| recipe.absence().is_none());
-    let kernels: Vec<SweepKernel> =
-        here.map(|recipe| SweepKernel { recipe, durations: Vec::new() }).collect();
+    let kernel = |recipe| SweepKernel { recipe, durations: Vec::new() };
+    let kernels: Vec<SweepKernel> = recipes(cpu).into_iter().map(kernel).collect();
     match kernels.is_empty() {
         true => Err(Error::new(ErrorKind::ArchUnsupported, "there are no kernels for this instruction set")),
         false => Ok(kernels),
@@ -278,7 +275,10 @@ impl SweepTarget for HardwareTarget {
     }
 
     fn place(&mut self, code: u32) -> Result<Placement> {
-        let slots = self.codes.of(code)?;
+        let slots = match self.codes.of(code) {
+            Ok(slots) => slots,
+            Err(why) => return Ok(Placement::Refused(why.to_string())),
+        };
         let witness = self.witness.clone();
         match self.start(slots, witness.as_ref()) {
             Ok(()) => Ok(Placement::Placed),

@@ -40,12 +40,18 @@ impl KernelRunner {
     }
 }
 
+/// The recipes that run on a CPU, with footprints for its caches.
+pub(super) fn recipes(cpu: u32) -> Vec<KernelRecipe> {
+    let recipes = KernelRecipe::all_for(&geometry(cpu)).into_iter();
+    recipes.filter(|recipe| recipe.absence().is_none()).collect()
+}
+
 /// The sizes of the caches of a CPU, as far as the system has them.
 ///
 /// # Source
 ///
 /// Linux `Documentation/ABI/testing/sysfs-devices-system-cpu`, `cache/index*`; `getauxval(3)`, `AT_PAGESZ`.
-pub(super) fn geometry(cpu: u32) -> Geometry {
+fn geometry(cpu: u32) -> Geometry {
     let mut geometry = Geometry::default();
     for index in 0..8 {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");

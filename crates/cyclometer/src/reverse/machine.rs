@@ -137,12 +137,15 @@ impl SweepMachine {
     }
 
     /// The codes that are swept if none are named: of a chip with selects of 8 bits all of them, of one with
-    /// 16 bits those below 0x800, and on x86-64 each select without unit mask and with each bit of it.
+    /// 16 bits those below 0x800, and on x86-64 each select without unit mask and with each bit of it (select
+    /// 0 without one only).
     pub fn usual_codes(&self) -> Vec<u32> {
         match self.chip.family {
             Family::Intel | Family::Amd => {
                 let masks = [0].into_iter().chain((0..8).map(|bit| 1 << bit));
-                masks.flat_map(|mask| (0..256).map(move |select| mask << 8 | select)).collect()
+                let codes = masks.flat_map(|mask| (0..256).map(move |select| mask << 8 | select));
+                // Select 0 with a unit mask is no event of a general counter: tables name fixed counters so.
+                codes.filter(|code| *code == 0 || code & 0xff != 0).collect()
             }
             Family::Apple if self.chip.selector_bits == 8 => (0..256).collect(),
             _ => (0..0x800).collect(),
@@ -177,8 +180,7 @@ impl SweepMachine {
     /// # Errors
     ///
     /// `ErrorKind::InvalidInput` for no codes, more than [`MOST_CODES`], or one that the chip cannot have, and
-    /// for the journal of another sweep; `ErrorKind::EventUnsupported` for a code that the registers of a
-    /// simulated chip refuse; those of the source, and `ErrorKind::Os` for a step that does not end.
+    /// for the journal of another sweep; those of the source, and `ErrorKind::Os` for a step that does not end.
     pub fn reverse(
         &self,
         codes: &[u32],

@@ -1,4 +1,5 @@
-//! Pictures: what those of `compare` and of recordings have in common, and the pictures of recordings.
+//! Pictures: what those of `compare` and of recordings have in common, and the pictures of recordings
+//! and sweeps.
 
 pub mod chart;
 pub mod envelope;
@@ -7,6 +8,7 @@ pub mod page;
 pub mod recording;
 pub mod scale;
 pub mod terminal;
+pub mod verdicts;
 
 use std::path::Path;
 
