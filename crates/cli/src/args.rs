@@ -46,7 +46,7 @@ pub enum CliCommand {
     /// Count loops of known length with every event, and show which events count correctly.
     Selftest(SelftestArgs),
     /// Find out what events count: sweep codes over kernels of known work. On simulated machines.
-    Reverse(ReverseArgs),
+    Reverse(Box<ReverseArgs>),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
@@ -334,6 +334,20 @@ pub struct ReverseArgs {
     /// End with an error when placing a code or running a kernel takes longer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub step_limit: u64,
+    /// Find codes that count about once in each run of this kernel and not in that of --control: a file of
+    /// assembly with the function `kernel` (FILE.s), or the name of a kernel of this program.
+    #[arg(long, value_name = "FILE.s|NAME", requires = "control", conflicts_with_all = OF_INFERENCE)]
+    pub kernel: Option<PathBuf>,
+    /// The same work without the wanted event.
+    #[arg(long, value_name = "FILE.s|NAME", requires = "kernel")]
+    pub control: Option<PathBuf>,
+    /// A file with `#define TEST_TIME N` (runs of each kernel, 1000000 if left out) and `#define DEVIATION N`
+    /// (by how many events counts may differ, 10000 if left out).
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub config: Option<PathBuf>,
+    /// How codes are judged; `threshold` needs --kernel and --control, which imply it.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<ReverseMethod>,
     /// Write the identified events to a file that `stat --events` reads; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub export_events: Option<PathBuf>,
@@ -346,6 +360,19 @@ pub struct ReverseArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `reverse` that a search by a threshold does not have.
+const OF_INFERENCE: [&str; 9] =
+    ["check", "repeats", "iterations", "seed", "journal", "resume", "export_events", "html", "json"];
+
+/// How `reverse` judges codes.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReverseMethod {
+    /// By the sums of concepts that explain every kernel of this program.
+    Inference,
+    /// By one count during a kernel, and one during its control.
+    Threshold,
 }
 
 /// Arguments of `doctor`.

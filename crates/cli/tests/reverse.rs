@@ -101,6 +101,14 @@ fn questions_that_make_no_sense_are_errors() {
         (&["--machine", "sim:apple-m1", "--journal", "bad"], "bad exists"),
         (&["--machine", "sim:apple-m1", "--deny", "bad"], "line 1: 'cyclometer-semantics 1' is no code"),
         (&["--machine", "sim:apple-m1", "--iterations", "0"], "--iterations"),
+        (&["--machine", "sim:apple-m1", "--method", "threshold"], "needs two kernels"),
+        (&["--machine", "sim:apple-m1", "--kernel", "x.s", "--control", "adds"], "of two kinds"),
+        (&["--machine", "sim:apple-m1", "--kernel", "x.s", "--control", "y.s"], "x.s"),
+        (
+            &["--machine", "sim:apple-m1", "--kernel", "nonsense", "--control", "adds"],
+            "'nonsense' is no kernel",
+        ),
+        (&["--machine", "sim:apple-m1", "--kernel", "adds"], "--control"),
         (&["--machine", "sim:apple-m1", "--html", "-", "--export-events", "-"], "standard output"),
         (&["--machine", "apple-m1"], "is no machine to sweep"),
         (&["--machine", "sim:nonsense"], "nonsense"),
@@ -176,8 +184,40 @@ fn a_page_has_the_verdicts_and_a_picture_for_each_event_that_a_sum_explains() {
 
 #[test]
 fn codes_that_no_counter_takes_are_excluded_with_the_reason() {
-    let report = reversed(&["--machine", "sim:sapphirerapids", "--ids", "0x1000,0xc4", "--iterations", "255"]);
+    let report =
+        reversed(&["--machine", "sim:sapphirerapids", "--ids", "0x1000,0xc4", "--iterations", "255"]);
     assert_eq!(report["events"].as_array().unwrap().len(), 1);
     assert_eq!(report["excluded"][0]["code"], 0x1000);
     assert!(report["excluded"][0]["reason"].as_str().unwrap().starts_with("refused: "), "{report}");
+}
+
+#[test]
+fn the_threshold_method_calls_an_id_noise_that_the_control_moves_and_a_hit_that_only_the_kernel_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.h");
+    fs::write(&config, "#define TEST_TIME 20000\n#define DEVIATION 1000\n").unwrap();
+    let ids = ["--ids", "0x95,0xbf,0xff", "--config", config.to_str().unwrap()];
+    let pair = ["--method", "threshold", "--kernel", "update_l2", "--control", "update_l1"];
+    let out = run(&[&["reverse", "--machine", "sim:apple-m1"], &ids[..], &pair].concat());
+    let text = stdout(&out);
+    assert!(out.status.success(), "{out:?}");
+    let hits: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with("0x")).collect();
+    assert_eq!(hits.len(), 1, "{text}");
+    assert!(hits[0].contains("0xbf"), "{text}");
+    assert!(text.contains("noise     1") && text.contains("miss      1"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn assembly_is_not_executed_on_a_simulated_chip() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, ".globl kernel\nkernel: ret\n").unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (real, fake) = (file("real.s"), file("fake.s"));
+    let out = run(&["reverse", "--machine", "sim:apple-m1", "--kernel", &real, "--control", &fake]);
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("simulated chips execute no assembly"), "{}", stderr(&out));
 }

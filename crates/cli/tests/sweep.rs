@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cyclometer::sweep::{SimulatedTarget, kernels_for};
-use cyclometer_sim::{Model, Semantics, Settings, SimMachine};
+use cyclometer_core::concept::Concept;
+use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine};
 use fake_devices::{EPERM, FakeDevices, ServedKernel, VARIABLE, recording};
 use serde_json::Value;
 use support::{cyclometer, schema, stderr, stdout};
@@ -62,6 +63,12 @@ fn served(model: &str, machine: &str, answers: usize) -> FakeDevices {
     let kernels = names.zip(target.activities().iter().copied());
     let kernels: Vec<ServedKernel> = kernels.filter(|(name, _)| KERNELS.contains(&name.as_str())).collect();
     assert_eq!(kernels.len(), KERNELS.len());
+    // What the chip does while the user's files run on the CPU.
+    let plain = [(Concept::Instructions, 4.0), (Concept::Cycles, 4.0)];
+    let loading = [&plain[..], &[(Concept::Loads, 1.0)]].concat();
+    let files = [("control.s", &plain[..]), ("real.s", &loading)];
+    let files = files.map(|(name, amounts)| (name.to_owned(), Activity::of_iteration(4, amounts)));
+    let kernels = [kernels, files.to_vec()].concat();
     devices.serve_kernels(CPU, kernels, answers);
     devices
 }
@@ -143,7 +150,8 @@ fn a_denied_code_is_never_written_to_a_register() {
     let list = list.to_str().unwrap();
     let out = reverse(&devices, &["--ids", "0x77,0x81d0", "--deny", list]).output().unwrap();
     assert!(stdout(&out).contains("excluded: 0x77: on the list of codes"), "{}", stdout(&out));
-    let selects = |low: u64| devices.written().iter().filter(|one| one.value & 0xff_ffff == 0x41_0000 | low).count();
+    let selects =
+        |low: u64| devices.written().iter().filter(|one| one.value & 0xff_ffff == 0x41_0000 | low).count();
     assert_eq!(selects(0x77), 0);
     assert!(selects(0x81d0) >= 4);
 }
@@ -156,10 +164,8 @@ fn a_sweep_that_is_killed_restores_its_registers_and_goes_on_from_its_journal() 
     let journal = folder.path().join("journal");
     let path = journal.to_str().unwrap();
     let ids = ["--ids", "0x81d0,0xc4,0x70-0x74"];
-    let mut child = reverse(&devices, &[&ids[..], &["--journal", path]].concat())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        reverse(&devices, &[&ids[..], &["--journal", path]].concat()).stdout(Stdio::null()).spawn().unwrap();
     until("no code is done", || lines(&journal) > 9);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -252,10 +258,46 @@ fn a_machine_without_a_pmu_says_what_is_needed_and_offers_a_simulated_chip() {
         assert!(error.contains("no event of this machine can be counted by the source 'perf'"), "{error}");
         assert!(error.contains("help: ") && error.contains("--"), "{error}");
     }
-    let out = cyclometer()
-        .args(["reverse", "--backend", "sysreg"])
-        .env(VARIABLE, folder.path())
-        .output()
-        .unwrap();
+    let out =
+        cyclometer().args(["reverse", "--backend", "sysreg"]).env(VARIABLE, folder.path()).output().unwrap();
     assert!(stderr(&out).contains("--machine sim:skylake"), "{}", stderr(&out));
+}
+
+#[test]
+fn files_of_assembly_run_in_processes_of_their_own_and_hits_are_shown_with_their_counter() {
+    if Command::new("as").arg("--version").output().is_err() {
+        cyclometer_test_support::skip("no assembler");
+        return;
+    }
+    let devices = skylake();
+    let before = controls(&devices);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, body: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!(".globl kernel\nkernel: {body}\nret\n")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let config = folder.path().join("config.h");
+    fs::write(&config, "#define TEST_TIME 5000\n#define DEVIATION 50\n").unwrap();
+    let (real, control) = (file("real.s", "mov (%rdi), %eax"), file("control.s", "nop"));
+    let search = |ids: &str, real: &str, limit: &str| {
+        let mut command = cyclometer();
+        command.args(["reverse", "--backend", "msr", "--ids", ids, "--kernel", real, "--control", &control]);
+        command.args(["--step-limit", limit, "--config", config.to_str().unwrap()]);
+        command.env(VARIABLE, devices.folder()).output().unwrap()
+    };
+    let out = search("0x81d0,0x3c,0x77", &real, "60");
+    let text = stdout(&out);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let hit = text.lines().find(|line| line.contains("0x81d0")).unwrap_or_else(|| panic!("{text}"));
+    let fields: Vec<&str> = hit.split_whitespace().collect();
+    assert_eq!(fields, ["0x81d0", "0", "0", "5000"]);
+    assert!(text.contains("noise     1") && text.contains("miss      1"), "{text}");
+    let crash = search("0x81d0", &file("crash.s", "ud2"), "60");
+    assert_eq!(crash.status.code(), Some(125));
+    assert!(stderr(&crash).contains("crash.s: its code was killed by signal 4"), "{}", stderr(&crash));
+    let hang = search("0x81d0", &file("hang.s", "1: jmp 1b"), "10");
+    assert_eq!(hang.status.code(), Some(125));
+    assert!(stderr(&hang).contains("event 0x81d0: a step of the sweep did not end"), "{}", stderr(&hang));
+    until("registers are not restored", || controls(&devices) == before);
 }

@@ -134,8 +134,7 @@ mod tests {
 
     #[test]
     fn vendor_claims_have_one_row_for_a_code_and_every_plain_event() {
-        let claims =
-            |id: &str| SweepMachine::simulated(Simulated::find(id).unwrap()).vendor_claims();
+        let claims = |id: &str| SweepMachine::simulated(Simulated::find(id).unwrap()).vendor_claims();
         let intel = claims("skylake");
         let mut codes: Vec<u32> = intel.claims.iter().map(|claim| claim.code).collect();
         let rows = codes.len();

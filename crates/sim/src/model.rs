@@ -266,7 +266,11 @@ const fn row(select: u16, general: u64, meaning: Meaning) -> EventSemantics {
 
 /// A row of a chip with unit masks.
 const fn masked(select: u16, umask: u8, general: u64, meaning: Meaning) -> EventSemantics {
-    EventSemantics { code: x86_event_number(select, umask), counters: CounterMask::from_bits(general, 0), meaning }
+    EventSemantics {
+        code: x86_event_number(select, umask),
+        counters: CounterMask::from_bits(general, 0),
+        meaning,
+    }
 }
 
 const fn one(concept: Concept) -> Meaning {

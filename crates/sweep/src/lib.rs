@@ -23,6 +23,7 @@ mod recipes;
 mod simulated;
 mod sweeping;
 mod swept;
+mod threshold;
 mod witness;
 
 pub use journal::{Journal, JournalError, JournalHeader, JournalWriter, text_digest};
@@ -33,3 +34,4 @@ pub use sweeping::{
     sweep,
 };
 pub use swept::{Exclusion, SweptCode, SweptOutcome};
+pub use threshold::{ThresholdCode, ThresholdPair, threshold_sweep};

@@ -192,8 +192,7 @@ fn disturbed(codes: &[u32], denied: &[u32]) -> (Vec<SweptCode>, Vec<u32>) {
     let instructions = kernels.iter().map(|kernel| kernel.recipe.number_of(Concept::Instructions)).collect();
     let mut target = Disturbed { code: None, instructions, placed: Vec::new() };
     let (denied, known) = (denied.iter().copied().collect(), BTreeMap::new());
-    let run =
-        SweepRun { codes, kernels: &kernels, settings: &SETTINGS, denied: &denied, known: &known };
+    let run = SweepRun { codes, kernels: &kernels, settings: &SETTINGS, denied: &denied, known: &known };
     let mut text = String::new();
     let writer = JournalWriter::begin(&header(&target, &kernels)).0;
     let mut observer = Killed { text: &mut text, writer, left: usize::MAX, begun: Vec::new() };

@@ -8,8 +8,8 @@ use cyclometer_inference::{EventObservations, Identification, Inference, KernelI
 use cyclometer_kernels::{Geometry, InstructionSet};
 use cyclometer_sim::{Model, Semantics, Settings};
 use cyclometer_sweep::{
-    Placement, SimulatedTarget, SweepCounts, SweepError, SweepKernel, SweepSettings, SweepTarget, kernel_table,
-    kernels_for, sweep,
+    Placement, SimulatedTarget, SweepCounts, SweepError, SweepKernel, SweepSettings, SweepTarget,
+    kernel_table, kernels_for, sweep,
 };
 
 const MEANINGS: &str = "cyclometer-semantics 1

@@ -21,6 +21,7 @@ pub mod selftest;
 pub mod stat;
 mod streams;
 mod sweep_journal;
+mod threshold;
 
 use std::fs::File;
 use std::io::Read;

@@ -12,13 +12,13 @@ use cyclometer::{InputStream, OutputStream, Result, Simulated, simulated};
 
 use super::read_semantics;
 use super::sweep_journal::JournalFile;
-use crate::args::{Cli, ReverseArgs};
+use crate::args::{Cli, ReverseArgs, ReverseMethod};
+use crate::exit;
 use crate::export::{self, Export};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::{json, reversed};
-use crate::exit;
 
 /// Sweeps the codes, and shows the verdict on each.
 ///
@@ -48,6 +48,24 @@ pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
         (None, Some(text)) => codes_of(text)?,
         (None, None) => machine.usual_codes(),
     };
+    match (&args.kernel, &args.control, args.method) {
+        (Some(_), _, Some(ReverseMethod::Inference)) => {
+            return Err(failure::usage(
+                "--method inference has kernels of its own",
+                "leave out --kernel and --control, or name --method threshold",
+            ));
+        }
+        (Some(real), Some(control), _) => {
+            return super::threshold::run(&machine, (real, control), &codes, &options, args, cli);
+        }
+        (_, _, Some(ReverseMethod::Threshold)) => {
+            return Err(failure::usage(
+                "--method threshold needs two kernels",
+                "name them: --kernel real.s --control fake.s, or --kernel update_l2 --control update_l1",
+            ));
+        }
+        _ => {}
+    }
     let open = |option: &'static str, path: &Option<PathBuf>| {
         path.as_deref().map(|path| Export::open(option, path)).transpose()
     };
@@ -127,8 +145,12 @@ impl ReverseObserver for SweepLog {
         if let Some(journal) = self.journal.as_mut().filter(|_| is_new) {
             journal.code(code)?;
         }
-        self.progress.advance(u32::try_from(progress.done).unwrap_or(u32::MAX));
+        self.searched(progress);
         Ok(())
+    }
+
+    fn searched(&mut self, progress: SweepProgress) {
+        self.progress.advance(u32::try_from(progress.done).unwrap_or(u32::MAX));
     }
 }
 

@@ -35,6 +35,7 @@ pub mod table;
 pub mod target;
 #[cfg(test)]
 pub mod testing;
+pub mod threshold;
 pub mod units;
 
 use cyclometer::core::report::Run;

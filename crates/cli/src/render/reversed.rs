@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cyclometer::core::CounterMask;
 use cyclometer::inference::{
-    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, MaskFinding, Relation,
-    Split, Stability,
+    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, MaskFinding,
+    Relation, Split, Stability,
 };
 use cyclometer::reverse::{Reversed, ReversedEvent, SweepMachine, SweepTime};
 use cyclometer::sweep::SweepSettings;
@@ -118,7 +118,8 @@ fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
     let mut notes = exclusions(found);
     if !machine.observes_masks() {
         notes.push(
-            "counters are not observable: perf chooses them; --backend msr, as root, places codes itself".to_owned(),
+            "counters are not observable: perf chooses them; --backend msr, as root, places codes itself"
+                .to_owned(),
         );
     }
     notes.push(format!(

@@ -8,13 +8,14 @@ use cyclometer_core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, 
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::IntentSubject;
 use cyclometer_core::{
-    CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, EventCode, Intent, Machine, Modes, Part, Refusal,
-    RefusalKind, Result, Rung, Slot, SlotId, Source, Target,
+    CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, EventCode, Intent, Machine, Modes, Part,
+    Refusal, RefusalKind, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_inference::KernelIndex;
 use cyclometer_sweep::{Placement, SweepCounts, SweepKernel, SweepSettings, SweepTarget};
 
-use super::kernels_here::{KernelRunner, recipes};
+use super::assembled::{AssembledKernel, AssemblyFile};
+use super::kernels_here::{KernelRunner, executed_elsewhere, recipes};
 use super::watched::{Pulse, ReadyTarget};
 use crate::{EventTables, chips};
 
@@ -49,34 +50,57 @@ impl HardwarePmu {
     pub(super) fn ready(&self, settings: &SweepSettings, pulse: &Pulse) -> Result<ReadyTarget> {
         let mut kernels = kernels(self.cpu)?;
         let runner = runner(&kernels)?;
-        let mut target = HardwareTarget {
-            source: self.source()?,
-            on: self.target(),
-            codes: CodeSlots { rung: self.rung, pmu: self.pmu.clone(), chip: self.chip, perf: self.perf_type() },
-            witness: self.witness(),
-            runner: Box::new(runner),
-            open: None,
-        };
+        let mut target = self.counting(Box::new(runner), Target::ThisThread)?;
         if let Some(cycles) = self.slots_of("cycles:u").filter(|slots| slots.len() == 1) {
             target.measure_cycles(&mut kernels, cycles, settings, pulse)?;
         }
         Ok(ReadyTarget { target: Box::new(target), kernels })
     }
 
+    /// The target with these kernels, without a witness.
+    pub(super) fn with_kernels(&self, kernels: &[SweepKernel]) -> Result<Box<dyn SweepTarget>> {
+        let target = self.counting(Box::new(runner(kernels)?), Target::ThisThread)?;
+        Ok(Box::new(HardwareTarget { witness: None, ..target }))
+    }
+
+    /// The target with files of assembly, in their order, each in a process of its own.
+    pub(super) fn with_assembly(&self, files: &[AssemblyFile]) -> Result<Box<dyn SweepTarget>> {
+        let programs = files.iter().map(AssembledKernel::start).collect::<Result<Vec<_>>>()?;
+        let process = |program: &AssembledKernel| Target::Process { pid: program.pid(), inherit: false };
+        let processes = Target::Several(programs.iter().map(process).collect());
+        let target = self.counting(Box::new(AssembledRunner(programs)), processes)?;
+        Ok(Box::new(HardwareTarget { witness: None, ..target }))
+    }
+
+    /// A target whose kernels are executed on `executing`, which perf counts; registers count the CPU.
+    fn counting(&self, runner: Box<dyn RunsKernels>, executing: Target) -> Result<HardwareTarget> {
+        let on = match self.rung {
+            Rung::Perf => executing,
+            _ => Target::Cpus([self.cpu].into_iter().collect::<CpuSet>()),
+        };
+        Ok(HardwareTarget {
+            source: self.source()?,
+            on,
+            codes: CodeSlots {
+                rung: self.rung,
+                pmu: self.pmu.clone(),
+                chip: self.chip,
+                perf: self.perf_type(),
+            },
+            witness: self.witness(),
+            runner,
+            open: None,
+        })
+    }
+
     fn source(&self) -> Result<Box<dyn Source>> {
-        let missing = || Error::new(ErrorKind::ArchUnsupported, format!("there is no source '{}' here", self.rung));
+        let missing =
+            || Error::new(ErrorKind::ArchUnsupported, format!("there is no source '{}' here", self.rung));
         let cores = || chips::for_counting(&self.machine, &EventTables::embedded());
         match self.rung {
             Rung::Msr => msr::source(cores()).ok_or_else(missing),
             Rung::Sysreg => sysreg::source(cores(), Some(self.cpu)),
             rung => sources().into_iter().find(|source| source.rung() == rung).ok_or_else(missing),
-        }
-    }
-
-    fn target(&self) -> Target {
-        match self.rung {
-            Rung::Perf => Target::ThisThread,
-            _ => Target::Cpus([self.cpu].into_iter().collect::<CpuSet>()),
         }
     }
 
@@ -88,8 +112,7 @@ impl HardwarePmu {
     fn slots_of(&self, event: &str) -> Option<Vec<Slot>> {
         let tables = EventTables::embedded();
         let events = resolve_list_in(event, &self.machine, tables.tables(), true).ok()?;
-        let intent =
-            Intent { only: Some(self.rung), subject: IntentSubject::Running, ..Intent::default() };
+        let intent = Intent { only: Some(self.rung), subject: IntentSubject::Running, ..Intent::default() };
         let plan = cyclometer_plan::plan(events, &self.machine, intent).ok()?;
         let mut slots = plan.passes.first()?.of(self.rung);
         for slot in &mut slots {
@@ -185,6 +208,16 @@ impl RunsKernels for KernelRunner {
     }
 }
 
+/// Programs made of the user's files.
+struct AssembledRunner(Vec<AssembledKernel>);
+
+impl RunsKernels for AssembledRunner {
+    fn run(&mut self, kernel: usize, iterations: u64) -> Result<()> {
+        self.0[kernel].run(iterations)?;
+        executed_elsewhere(self.0[kernel].name(), iterations)
+    }
+}
+
 /// Counters of this machine.
 struct HardwareTarget {
     source: Box<dyn Source>,
@@ -205,7 +238,11 @@ struct OpenCode {
 
 impl HardwareTarget {
     /// Opens slots, with the witness behind them, and starts them.
-    fn start(&mut self, mut slots: Vec<Slot>, witness: Option<&Slot>) -> std::result::Result<(), OpenFailure> {
+    fn start(
+        &mut self,
+        mut slots: Vec<Slot>,
+        witness: Option<&Slot>,
+    ) -> std::result::Result<(), OpenFailure> {
         // The registers of the last code are restored before they are saved again.
         self.open = None;
         let number = slots.len();
@@ -283,7 +320,9 @@ impl SweepTarget for HardwareTarget {
         match self.start(slots, witness.as_ref()) {
             Ok(()) => Ok(Placement::Placed),
             Err(OpenFailure::Refused(Refusal {
-                kind: RefusalKind::NotSupported | RefusalKind::Invalid, text, ..
+                kind: RefusalKind::NotSupported | RefusalKind::Invalid,
+                text,
+                ..
             })) => Ok(Placement::Refused(text)),
             Err(failure) => Err(failure.into_error()),
         }

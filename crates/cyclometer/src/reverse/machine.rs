@@ -1,22 +1,31 @@
 //! The machines that can be swept: simulated chips, and this machine.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use cyclometer_arch::Chip;
-use cyclometer_backend::on_cpu;
+use cyclometer_backend::{bind_to, on_cpu};
 use cyclometer_catalog::table::model::{CpuTable, Header, TableEvent};
 use cyclometer_catalog::table::text::write;
 use cyclometer_core::ladder::{Cause, Works};
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{Error, ErrorKind, EventCode, Machine, Recovery, Result, Rung};
+use cyclometer_inference::{KernelIndex, ThresholdRule};
 use cyclometer_kernels::{Geometry, InstructionSet};
-use cyclometer_sweep::{SimulatedTarget, SweepKernel, SweepSettings, kernels_for, text_digest};
+use cyclometer_sweep::{
+    SimulatedTarget, SweepKernel, SweepSettings, SweepTarget, ThresholdCode, ThresholdPair, kernels_for,
+    text_digest, threshold_sweep,
+};
 
+use super::assembled::AssemblyFile;
 use super::hardware::{self, HardwarePmu};
 use super::verdicts::{DocumentedEvent, Reversed};
-use super::watched::{FinishedSweep, Pulse, ReadyTarget, ReverseObserver, SweepOptions, sweep_watched};
+use super::watched::{
+    BeatingTarget, FinishedSweep, Message, Pulse, ReadyTarget, ReverseObserver, SweepOptions, ended,
+    sweep_watched, watched,
+};
 use crate::simulated::{PREFIX, Simulated};
 use crate::{EventTables, chips};
 
@@ -75,7 +84,8 @@ impl SweepMachine {
         let pmu = core.pmu_name().to_owned();
         let chip = known.map(|known| known.chip).or_else(|| chips::chip(&machine, core));
         let chip = chip.ok_or_else(|| {
-            let text = format!("the layout of the counters of CPU {cpu} is not known, so no code can be placed");
+            let text =
+                format!("the layout of the counters of CPU {cpu} is not known, so no code can be placed");
             Error::new(ErrorKind::ArchUnsupported, text).with_recovery(offer_of_a_simulation())
         })?;
         let cpu_id = core.cpu_id.clone().unwrap_or_else(|| machine.cpu.vendor.to_string());
@@ -191,6 +201,36 @@ impl SweepMachine {
         Reversed::of(&swept, &kernels, options.settings.seed, |code| self.documented(code))
     }
 
+    /// Finds codes that count about once in each run of a code, and not in its control.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SweepMachine::reverse`], `ErrorKind::InvalidInput` for kernels that do not exist and for
+    /// assembly that cannot be run.
+    pub fn find_by_threshold(
+        &self,
+        codes: &[u32],
+        kernels: ThresholdKernels,
+        rule: ThresholdRule,
+        options: &SweepOptions,
+        observer: &mut dyn ReverseObserver,
+    ) -> Result<Vec<ThresholdCode>> {
+        self.check(codes)?;
+        let codes: Vec<u32> = codes.iter().copied().filter(|code| !options.denied.contains(code)).collect();
+        let kind = self.kind.clone();
+        let work = move |pulse: &Pulse, sender: &Sender<Message<Vec<ThresholdCode>>>| {
+            let (target, pair) = threshold_target(kind, kernels)?;
+            let mut target = BeatingTarget { inner: target, pulse: pulse.clone() };
+            let progress = |code, progress| {
+                pulse.at(code);
+                // The receiver is gone if the other thread did not wait any longer.
+                let _ = sender.send(Message::Searched(progress));
+            };
+            threshold_sweep(&mut target, &codes, pair, rule, progress).map_err(ended)
+        };
+        watched(options.step_limit, work, observer)
+    }
+
     fn sweep(
         &self,
         codes: &[u32],
@@ -202,25 +242,29 @@ impl SweepMachine {
         let ready = move |pulse: &Pulse| match kind {
             SweptKind::Simulated(simulated) => Ok(simulated_target(&simulated)),
             SweptKind::Hardware(pmu) => {
-                let bound = cyclometer_backend::bind_to(pmu.cpu).ok_or_else(|| not_on(pmu.cpu))?;
-                let ready = pmu.ready(&settings, pulse);
-                // The thread ends with the sweep.
-                std::mem::forget(bound);
-                ready
+                stay_on(pmu.cpu)?;
+                pmu.ready(&settings, pulse)
             }
         };
         sweep_watched(codes.to_vec(), self.identity(), options, ready, observer)
     }
 
     fn check(&self, codes: &[u32]) -> Result<()> {
+        let bits = self.chip.selector_bits;
         let has_other_bits = |code: &&u32| {
             let (select, umask) = self.chip.event_select(**code);
-            self.chip.event_number(select, umask) != **code
+            let fits = !(1..16).contains(&bits) || select >> bits == 0;
+            self.chip.event_number(select, umask) != **code || !fits
         };
         if let Some(code) = codes.iter().find(has_other_bits) {
-            let text = format!("event {code:#x} has bits that no select or unit mask of {} has", self.cpu);
-            let hint =
-                Recovery::fix("codes have the select in the lowest bits, on x86-64 the unit mask from bit 8 on");
+            let mut text =
+                format!("event {code:#x} has bits that no select or unit mask of {} has", self.cpu);
+            if (1..16).contains(&bits) {
+                text += &format!(": event selectors of this CPU have {bits} bits");
+            }
+            let hint = Recovery::fix(
+                "codes have the select in the lowest bits, on x86-64 the unit mask from bit 8 on",
+            );
             return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(hint));
         }
         let count = codes.len();
@@ -271,8 +315,78 @@ impl SweepMachine {
         let tables = cyclometer_catalog::cpus::cpu(&self.cpu).into_iter();
         let events = tables.flat_map(|table| table.events());
         let same = events.filter(|event| (event.code().select, event.code().umask) == select);
-        same.map(|event| DocumentedEvent { name: event.name().to_owned(), counters: event.counters() }).collect()
+        same.map(|event| DocumentedEvent { name: event.name().to_owned(), counters: event.counters() })
+            .collect()
     }
+}
+
+/// The two codes of a search by a threshold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ThresholdKernels {
+    /// Kernels of this program, by their names.
+    Named {
+        /// The one with the wanted event.
+        real: String,
+        /// The one without.
+        control: String,
+    },
+    /// Files of assembly.
+    Assembly {
+        /// The one with the wanted event.
+        real: AssemblyFile,
+        /// The one without.
+        control: AssemblyFile,
+    },
+}
+
+/// The target of a search by a threshold, on the calling thread, with the indices of its kernels.
+fn threshold_target(
+    kind: SweptKind,
+    kernels: ThresholdKernels,
+) -> Result<(Box<dyn SweepTarget>, ThresholdPair)> {
+    match (kind, kernels) {
+        (SweptKind::Simulated(simulated), ThresholdKernels::Named { real, control }) => {
+            let ReadyTarget { target, kernels } = simulated_target(&simulated);
+            Ok((target, pair_of(&kernels, &real, &control)?))
+        }
+        (SweptKind::Simulated(_), ThresholdKernels::Assembly { .. }) => {
+            let text = "simulated chips execute no assembly";
+            let hint = Recovery::fix("name kernels, as in --kernel update_l2 --control update_l1");
+            Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(hint))
+        }
+        (SweptKind::Hardware(pmu), ThresholdKernels::Named { real, control }) => {
+            stay_on(pmu.cpu)?;
+            let kernels = hardware::kernels(pmu.cpu)?;
+            let pair = pair_of(&kernels, &real, &control)?;
+            Ok((pmu.with_kernels(&kernels)?, pair))
+        }
+        (SweptKind::Hardware(pmu), ThresholdKernels::Assembly { real, control }) => {
+            stay_on(pmu.cpu)?;
+            let pair = ThresholdPair { control: KernelIndex(0), real: KernelIndex(1) };
+            Ok((pmu.with_assembly(&[control, real])?, pair))
+        }
+    }
+}
+
+fn pair_of(kernels: &[SweepKernel], real: &str, control: &str) -> Result<ThresholdPair> {
+    let index = |name: &str| {
+        let found = kernels.iter().position(|kernel| kernel.recipe.name == name);
+        found.map(KernelIndex).ok_or_else(|| {
+            let shown: String = name.chars().filter(|c| !c.is_control()).collect();
+            let text = format!("'{shown}' is no kernel and no file of assembly (NAME.s)");
+            Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(
+                "docs/reference/kernels.md names the kernels: chase_l2, update_l1, …",
+            ))
+        })
+    };
+    Ok(ThresholdPair { control: index(control)?, real: index(real)? })
+}
+
+/// Binds the calling thread, which ends with the sweep, to a CPU.
+fn stay_on(cpu: u32) -> Result<()> {
+    let bound = bind_to(cpu).ok_or_else(|| not_on(cpu))?;
+    std::mem::forget(bound);
+    Ok(())
 }
 
 fn simulated_target(simulated: &Simulated) -> ReadyTarget {
@@ -349,7 +463,8 @@ fn core_and_cpu(machine: &Machine, named: Option<u32>) -> Result<(&CoreType, u32
         let core = machine.core_types.iter().find(|core| core.cpus.contains(cpu));
         return core.map(|core| (core, cpu)).ok_or_else(|| {
             let text = format!("this machine has no CPU {cpu}: {} are online", machine.online);
-            Error::new(ErrorKind::NoSuchTarget, text).with_recovery(Recovery::fix("--cpu N names one of them"))
+            Error::new(ErrorKind::NoSuchTarget, text)
+                .with_recovery(Recovery::fix("--cpu N names one of them"))
         });
     }
     let all = machine.core_types.iter().flat_map(|core| {

@@ -58,6 +58,11 @@ pub trait ReverseObserver {
     ///
     /// The reason to end the sweep.
     fn swept(&mut self, code: &SweptCode, is_new: bool, progress: SweepProgress) -> Result<()>;
+
+    /// A code of a search by a threshold is done.
+    fn searched(&mut self, progress: SweepProgress) {
+        let _ = progress;
+    }
 }
 
 /// A machine that is ready to be swept.
@@ -91,7 +96,7 @@ impl Pulse {
         self.0.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn at(&self, code: u32) {
+    pub(super) fn at(&self, code: u32) {
         self.0.code.store(u64::from(code) + 1, Ordering::Relaxed);
     }
 
@@ -104,10 +109,11 @@ impl Pulse {
     }
 }
 
-enum Message {
+pub(super) enum Message<T> {
     Begins(Box<JournalHeader>),
     Swept(Box<SweptCode>, bool, SweepProgress),
-    Ended(Result<FinishedSweep>),
+    Searched(SweepProgress),
+    Ended(Result<T>),
 }
 
 /// Sweeps codes of a machine, which `ready` makes on the thread that sweeps.
@@ -118,11 +124,24 @@ pub(super) fn sweep_watched(
     ready: impl FnOnce(&Pulse) -> Result<ReadyTarget> + Send + 'static,
     observer: &mut dyn ReverseObserver,
 ) -> Result<FinishedSweep> {
+    let options_there = options.clone();
+    let work = move |pulse: &Pulse, sender: &Sender<Message<FinishedSweep>>| {
+        Job { codes, machine, options: options_there, pulse, sender }.run(ready)
+    };
+    watched(options.step_limit, work, observer)
+}
+
+/// Does some work on a thread of its own, as long as no step of it takes too long.
+pub(super) fn watched<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(&Pulse, &Sender<Message<T>>) -> Result<T> + Send + 'static,
+    observer: &mut dyn ReverseObserver,
+) -> Result<T> {
     let pulse = Pulse::default();
     let (sender, receiver) = channel();
-    let job = Job { codes, machine, options: options.clone(), pulse: pulse.clone(), sender: sender.clone() };
+    let there = pulse.clone();
     let work = move || {
-        let ended = job.run(ready);
+        let ended = work(&there, &sender);
         // The receiver is gone if the other thread did not wait any longer.
         let _ = sender.send(Message::Ended(ended));
     };
@@ -130,16 +149,16 @@ pub(super) fn sweep_watched(
     spawned.map_err(|error| {
         Error::new(ErrorKind::Os, format!("cannot start the thread that sweeps: {error}")).with_source(error)
     })?;
-    watch(&receiver, &pulse, options.step_limit, observer)
+    watch(&receiver, &pulse, limit, observer)
 }
 
 /// Waits for the end of a sweep, or for a step that takes too long.
-fn watch(
-    receiver: &Receiver<Message>,
+fn watch<T>(
+    receiver: &Receiver<Message<T>>,
     pulse: &Pulse,
     limit: Duration,
     observer: &mut dyn ReverseObserver,
-) -> Result<FinishedSweep> {
+) -> Result<T> {
     let mut refused = None;
     let (mut steps, mut since) = (pulse.steps(), Instant::now());
     loop {
@@ -148,6 +167,10 @@ fn watch(
             Ok(_) if refused.is_some() => Ok(()),
             Ok(Message::Begins(header)) => observer.begins(&header),
             Ok(Message::Swept(code, is_new, progress)) => observer.swept(&code, is_new, progress),
+            Ok(Message::Searched(progress)) => {
+                observer.searched(progress);
+                Ok(())
+            }
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::new(ErrorKind::Os, "the thread that sweeps has ended without a result"));
@@ -181,17 +204,17 @@ fn stuck(pulse: &Pulse, limit: Duration) -> Error {
 }
 
 /// The work of the thread that sweeps.
-struct Job {
+struct Job<'a> {
     codes: Vec<u32>,
     machine: String,
     options: SweepOptions,
-    pulse: Pulse,
-    sender: Sender<Message>,
+    pulse: &'a Pulse,
+    sender: &'a Sender<Message<FinishedSweep>>,
 }
 
-impl Job {
+impl Job<'_> {
     fn run(self, ready: impl FnOnce(&Pulse) -> Result<ReadyTarget>) -> Result<FinishedSweep> {
-        let ReadyTarget { target, mut kernels } = ready(&self.pulse)?;
+        let ReadyTarget { target, mut kernels } = ready(self.pulse)?;
         let header = JournalHeader {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             machine: self.machine.clone(),
@@ -218,18 +241,20 @@ impl Job {
             denied: &self.options.denied,
             known: &known,
         };
-        let mut messenger = Messenger { sender: &self.sender, pulse: &self.pulse, new: None };
+        let mut messenger = Messenger { sender: self.sender, pulse: self.pulse, new: None };
         let swept = run.run(&mut target, &mut messenger).map_err(ended)?;
         Ok(FinishedSweep { swept, kernels })
     }
 }
 
 fn other_journal(error: &dyn std::error::Error) -> Error {
-    let hint = Recovery::fix("sweep anew with --journal FILE, or go on where and with what the journal was made");
-    Error::new(ErrorKind::InvalidInput, format!("cannot go on with this journal: {error}")).with_recovery(hint)
+    let hint =
+        Recovery::fix("sweep anew with --journal FILE, or go on where and with what the journal was made");
+    Error::new(ErrorKind::InvalidInput, format!("cannot go on with this journal: {error}"))
+        .with_recovery(hint)
 }
 
-fn ended(error: SweepError) -> Error {
+pub(super) fn ended(error: SweepError) -> Error {
     match error {
         SweepError::Target { code, error } => {
             let text = format!("event {code:#x}: {error}");
@@ -242,7 +267,7 @@ fn ended(error: SweepError) -> Error {
 
 /// Passes what happens on to the thread that watches.
 struct Messenger<'a> {
-    sender: &'a Sender<Message>,
+    sender: &'a Sender<Message<FinishedSweep>>,
     pulse: &'a Pulse,
     /// The code that is being counted.
     new: Option<u32>,
@@ -265,9 +290,9 @@ impl SweepObserver for Messenger<'_> {
 }
 
 /// A target whose steps are seen.
-struct BeatingTarget {
-    inner: Box<dyn SweepTarget>,
-    pulse: Pulse,
+pub(super) struct BeatingTarget {
+    pub(super) inner: Box<dyn SweepTarget>,
+    pub(super) pulse: Pulse,
 }
 
 impl SweepTarget for BeatingTarget {

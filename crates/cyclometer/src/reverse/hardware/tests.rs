@@ -139,7 +139,8 @@ fn perf_counts_codes_on_a_counter_that_it_chooses_and_says_nothing_about_masks()
     let (denied, known) = (BTreeSet::from([0x55]), BTreeMap::new());
     let codes = [0x81d0, 0x82d0, 0x10, 0x55, 0x99];
     let settings = settings();
-    let run = SweepRun { codes: &codes, kernels: &kernels, settings: &settings, denied: &denied, known: &known };
+    let run =
+        SweepRun { codes: &codes, kernels: &kernels, settings: &settings, denied: &denied, known: &known };
     let swept = run.run(&mut target, &mut Quiet).unwrap();
     let table = kernel_table(&kernels).unwrap();
     let inference = Inference::new(&table);
