@@ -52,7 +52,7 @@ pub struct JournalHeader {
 
 /// A journal that was read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Journal {
+pub struct SweepJournal {
     /// The sweep that it is of.
     pub header: JournalHeader,
     /// The codes that are done.
@@ -331,13 +331,13 @@ fn parse_swept(line: &str, header: &JournalHeader) -> Option<SweptCode> {
     Some(SweptCode { code, outcome })
 }
 
-impl Journal {
+impl SweepJournal {
     /// Reads a journal.
     ///
     /// # Errors
     ///
     /// [`JournalError`].
-    pub fn read(bytes: &[u8]) -> Result<Journal, JournalError> {
+    pub fn read(bytes: &[u8]) -> Result<SweepJournal, JournalError> {
         if !bytes.starts_with(FIRST_LINE.as_bytes()) {
             return Err(JournalError::NoJournal);
         }
@@ -353,7 +353,7 @@ impl Journal {
             done.insert(swept.code, swept);
         }
         let writer = JournalWriter { checksum: lines.checksum };
-        Ok(Journal { header, done, whole_bytes: lines.read_bytes, writer })
+        Ok(SweepJournal { header, done, whole_bytes: lines.read_bytes, writer })
     }
 }
 

@@ -14,7 +14,7 @@
 //! recipe. The façade has a target for the counters of the machine that it runs on. Where that has a counter of
 //! instructions beside those under test (a *witness*), a code that changes the witness is excluded.
 //!
-//! A sweep can be interrupted: [`JournalWriter`] makes a line of each code that is done, and [`Journal`] reads
+//! A sweep can be interrupted: [`JournalWriter`] makes a line of each code that is done, and [`SweepJournal`] reads
 //! them. The order of the counts of a code depends on the seed and the code only.
 #![forbid(unsafe_code)]
 
@@ -26,12 +26,12 @@ mod swept;
 mod threshold;
 mod witness;
 
-pub use journal::{Journal, JournalError, JournalHeader, JournalWriter, text_digest};
+pub use journal::{JournalError, JournalHeader, JournalWriter, SweepJournal, text_digest};
 pub use recipes::{SweepKernel, kernel_table, kernels_for};
 pub use simulated::SimulatedTarget;
 pub use sweeping::{
-    Placement, SweepCounts, SweepError, SweepObserver, SweepProgress, SweepRun, SweepSettings, SweepTarget,
-    sweep,
+    CodePlacement, SweepCounts, SweepError, SweepObserver, SweepProgress, SweepRun, SweepSettings,
+    SweepTarget, sweep,
 };
 pub use swept::{Exclusion, SweptCode, SweptOutcome};
 pub use threshold::{ThresholdCode, ThresholdPair, threshold_sweep};

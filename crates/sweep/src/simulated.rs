@@ -11,7 +11,7 @@ use cyclometer_inference::KernelIndex;
 use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine, Workload};
 
 use crate::recipes::SweepKernel;
-use crate::sweeping::{Placement, SweepCounts, SweepTarget};
+use crate::sweeping::{CodePlacement, SweepCounts, SweepTarget};
 
 /// By how much a core's misses and mispredictions differ from what is expected: a share of them.
 const DEVIATION: f64 = 0.02;
@@ -65,7 +65,7 @@ impl SweepTarget for SimulatedTarget {
         self.counters.iter().copied().map(Some).collect()
     }
 
-    fn place(&mut self, code: u32) -> Result<Placement, Error> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error> {
         let (select, umask) = self.model.select(code);
         let coded = Coded::new(EventCode { select, umask, ..EventCode::default() });
         let place =
@@ -73,13 +73,13 @@ impl SweepTarget for SimulatedTarget {
         let placed: Vec<Placed> = self.counters.iter().map(place).collect();
         let program = match register_program(&self.model.chip, &placed, ProgramOptions::default()) {
             Ok(program) => program,
-            Err(why) => return Ok(Placement::Refused(why.to_string())),
+            Err(why) => return Ok(CodePlacement::Refused(why.to_string())),
         };
         let mut machine = SimMachine::with_semantics(self.model, self.settings, Arc::clone(&self.semantics));
         carry_out(&program.set_up, &mut machine, 0)?;
         carry_out(&program.start, &mut machine, 0)?;
         self.running = Some((machine, program));
-        Ok(Placement::Placed)
+        Ok(CodePlacement::Placed)
     }
 
     fn count(&mut self, kernel: KernelIndex, iterations: u64) -> Result<SweepCounts, Error> {

@@ -8,7 +8,7 @@ use cyclometer_inference::{CounterObservations, EventObservations, KernelIndex, 
 
 use crate::recipes::SweepKernel;
 use crate::swept::{Exclusion, SweptCode, SweptOutcome};
-use crate::witness::{Witness, WitnessCounts};
+use crate::witness::{InstructionWitness, WitnessCounts};
 
 /// A machine whose counters can be given any event.
 pub trait SweepTarget {
@@ -21,7 +21,7 @@ pub trait SweepTarget {
     /// # Errors
     ///
     /// Those of the target's registers.
-    fn place(&mut self, code: u32) -> Result<Placement, Error>;
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error>;
 
     /// Takes all codes off the counters; whether another counter counts instructions meanwhile.
     ///
@@ -42,7 +42,7 @@ pub trait SweepTarget {
 
 /// The answer to the placing of a code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Placement {
+pub enum CodePlacement {
     /// It counts.
     Placed,
     /// The machine has no such code, for this reason.
@@ -221,7 +221,8 @@ impl SweepRun<'_> {
         if counters.is_empty() {
             return Err(SweepError::NoCounter);
         }
-        let witness = Witness::of(target, self.kernels, self.settings).map_err(SweepError::Begin)?;
+        let witness =
+            InstructionWitness::of(target, self.kernels, self.settings).map_err(SweepError::Begin)?;
         let order = Random::seeded(self.settings.seed).permutation(self.codes.len());
         let mut all: Vec<Option<SweptCode>> = vec![None; self.codes.len()];
         for (done, index) in order.into_iter().enumerate() {
@@ -247,12 +248,12 @@ impl SweepRun<'_> {
         target: &mut dyn SweepTarget,
         code: u32,
         counters: &[Option<CounterId>],
-        witness: &Witness,
+        witness: &InstructionWitness,
     ) -> Result<SweptOutcome, Error> {
         if self.denied.contains(&code) {
             return Ok(SweptOutcome::Excluded(Exclusion::Denied));
         }
-        if let Placement::Refused(why) = target.place(code)? {
+        if let CodePlacement::Refused(why) = target.place(code)? {
             return Ok(SweptOutcome::Excluded(Exclusion::Refused(why)));
         }
         let mut run = |(kernel, iterations): (usize, u64)| {

@@ -3,7 +3,7 @@
 use cyclometer_core::{CounterId, Error};
 use cyclometer_inference::{KernelIndex, ThresholdAnswer, ThresholdCounts, ThresholdRule};
 
-use crate::sweeping::{Placement, SweepError, SweepProgress, SweepTarget};
+use crate::sweeping::{CodePlacement, SweepError, SweepProgress, SweepTarget};
 
 /// The two codes that run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ fn counted(
     rule: ThresholdRule,
 ) -> Result<ThresholdCode, Error> {
     let counters = target.counters();
-    if let Placement::Refused(why) = target.place(code)? {
+    if let CodePlacement::Refused(why) = target.place(code)? {
         return Ok(ThresholdCode { code, counters, control: Vec::new(), real: Vec::new(), answer: Err(why) });
     }
     let control = target.count(pair.control, rule.runs)?.counts;

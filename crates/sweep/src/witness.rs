@@ -19,7 +19,7 @@ const FEWEST: usize = 3;
 
 /// The kernels by which disturbances are seen, with the instructions of an iteration.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct InstructionWitness {
     instructions: Vec<Option<f64>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct WitnessCounts {
     pub(crate) large: u64,
 }
 
-impl Witness {
+impl InstructionWitness {
     /// The kernels in which the other counter is right while no code is counted.
     ///
     /// # Errors
@@ -41,9 +41,9 @@ impl Witness {
         target: &mut dyn SweepTarget,
         kernels: &[SweepKernel],
         settings: &SweepSettings,
-    ) -> Result<Witness, Error> {
+    ) -> Result<InstructionWitness, Error> {
         if !target.clear()? {
-            return Ok(Witness { instructions: Vec::new() });
+            return Ok(InstructionWitness { instructions: Vec::new() });
         }
         let sizes = settings.sizes();
         let mut instructions = Vec::new();
@@ -56,7 +56,7 @@ impl Witness {
             });
             instructions.push(right.then_some(known));
         }
-        Ok(Witness { instructions })
+        Ok(InstructionWitness { instructions })
     }
 
     /// Whether the counts while a code was programmed show that it disturbs.

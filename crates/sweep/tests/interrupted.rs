@@ -10,9 +10,9 @@ use cyclometer_inference::KernelIndex;
 use cyclometer_kernels::{Geometry, InstructionSet};
 use cyclometer_sim::{Model, Semantics, Settings};
 use cyclometer_sweep::{
-    Exclusion, Journal, JournalError, JournalHeader, JournalWriter, Placement, SimulatedTarget, SweepCounts,
-    SweepError, SweepKernel, SweepObserver, SweepProgress, SweepRun, SweepSettings, SweepTarget, SweptCode,
-    kernels_for,
+    CodePlacement, Exclusion, JournalError, JournalHeader, JournalWriter, SimulatedTarget, SweepCounts,
+    SweepError, SweepJournal, SweepKernel, SweepObserver, SweepProgress, SweepRun, SweepSettings,
+    SweepTarget, SweptCode, kernels_for,
 };
 
 const MEANINGS: &str = "cyclometer-semantics 1
@@ -76,7 +76,7 @@ fn go_on(text: &mut String, left: usize) -> (Result<Vec<SweptCode>, SweepError>,
     if text.is_empty() {
         *text = JournalWriter::begin(&header(&target, &kernels)).1;
     }
-    let journal = Journal::read(text.as_bytes()).unwrap();
+    let journal = SweepJournal::read(text.as_bytes()).unwrap();
     text.truncate(journal.whole_bytes);
     let denied = BTreeSet::new();
     let run = SweepRun {
@@ -105,7 +105,7 @@ fn a_sweep_that_was_killed_anywhere_ends_as_one_that_was_not() {
         // The kill has cut a line.
         let head = JournalWriter::begin(&header(&target().0, &target().1)).1.len();
         text.truncate(head + random.below(text.len() - head + 1));
-        let known = Journal::read(text.as_bytes()).unwrap().done.len();
+        let known = SweepJournal::read(text.as_bytes()).unwrap().done.len();
         let (again, begun) = go_on(&mut text, usize::MAX);
         assert_eq!(again.unwrap(), expected);
         assert_eq!(begun.len(), CODES.len() - known, "codes in the journal are not counted again");
@@ -119,15 +119,15 @@ fn a_journal_is_read_as_it_was_written_and_no_further_than_it_is_whole() {
     let header = header(&target, &kernels);
     let mut text = String::new();
     go_on(&mut text, usize::MAX).0.unwrap();
-    let journal = Journal::read(text.as_bytes()).unwrap();
+    let journal = SweepJournal::read(text.as_bytes()).unwrap();
     assert_eq!(journal.header.machine, "sim:apple-m1 with a line end");
     assert_eq!((&journal.header.durations, &journal.header.codes), (&header.durations, &header.codes));
     assert_eq!((journal.whole_bytes, journal.done.len()), (text.len(), 6));
     let lines: Vec<&str> = text.lines().collect();
     let without = [&lines[..9], &lines[10..]].concat().join("\n");
-    assert_eq!(Journal::read(without.as_bytes()).unwrap().done.len(), 1, "a removed line shows");
+    assert_eq!(SweepJournal::read(without.as_bytes()).unwrap().done.len(), 1, "a removed line shows");
     let changed = text.replacen("code 0x", "code 0x1", 1);
-    assert_eq!(Journal::read(changed.as_bytes()).unwrap().done.len(), 0, "a changed one shows");
+    assert_eq!(SweepJournal::read(changed.as_bytes()).unwrap().done.len(), 0, "a changed one shows");
 }
 
 #[test]
@@ -145,11 +145,11 @@ fn journals_of_other_sweeps_and_other_files_are_refused_with_the_reason() {
     assert!(refusal(|other| other.machine = "sim:skylake".to_owned()).contains("machine: sim:skylake"));
     assert!(refusal(|other| other.kernels = "0".to_owned()).contains("set of kernels"));
     assert!(refusal(|other| other.counters = vec![None]).contains("counters: unknown, and now 2,3,"));
-    assert_eq!(Journal::read(b"nonsense"), Err(JournalError::NoJournal));
-    assert_eq!(Journal::read(b""), Err(JournalError::NoJournal));
+    assert_eq!(SweepJournal::read(b"nonsense"), Err(JournalError::NoJournal));
+    assert_eq!(SweepJournal::read(b""), Err(JournalError::NoJournal));
     let head = JournalWriter::begin(&ours).1;
     for cut in 19..head.len() {
-        let read = Journal::read(&head.as_bytes()[..cut]);
+        let read = SweepJournal::read(&head.as_bytes()[..cut]);
         assert!(matches!(read, Err(JournalError::DamagedHeader { .. })), "{cut}");
     }
 }
@@ -167,10 +167,10 @@ impl SweepTarget for Disturbed {
         vec![None]
     }
 
-    fn place(&mut self, code: u32) -> Result<Placement, Error> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error> {
         self.code = Some(code);
         self.placed.push(code);
-        Ok(if code == 8 { Placement::Refused("EINVAL".to_owned()) } else { Placement::Placed })
+        Ok(if code == 8 { CodePlacement::Refused("EINVAL".to_owned()) } else { CodePlacement::Placed })
     }
 
     fn clear(&mut self) -> Result<bool, Error> {
@@ -241,8 +241,8 @@ impl SweepTarget for Interrupted {
         vec![Some(CounterId::General(0))]
     }
 
-    fn place(&mut self, _: u32) -> Result<Placement, Error> {
-        Ok(Placement::Placed)
+    fn place(&mut self, _: u32) -> Result<CodePlacement, Error> {
+        Ok(CodePlacement::Placed)
     }
 
     fn count(&mut self, _: KernelIndex, _: u64) -> Result<SweepCounts, Error> {

@@ -8,7 +8,7 @@ use cyclometer_inference::{EventObservations, Identification, Inference, KernelI
 use cyclometer_kernels::{Geometry, InstructionSet};
 use cyclometer_sim::{Model, Semantics, Settings};
 use cyclometer_sweep::{
-    Placement, SimulatedTarget, SweepCounts, SweepError, SweepKernel, SweepSettings, SweepTarget,
+    CodePlacement, SimulatedTarget, SweepCounts, SweepError, SweepKernel, SweepSettings, SweepTarget,
     kernel_table, kernels_for, sweep,
 };
 
@@ -89,9 +89,9 @@ impl SweepTarget for Refusing {
         (0..self.0).map(|n| Some(CounterId::General(n as u8))).collect()
     }
 
-    fn place(&mut self, code: u32) -> Result<Placement, Error> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error> {
         let refused = Error::new(cyclometer_core::ErrorKind::EventUnsupported, "reserved bits are set");
-        if code == 7 { Err(refused) } else { Ok(Placement::Placed) }
+        if code == 7 { Err(refused) } else { Ok(CodePlacement::Placed) }
     }
 
     fn count(&mut self, _: KernelIndex, iterations: u64) -> Result<SweepCounts, Error> {

@@ -9,8 +9,8 @@ use cyclometer::catalogue::nearest_names;
 use cyclometer::reverse::{SweepMachine, SweepOptions};
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
-use super::reverse::SweepLog;
 use super::sweep_journal::JournalFile;
+use super::sweep_log::SweepLog;
 use crate::args::{Cli, ReverseArgs};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{Channel, clean, clean_os};
@@ -38,7 +38,7 @@ pub fn run(
     }
     if args.dry_run {
         let codes: Vec<u32> = table.claims.iter().map(|claim| claim.code).collect();
-        return super::print(&super::reverse::dry_run(machine, &codes, false, options)?);
+        return super::print(&super::sweep_log::dry_run(machine, &codes, false, options)?);
     }
     let mut observer = SweepLog::begin(args, journal, table.claims.len())?;
     let asked = std::mem::take(&mut table.claims);

@@ -21,6 +21,7 @@ pub mod selftest;
 pub mod stat;
 mod streams;
 mod sweep_journal;
+mod sweep_log;
 mod threshold;
 
 use std::fs::File;

@@ -6,18 +6,19 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cyclometer::reverse::{MOST_CODES, ReverseObserver, SweepMachine, SweepOptions};
-use cyclometer::sweep::{JournalHeader, SweepProgress, SweepSettings, SweptCode};
+use cyclometer::reverse::{MOST_CODES, SweepMachine, SweepOptions};
+use cyclometer::sweep::SweepSettings;
 use cyclometer::{InputStream, OutputStream, Result, Simulated, simulated};
 
 use super::read_semantics;
 use super::sweep_journal::JournalFile;
+use super::sweep_log::{SweepLog, dry_run};
 use crate::args::{Cli, ReverseArgs, ReverseMethod};
 use crate::exit;
 use crate::export::{self, Export};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{self, Channel};
-use crate::progress::Progress;
+use crate::render::plot::verdicts::verdicts;
 use crate::render::{json, reversed};
 
 /// Sweeps the codes, and shows the verdict on each.
@@ -83,7 +84,9 @@ pub fn run(args: &ReverseArgs, cli: &Cli) -> Result<u8> {
     drop(observer);
     let is_shown = [&events, &html].into_iter().flatten().all(|export| !export.is_stdout());
     events.map_or(Ok(()), |export| export.write(&machine.event_table(&found)))?;
-    html.map_or(Ok(()), |export| export.write(&reversed::html(&found, &machine)))?;
+    html.map_or(Ok(()), |export| {
+        export.write(&verdicts(&found, &machine.identity(), &reversed::notes(&found, &machine)))
+    })?;
     if !is_shown {
         return Ok(exit::OK);
     }
@@ -98,60 +101,6 @@ fn settings(args: &ReverseArgs, machine: &SweepMachine) -> SweepSettings {
     let usual = machine.usual_settings();
     let iterations = args.iterations.unwrap_or(usual.iterations);
     SweepSettings { repeats: args.repeats, seed: args.seed, iterations, ..usual }
-}
-
-/// The extent of a sweep, with its time on a real machine.
-///
-/// # Errors
-///
-/// Those of [`SweepMachine::time`].
-pub fn dry_run(
-    machine: &SweepMachine,
-    codes: &[u32],
-    is_usual: bool,
-    options: &SweepOptions,
-) -> Result<String> {
-    let time = if machine.is_simulated() { None } else { Some(machine.time(&options.settings)?) };
-    let codes: Vec<u32> = codes.iter().copied().filter(|code| !options.denied.contains(code)).collect();
-    Ok(reversed::dry_run(machine, &codes, is_usual, &options.settings, time))
-}
-
-/// Shows progress, and writes the journal.
-pub struct SweepLog {
-    progress: Progress,
-    journal: Option<JournalFile>,
-}
-
-impl SweepLog {
-    /// The log of a sweep of so many codes; `resumed` is the journal that it goes on with.
-    ///
-    /// # Errors
-    ///
-    /// A journal that cannot be made.
-    pub fn begin(args: &ReverseArgs, resumed: Option<JournalFile>, codes: usize) -> Result<SweepLog> {
-        let new = args.journal.as_deref().map(JournalFile::create).transpose()?;
-        let total = u32::try_from(codes).unwrap_or(u32::MAX);
-        let progress = Progress::of_codes(total, super::shows_progress());
-        Ok(SweepLog { progress, journal: new.or(resumed) })
-    }
-}
-
-impl ReverseObserver for SweepLog {
-    fn begins(&mut self, header: &JournalHeader) -> Result<()> {
-        self.journal.as_mut().map_or(Ok(()), |journal| journal.begin(header))
-    }
-
-    fn swept(&mut self, code: &SweptCode, is_new: bool, progress: SweepProgress) -> Result<()> {
-        if let Some(journal) = self.journal.as_mut().filter(|_| is_new) {
-            journal.code(code)?;
-        }
-        self.searched(progress);
-        Ok(())
-    }
-
-    fn searched(&mut self, progress: SweepProgress) {
-        self.progress.advance(u32::try_from(progress.done).unwrap_or(u32::MAX));
-    }
 }
 
 fn machine(args: &ReverseArgs, seed: u64) -> Result<SweepMachine> {

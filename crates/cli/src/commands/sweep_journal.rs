@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use cyclometer::sweep::{Journal, JournalHeader, JournalWriter, SweptCode};
+use cyclometer::sweep::{JournalHeader, JournalWriter, SweepJournal, SweptCode};
 use cyclometer::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
@@ -54,13 +54,13 @@ impl JournalFile {
     /// # Errors
     ///
     /// A file that cannot be read and written, or that is no journal.
-    pub fn resume(path: &Path) -> Result<(JournalFile, Journal)> {
+    pub fn resume(path: &Path) -> Result<(JournalFile, SweepJournal)> {
         let failed = |error| of_file("--resume", FileUse::Read, path, error);
         let opened = with_invoker_rights(|| OpenOptions::new().read(true).write(true).open(path));
         let mut file = opened.and_then(|opened| opened).map_err(failed)?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        let journal = Journal::read(&bytes).map_err(|error| {
+        let journal = SweepJournal::read(&bytes).map_err(|error| {
             let message = format!("--resume: {}: {error}", clean_os(path.as_os_str()));
             let hint = Recovery::fix("name a file that --journal has written, or sweep anew with --journal");
             Error::new(ErrorKind::InvalidInput, message).with_recovery(hint)

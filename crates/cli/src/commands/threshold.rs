@@ -8,7 +8,7 @@ use cyclometer::inference::ThresholdRule;
 use cyclometer::reverse::{AssemblyFile, MAX_ASSEMBLY_BYTES, SweepMachine, SweepOptions, ThresholdKernels};
 use cyclometer::{Result, with_invoker_rights};
 
-use super::reverse::SweepLog;
+use super::sweep_log::SweepLog;
 use crate::args::{Cli, ReverseArgs};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{Channel, clean, clean_os};

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
-use crate::render::plot::verdicts::verdicts;
 use crate::render::{WIDTH, table};
 
 /// Version of the schema.
@@ -114,7 +113,7 @@ pub(super) fn meaning(verdict: &Identification, kernels: &KernelTable) -> String
 }
 
 /// What a reader of the verdicts should know besides.
-fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
+pub fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
     let mut notes = exclusions(found);
     if !machine.observes_masks() {
         notes.push(
@@ -152,11 +151,6 @@ fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
         }
     }
     notes
-}
-
-/// The page of a sweep.
-pub fn html(found: &Reversed, machine: &SweepMachine) -> String {
-    verdicts(found, &machine.identity(), &notes(found, machine))
 }
 
 /// The codes without a verdict, those of one reason together.

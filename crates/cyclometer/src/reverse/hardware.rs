@@ -12,7 +12,7 @@ use cyclometer_core::{
     Refusal, RefusalKind, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_inference::KernelIndex;
-use cyclometer_sweep::{Placement, SweepCounts, SweepKernel, SweepSettings, SweepTarget};
+use cyclometer_sweep::{CodePlacement, SweepCounts, SweepKernel, SweepSettings, SweepTarget};
 
 use super::assembled::{AssembledKernel, AssemblyFile};
 use super::kernels_here::{KernelRunner, executed_elsewhere, recipes};
@@ -311,19 +311,19 @@ impl SweepTarget for HardwareTarget {
         self.codes.counters()
     }
 
-    fn place(&mut self, code: u32) -> Result<Placement> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement> {
         let slots = match self.codes.of(code) {
             Ok(slots) => slots,
-            Err(why) => return Ok(Placement::Refused(why.to_string())),
+            Err(why) => return Ok(CodePlacement::Refused(why.to_string())),
         };
         let witness = self.witness.clone();
         match self.start(slots, witness.as_ref()) {
-            Ok(()) => Ok(Placement::Placed),
+            Ok(()) => Ok(CodePlacement::Placed),
             Err(OpenFailure::Refused(Refusal {
                 kind: RefusalKind::NotSupported | RefusalKind::Invalid,
                 text,
                 ..
-            })) => Ok(Placement::Refused(text)),
+            })) => Ok(CodePlacement::Refused(text)),
             Err(failure) => Err(failure.into_error()),
         }
     }

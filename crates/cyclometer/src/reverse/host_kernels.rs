@@ -6,21 +6,23 @@ use std::path::Path;
 use cyclometer_core::{Error, ErrorKind, Result};
 use cyclometer_kernels::{Geometry, KernelRecipe, RecipeMemory};
 
+pub(super) use CpuKernels as KernelRunner;
+
 /// Kernels that the calling thread executes.
 #[derive(Debug)]
-pub(super) struct KernelRunner {
+pub(super) struct CpuKernels {
     recipes: Vec<KernelRecipe>,
     memory: RecipeMemory,
 }
 
-impl KernelRunner {
+impl CpuKernels {
     /// The runner of these recipes, whose memory is prepared.
     ///
     /// # Errors
     ///
     /// A recipe that cannot run.
-    pub(super) fn new(recipes: Vec<KernelRecipe>) -> Result<KernelRunner> {
-        let mut runner = KernelRunner { recipes, memory: RecipeMemory::new() };
+    pub(super) fn new(recipes: Vec<KernelRecipe>) -> Result<CpuKernels> {
+        let mut runner = CpuKernels { recipes, memory: RecipeMemory::new() };
         (0..runner.recipes.len()).try_for_each(|kernel| runner.run(kernel, 1))?;
         Ok(runner)
     }
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn kernels_run_here_and_none_for_no_iteration() {
         let recipes = KernelRecipe::all().into_iter().filter(|recipe| recipe.absence().is_none()).take(3);
-        let mut runner = KernelRunner::new(recipes.collect()).unwrap();
+        let mut runner = CpuKernels::new(recipes.collect()).unwrap();
         if !runner.recipes.is_empty() {
             runner.run(0, 10).unwrap();
             assert!(runner.run(0, 0).unwrap_err().to_string().contains("0 iterations"));

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use cyclometer_core::{CounterId, Error, ErrorKind, Recovery, Result};
 use cyclometer_inference::KernelIndex;
 use cyclometer_sweep::{
-    Journal, JournalHeader, Placement, SweepCounts, SweepError, SweepKernel, SweepObserver, SweepProgress,
-    SweepRun, SweepSettings, SweepTarget, SweptCode,
+    CodePlacement, JournalHeader, SweepCounts, SweepError, SweepJournal, SweepKernel, SweepObserver,
+    SweepProgress, SweepRun, SweepSettings, SweepTarget, SweptCode,
 };
 
 /// The longest time of one step if none is given.
@@ -30,7 +30,7 @@ pub struct SweepOptions {
     /// The longest time that placing a code or a run of a kernel may take.
     pub step_limit: Duration,
     /// The journal of an earlier sweep, which this one goes on with.
-    pub resumed: Option<Journal>,
+    pub resumed: Option<SweepJournal>,
 }
 
 impl SweepOptions {
@@ -300,7 +300,7 @@ impl SweepTarget for BeatingTarget {
         self.inner.counters()
     }
 
-    fn place(&mut self, code: u32) -> Result<Placement> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement> {
         self.pulse.beat();
         self.inner.place(code)
     }
@@ -330,9 +330,9 @@ mod tests {
             vec![None]
         }
 
-        fn place(&mut self, code: u32) -> Result<Placement> {
+        fn place(&mut self, code: u32) -> Result<CodePlacement> {
             self.0 = code;
-            Ok(Placement::Placed)
+            Ok(CodePlacement::Placed)
         }
 
         fn count(&mut self, _: KernelIndex, _: u64) -> Result<SweepCounts> {

@@ -160,7 +160,7 @@ fn perf_counts_codes_on_a_counter_that_it_chooses_and_says_nothing_about_masks()
 #[test]
 fn counts_that_another_user_has_a_share_of_are_no_numbers() {
     let (mut target, _, pmu) = target();
-    assert_eq!(target.place(0x81d0).unwrap(), Placement::Placed);
+    assert_eq!(target.place(0x81d0).unwrap(), CodePlacement::Placed);
     assert!(target.count(KernelIndex(0), 10).unwrap().instructions.unwrap() > 0);
     pmu.borrow_mut().shares = true;
     let error = target.count(KernelIndex(0), 10).unwrap_err();
