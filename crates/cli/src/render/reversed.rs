@@ -177,7 +177,7 @@ pub fn dry_run(
         false => "on a counter that the kernel chooses",
     };
     let mut out = format!("{} codes of {}, {place}\n", codes.len(), clean(&machine.identity()));
-    if is_usual && codes.iter().any(|code| *code > 0xff && code & 0xff == 0) {
+    if is_usual && machine.has_unit_masks() {
         out += "each select without a unit mask and with each bit of it; --ids names others\n";
     }
     out += &format!(

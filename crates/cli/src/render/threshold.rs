@@ -26,8 +26,8 @@ pub fn render(found: &[ThresholdCode], rule: ThresholdRule, paint: Paint) -> Str
     }
     let ThresholdRule { runs, deviation } = rule;
     out += &format!(
-        "\n  hit   {hits:>5}  {runs} ± {deviation} in {runs} runs of the kernel, at most {deviation} in the control\n\
-         \x20 noise {noise:>5}  more than {deviation} in the control\n  miss  {misses:>5}  neither\n\n"
+        "\n  hit   {hits:>5}  {runs} ± {deviation} with the kernel, at most {deviation} with the control\n\
+         \x20 noise {noise:>5}  more than {deviation} with the control\n  miss  {misses:>5}  neither\n\n"
     );
     for (code, why) in found.iter().filter_map(|code| Some((code.code, code.answer.as_ref().err()?))) {
         out += &table::remark(&clean(&format!("refused: {code:#04x}: {why}")), paint);

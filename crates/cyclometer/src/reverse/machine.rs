@@ -122,6 +122,11 @@ impl SweepMachine {
         matches!(self.kind, SweptKind::Simulated(_))
     }
 
+    /// Whether its codes have unit masks.
+    pub fn has_unit_masks(&self) -> bool {
+        matches!(self.chip.family, Family::Intel | Family::Amd)
+    }
+
     /// Whether events can be placed on a chosen counter, so that masks are observed.
     pub fn observes_masks(&self) -> bool {
         !matches!(&self.kind, SweptKind::Hardware(pmu) if pmu.rung == Rung::Perf)
