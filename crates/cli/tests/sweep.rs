@@ -242,7 +242,12 @@ fn a_dry_run_on_registers_says_how_long_the_sweep_will_take_and_writes_nothing()
     let out = reverse(&devices, &["--dry-run"]).output().unwrap();
     let text = stdout(&out);
     assert!(out.status.success(), "{}", stderr(&out));
-    assert!(text.contains("2296 codes of skylake") && text.contains("each bit of it"), "{text}");
+    assert!(
+        text.contains("2296 codes, on all counters")
+            && text.contains("skylake (")
+            && text.contains("each bit of it"),
+        "{text}"
+    );
     assert!(text.contains(" if no kernel moves a code, "), "{text}");
     assert_eq!(devices.written(), []);
 }

@@ -176,7 +176,10 @@ pub fn dry_run(
         true => "on all counters at once",
         false => "on a counter that the kernel chooses",
     };
-    let mut out = format!("{} codes of {}, {place}\n", codes.len(), clean(&machine.identity()));
+    let mut out = format!("{} codes, {place}\n", codes.len());
+    for part in crate::render::wrap(&clean(&machine.identity()), WIDTH) {
+        out += &format!("{part}\n");
+    }
     if is_usual && machine.has_unit_masks() {
         out += "each select without a unit mask and with each bit of it; --ids names others\n";
     }
