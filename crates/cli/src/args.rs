@@ -289,8 +289,8 @@ pub struct ReverseArgs {
     /// Sweep a simulated machine, as in `sim:apple-m1`, instead of this one.
     #[arg(long, value_name = "sim:ID")]
     pub machine: Option<String>,
-    /// The source that places codes on counters of this machine: msr and sysreg choose the counters, perf (the
-    /// default) lets the kernel choose.
+    /// The source that places codes on counters of this machine: msr and sysreg choose the counters, perf
+    /// (the default) lets the kernel choose.
     #[arg(long, value_name = "SOURCE", default_value = "auto", conflicts_with = "machine")]
     pub backend: Backend,
     /// The CPU that the kernels run on; if left out, the last one.
@@ -318,8 +318,8 @@ pub struct ReverseArgs {
     /// How often each kernel is counted at each of its four sizes.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: u32,
-    /// The iterations of the smallest size of each kernel; if left out, 16381 on a simulated machine, and 1021
-    /// on a real one.
+    /// The iterations of the smallest size of each kernel; if left out, 16381 on a simulated machine, and
+    /// 1021 on a real one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub iterations: Option<u64>,
     /// Decides the order of the sweep, and all that is left to chance on a simulated machine.

@@ -1,5 +1,5 @@
-//! `reverse` without `--machine`, on simulated chips behind sockets: from the command line to the registers and
-//! back.
+//! `reverse` without `--machine`, on simulated chips behind sockets: from the command line to the registers
+//! and back.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -63,7 +63,7 @@ fn served(model: &str, machine: &str, answers: usize) -> FakeDevices {
     let kernels = names.zip(target.activities().iter().copied());
     let kernels: Vec<ServedKernel> = kernels.filter(|(name, _)| KERNELS.contains(&name.as_str())).collect();
     assert_eq!(kernels.len(), KERNELS.len());
-    // What the chip does while the user's files run on the CPU.
+    // The chip's work while the user's files run on the CPU.
     let plain = [(Concept::Instructions, 4.0), (Concept::Cycles, 4.0)];
     let loading = [&plain[..], &[(Concept::Loads, 1.0)]].concat();
     let files = [("control.s", &plain[..]), ("real.s", &loading)];

@@ -1,8 +1,9 @@
 //! Reversing: a sweep and inference find out which concepts unknown events count.
 //!
-//! A sweep counts codes on every counter of a [`SweepMachine`] while kernels of known work run; inference says
-//! what each code counts, as far as that is certain. The machine is a simulated chip, or this one: then the
-//! kernels run on a thread that is bound to a CPU, and a source of counts (`perf`, `msr`, `sysreg`) counts there.
+//! A sweep counts codes on every counter of a [`SweepMachine`] while kernels of known work run; inference
+//! says what each code counts, as far as that is certain. The machine is a simulated chip, or this one: then
+//! the kernels run on a thread that is bound to a CPU, and a source of counts (`perf`, `msr`, `sysreg`)
+//! counts there.
 
 mod assembled;
 mod hardware;

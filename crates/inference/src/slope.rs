@@ -61,8 +61,8 @@ pub struct KernelSlope {
     pub(crate) granule_iterations: u64,
     /// The largest error of a difference, in events: its median against the slope.
     pub(crate) step_error_events: f64,
-    /// Whether the smallest size has fewer events than the slope foretells, and so few fewer that events which
-    /// come at once explain it, too.
+    /// Whether the smallest size has fewer events than the slope foretells, and so few fewer that events
+    /// which come at once explain it, too.
     pub(crate) may_start_late: bool,
 }
 

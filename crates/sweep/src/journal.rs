@@ -14,8 +14,9 @@
 //! code 0x8f disturbs KERNEL EXPECTED FOUND CHECKSUM
 //! ```
 //!
-//! The checksum is that of the line and of all lines before it: a line that was removed or repeated shows. What
-//! follows the first line with another checksum is not used: a kill may have left a part of a line.
+//! The checksum is that of the line and of all lines before it, so that a removed or
+//! repeated line shows. Lines behind the first one with another checksum are not used: a kill may have left a
+//! part of a line.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -26,8 +27,8 @@ use cyclometer_core::concept::Concept;
 use cyclometer_inference::{CounterObservations, EventObservations, KernelIndex, Observation};
 
 use crate::recipes::SweepKernel;
-use crate::sweeping::SweepSettings;
 use crate::swept::{Exclusion, SweptCode, SweptOutcome};
+use crate::target::SweepSettings;
 
 const FIRST_LINE: &str = "cyclometer-sweep 1";
 
@@ -81,7 +82,7 @@ pub enum JournalError {
     },
     /// It is of another sweep.
     Differs {
-        /// What differs.
+        /// The part that differs.
         what: &'static str,
         /// As the journal has it.
         journal: String,

@@ -11,7 +11,7 @@ use cyclometer_inference::KernelIndex;
 use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine, Workload};
 
 use crate::recipes::SweepKernel;
-use crate::sweeping::{CodePlacement, SweepCounts, SweepTarget};
+use crate::target::{CodePlacement, SweepCounts, SweepTarget};
 
 /// By how much a core's misses and mispredictions differ from what is expected: a share of them.
 const DEVIATION: f64 = 0.02;

@@ -3,7 +3,8 @@
 use cyclometer_core::{CounterId, Error};
 use cyclometer_inference::{KernelIndex, ThresholdAnswer, ThresholdCounts, ThresholdRule};
 
-use crate::sweeping::{CodePlacement, SweepError, SweepProgress, SweepTarget};
+use crate::sweeping::{SweepError, SweepProgress};
+use crate::target::{CodePlacement, SweepTarget};
 
 /// The two codes that run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

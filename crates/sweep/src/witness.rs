@@ -1,15 +1,15 @@
 //! The screen for codes that disturb other counters.
 //!
-//! While a code is counted, a counter that is not under test counts instructions. Their number in an iteration
-//! is known. Kernels in which this counter is wrong without any code are no witnesses.
+//! While a code is counted, a counter that is not under test counts instructions. Their number in an
+//! iteration is known. Kernels in which this counter is wrong without any code are no witnesses.
 
 use cyclometer_core::Error;
 use cyclometer_core::concept::Concept;
 use cyclometer_inference::KernelIndex;
 
 use crate::recipes::SweepKernel;
-use crate::sweeping::{SweepSettings, SweepTarget};
 use crate::swept::Exclusion;
+use crate::target::{SweepSettings, SweepTarget};
 
 /// The share by which the instructions of an iteration may differ from their number.
 const TOLERANCE: f64 = 0.02;

@@ -6,7 +6,8 @@
 //! - `msr.N`, a socket for each CPU: the registers of the simulated chip, by address;
 //! - `machine`, a recording of the machine that it is to find itself on ([`recording`]);
 //! - `run/`, made by the program: the journals of registers;
-//! - `kernels`, if [`FakeDevices::serve_kernels`] was called: loops that the simulated chip executes in place of
+//! - `kernels`, if [`FakeDevices::serve_kernels`] was called: loops that the simulated chip executes in
+//!   place of
 //!   the program's kernels.
 //!
 //! Simulated time passes as real time does, from [`FakeDevices::start`] on. Interrupts and switches that

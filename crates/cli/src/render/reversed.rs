@@ -112,7 +112,7 @@ pub(super) fn meaning(verdict: &Identification, kernels: &KernelTable) -> String
     }
 }
 
-/// What a reader of the verdicts should know besides.
+/// Remarks for a reader of the verdicts.
 pub fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
     let mut notes = exclusions(found);
     if !machine.observes_masks() {

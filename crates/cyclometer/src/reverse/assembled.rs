@@ -1,8 +1,9 @@
 //! Kernels of the user's: assembly that runs in processes of its own.
 //!
-//! The system's assembler and linker make a program of a file and of a few instructions of ours. These give up
-//! every privilege but reading a number, writing a byte and exiting (`seccomp(2)`, strict mode) before the file's
-//! code runs. So it reaches no file, no network and no other process. It ends with the thread that started it.
+//! The system's assembler and linker make a program of a file and of a few instructions of ours. These give
+//! up every privilege but reading a number, writing a byte and exiting (`seccomp(2)`, strict mode) before
+//! the file's code runs. So it reaches no file, no network and no other process. It ends with the thread
+//! that started it.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

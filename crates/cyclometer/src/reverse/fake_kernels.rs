@@ -1,7 +1,7 @@
 //! Kernels in builds with fake devices: the machine that serves those executes them, if there is one.
 //!
-//! The socket `kernels` in the folder of the devices takes a line `NAME ITERATIONS`, and answers with a line when
-//! the chip has executed that. The file `kernels.list` names the kernels that it knows.
+//! The socket `kernels` in the folder of the devices takes a line `NAME ITERATIONS`, and answers with a line
+//! when the chip has executed that. The file `kernels.list` names the kernels that it knows.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

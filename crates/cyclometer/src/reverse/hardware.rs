@@ -197,7 +197,7 @@ impl CodeSlots {
     }
 }
 
-/// What executes kernels.
+/// An executor of kernels.
 trait RunsKernels {
     fn run(&mut self, kernel: usize, iterations: u64) -> Result<()>;
 }

@@ -194,8 +194,9 @@ impl SweepMachine {
     ///
     /// # Errors
     ///
-    /// `ErrorKind::InvalidInput` for no codes, more than [`MOST_CODES`], or one that the chip cannot have, and
-    /// for the journal of another sweep; those of the source, and `ErrorKind::Os` for a step that does not end.
+    /// `ErrorKind::InvalidInput` for no codes, more than [`MOST_CODES`], or one that the chip cannot have,
+    /// and for the journal of another sweep; those of the source, and `ErrorKind::Os` for a step that does
+    /// not end.
     pub fn reverse(
         &self,
         codes: &[u32],
@@ -431,7 +432,7 @@ fn check_source(machine: &Machine, rung: Rung, is_named: bool) -> Result<()> {
     Err(no_pmu(rung, cause, machine, is_named))
 }
 
-/// What is needed for a sweep of this machine.
+/// The need of a sweep of this machine that is not met.
 fn no_pmu(rung: Rung, cause: Option<&Cause>, machine: &Machine, is_named: bool) -> Error {
     let cause_text = cause.map_or_else(|| "it does not work here".to_owned(), |cause| cause.text.clone());
     let text = format!("no event of this machine can be counted by the source '{rung}': {cause_text}");
@@ -462,7 +463,8 @@ fn not_on(cpu: u32) -> Error {
         .with_recovery(Recovery::fix("name a CPU that it may run on: --cpu N"))
 }
 
-/// The core type of a CPU; if none is named, the last CPU of the first core type that this process may run on.
+/// The core type of a CPU; if none is named, the last CPU of the first core type that this process may run
+/// on.
 fn core_and_cpu(machine: &Machine, named: Option<u32>) -> Result<(&CoreType, u32)> {
     if let Some(cpu) = named {
         let core = machine.core_types.iter().find(|core| core.cpus.contains(cpu));

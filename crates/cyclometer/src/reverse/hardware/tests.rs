@@ -107,7 +107,7 @@ fn target() -> (HardwareTarget, Vec<SweepKernel>, Rc<RefCell<FakePmu>>) {
     let kernels = kernels_for(InstructionSet::X86_64, &Geometry::default());
     let pmu = Rc::new(RefCell::new(FakePmu::default()));
     let chip = Chip { family: Family::Intel, counters: CounterMask::from_bits(0xf, 0x7), ..Chip::default() };
-    // What counts instructions is not asked by a raw code.
+    // Instructions are not asked for by a raw code.
     let witness = Slot::new(SlotId(0), "instructions", Rung::Perf, vec![Part::Os(OsMetric::WallTime)]);
     let target = HardwareTarget {
         source: Box::new(FakePerf(Rc::clone(&pmu))),
