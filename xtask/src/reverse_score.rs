@@ -150,7 +150,7 @@ mod tests {
             differing: 0,
             ..chip.shape()
         };
-        let settings = SweepSettings { iterations: 2047, repeats: 2, seed: 1 };
+        let settings = SweepSettings { iterations: 2047, repeats: 2, seed: 1, ..SweepSettings::default() };
         let tally = of_seed(&chip, 1, &shape, settings).unwrap();
         assert_eq!(tally.wrong(), [""; 0]);
         assert!(tally.live() >= 9 && tally.identified() >= 3, "{tally:?}");

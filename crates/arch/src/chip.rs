@@ -23,6 +23,25 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// The code of an event as one number: its select. On Intel and AMD the unit mask is from bit 8 on, and
+    /// bits 8 to 11 of the select are from bit 16 on.
+    pub const fn event_number(&self, select: u16, umask: u8) -> u32 {
+        match self.family {
+            Family::Intel | Family::Amd => x86_event_number(select, umask),
+            _ => select as u32,
+        }
+    }
+
+    /// The select and the unit mask of such a number.
+    pub const fn event_select(&self, number: u32) -> (u16, u8) {
+        match self.family {
+            Family::Intel | Family::Amd => {
+                ((number & 0xff | (number >> 16 & 0xff) << 8) as u16, (number >> 8 & 0xff) as u8)
+            }
+            _ => (number as u16, 0),
+        }
+    }
+
     /// The counters for layouts: the chip's own, or those of `all` where they are unknown.
     ///
     /// No PMU has no general counter: without one they are not known. Fixed ones can really be absent.
@@ -33,6 +52,11 @@ impl Chip {
             _ => self.counters,
         }
     }
+}
+
+/// The number of an event on Intel and AMD: see [`Chip::event_number`].
+pub const fn x86_event_number(select: u16, umask: u8) -> u32 {
+    (select & 0xff) as u32 | (umask as u32) << 8 | ((select >> 8) as u32) << 16
 }
 
 /// An event by its code, as a table has it.

@@ -63,7 +63,7 @@ mod testing;
 mod x86;
 
 pub use access::{Fault, PmuReg, Registers};
-pub use chip::{Chip, Coded, CounterOptions};
+pub use chip::{Chip, Coded, CounterOptions, x86_event_number};
 pub use decode::{Decoded, Field, decode, decode_words, layout};
 pub use decoded_event::DecodedEvent;
 pub use error::{EncodeError, NotListed, UnknownRegister};

@@ -3,7 +3,7 @@
 use cyclometer_sys::affinity::Affinity;
 
 /// The calling thread on one CPU; dropping this restores the previous affinity.
-pub(crate) struct AffinityGuard(Affinity);
+pub struct AffinityGuard(Affinity);
 
 impl AffinityGuard {
     /// `None` where the kernel refuses that CPU; `own` is the affinity to restore.
@@ -13,9 +13,14 @@ impl AffinityGuard {
     }
 }
 
+/// Binds the calling thread to one CPU. `None` where it may not run there.
+pub fn bind_to(cpu: u32) -> Option<AffinityGuard> {
+    AffinityGuard::new(cpu, &Affinity::of(0).ok()?)
+}
+
 /// Runs `work` on one CPU and then restores the affinity. `None` where the thread may not run on that CPU.
 pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Option<T> {
-    let _bound = AffinityGuard::new(cpu, &Affinity::of(0).ok()?)?;
+    let _bound = bind_to(cpu)?;
     Some(work())
 }
 

@@ -4,3 +4,12 @@
 pub fn on_cpu<T>(_: u32, _: impl FnOnce() -> T) -> Option<T> {
     None
 }
+
+/// A binding that does not exist on this system.
+#[derive(Debug)]
+pub struct AffinityGuard(std::convert::Infallible);
+
+/// Always `None`.
+pub fn bind_to(_: u32) -> Option<AffinityGuard> {
+    None
+}

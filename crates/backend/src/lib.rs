@@ -66,7 +66,7 @@ mod thread_name;
 #[cfg(unix)]
 mod usage;
 
-pub use affinity::on_cpu;
+pub use affinity::{AffinityGuard, bind_to, on_cpu};
 #[cfg(unix)]
 pub use cgroup::counted_cgroup_root;
 #[cfg(target_os = "linux")]

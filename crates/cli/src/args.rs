@@ -48,7 +48,7 @@ pub enum CliCommand {
     /// Count loops of known length with every event, and show which events count correctly.
     Selftest(SelftestArgs),
     /// Find out what events count: sweep codes over kernels of known work. On simulated machines.
-    Reverse(ReverseArgs),
+    Reverse(Box<ReverseArgs>),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
@@ -306,16 +306,27 @@ pub struct SelftestArgs {
 /// Arguments of `reverse`.
 #[derive(Args, Debug)]
 pub struct ReverseArgs {
-    /// The machine: a simulated one, as in `sim:apple-m1`.
+    /// Sweep a simulated machine, as in `sim:apple-m1`, instead of this one.
     #[arg(long, value_name = "sim:ID")]
     pub machine: Option<String>,
+    /// The source that places codes on counters of this machine: msr and sysreg choose the counters, perf
+    /// (the default) lets the kernel choose.
+    #[arg(long, value_name = "SOURCE", default_value = "auto", conflicts_with = "machine")]
+    pub backend: Backend,
+    /// The CPU that the kernels run on; if left out, the last one.
+    #[arg(short = 'C', long, value_name = "CPU", conflicts_with = "machine")]
+    pub cpu: Option<u32>,
     /// Other meanings for its events, to be found out: a file in the semantics format.
     #[arg(long, value_name = "FILE", requires = "machine")]
     pub semantics: Option<PathBuf>,
     /// The codes to sweep, as in `0x00-0xff,0x1cd`: select, with the unit mask from bit 8 on where there is
-    /// one. If left out, all of a chip with selects of 8 bits.
+    /// one. If left out, all of a chip with selects of 8 bits; on x86-64 each select without a unit mask and
+    /// with each bit of it.
     #[arg(long, value_name = "CODES")]
     pub ids: Option<String>,
+    /// Codes that are never programmed, one code or range a line; # begins a comment.
+    #[arg(long, value_name = "FILE")]
+    pub deny: Option<PathBuf>,
     /// Check labels instead: does each event count what its label says? Labels or codes of the table; if left
     /// out, all of them.
     #[arg(long, value_name = "EVENT", num_args = 0.., value_delimiter = ',', conflicts_with = "ids")]
@@ -327,18 +338,61 @@ pub struct ReverseArgs {
     /// How often each kernel is counted at each of its four sizes.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: u32,
+    /// The iterations of the smallest size of each kernel; if left out, 16381 on a simulated machine, and
+    /// 1021 on a real one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub iterations: Option<u64>,
     /// Decides the order of the sweep, and all that is left to chance on a simulated machine.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Write each code that is done to a new file, with which --resume goes on.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "resume"])]
+    pub journal: Option<PathBuf>,
+    /// Go on with the sweep of a journal, with its codes, repeats, iterations and seed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "ids", "repeats", "iterations", "seed"])]
+    pub resume: Option<PathBuf>,
+    /// End with an error when placing a code or running a kernel takes longer, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub step_limit: u64,
+    /// Find codes that count about once in each run of this kernel and not in that of --control: a file of
+    /// assembly with the function `kernel` (FILE.s), or the name of a kernel of this program.
+    #[arg(long, value_name = "FILE.s|NAME", requires = "control", conflicts_with_all = OF_INFERENCE)]
+    pub kernel: Option<PathBuf>,
+    /// The same work without the wanted event.
+    #[arg(long, value_name = "FILE.s|NAME", requires = "kernel")]
+    pub control: Option<PathBuf>,
+    /// A file with `#define TEST_TIME N` (runs of each kernel, 1000000 if left out) and `#define DEVIATION N`
+    /// (by how many events counts may differ, 10000 if left out).
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub config: Option<PathBuf>,
+    /// How codes are judged; `threshold` needs --kernel and --control, which imply it.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<ReverseMethod>,
     /// Write the identified events to a file that `stat --events` reads; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub export_events: Option<PathBuf>,
+    /// Write a page with the verdicts and the slopes of each event that a sum explains; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "check"])]
+    pub html: Option<PathBuf>,
     /// Say what would be swept, and sweep nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `reverse` that a search by a threshold does not have.
+const OF_INFERENCE: [&str; 9] =
+    ["check", "repeats", "iterations", "seed", "journal", "resume", "export_events", "html", "json"];
+
+/// How `reverse` judges codes.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReverseMethod {
+    /// By the sums of concepts that explain every kernel of this program.
+    Inference,
+    /// By one count during a kernel, and one during its control.
+    Threshold,
 }
 
 /// Arguments of `doctor`.

@@ -45,7 +45,8 @@ pub(crate) fn cycles(tables: &[Cpu<'_>], counters: CounterMask) -> Option<Coded>
     Some(coded.on(usable(counters, coded.counters, None)))
 }
 
-fn chip(machine: &Machine, core: &CoreType) -> Option<Chip> {
+/// The chip of a core type: its table's, or what its vendor's have in common.
+pub(crate) fn chip(machine: &Machine, core: &CoreType) -> Option<Chip> {
     let table = core.cpu_id.as_deref().and_then(|id| cpus::cpu(id).ok());
     let base = match table {
         Some(table) => select::chip(&table),

@@ -6,10 +6,9 @@
 use cyclometer_catalog::claims::{ClaimTable, ClaimedMeaning, EventClaim};
 use cyclometer_core::{Error, ErrorKind, EventCode, Recovery, Result};
 use cyclometer_inference::{ClaimFinding, ClaimedCount, ConceptSum, Inference, KernelTable, TermWeight};
-use cyclometer_sweep::{SweepProgress, SweepSettings};
+use cyclometer_sweep::Exclusion;
 
-use crate::reverse::ReversedEvent;
-use crate::simulated::Simulated;
+use crate::reverse::{ReverseObserver, ReversedEvent, SweepMachine, SweepOptions};
 
 /// The result of a check.
 #[derive(Debug)]
@@ -18,6 +17,8 @@ pub struct CheckedClaims {
     pub kernels: KernelTable,
     /// The claims, in the order in which they were given.
     pub claims: Vec<CheckedClaim>,
+    /// Claims about codes that have no verdict, with the reason.
+    pub excluded: Vec<(EventClaim, Exclusion)>,
 }
 
 /// A claim with what the machine counts.
@@ -45,28 +46,28 @@ impl CheckedClaims {
     }
 }
 
-impl Simulated {
+impl SweepMachine {
     /// The vendor's claims about its chip: the events of its table. Those without concepts in a table that is
     /// part of this program say so.
     pub fn vendor_claims(&self) -> ClaimTable {
-        let model = self.model();
-        let known = ClaimTable::shipped_for(model.id).find(|table| table.vendor);
+        let id = self.cpu_id();
+        let known = ClaimTable::shipped_for(id).find(|table| table.vendor);
         let mut table = known.unwrap_or_else(|| ClaimTable {
-            name: model.id.to_owned(),
-            title: format!("events of the vendor's table for {}", model.id),
-            source: format!("the catalogue's table {}", model.id),
-            cpus: vec![model.id.to_owned()],
+            name: id.to_owned(),
+            title: format!("events of the vendor's table for {id}"),
+            source: format!("the catalogue's table {id}"),
+            cpus: vec![id.to_owned()],
             vendor: true,
             claims: Vec::new(),
         });
         let described = table.claims.len();
-        for entry in cyclometer_catalog::cpus::cpu(model.id).iter().flat_map(|cpu| cpu.events()) {
+        for entry in cyclometer_catalog::cpus::cpu(id).iter().flat_map(|cpu| cpu.events()) {
             let EventCode { select, umask, .. } = entry.code();
             let plain = EventCode { select, umask, ..EventCode::default() } == entry.code();
             if !plain || entry.counters().general_bits() == 0 {
                 continue;
             }
-            let code = model.code(select, umask);
+            let code = self.chip().event_number(select, umask);
             match table.claims.iter_mut().position(|claim| claim.code == code) {
                 Some(index) if index < described => {}
                 Some(index) => table.claims[index].labels.push(entry.name().to_owned()),
@@ -85,30 +86,38 @@ impl Simulated {
     ///
     /// # Errors
     ///
-    /// Those of [`Simulated::reverse`].
+    /// Those of [`SweepMachine::reverse`].
     pub fn check_claims(
         &self,
         claims: Vec<EventClaim>,
-        settings: &SweepSettings,
-        progress: impl FnMut(SweepProgress),
+        options: &SweepOptions,
+        observer: &mut dyn ReverseObserver,
     ) -> Result<CheckedClaims> {
         if claims.is_empty() {
             let error = Error::new(ErrorKind::InvalidInput, "there is no claim to check");
             return Err(error.with_recovery(Recovery::fix("name a table with claims: --table seed-000")));
         }
-        let codes: Vec<u32> = claims.iter().map(|claim| claim.code).collect();
-        let (kernels, judgements) = self.judged(&codes, settings, progress)?;
-        let inference = Inference::new(&kernels);
-        let finding = |claim: &EventClaim, event: &ReversedEvent| {
+        let mut codes: Vec<u32> = Vec::new();
+        claims.iter().for_each(|claim| {
+            if !codes.contains(&claim.code) {
+                codes.push(claim.code);
+            }
+        });
+        let found = self.reverse(&codes, options, observer)?;
+        let inference = Inference::new(&found.kernels);
+        let (mut checked, mut excluded) = (Vec::new(), Vec::new());
+        for claim in claims {
+            let why = found.excluded.iter().find(|(code, _)| *code == claim.code).map(|(_, why)| why.clone());
+            if let Some(why) = why {
+                excluded.push((claim, why));
+                continue;
+            }
+            let Some(event) = found.events.iter().find(|event| event.code == claim.code) else { continue };
             let meanings: Vec<ClaimedCount> = claim.meanings.iter().map(counted).collect();
-            inference.check_claim(&event.judgement, &meanings)
-        };
-        let events = self.reversed_events(&codes, judgements);
-        let checked = claims.into_iter().zip(events);
-        let claims = checked
-            .map(|(claim, event)| CheckedClaim { finding: finding(&claim, &event), claim, event })
-            .collect();
-        Ok(CheckedClaims { kernels, claims })
+            let finding = inference.check_claim(&event.judgement, &meanings);
+            checked.push(CheckedClaim { claim, finding, event: event.clone() });
+        }
+        Ok(CheckedClaims { kernels: found.kernels, claims: checked, excluded })
     }
 }
 
@@ -121,10 +130,12 @@ fn counted(meaning: &ClaimedMeaning) -> ClaimedCount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Simulated;
 
     #[test]
     fn vendor_claims_have_one_row_for_a_code_and_every_plain_event() {
-        let intel = Simulated::find("skylake").unwrap().vendor_claims();
+        let claims = |id: &str| SweepMachine::simulated(Simulated::find(id).unwrap()).vendor_claims();
+        let intel = claims("skylake");
         let mut codes: Vec<u32> = intel.claims.iter().map(|claim| claim.code).collect();
         let rows = codes.len();
         codes.sort_unstable();
@@ -132,7 +143,7 @@ mod tests {
         assert_eq!(codes.len(), rows);
         let named = intel.matching("MEM_LOAD_RETIRED.L1_MISS").map(|claim| claim.code).collect::<Vec<_>>();
         assert_eq!(named, [0x08d1]);
-        let apple = Simulated::find("apple-m1").unwrap().vendor_claims();
+        let apple = claims("apple-m1");
         assert_eq!(apple.claims, ClaimTable::shipped("apple-m1").unwrap().claims);
     }
 }

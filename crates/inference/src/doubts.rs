@@ -46,6 +46,7 @@ pub(crate) fn doubts(
     doubts.extend(measured.chance(vocabulary, target, sum));
     doubts.extend((!found.complete).then_some(Doubt::SearchIncomplete));
     doubts.extend((signature.linearity() == Linearity::Untested).then_some(Doubt::LinearityUntested));
+    doubts.extend(signature.responding().any(|slope| slope.may_start_late).then_some(Doubt::MayStartLate));
     doubts.extend(measured.fraction(sum));
     let wrong_paths = found.wrong_paths.then_some(Doubt::WrongPaths);
     let terms = columns_of(vocabulary, sum);

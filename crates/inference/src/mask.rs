@@ -129,6 +129,7 @@ mod tests {
                             shape: SlopeShape::Linear,
                             granule_iterations: 1000,
                             step_error_events: 0.0,
+                            may_start_late: false,
                         })
                     })
                     .collect(),

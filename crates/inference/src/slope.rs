@@ -25,6 +25,10 @@ const SIGMAS: f64 = 3.0;
 /// Events that the ends of a difference may be off, by an interrupt or by rounding.
 const QUANTUM_EVENTS: f64 = 3.0;
 
+/// Events that come at once: a misprediction issues so many operations of wrong paths. A count that ends
+/// before the last of them is smaller by as many.
+const LUMP_EVENTS: f64 = 32.0;
+
 /// Deviation of a step from the slope that is no sign of non-linearity: a share of the slope.
 const STEP_SHARE: f64 = 0.03;
 
@@ -57,6 +61,9 @@ pub struct KernelSlope {
     pub(crate) granule_iterations: u64,
     /// The largest error of a difference, in events: its median against the slope.
     pub(crate) step_error_events: f64,
+    /// Whether the smallest size has fewer events than the slope foretells, and so few fewer that events
+    /// which come at once explain it, too.
+    pub(crate) may_start_late: bool,
 }
 
 impl KernelSlope {
@@ -136,9 +143,13 @@ impl SlopeEstimator {
                 .iter()
                 .map(|step| (step.median - value).abs() * step.iterations)
                 .fold(0.0, f64::max),
+            may_start_late: false,
         };
         if slope.responds() {
-            slope.shape = shape(&slope, &steps, self.set_up(first, value, less_interrupts));
+            let set_up = self.set_up(first, value, less_interrupts);
+            let start = StartShape::of(&slope, &steps, set_up, first.iterations);
+            slope.may_start_late = start == StartShape::MayBeLate;
+            slope.shape = shape(&slope, &steps, start);
         } else if steps.len() > 1 {
             slope.shape = plateau(&steps, self.set_up(first, 0.0, less_interrupts) * first.iterations as f64);
         }
@@ -184,6 +195,7 @@ fn silent(sizes: &[&Observation], widest: f64) -> KernelSlope {
         shape: if sizes.len() < 3 { SlopeShape::Untested } else { SlopeShape::Linear },
         granule_iterations: granule(sizes),
         step_error_events: 0.0,
+        may_start_late: false,
     }
 }
 
@@ -205,16 +217,37 @@ fn adjusted(observation: &Observation, index: usize, less_interrupts: bool) -> f
     observation.counts[index] as f64 - interrupts.map_or(0.0, |&interrupts| interrupts as f64)
 }
 
-fn shape(slope: &KernelSlope, steps: &[SizeStep], set_up: f64) -> SlopeShape {
+/// The begin of a count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StartShape {
+    /// It counts from the first iteration on; a set-up may add some.
+    Full,
+    /// A few events of the first iterations are missing.
+    MayBeLate,
+    /// More are missing than come at once.
+    Late,
+}
+
+impl StartShape {
+    /// By the events that the smallest size has beside those of its iterations, for each of these.
+    fn of(slope: &KernelSlope, steps: &[SizeStep], set_up: f64, iterations: u64) -> StartShape {
+        let Some(step) = steps.first() else { return StartShape::Full };
+        // A set-up only adds.
+        let missing = -set_up - (2.0 * slope.half_width + step.noise + QUANTUM_EVENTS / step.iterations);
+        match missing * iterations as f64 {
+            missing if missing <= 0.0 => StartShape::Full,
+            missing if missing <= LUMP_EVENTS => StartShape::MayBeLate,
+            _ => StartShape::Late,
+        }
+    }
+}
+
+fn shape(slope: &KernelSlope, steps: &[SizeStep], start: StartShape) -> SlopeShape {
     let allowed = |step: &SizeStep| {
         STEP_SHARE * slope.value + slope.half_width + step.noise + 2.0 * QUANTUM_EVENTS / step.iterations
     };
     let agrees = |step: &SizeStep| (step.median - slope.value).abs() <= allowed(step);
-    // A set-up only adds.
-    let starts_late = steps.first().is_some_and(|step| {
-        set_up < -(2.0 * slope.half_width + step.noise + QUANTUM_EVENTS / step.iterations)
-    });
-    match (steps.iter().all(agrees), starts_late) {
+    match (steps.iter().all(agrees), start == StartShape::Late) {
         (true, false) if steps.len() < 2 => SlopeShape::Untested,
         (true, false) => SlopeShape::Linear,
         _ if is_saturating(steps) => SlopeShape::Saturating,
@@ -312,6 +345,24 @@ mod tests {
         assert_eq!(shape([7, 7, 7, 7]), SlopeShape::Linear);
         assert_eq!(shape([99, 99, 99, 99]), SlopeShape::Saturating);
         assert_eq!(slope_of(&[(1, &[5]), (2, &[9])]).shape, SlopeShape::Untested);
+    }
+
+    #[test]
+    fn events_that_come_at_once_are_no_other_shape_and_many_missing_ones_are() {
+        // Six events for each misprediction: a count that ends before the last of them lacks some.
+        let counts = |missing: u64| {
+            let count = |iterations: u64| iterations * 9 - missing;
+            slope_of(&[
+                (16_300, &[count(16_300)]),
+                (32_600, &[count(32_600)]),
+                (65_200, &[count(65_200)]),
+                (130_400, &[count(130_400)]),
+            ])
+        };
+        let start = |missing| (counts(missing).shape, counts(missing).may_start_late);
+        assert_eq!(start(0), (SlopeShape::Linear, false));
+        assert_eq!(start(6), (SlopeShape::Linear, true));
+        assert_eq!(start(60), (SlopeShape::NonLinear, false));
     }
 
     #[test]

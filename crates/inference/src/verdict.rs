@@ -120,6 +120,9 @@ pub enum Doubt {
     SearchIncomplete,
     /// No kernel that moves the event ran at three sizes.
     LinearityUntested,
+    /// A few of the first events are missing in some kernel: they came at once and were not over yet, or the
+    /// event begins late.
+    MayStartLate,
     /// Measured cycles of this kind fit as well.
     CycleLike(Concept),
     /// A half or a quarter of this concept may be an event that counts it some of the time only. Sizes with
@@ -192,6 +195,9 @@ impl fmt::Display for Doubt {
             Doubt::SearchIncomplete => f.write_str("not all sums were considered"),
             Doubt::LinearityUntested => f.write_str("no kernel that moves the event ran at three sizes"),
             Doubt::CycleLike(concept) => write!(f, "measured {concept} fit as well"),
+            Doubt::MayStartLate => f.write_str(
+                "a few of its first events are missing in a kernel: it may count from a threshold on only",
+            ),
             Doubt::Fraction(concept) => {
                 write!(f, "an event that counts {concept} some of the time only looks the same")
             }

@@ -1,6 +1,6 @@
 //! The chips that are simulated: their facts, and what their events count.
 
-use cyclometer_arch::Chip;
+use cyclometer_arch::{Chip, x86_event_number};
 use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
@@ -128,23 +128,14 @@ impl Model {
         Semantics::new(self.events).unwrap_or_default()
     }
 
-    /// The code of an event in [`Semantics`]: its select. On Intel and AMD the unit mask is from bit 8 on,
-    /// and bits 8 to 11 of the select are from bit 16 on.
+    /// The code of an event in [`Semantics`]: [`Chip::event_number`].
     pub const fn code(&self, select: u16, umask: u8) -> u32 {
-        match self.chip.family {
-            Family::Intel | Family::Amd => x86_code(select, umask),
-            _ => select as u32,
-        }
+        self.chip.event_number(select, umask)
     }
 
     /// The select and the unit mask of a code.
     pub const fn select(&self, code: u32) -> (u16, u8) {
-        match self.chip.family {
-            Family::Intel | Family::Amd => {
-                ((code & 0xff | (code >> 16 & 0xff) << 8) as u16, (code >> 8 & 0xff) as u8)
-            }
-            _ => (code as u16, 0),
-        }
+        self.chip.event_select(code)
     }
 
     /// The meaning of a fixed counter.
@@ -275,11 +266,11 @@ const fn row(select: u16, general: u64, meaning: Meaning) -> EventSemantics {
 
 /// A row of a chip with unit masks.
 const fn masked(select: u16, umask: u8, general: u64, meaning: Meaning) -> EventSemantics {
-    EventSemantics { code: x86_code(select, umask), counters: CounterMask::from_bits(general, 0), meaning }
-}
-
-const fn x86_code(select: u16, umask: u8) -> u32 {
-    select as u32 & 0xff | (umask as u32) << 8 | (select as u32 >> 8) << 16
+    EventSemantics {
+        code: x86_event_number(select, umask),
+        counters: CounterMask::from_bits(general, 0),
+        meaning,
+    }
 }
 
 const fn one(concept: Concept) -> Meaning {

@@ -11,7 +11,7 @@ use cyclometer_inference::KernelIndex;
 use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine, Workload};
 
 use crate::recipes::SweepKernel;
-use crate::sweeping::SweepTarget;
+use crate::target::{CodePlacement, SweepCounts, SweepTarget};
 
 /// By how much a core's misses and mispredictions differ from what is expected: a share of them.
 const DEVIATION: f64 = 0.02;
@@ -61,25 +61,28 @@ impl SimulatedTarget {
 }
 
 impl SweepTarget for SimulatedTarget {
-    fn counters(&self) -> Vec<CounterId> {
-        self.counters.clone()
+    fn counters(&self) -> Vec<Option<CounterId>> {
+        self.counters.iter().copied().map(Some).collect()
     }
 
-    fn place(&mut self, code: u32) -> Result<(), Error> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error> {
         let (select, umask) = self.model.select(code);
         let coded = Coded::new(EventCode { select, umask, ..EventCode::default() });
         let place =
             |counter: &CounterId| Placed { coded, counter: *counter, modes: Modes::USER, period: None };
         let placed: Vec<Placed> = self.counters.iter().map(place).collect();
-        let program = register_program(&self.model.chip, &placed, ProgramOptions::default())?;
+        let program = match register_program(&self.model.chip, &placed, ProgramOptions::default()) {
+            Ok(program) => program,
+            Err(why) => return Ok(CodePlacement::Refused(why.to_string())),
+        };
         let mut machine = SimMachine::with_semantics(self.model, self.settings, Arc::clone(&self.semantics));
         carry_out(&program.set_up, &mut machine, 0)?;
         carry_out(&program.start, &mut machine, 0)?;
         self.running = Some((machine, program));
-        Ok(())
+        Ok(CodePlacement::Placed)
     }
 
-    fn count(&mut self, kernel: KernelIndex, iterations: u64) -> Result<Vec<u64>, Error> {
+    fn count(&mut self, kernel: KernelIndex, iterations: u64) -> Result<SweepCounts, Error> {
         let nothing = || Error::new(ErrorKind::InvalidInput, "no code is placed, or there is no such kernel");
         let activity = *self.activities.get(kernel.0).ok_or_else(nothing)?;
         let (machine, program) = self.running.as_mut().ok_or_else(nothing)?;
@@ -90,7 +93,8 @@ impl SweepTarget for SimulatedTarget {
         }
         let mask = u64::MAX >> (64 - self.model.chip.counter_width_bits.clamp(1, 64));
         let after = values(machine, program)?;
-        Ok(after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before) & mask).collect())
+        let counts = after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before) & mask);
+        Ok(SweepCounts { counts: counts.collect(), instructions: None })
     }
 }
 

@@ -1,54 +1,29 @@
 //! The sweep: which code is counted in which kernel, at which size and how often.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use cyclometer_core::{CounterId, Error, Random};
+use cyclometer_core::{CounterId, Error, ErrorKind, Random};
 use cyclometer_inference::{CounterObservations, EventObservations, KernelIndex, Observation};
 
-/// A machine whose counters can be given any event.
-pub trait SweepTarget {
-    /// The counters that an event can be placed on: all of them count it at once.
-    fn counters(&self) -> Vec<CounterId>;
+use crate::recipes::SweepKernel;
+use crate::swept::{Exclusion, SweptCode, SweptOutcome};
+use crate::target::{CodePlacement, SweepCounts, SweepSettings, SweepTarget};
+use crate::witness::{InstructionWitness, WitnessCounts};
 
-    /// Places a code on every counter.
+/// The recipient of what happens during a sweep.
+pub trait SweepObserver {
+    /// A code that no earlier sweep is done with is to be placed.
+    fn begins(&mut self, code: u32) {
+        let _ = code;
+    }
+
+    /// A code is done.
     ///
     /// # Errors
     ///
-    /// Those of the target's registers.
-    fn place(&mut self, code: u32) -> Result<(), Error>;
-
-    /// Runs a kernel for so many iterations; the events of the placed code meanwhile, on each counter.
-    ///
-    /// # Errors
-    ///
-    /// Those of the target's registers.
-    fn count(&mut self, kernel: KernelIndex, iterations: u64) -> Result<Vec<u64>, Error>;
-}
-
-/// How a sweep counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SweepSettings {
-    /// The iterations of the smallest size, at least 1, best odd; the others are some twice, four and eight
-    /// times that. Events that count every other time show at odd sizes, and those that count every other
-    /// 32,768th in runs that are longer than that.
-    pub iterations: u64,
-    /// How often each size of a live event is counted, at least 1.
-    pub repeats: u32,
-    /// Decides the order.
-    pub seed: u64,
-}
-
-impl Default for SweepSettings {
-    fn default() -> SweepSettings {
-        SweepSettings { iterations: 16_381, repeats: 5, seed: 0 }
-    }
-}
-
-impl SweepSettings {
-    /// The four sizes of a kernel, in iterations.
-    pub fn sizes(&self) -> [u64; 4] {
-        [1, 2, 4, 8].map(|factor| self.iterations.max(1).saturating_mul(factor).saturating_add(factor / 4))
-    }
+    /// The reason to end the sweep.
+    fn swept(&mut self, code: &SweptCode, progress: SweepProgress) -> Result<(), Error>;
 }
 
 /// The progress of a sweep.
@@ -64,13 +39,17 @@ pub struct SweepProgress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// The target refused a code.
+    /// The target failed at a code.
     Target {
         /// The code.
         code: u32,
         /// Why.
         error: Error,
     },
+    /// The target failed before the first code.
+    Begin(Error),
+    /// The observer ended the sweep.
+    Observer(Error),
     /// A target without a counter.
     NoCounter,
 }
@@ -79,6 +58,7 @@ impl fmt::Display for SweepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SweepError::Target { code, error } => write!(f, "event {code:#x}: {error}"),
+            SweepError::Begin(error) | SweepError::Observer(error) => error.fmt(f),
             SweepError::NoCounter => f.write_str("there is no counter that events can be placed on"),
         }
     }
@@ -86,34 +66,128 @@ impl fmt::Display for SweepError {
 
 impl std::error::Error for SweepError {}
 
-/// Counts each code in `kernels` kernels. `name` is what reports call a code.
+/// A sweep: its codes and kernels.
+#[derive(Debug)]
+pub struct SweepRun<'a> {
+    /// The codes.
+    pub codes: &'a [u32],
+    /// The kernels, by their index.
+    pub kernels: &'a [SweepKernel],
+    /// How it counts.
+    pub settings: &'a SweepSettings,
+    /// Codes that are never placed.
+    pub denied: &'a BTreeSet<u32>,
+    /// Codes that an earlier sweep is done with.
+    pub known: &'a BTreeMap<u32, SweptCode>,
+}
+
+/// Counts each code in each kernel; the observations of each code, in the order of the codes.
 ///
 /// # Errors
 ///
-/// [`SweepError`].
+/// [`SweepError`]; a code that the target refuses is one.
 pub fn sweep(
     target: &mut dyn SweepTarget,
     codes: &[u32],
-    kernels: usize,
+    kernels: &[SweepKernel],
     settings: &SweepSettings,
-    mut progress: impl FnMut(SweepProgress),
+    progress: impl FnMut(SweepProgress),
 ) -> Result<Vec<EventObservations>, SweepError> {
-    let counters = target.counters();
-    if counters.is_empty() {
-        return Err(SweepError::NoCounter);
+    let (denied, known) = (BTreeSet::new(), BTreeMap::new());
+    let run = SweepRun { codes, kernels, settings, denied: &denied, known: &known };
+    let swept = run.run(target, &mut ProgressOnly(progress))?;
+    let observed = |swept: SweptCode| match swept.outcome {
+        SweptOutcome::Counted(observations) => Ok(observations),
+        SweptOutcome::Excluded(why) => {
+            let error = Error::new(ErrorKind::EventUnsupported, why.to_string());
+            Err(SweepError::Target { code: swept.code, error })
+        }
+    };
+    swept.into_iter().map(observed).collect()
+}
+
+/// An observer that wants to know about progress only.
+struct ProgressOnly<F>(F);
+
+impl<F: FnMut(SweepProgress)> SweepObserver for ProgressOnly<F> {
+    fn swept(&mut self, _: &SweptCode, progress: SweepProgress) -> Result<(), Error> {
+        (self.0)(progress);
+        Ok(())
     }
-    let mut random = Random::seeded(settings.seed);
-    let order = random.permutation(codes.len());
-    let mut all: Vec<Option<EventObservations>> = vec![None; codes.len()];
-    for (done, index) in order.into_iter().enumerate() {
-        let code = codes[index];
-        let failed = |error| SweepError::Target { code, error };
-        target.place(code).map_err(failed)?;
-        let runs = runs_of(target, kernels, settings, &mut random).map_err(failed)?;
-        all[index] = Some(observations(code, &counters, runs));
-        progress(SweepProgress { done: done + 1, all: codes.len() });
+}
+
+impl SweepRun<'_> {
+    /// Sweeps the codes in random order; the result is in the order of the codes.
+    ///
+    /// # Errors
+    ///
+    /// [`SweepError`].
+    pub fn run(
+        &self,
+        target: &mut dyn SweepTarget,
+        observer: &mut dyn SweepObserver,
+    ) -> Result<Vec<SweptCode>, SweepError> {
+        let counters = target.counters();
+        if counters.is_empty() {
+            return Err(SweepError::NoCounter);
+        }
+        let witness =
+            InstructionWitness::of(target, self.kernels, self.settings).map_err(SweepError::Begin)?;
+        let order = Random::seeded(self.settings.seed).permutation(self.codes.len());
+        let mut all: Vec<Option<SweptCode>> = vec![None; self.codes.len()];
+        for (done, index) in order.into_iter().enumerate() {
+            let code = self.codes[index];
+            let swept = match self.known.get(&code) {
+                Some(known) => known.clone(),
+                None => {
+                    observer.begins(code);
+                    let failed = |error| SweepError::Target { code, error };
+                    let outcome = self.outcome(target, code, &counters, &witness);
+                    SweptCode { code, outcome: outcome.map_err(failed)? }
+                }
+            };
+            let progress = SweepProgress { done: done + 1, all: self.codes.len() };
+            observer.swept(&swept, progress).map_err(SweepError::Observer)?;
+            all[index] = Some(swept);
+        }
+        Ok(all.into_iter().flatten().collect())
     }
-    Ok(all.into_iter().flatten().collect())
+
+    fn outcome(
+        &self,
+        target: &mut dyn SweepTarget,
+        code: u32,
+        counters: &[Option<CounterId>],
+        witness: &InstructionWitness,
+    ) -> Result<SweptOutcome, Error> {
+        if self.denied.contains(&code) {
+            return Ok(SweptOutcome::Excluded(Exclusion::Denied));
+        }
+        if let CodePlacement::Refused(why) = target.place(code)? {
+            return Ok(SweptOutcome::Excluded(Exclusion::Refused(why)));
+        }
+        let mut run = |(kernel, iterations): (usize, u64)| {
+            let SweepCounts { counts, instructions } = target.count(KernelIndex(kernel), iterations)?;
+            Ok(CountedRun { kernel: KernelIndex(kernel), iterations, counts, instructions })
+        };
+        let first = first_runs(self.kernels.len(), self.settings);
+        let mut runs = first.into_iter().map(&mut run).collect::<Result<Vec<_>, Error>>()?;
+        if let Some(why) = witness.judge(&witnessed(&runs), self.kernels, self.settings) {
+            return Ok(SweptOutcome::Excluded(why));
+        }
+        if !runs.iter().all(|run| self.settings.is_quiet(run.iterations, &run.counts)) {
+            let left = further_runs(self.kernels.len(), self.settings);
+            for index in order_of(code, self.settings).permutation(left.len()) {
+                runs.push(run(left[index])?);
+            }
+        }
+        Ok(SweptOutcome::Counted(observations(code, counters, runs)))
+    }
+}
+
+/// The order of the runs of a code: the same whichever codes were swept before.
+fn order_of(code: u32, settings: &SweepSettings) -> Random {
+    Random::seeded(settings.seed ^ (u64::from(code) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The counts of a run on each counter.
@@ -121,39 +195,38 @@ struct CountedRun {
     kernel: KernelIndex,
     iterations: u64,
     counts: Vec<u64>,
+    instructions: Option<u64>,
 }
 
-fn runs_of(
-    target: &mut dyn SweepTarget,
-    kernels: usize,
-    settings: &SweepSettings,
-    random: &mut Random,
-) -> Result<Vec<CountedRun>, Error> {
+/// Each kernel in its smallest and its largest size.
+fn first_runs(kernels: usize, settings: &SweepSettings) -> Vec<(usize, u64)> {
     let sizes = settings.sizes();
-    let mut run = |(kernel, iterations): (usize, u64)| {
-        let kernel = KernelIndex(kernel);
-        Ok(CountedRun { kernel, iterations, counts: target.count(kernel, iterations)? })
-    };
-    let first = (0..kernels).flat_map(|kernel| [(kernel, sizes[0]), (kernel, sizes[3])]);
-    let mut runs = first.map(&mut run).collect::<Result<Vec<_>, Error>>()?;
-    if runs.iter().all(|run| run.counts.iter().all(|count| *count == 0)) {
-        return Ok(runs);
-    }
-    let left: Vec<(usize, u64)> = (0..kernels)
+    (0..kernels).flat_map(|kernel| [(kernel, sizes[0]), (kernel, sizes[3])]).collect()
+}
+
+/// The runs of a live code behind the first ones.
+fn further_runs(kernels: usize, settings: &SweepSettings) -> Vec<(usize, u64)> {
+    let sizes = settings.sizes();
+    (0..kernels)
         .flat_map(|kernel| sizes.map(|size| (kernel, size)))
         .flat_map(|(kernel, size)| {
             let is_first = size == sizes[0] || size == sizes[3];
             let repeats = settings.repeats.max(1) - u32::from(is_first);
             (0..repeats).map(move |_| (kernel, size))
         })
-        .collect();
-    for index in random.permutation(left.len()) {
-        runs.push(run(left[index])?);
-    }
-    Ok(runs)
+        .collect()
 }
 
-fn observations(code: u32, counters: &[CounterId], runs: Vec<CountedRun>) -> EventObservations {
+/// The instructions of the first runs: a small and a large one of each kernel.
+fn witnessed(runs: &[CountedRun]) -> Vec<WitnessCounts> {
+    let pairs = runs.chunks_exact(2).filter_map(|pair| {
+        let (small, large) = pair[0].instructions.zip(pair[1].instructions)?;
+        Some(WitnessCounts { kernel: pair[0].kernel.0, small, large })
+    });
+    pairs.collect()
+}
+
+fn observations(code: u32, counters: &[Option<CounterId>], runs: Vec<CountedRun>) -> EventObservations {
     let mut by_counter: Vec<Vec<Observation>> = vec![Vec::new(); counters.len()];
     for run in runs {
         for (known, count) in by_counter.iter_mut().zip(run.counts) {
@@ -170,8 +243,7 @@ fn observations(code: u32, counters: &[CounterId], runs: Vec<CountedRun>) -> Eve
         }
     }
     let counters = counters.iter().zip(by_counter);
-    let counters = counters
-        .map(|(counter, observations)| CounterObservations { counter: Some(*counter), observations })
-        .collect();
-    EventObservations { event: format!("{code:#04x}"), counters }
+    let counters =
+        counters.map(|(counter, observations)| CounterObservations { counter: *counter, observations });
+    EventObservations { event: format!("{code:#04x}"), counters: counters.collect() }
 }

@@ -8,7 +8,8 @@ use cyclometer_inference::{EventObservations, Identification, Inference, KernelI
 use cyclometer_kernels::{Geometry, InstructionSet};
 use cyclometer_sim::{Model, Semantics, Settings};
 use cyclometer_sweep::{
-    SimulatedTarget, SweepError, SweepKernel, SweepSettings, SweepTarget, kernel_table, kernels_for, sweep,
+    CodePlacement, SimulatedTarget, SweepCounts, SweepError, SweepKernel, SweepSettings, SweepTarget,
+    kernel_table, kernels_for, sweep,
 };
 
 const MEANINGS: &str = "cyclometer-semantics 1
@@ -28,8 +29,8 @@ fn target() -> (SimulatedTarget, Vec<SweepKernel>) {
 
 fn swept(seed: u64, codes: &[u32]) -> (Vec<EventObservations>, Vec<SweepKernel>) {
     let (mut target, kernels) = target();
-    let settings = SweepSettings { iterations: 1021, repeats: 2, seed };
-    let observed = sweep(&mut target, codes, kernels.len(), &settings, |_| {}).unwrap();
+    let settings = SweepSettings { iterations: 1021, repeats: 2, seed, is_noisy: false };
+    let observed = sweep(&mut target, codes, &kernels, &settings, |_| {}).unwrap();
     (observed, kernels)
 }
 
@@ -84,29 +85,30 @@ fn a_dead_code_is_counted_at_two_sizes_and_a_live_one_at_four() {
 struct Refusing(usize);
 
 impl SweepTarget for Refusing {
-    fn counters(&self) -> Vec<CounterId> {
-        (0..self.0).map(|n| CounterId::General(n as u8)).collect()
+    fn counters(&self) -> Vec<Option<CounterId>> {
+        (0..self.0).map(|n| Some(CounterId::General(n as u8))).collect()
     }
 
-    fn place(&mut self, code: u32) -> Result<(), Error> {
+    fn place(&mut self, code: u32) -> Result<CodePlacement, Error> {
         let refused = Error::new(cyclometer_core::ErrorKind::EventUnsupported, "reserved bits are set");
-        if code == 7 { Err(refused) } else { Ok(()) }
+        if code == 7 { Err(refused) } else { Ok(CodePlacement::Placed) }
     }
 
-    fn count(&mut self, _: KernelIndex, iterations: u64) -> Result<Vec<u64>, Error> {
-        Ok(vec![iterations; self.0])
+    fn count(&mut self, _: KernelIndex, iterations: u64) -> Result<SweepCounts, Error> {
+        Ok(SweepCounts { counts: vec![iterations; self.0], instructions: None })
     }
 }
 
 #[test]
 fn a_code_that_is_refused_is_named_and_a_chip_without_counters_is_no_target() {
-    let settings = SweepSettings { iterations: 1, repeats: 1, seed: 0 };
+    let settings = SweepSettings { iterations: 1, repeats: 1, seed: 0, is_noisy: false };
+    let kernels: Vec<SweepKernel> = target().1.into_iter().take(2).collect();
     let mut seen = Vec::new();
-    let refused = sweep(&mut Refusing(1), &[7], 2, &settings, |now| seen.push(now)).unwrap_err();
+    let refused = sweep(&mut Refusing(1), &[7], &kernels, &settings, |now| seen.push(now)).unwrap_err();
     assert_eq!(refused.to_string(), "event 0x7: reserved bits are set");
     assert!(seen.is_empty());
-    let none = sweep(&mut Refusing(0), &[1], 2, &settings, |_| {}).unwrap_err();
+    let none = sweep(&mut Refusing(0), &[1], &kernels, &settings, |_| {}).unwrap_err();
     assert!(matches!(none, SweepError::NoCounter));
-    let one = sweep(&mut Refusing(1), &[1], 2, &settings, |now| seen.push(now)).unwrap();
+    let one = sweep(&mut Refusing(1), &[1], &kernels, &settings, |now| seen.push(now)).unwrap();
     assert_eq!((one[0].event.as_str(), one[0].counters.len(), seen.len()), ("0x01", 1, 1));
 }

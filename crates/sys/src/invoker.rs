@@ -30,7 +30,11 @@ pub fn with_rights<T>(open: impl FnOnce() -> T) -> io::Result<T> {
 }
 
 /// The ids of the user who called sudo; `None` without sudo, or when it was root.
-fn invoker() -> io::Result<Option<(uid_t, gid_t)>> {
+///
+/// # Errors
+///
+/// `InvalidInput` when sudo's variables are no ids.
+pub fn invoker() -> io::Result<Option<(uid_t, gid_t)>> {
     if crate::host::effective_uid() != 0 {
         return Ok(None);
     }

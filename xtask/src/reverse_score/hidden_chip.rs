@@ -55,7 +55,7 @@ impl HiddenChip {
         let mut kernels = kernels_for(set, &Geometry::default());
         // The durations of kernels are those of the chip, whatever its events are.
         let target = SimulatedTarget::new(model, Settings::default(), Arc::default(), &mut kernels);
-        let counters: CounterMask = target.counters().into_iter().collect();
+        let counters: CounterMask = target.counters().into_iter().flatten().collect();
         let table = kernel_table(&kernels)?;
         Ok(HiddenChip { model, identifiability: Identifiability::of(&table), table, kernels, counters })
     }
@@ -82,7 +82,7 @@ impl HiddenChip {
         let mut target = SimulatedTarget::new(self.model, machine, Arc::clone(&semantics), &mut kernels);
         let codes: Vec<u32> = shape.codes.clone().collect();
         let start = Instant::now();
-        let observed = sweep(&mut target, &codes, kernels.len(), settings, |_| {})
+        let observed = sweep(&mut target, &codes, &kernels, settings, |_| {})
             .with_context(|| format!("{}, seed {seed}", self.model.id))?;
         let sweep_time = start.elapsed();
         let inference = Inference::new(&self.table);

@@ -5,17 +5,20 @@
 //!
 //! - `msr.N`, a socket for each CPU: the registers of the simulated chip, by address;
 //! - `machine`, a recording of the machine that it is to find itself on ([`recording`]);
-//! - `run/`, made by the program: the journals of registers.
+//! - `run/`, made by the program: the journals of registers;
+//! - `kernels`, if [`FakeDevices::serve_kernels`] was called: loops that the simulated chip executes in
+//!   place of
+//!   the program's kernels.
 //!
 //! Simulated time passes as real time does, from [`FakeDevices::start`] on. Interrupts and switches that
 //! happen meanwhile are not handled. The test accesses the machine by [`FakeDevices::with`].
 //!
 //! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_devices.rs"]`; it
-//! needs `cyclometer-arch`, `cyclometer-sim` and `tempfile`.
+//! needs `cyclometer-arch`, `cyclometer-core`, `cyclometer-sim` and `tempfile`.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part; a test may panic")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use cyclometer_arch::{Fault, PmuReg, Register, RegisterAddress, Registers};
-use cyclometer_sim::SimMachine;
+use cyclometer_core::concept::Concept;
+use cyclometer_sim::{Activity, SimMachine, Workload};
 use tempfile::TempDir;
 
 /// The environment variable that names the folder.
@@ -52,7 +56,12 @@ struct State {
     written: Vec<Written>,
     /// The error number with which writes fail, if they are to fail.
     refuses_writes: Option<u32>,
+    /// The CPU that executes kernels, and some instructions when counters are enabled: they are seen to move.
+    kernel_cpu: Option<u32>,
 }
+
+/// A kernel's name, and what an iteration of it does.
+pub type ServedKernel = (String, Activity);
 
 /// A write that a program has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +79,7 @@ impl FakeDevices {
     pub fn start(machine: SimMachine) -> FakeDevices {
         let folder = tempfile::tempdir().unwrap();
         let cpus = machine.cpus();
-        let state = State { machine, written: Vec::new(), refuses_writes: None };
+        let state = State { machine, written: Vec::new(), refuses_writes: None, kernel_cpu: None };
         let served = Served { state: Mutex::new(state), since: Instant::now(), over: AtomicBool::new(false) };
         let devices = FakeDevices { folder, served: Arc::new(served), cpus };
         for cpu in 0..cpus {
@@ -131,6 +140,21 @@ impl FakeDevices {
         self.served.state.lock().unwrap().refuses_writes = errno;
     }
 
+    /// Executes kernels on a CPU when a program asks for them. After so many requests no more answer comes.
+    pub fn serve_kernels(&self, cpu: u32, kernels: Vec<ServedKernel>, answers: usize) {
+        self.served.state.lock().unwrap().kernel_cpu = Some(cpu);
+        let names: String = kernels.iter().map(|(name, _)| format!("{name}\n")).collect();
+        fs::write(self.folder().join("kernels.list"), names).unwrap();
+        let listener = UnixListener::bind(self.folder().join("kernels")).unwrap();
+        let (served, kernels) = (Arc::clone(&self.served), Arc::new(kernels));
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (served, kernels) = (Arc::clone(&served), Arc::clone(&kernels));
+                std::thread::spawn(move || run_kernels(&socket.unwrap(), &served, &kernels, answers));
+            }
+        });
+    }
+
     fn socket(&self, cpu: u32) -> PathBuf {
         self.folder().join(format!("msr.{cpu}"))
     }
@@ -144,6 +168,22 @@ impl Drop for FakeDevices {
             let _ = UnixStream::connect(self.socket(cpu));
         }
     }
+}
+
+fn run_kernels(socket: &UnixStream, served: &Served, kernels: &[ServedKernel], answers: usize) {
+    let mut lines = BufReader::new(socket).lines();
+    for _ in 0..answers {
+        let Some(Ok(line)) = lines.next() else { return };
+        let (name, iterations) = line.split_once(' ').unwrap();
+        let activity = kernels.iter().find(|(known, _)| known == name).unwrap().1;
+        served.now().execute(Workload::iterations(activity, iterations.parse().unwrap()));
+        let mut socket = socket;
+        if socket.write_all(b"done\n").is_err() {
+            return;
+        }
+    }
+    // The program waits for the next answer as long as it likes.
+    lines.for_each(drop);
 }
 
 fn accept(listener: &UnixListener, served: &Arc<Served>, cpu: u32) {
@@ -200,7 +240,20 @@ impl State {
         }
         self.machine.write(cpu, register, value).map_err(errno)?;
         self.written.push(Written { cpu, register, value });
+        if self.kernel_cpu == Some(cpu) && register.to_string().contains("GLOBAL_C") {
+            let amounts = [(Concept::Instructions, 8.0), (Concept::Cycles, 4.0)];
+            self.execute(Workload::iterations(Activity::of_iteration(4, &amounts), 100));
+        }
         Ok(0)
+    }
+
+    /// Executes a workload to its end, if kernels are served.
+    fn execute(&mut self, work: Workload) {
+        let Some(cpu) = self.kernel_cpu else { return };
+        let thread = self.machine.spawn(work, &[cpu]).unwrap();
+        while !self.machine.is_done(thread) {
+            self.machine.run(1_000_000, |_, _| {});
+        }
     }
 }
 

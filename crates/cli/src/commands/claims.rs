@@ -6,49 +6,47 @@ use std::path::Path;
 
 use cyclometer::catalogue::claims::{ClaimTable, EventClaim, MAX_BYTES};
 use cyclometer::catalogue::nearest_names;
-use cyclometer::sweep::SweepSettings;
-use cyclometer::{Error, ErrorKind, Recovery, Result, Simulated};
+use cyclometer::reverse::{SweepMachine, SweepOptions};
+use cyclometer::{Error, ErrorKind, Recovery, Result};
 
+use super::sweep_journal::JournalFile;
+use super::sweep_log::SweepLog;
 use crate::args::{Cli, ReverseArgs};
 use crate::failure::{self, FileUse, of_file};
 use crate::output::{Channel, clean, clean_os};
-use crate::progress::Progress;
-use crate::render::{claims, json, reversed};
+use crate::render::{claims, json};
 
 /// Sweeps the codes of labels, and shows for each label whether its code counts that.
 ///
 /// # Errors
 ///
-/// A table that cannot be read, a label that it does not have, and those of [`Simulated::check_claims`].
+/// A table that cannot be read, a label that it does not have, and those of [`SweepMachine::check_claims`].
 pub fn run(
-    simulated: &Simulated,
+    machine: &SweepMachine,
     events: &[String],
-    settings: &SweepSettings,
+    options: &SweepOptions,
+    journal: Option<JournalFile>,
     args: &ReverseArgs,
     cli: &Cli,
 ) -> Result<u8> {
     let mut table = match &args.table {
         Some(name) => named_table(name)?,
-        None => simulated.vendor_claims(),
+        None => machine.vendor_claims(),
     };
     if !events.is_empty() {
         table.claims = chosen(&table, events)?;
     }
     if args.dry_run {
         let codes: Vec<u32> = table.claims.iter().map(|claim| claim.code).collect();
-        return super::print(&reversed::dry_run(&codes, settings));
+        return super::print(&super::sweep_log::dry_run(machine, &codes, false, options)?);
     }
-    let total = u32::try_from(table.claims.len()).unwrap_or(u32::MAX);
-    let mut progress = Progress::of_codes(total, super::shows_progress());
+    let mut observer = SweepLog::begin(args, journal, table.claims.len())?;
     let asked = std::mem::take(&mut table.claims);
-    let checked = simulated.check_claims(asked, settings, |now| {
-        progress.advance(u32::try_from(now.done).unwrap_or(u32::MAX));
-    })?;
-    drop(progress);
-    let machine = args.machine.as_deref().unwrap_or_default();
+    let checked = machine.check_claims(asked, options, &mut observer)?;
+    drop(observer);
     super::print(&match args.json {
-        true => json::pretty(&claims::json(&checked, &table, machine, settings)),
-        false => claims::render(&checked, &table, machine, super::paint(cli, Channel::Out)),
+        true => json::pretty(&claims::json(&checked, &table, &machine.name(), &options.settings)),
+        false => claims::render(&checked, &table, &machine.name(), super::paint(cli, Channel::Out)),
     })
 }
 

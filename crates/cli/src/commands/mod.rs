@@ -22,6 +22,9 @@ pub mod run;
 pub mod selftest;
 pub mod stat;
 mod streams;
+mod sweep_journal;
+mod sweep_log;
+mod threshold;
 
 use std::fs::File;
 use std::io::Read;

@@ -33,6 +33,10 @@ pub fn render(checked: &CheckedClaims, labels: &ClaimTable, machine: &str, paint
         out += &format!("  {word:<12} {number:>5}  {about}\n");
     }
     out += "\n";
+    for (claim, why) in &checked.excluded {
+        let labels = claim.labels.join(", ");
+        out += &table::remark(&clean(&format!("not counted: {:#04x} ({labels}): {why}", claim.code)), paint);
+    }
     out += &table::remark(&clean(&format!("labels of {}: {}", labels.name, labels.title)), paint);
     if let Some(note) = other_machine(labels, machine) {
         out += &table::remark(&clean(&note), paint);
@@ -123,6 +127,11 @@ pub fn json(checked: &CheckedClaims, labels: &ClaimTable, machine: &str, setting
         "sizes": settings.sizes(),
         "numbers": { "agrees": agree, "disagrees": disagree, "cannot_tell": undecided },
         "claims": checked.claims.iter().map(|claim| claim_json(claim, &checked.kernels)).collect::<Vec<_>>(),
+        "excluded": checked.excluded.iter().map(|(claim, why)| json!({
+            "code": claim.code,
+            "labels": claim.labels,
+            "reason": why.to_string(),
+        })).collect::<Vec<_>>(),
     })
 }
 

@@ -37,6 +37,7 @@ pub mod table;
 pub mod target;
 #[cfg(test)]
 pub mod testing;
+pub mod threshold;
 pub mod units;
 
 use cyclometer::core::report::Run;

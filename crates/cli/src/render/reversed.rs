@@ -1,11 +1,14 @@
 //! Verdicts on events, for people and as JSON by `schemas/reverse-1.json`.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use cyclometer::core::CounterMask;
 use cyclometer::inference::{
-    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, Relation,
-    Split, Stability,
+    Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, MaskFinding,
+    Relation, Split, Stability,
 };
-use cyclometer::reverse::{Reversed, ReversedEvent};
+use cyclometer::reverse::{Reversed, ReversedEvent, SweepMachine, SweepTime};
 use cyclometer::sweep::SweepSettings;
 use serde_json::{Value, json};
 
@@ -22,7 +25,7 @@ const MOST_SHOWN: usize = 3;
 /// A row for each event that some kernel moves, then what the sweep cannot tell.
 ///
 /// Dead codes and all doubts are shown with `verbose`.
-pub fn render(found: &Reversed, verbose: bool, paint: Paint) -> String {
+pub fn render(found: &Reversed, machine: &SweepMachine, verbose: bool, paint: Paint) -> String {
     let heading = format!("  {:<8} {:<8} {:<3} counts", "code", "counters", "");
     let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
     let shown = found.events.iter().filter(|event| verbose || event.judgement.verdict.letter() != 'E');
@@ -38,16 +41,13 @@ pub fn render(found: &Reversed, verbose: bool, paint: Paint) -> String {
         out += &format!("  {letter} {:>5}  {what}\n", found.with_verdict(letter).count());
     }
     out += "\n";
-    notes(found).iter().for_each(|note| out += &table::remark(note, paint));
+    notes(found, machine).iter().for_each(|note| out += &table::remark(note, paint));
     out
 }
 
 fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> String {
     let Judgement { verdict, mask, .. } = &event.judgement;
-    let counters = match mask.observable {
-        true => mask.belongs.to_string(),
-        false => "?".to_owned(),
-    };
+    let counters = counters(mask);
     let letter = verdict.letter();
     let head = format!("  {:<8} {counters:<8} {letter}   ", format!("{:#04x}", event.code));
     let indent = head.chars().count();
@@ -68,6 +68,14 @@ fn row(event: &ReversedEvent, found: &Reversed, verbose: bool, paint: Paint) -> 
         }
     }
     out
+}
+
+/// The counters of an event; `?` where they cannot be observed.
+pub(super) fn counters(mask: &MaskFinding) -> String {
+    match mask.observable {
+        true => mask.belongs.to_string(),
+        false => "?".to_owned(),
+    }
 }
 
 /// The verdict in words.
@@ -104,12 +112,20 @@ pub(super) fn meaning(verdict: &Identification, kernels: &KernelTable) -> String
     }
 }
 
-fn notes(found: &Reversed) -> Vec<String> {
-    let mut notes = vec![format!(
+/// Remarks for a reader of the verdicts.
+pub fn notes(found: &Reversed, machine: &SweepMachine) -> Vec<String> {
+    let mut notes = exclusions(found);
+    if !machine.observes_masks() {
+        notes.push(
+            "counters are not observable: perf chooses them; --backend msr, as root, places codes itself"
+                .to_owned(),
+        );
+    }
+    notes.push(format!(
         "control: with the names of the kernels shuffled, {} of {} judgements identify an event",
         found.control.identified.len(),
         found.control.judged
-    )];
+    ));
     let same: Vec<String> = found.not_told_apart().iter().map(ToString::to_string).collect();
     if !same.is_empty() {
         notes.push(format!(
@@ -137,23 +153,67 @@ fn notes(found: &Reversed) -> Vec<String> {
     notes
 }
 
-/// The extent of a sweep, before it is made.
-pub fn dry_run(codes: &[u32], settings: &SweepSettings) -> String {
+/// The codes without a verdict, those of one reason together.
+fn exclusions(found: &Reversed) -> Vec<String> {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (code, why) in &found.excluded {
+        by_reason.entry(why.to_string()).or_default().push(format!("{code:#04x}"));
+    }
+    let text = |(why, codes): (String, Vec<String>)| clean(&format!("excluded: {}: {why}", codes.join(", ")));
+    by_reason.into_iter().map(text).collect()
+}
+
+/// The extent of a sweep, before it is made; `time` is that of one code.
+pub fn dry_run(
+    machine: &SweepMachine,
+    codes: &[u32],
+    is_usual: bool,
+    settings: &SweepSettings,
+    time: Option<SweepTime>,
+) -> String {
     let sizes: Vec<String> = settings.sizes().iter().map(ToString::to_string).collect();
-    format!(
-        "{} codes, on all counters at once\neach kernel twice; if one moves the code, {} times at {} iterations\n\
-         nothing was swept\n",
-        codes.len(),
+    let place = match machine.observes_masks() {
+        true => "on all counters at once",
+        false => "on a counter that the kernel chooses",
+    };
+    let mut out = format!("{} codes, {place}\n", codes.len());
+    for part in crate::render::wrap(&clean(&machine.identity()), WIDTH) {
+        out += &format!("{part}\n");
+    }
+    if is_usual && machine.has_unit_masks() {
+        out += "each select without a unit mask and with each bit of it; --ids names others\n";
+    }
+    out += &format!(
+        "each kernel twice; if one moves the code, {} times at {} iterations\n",
         settings.repeats,
         sizes.join(", ")
-    )
+    );
+    if let Some(SweepTime { dead_code, live_code }) = time {
+        let number = u32::try_from(codes.len()).unwrap_or(u32::MAX);
+        out += &format!(
+            "about {} if no kernel moves a code, {} if one moves each of them\n",
+            duration(dead_code.saturating_mul(number)),
+            duration(live_code.saturating_mul(number))
+        );
+    }
+    out + "nothing was swept\n"
+}
+
+/// A time in the unit that a reader would take.
+fn duration(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 90.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 5400.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
 }
 
 /// As `schemas/reverse-1.json`.
-pub fn json(found: &Reversed, settings: &SweepSettings) -> Value {
+pub fn json(found: &Reversed, machine: &SweepMachine, settings: &SweepSettings) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
         "generator": concat!("cyclometer ", env!("CARGO_PKG_VERSION")),
+        "machine": machine.identity(),
         "seed": settings.seed,
         "repeats": settings.repeats,
         "sizes": settings.sizes(),
@@ -161,6 +221,10 @@ pub fn json(found: &Reversed, settings: &SweepSettings) -> Value {
         "control": { "judged": found.control.judged, "identified": found.control.identified.len() },
         "not_told_apart": found.not_told_apart().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "events": found.events.iter().map(|event| event_json(event, found)).collect::<Vec<_>>(),
+        "excluded": found.excluded.iter().map(|(code, why)| json!({
+            "code": code,
+            "reason": why.to_string(),
+        })).collect::<Vec<_>>(),
     })
 }
 

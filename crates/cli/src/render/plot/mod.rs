@@ -1,4 +1,5 @@
-//! Pictures: what those of `compare` and of recordings have in common, and the pictures of recordings.
+//! Pictures: what those of `compare` and of recordings have in common, and the pictures of recordings
+//! and sweeps.
 
 pub mod chart;
 pub mod envelope;
@@ -8,6 +9,7 @@ pub mod recording;
 pub mod scale;
 pub mod terminal;
 pub mod tree_map;
+pub mod verdicts;
 
 use std::path::Path;
 
