@@ -52,7 +52,7 @@ fn metrics(mac: &FakeMac, words: &[&str]) -> (Vec<Value>, String) {
     (report["commands"][0]["metrics"].as_array().unwrap().clone(), stderr(&out))
 }
 
-/// What CPU 0 does before each read, in user mode.
+/// The events of the work of CPU 0 before each read, in user mode.
 fn work(chip: &str) -> impl Fn(Concept) -> u64 {
     let model = Model::find(chip).unwrap();
     let mut machine = SimMachine::new(model, Settings::default());
