@@ -18,9 +18,9 @@ use crate::ways;
 /// The sources for which the planner chooses counters.
 const RUNGS: [Rung; 4] = [Rung::Kperf, Rung::Sim, Rung::Msr, Rung::Sysreg];
 
-/// Adds to an event the candidates that count it on counters that the planner chooses, if the machine has such
-/// a source. Those of kperf stand in the order of sources. The others come last, because they are used only on
-/// request. On a simulated machine there are no others.
+/// Adds to an event the candidates that count it on counters that the planner chooses, if the machine has
+/// such a source. Those of kperf stand in the order of sources. The others come last, because they are used
+/// only on request. On a simulated machine there are no others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
     let is_elsewhere = !event.candidates.is_empty()
         && event.candidates.iter().flat_map(|way| &way.parts).all(|part| part.core().is_none());

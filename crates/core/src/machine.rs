@@ -48,8 +48,8 @@ impl Machine {
         self.pmus.iter().filter(|pmu| pmu.is_core())
     }
 
-    /// The major version of Darwin, the kernel of macOS: 24 is that of macOS 15, 25 that of macOS 26. `None` on
-    /// other systems, and where the release is not known.
+    /// The major version of Darwin, the kernel of macOS: 24 is that of macOS 15, 25 that of macOS 26. `None`
+    /// on other systems, and where the release is not known.
     pub fn darwin_version(&self) -> Option<u32> {
         let release = self.kernel_release.as_ref().filter(|_| self.os == Os::MacOs)?;
         release.split('.').next()?.parse().ok()

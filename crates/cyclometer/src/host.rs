@@ -48,9 +48,13 @@ pub fn record_machine(note: &str) -> (Machine, String) {
     (machine, text)
 }
 
-/// The tables of the machine that this runs on; see [`EventTables::here`].
-pub(crate) fn host_tables(machine: &Machine) -> (EventTables, Option<String>) {
-    EventTables::of_facts(facts::here().as_ref(), machine)
+impl EventTables {
+    /// The catalogue's tables, and on a Mac before them the event database of its macOS, whose events follow
+    /// the version of macOS. `machine` is the one that this runs on. Where the database cannot be used, the
+    /// second value says why, for a warning.
+    pub fn here(machine: &Machine) -> (EventTables, Option<String>) {
+        EventTables::of_facts(facts::here().as_ref(), machine)
+    }
 }
 
 /// Detects the machine that a recording was made on.

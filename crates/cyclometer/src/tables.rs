@@ -38,14 +38,7 @@ impl EventTables {
         EventTables::default()
     }
 
-    /// The catalogue's tables, and on a Mac before them the event database of its macOS, whose events follow
-    /// the version of macOS. `machine` is the one that this runs on. Where the database cannot be used, the
-    /// second value says why, for a warning.
-    pub fn here(machine: &Machine) -> (EventTables, Option<String>) {
-        crate::host::host_tables(machine)
-    }
-
-    /// As [`EventTables::here`], of facts.
+    /// As `EventTables::here`, of facts.
     pub(crate) fn of_facts(facts: &dyn FactSource, machine: &Machine) -> (EventTables, Option<String>) {
         host_database::tables(facts, machine)
     }

@@ -56,7 +56,7 @@ struct OpenFile {
 /// trace traced PID            another process traces what starts here
 /// counted software            the software PMU runs the process that asks
 /// sysreg ok|ERRNO             whether user mode may use the registers of Apple's PMU
-/// kpc N forced|shared|ERRNO   kperf's configurable counters, after all were requested with or without success
+/// kpc N forced|shared|ERRNO kperf's configurable counters, after all were requested with or without success
 /// accounts process=none|totals|cores thread=0|1 counts=0|1   macOS's accounts of counters: those of
 ///                             processes, whether threads have some, whether counts are in them
 /// # …                         a remark, as is an empty line

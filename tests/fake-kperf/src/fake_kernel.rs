@@ -67,7 +67,7 @@ pub struct FakeKernel {
     thread_counting: u32,
     /// The configuration word of each PMC, from PMC2 on.
     words: [u64; 8],
-    /// What a read gives until all CPUs are read, if the first sample is old.
+    /// The old values that a read gives until all CPUs are read, if the first sample is stale.
     stale: Option<Vec<Vec<u64>>>,
 }
 
@@ -251,7 +251,7 @@ impl FakeKernel {
     pub fn set_counting(&mut self, classes: u32) {
         let same = self.counting == classes;
         self.counting = classes;
-        // What counts already is not programmed anew.
+        // Counters that count already are not programmed anew.
         if !same {
             self.program();
         }

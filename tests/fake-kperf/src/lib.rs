@@ -1,10 +1,10 @@
 //! A library that behaves as the kperf framework of a Mac does, over a simulated chip.
 //!
 //! Tests open it in place of the framework. It has the same functions ([`kpc`]), behind them a kernel that
-//! follows the rules of xnu ([`FakeKernel`]), and below that a chip of the crate `sim`: the constraint masks and
-//! registers are those that the register driver is tested with. The file `kperf.scenario` beside the library
-//! says which Mac it is and what fails ([`Scenario`]); without it the library is an M1 on which everything
-//! works.
+//! follows the rules of xnu ([`FakeKernel`]), and below that a chip of the crate `sim`: the constraint masks
+//! and registers are those that the register driver is tested with. The file `kperf.scenario` beside the
+//! library says which Mac it is and what fails ([`Scenario`]); without it the library is an M1 on which
+//! everything works.
 //!
 //! Every copy of the library file is a Mac of its own, so tests of one process do not disturb each other.
 

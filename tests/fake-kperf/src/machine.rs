@@ -20,7 +20,7 @@ const COUNTERS: u8 = 10;
 #[derive(Debug)]
 pub(crate) struct CountingMachine {
     chip: SimMachine,
-    /// What each counter of each CPU had counted when it was programmed last.
+    /// The counts of each counter of each CPU when it was programmed last.
     before: Vec<Vec<u64>>,
     threads: Vec<ThreadId>,
     start: Instant,

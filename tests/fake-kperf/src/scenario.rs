@@ -44,7 +44,7 @@ pub struct Scenario {
     pub stale: bool,
     /// Selectors that the kernel does not allow although the chip has them.
     pub refused: Vec<u16>,
-    /// What CPUs do.
+    /// The work of CPUs.
     pub workloads: Vec<(u32, Workload)>,
     /// The work of processes and threads in their accounts.
     pub process: ProcessWork,

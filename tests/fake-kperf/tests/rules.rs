@@ -1,4 +1,5 @@
 //! The rules of xnu that the library follows, seen through the functions that cyclometer calls.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io;
 

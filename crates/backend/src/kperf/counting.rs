@@ -8,7 +8,7 @@ use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Recovery, Result, SlotId};
 
 use super::hold::CounterHold;
-use super::layout::{CountedPart, Layout};
+use super::layout::{CountedPart, CounterLayout};
 
 /// Where counting happens.
 #[derive(Clone, Debug)]
@@ -25,11 +25,11 @@ impl CountedPlace {
     }
 }
 
-/// Open counters. The values of all counters are read at once, and what each has counted since the last read is
-/// added up.
+/// Open counters. The values of all counters are read at once, and what each has counted since the last read
+/// is added up.
 pub(super) struct KperfCounting {
     hold: CounterHold,
-    layout: Layout,
+    layout: CounterLayout,
     place: CountedPlace,
     /// The CPUs whose values the kernel gives.
     cpus: usize,
@@ -52,14 +52,19 @@ struct ValuesAt {
 }
 
 impl KperfCounting {
-    pub(super) fn new(hold: CounterHold, layout: Layout, place: CountedPlace, cpus: usize) -> KperfCounting {
+    pub(super) fn new(
+        hold: CounterHold,
+        layout: CounterLayout,
+        place: CountedPlace,
+        cpus: usize,
+    ) -> KperfCounting {
         let (sums, running_ns) = Default::default();
         let (selected, last, enabled_ns, lost) = (0, None, 0, None);
         KperfCounting { hold, layout, place, cpus, selected, last, sums, running_ns, enabled_ns, lost }
     }
 
-    /// Configures the selected rotation group and lets it count. macOS 26 needs the configuration before counting
-    /// starts; one that is set while counters count acts from the next start on.
+    /// Configures the selected rotation group and lets it count. macOS 26 needs the configuration before
+    /// counting starts; one that is set while counters count acts from the next start on.
     fn begin(&mut self) -> Result<()> {
         let words = self.layout.words(self.selected);
         self.hold.set(&words).map_err(|error| failed("kpc_set_config", error))?;

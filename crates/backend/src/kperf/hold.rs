@@ -9,7 +9,7 @@ use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{CounterMask, Refusal, Slot};
 use cyclometer_sys::macos::{Kpc, KpcClasses};
 
-use super::layout::Layout;
+use super::layout::CounterLayout;
 use super::refused::{errno, of_event, refusal};
 
 /// The classes that are used.
@@ -42,12 +42,12 @@ struct HeldCounters {
     counters: CounterMask,
     /// The configuration words in force.
     words: Vec<u64>,
-    before: Before,
+    before: FormerState,
 }
 
-/// What was there before the first hold.
+/// The state before the first hold.
 #[derive(Debug, Default)]
-struct Before {
+struct FormerState {
     /// Whether the counters of the power manager were not requested.
     unforced: bool,
     counting: KpcClasses,
@@ -63,7 +63,7 @@ impl HeldCounters {
         let counting = kpc.counting();
         let forced = match kpc.force_counters(true) {
             Ok(()) => true,
-            // What counts is configured by the task that has the counters.
+            // The task that has the counters has configured those that count.
             Err(error)
                 if error.raw_os_error() == Some(errno::EACCES)
                     && !counting.contains(KpcClasses::CONFIGURABLE) =>
@@ -72,7 +72,7 @@ impl HeldCounters {
             }
             Err(error) => return Err(refusal("kpc_force_all_ctrs_set", &error)),
         };
-        self.before = Before { unforced: forced && !was_forced, counting, words: Vec::new() };
+        self.before = FormerState { unforced: forced && !was_forced, counting, words: Vec::new() };
         match available(kpc) {
             Ok(counters) => self.counters = counters,
             Err(refusal) => {
@@ -155,7 +155,7 @@ impl CounterHold {
     /// # Errors
     ///
     /// The event that the kernel does not allow; another error of the kernel.
-    pub(super) fn try_words(&self, layout: &Layout, slots: &[Slot]) -> Result<(), Refusal> {
+    pub(super) fn try_words(&self, layout: &CounterLayout, slots: &[Slot]) -> Result<(), Refusal> {
         layout.turns().rev().try_for_each(|turn| {
             let words = layout.words(turn);
             self.set(&words).map_err(|error| self.why_refused(&error, &words, layout, (turn, slots)))
@@ -167,7 +167,7 @@ impl CounterHold {
         &self,
         error: &io::Error,
         words: &[u64],
-        layout: &Layout,
+        layout: &CounterLayout,
         (turn, slots): (u32, &[Slot]),
     ) -> Refusal {
         if error.raw_os_error() != Some(errno::EPERM) {

@@ -8,9 +8,9 @@ use cyclometer_core::{CounterId, CounterMask, Modes, Refusal, Slot, SlotId};
 use super::refused::of_event;
 use crate::registers::CorePmu;
 
-/// What each counter counts in each rotation group.
+/// The event of each counter in each rotation group.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct CounterLayout {
     counters: CounterMask,
     turns: Vec<Vec<CountedPart>>,
 }
@@ -37,20 +37,24 @@ impl CountedPart {
     }
 }
 
-impl Layout {
+impl CounterLayout {
     /// The layout of slots on the available counters.
     ///
     /// # Errors
     ///
     /// The event whose counter is not available, or whose code does not fit.
-    pub(super) fn of(slots: &[Slot], cores: &[CorePmu], counters: CounterMask) -> Result<Layout, Refusal> {
+    pub(super) fn of(
+        slots: &[Slot],
+        cores: &[CorePmu],
+        counters: CounterMask,
+    ) -> Result<CounterLayout, Refusal> {
         let last = slots.iter().filter_map(|slot| slot.turn).max().unwrap_or(0);
         let in_turn = |turn: u32| -> Result<Vec<CountedPart>, Refusal> {
             let counts = slots.iter().filter(|slot| slot.turn.is_none_or(|own| own == turn));
             let parts = counts.flat_map(|slot| parts(slot).map(move |(part, event)| (slot, part, event)));
             parts.map(|(slot, part, event)| counted(slot, part, event, cores, counters, turn)).collect()
         };
-        Ok(Layout { counters, turns: (0..=last).map(in_turn).collect::<Result<_, Refusal>>()? })
+        Ok(CounterLayout { counters, turns: (0..=last).map(in_turn).collect::<Result<_, Refusal>>()? })
     }
 
     /// The rotation groups; one where events do not rotate.

@@ -1,10 +1,10 @@
 //! macOS's kperf as a source of counts: counters of CPUs, and of the calling thread.
 //!
-//! The kernel has one configuration for the whole machine. A program requests the counters of the power manager
-//! beside the others ([`CounterHold`]), sets a configuration word for each configurable counter ([`Layout`]),
-//! lets the classes of counters count, and reads what each CPU or the calling thread has counted
-//! ([`KperfCounting`]). Everything goes through the trait [`Kpc`], so the same code runs on macOS, and on the
-//! library of the tests, which behaves as macOS does.
+//! The kernel has one configuration for the whole machine. A program requests the counters of the power
+//! manager beside the others ([`CounterHold`]), sets a configuration word for each configurable counter
+//! ([`CounterLayout`]), lets the classes of counters count, and reads what each CPU or the calling thread has
+//! counted ([`KperfCounting`]). Everything goes through the trait [`Kpc`], so the same code runs on macOS,
+//! and on the library of the tests, which behaves as macOS does.
 //!
 //! # Source
 //!
@@ -38,7 +38,7 @@ use cyclometer_sys::macos::{Kpc, KpcCounters, KpcFunctions};
 use crate::registers::CorePmu;
 use counting::{CountedPlace, KperfCounting};
 use hold::CounterHold;
-use layout::Layout;
+use layout::CounterLayout;
 
 pub use hold::KperfSharing;
 pub use place::library;
@@ -127,7 +127,7 @@ impl Source for KperfSource {
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let place = self.place(on)?;
         let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing)?;
-        let layout = Layout::of(slots, &self.cores, hold.counters())?;
+        let layout = CounterLayout::of(slots, &self.cores, hold.counters())?;
         hold.try_words(&layout, slots)?;
         let cpus = self.online.iter().last().map_or(1, |last| last as usize + 1);
         Ok(Box::new(KperfCounting::new(hold, layout, place, cpus)))

@@ -1,8 +1,8 @@
 //! A Mac for tests of whole programs: recorded facts, and a library that behaves as kperf does.
 //!
 //! A program that was built with the feature `fake-devices` and has `CYCLOMETER_FAKE_DEVICES` set to
-//! [`FakeMac::folder`] finds itself on that Mac. The scenario of the library (`cyclometer_fake_kperf::Scenario`)
-//! says which Mac it is.
+//! [`FakeMac::folder`] finds itself on that Mac. The scenario of the library
+//! (`cyclometer_fake_kperf::Scenario`) says which Mac it is.
 //!
 //! Tests of other crates use this file by `#[path = "…/crates/backend/tests/support/fake_mac.rs"]`; it needs
 //! `cyclometer-fake-kperf` and `tempfile`.

@@ -115,12 +115,12 @@ impl Asked {
     /// The core types of this machine.
     fn here(machine: &Machine) -> Result<Asked> {
         let tables = tables_here(machine);
-        let known = cpus_on(machine).map(|cpus| cpus.iter().map(|cpu| cpu.id().to_owned()).collect());
-        let ids = match known {
+        let mut ids: Vec<String> = match cpus_on(machine) {
             // A chip that the catalogue lacks has the tables of its own event database.
             Err(_) if !tables.all_of(UNKNOWN_CPU).is_empty() => vec![UNKNOWN_CPU.to_owned()],
-            known => known?,
+            known => known?.iter().map(|cpu| cpu.id().to_owned()).collect(),
         };
+        ids.dedup();
         Ok(Asked { tables, ids })
     }
 

@@ -246,7 +246,8 @@ impl MonitorBuilder {
             Some(_) => sysreg::source(chips::for_counting(&machine, &tables), cpu).into_iter().collect(),
             None => {
                 let mut all = region_sources(how.clone());
-                // Where the framework cannot be opened, the source is missing and the plan goes on without it.
+                // Where the framework cannot be opened, the source is missing and the plan goes on without
+                // it.
                 all.extend(kperf_source::open(&machine, &tables, sharing.clone()).unwrap_or_default());
                 all
             }

@@ -44,7 +44,8 @@ fn refusal(machine: &Machine, probes: &AccessProbes) -> Result<Vec<Cause>, (Work
 
 /// # Source
 ///
-/// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: a guest has two counters, none of them configurable.
+/// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: a guest has two counters, none of them
+/// configurable.
 fn no_counters_in_a_guest() -> Cause {
     let text = "macOS in a virtual machine has no configurable counters; run cyclometer on the Mac itself";
     cause(CauseKind::NoVirtualPmu, text)

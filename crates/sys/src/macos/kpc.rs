@@ -74,8 +74,8 @@ pub trait Kpc {
     ///
     /// # Errors
     ///
-    /// `EPERM` without root, and for a selector that the kernel does not allow; `EBUSY` when another client of
-    /// the kernel has the PMU.
+    /// `EPERM` without root, and for a selector that the kernel does not allow; `EBUSY` when another client
+    /// of the kernel has the PMU.
     fn set_config(&self, classes: KpcClasses, words: &[u64]) -> io::Result<()>;
 
     /// The classes that count.

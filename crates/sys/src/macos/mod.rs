@@ -1,7 +1,7 @@
 //! macOS: libraries that are opened at run time, and the private frameworks behind Apple's PMU.
 //!
-//! No framework is linked. The path of a library is given by the caller, so the same code runs on Linux, where
-//! tests open a library that behaves as macOS does.
+//! No framework is linked. The path of a library is given by the caller, so the same code runs on Linux,
+//! where tests open a library that behaves as macOS does.
 
 #[cfg(unix)]
 mod kdebug;

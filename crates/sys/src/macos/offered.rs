@@ -20,8 +20,8 @@ impl KpcCounters {
     ///
     /// # Errors
     ///
-    /// The error of the first call that fails. Only `EACCES` of the request is none: another task has requested
-    /// all counters.
+    /// The error of the first call that fails. Only `EACCES` of the request is none: another task has
+    /// requested all counters.
     pub fn ask(kpc: &dyn Kpc) -> io::Result<KpcCounters> {
         let was_forced = kpc.has_forced_counters()?;
         let forced = match kpc.force_counters(true) {
