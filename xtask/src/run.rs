@@ -9,7 +9,7 @@ use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with, or needs to try what is installed.
 const PEERS: &[&str] =
-    &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv"];
+    &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv", "prometheus"];
 
 /// The steps of `cargo xtask test`.
 pub(crate) fn quick() -> Result<()> {
@@ -52,7 +52,7 @@ fn tests(peers: Peers) -> Result<()> {
 
 /// Tests of programs that find simulated chips behind what they take for devices; built with a feature of
 /// their own.
-const ON_FAKE_DEVICES: &[&str] = &["kperf", "msr", "registers", "selfcounts"];
+const ON_FAKE_DEVICES: &[&str] = &["kperf", "msr", "registers", "selfcounts", "sweep"];
 
 /// Lints and runs them.
 fn on_fake_devices() -> Result<()> {

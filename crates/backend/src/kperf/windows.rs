@@ -12,7 +12,7 @@ use cyclometer_core::{Refusal, Result, Slot, Target};
 use cyclometer_sys::macos::{KdebugFunctions, Library, LibraryError, SamplerFunctions};
 
 use super::hold::CounterHold;
-use super::layout::Layout;
+use super::layout::CounterLayout;
 use super::{KperfSource, place};
 use crate::kdebug::{KperfWindows, SampledCounters, SampledThreads, SamplingTools, SamplingTrigger};
 
@@ -37,7 +37,7 @@ pub(super) fn open(
         return Err(refusal("kperf's windows end at one event"));
     };
     let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing)?;
-    let layout = Layout::of(slots, &source.cores, hold.counters())?;
+    let layout = CounterLayout::of(slots, &source.cores, hold.counters())?;
     let value = |slot: &Slot| {
         let mut parts = layout.all().into_iter().filter(|part| part.slot == slot.id);
         let (first, more) = (parts.next(), parts.next());

@@ -336,8 +336,10 @@ mod tests {
         }
 
         fn count(&mut self, _: KernelIndex, _: u64) -> Result<SweepCounts> {
-            while self.0 == 7 {
-                std::thread::park();
+            if self.0 == 7 {
+                loop {
+                    std::thread::park();
+                }
             }
             Ok(SweepCounts { counts: vec![0], instructions: None })
         }
