@@ -43,6 +43,7 @@ impl Mac {
         let counters = kpc.counter_count(BOTH);
         let before = kpc.cpu_counters(BOTH, 1).unwrap();
         let after = kpc.cpu_counters(BOTH, 1).unwrap();
+        kpc.set_counting(KpcClasses::NONE).unwrap();
         assert_eq!(before.len(), counters);
         after.iter().zip(&before).map(|(after, before)| after - before).collect()
     }
