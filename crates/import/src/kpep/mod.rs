@@ -5,7 +5,7 @@
 //! `system`, in it `cpu`, in it `events` (a dictionary by name: `number`, `counters_mask`, `fixed_counter`,
 //! `fallback`, `umask`, `description`, `errata`), `aliases` (alias to name), `config_counters`,
 //! `fixed_counters` and `power_counters` (masks over PMC numbers), `architecture`. An event without a mask
-//! may use every counter of `config_counters`. An event that names a fallback can be counted by that event, too.
+//! may use every counter of `config_counters`. An event with a fallback can be counted by that event, too.
 //!
 //! # Source
 //!
