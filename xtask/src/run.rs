@@ -8,8 +8,18 @@ use crate::command::{apt, cargo, cargo_command, installed, output, step};
 use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with, or needs to try what is installed.
-const PEERS: &[&str] =
-    &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv", "prometheus"];
+const PEERS: &[&str] = &[
+    "time",
+    "linux-perf",
+    "gzip",
+    "gcc",
+    "g++",
+    "make",
+    "pkg-config",
+    "valgrind",
+    "python3-venv",
+    "prometheus",
+];
 
 /// The steps of `cargo xtask test`.
 pub(crate) fn quick() -> Result<()> {

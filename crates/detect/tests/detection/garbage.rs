@@ -112,7 +112,7 @@ impl FactSource for Garbage {
             2 => Some(ProcessAccounts::Totals),
             _ => Some(ProcessAccounts::ByCoreType),
         };
-        let flag = |name| self.number(name) % 2 == 0;
+        let flag = |name| self.number(name).is_multiple_of(2);
         Some(AccountFacts { process, thread: flag("thread"), counts: flag("counts") })
     }
 
