@@ -24,8 +24,13 @@ command -v cyclometer >/dev/null || fail 'the command cyclometer is not on the P
 events=${CYCLOMETER_EVENTS:-instructions,branches,loads,stores}
 conditions=${CYCLOMETER_FAIL_IF-instructions > +0.5%}
 repository=$(git rev-parse --show-toplevel) || fail 'the current folder is in no git repository'
+# A hook of git sets them, and they would hold for the checkouts, too.
+unset GIT_DIR GIT_INDEX_FILE GIT_WORK_TREE
 
 work=$(mktemp -d) || fail 'no temporary folder can be made'
+case $work in
+    *[!A-Za-z0-9/._-]*) fail "the temporary folder has characters that commands would have to quote: $work; set TMPDIR" ;;
+esac
 clean_up() {
     for tree in base head; do
         git -C "$repository" worktree remove --force "$work/$tree" 2>/dev/null
@@ -35,6 +40,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+trap 'exit 141' PIPE
 
 # Both names have one length: arguments are an input of a program, and longer ones cost instructions.
 check_out() {
@@ -55,7 +61,7 @@ while [ -n "$rest" ]; do
         *';'*) rest=${rest#*;} ;;
         *) rest= ;;
     esac
-    condition=$(printf %s "$condition" | sed 's/^[ \t]*//; s/[ \t]*$//')
+    condition=$(printf %s "$condition" | sed 's/^[[:blank:]]*//; s/[[:blank:]]*$//')
     [ -z "$condition" ] || set -- "$@" --fail-if "$condition"
 done
 
@@ -74,12 +80,22 @@ replaced() {
     printf '%s' "$out$text"
 }
 
+# The sentence for a comparison that failed no condition, by its table and what was told.
+passed() {
+    case $(cat "$work/table.md" "$work/said" 2>/dev/null) in
+        *': inconclusive'*) printf '**Undecided:** the runs do not decide a condition; the option --fail-inconclusive makes that a failure.' ;;
+        *) printf 'No condition holds.' ;;
+    esac
+}
+
 worst=0
 base_name=$(git -C "$work/base" rev-parse --short HEAD)
 head_name=$(git -C "$work/head" rev-parse --short HEAD)
 printf '## Instructions of %s against %s\n' "$head_name" "$base_name"
 printf '%s\n' "$CYCLOMETER_COMMANDS" >"$work/commands"
+cr=$(printf '\r')
 while IFS= read -r line || [ -n "$line" ]; do
+    line=${line%"$cr"}
     [ -n "$(printf %s "$line" | tr -d ' \t')" ] || continue
     case $line in
         *'{tree}'*) ;;
@@ -95,9 +111,8 @@ while IFS= read -r line || [ -n "$line" ]; do
     cat "$work/said" >&2
     printf '\n### `%s`\n\n' "$line"
     [ ! -s "$work/table.md" ] || replaced "$(cat "$work/table.md")" "$work/" ''
-    rm -f "$work/table.md"
     case $status in
-        0) printf '\n\nNo condition holds.\n' ;;
+        0) [ $# -eq 0 ] || printf '\n\n%s\n' "$(passed)" ;;
         1)
             printf '\n\n**Failed:**\n\n```text\n'
             cat "$work/said"
@@ -111,5 +126,6 @@ while IFS= read -r line || [ -n "$line" ]; do
             worst=125
             ;;
     esac
+    rm -f "$work/table.md"
 done <"$work/commands"
 exit "$worst"

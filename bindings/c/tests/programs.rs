@@ -114,7 +114,9 @@ fn the_tutorials_regions_are_counted_as_its_page_says() {
         assert_eq!(said.matches(refusal).count(), shown.matches(refusal).count(), "{said}");
         assert!(!said.contains("IPC"), "{said}");
     }
-    assert!(said.lines().all(|line| line.chars().count() <= 80 && !line.ends_with(":u  0")), "{said}");
+    // A reason names the remedy, too, and is as long as that.
+    let fits = |line: &str| line.contains("none: ") || line.chars().count() <= 80;
+    assert!(said.lines().all(|line| fits(line) && !line.ends_with(":u  0")), "{said}");
 }
 
 /// Labels, and events without the modes that somebody may count; a PMU adds the IPC.

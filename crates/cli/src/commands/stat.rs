@@ -341,8 +341,13 @@ impl Live {
         let (stdout, stderr) = outputs(args);
         let inherits = stdout == OutputStream::Inherit || stderr == OutputStream::Inherit;
         let enabled = wanted && !inherits && super::shows_progress();
-        let is_shared = inherits && !args.command.is_empty();
+        let is_shared = inherits && !args.command.is_empty() && !is_attached(args);
         let redraws = args.live && !is_shared && super::shows_progress();
+        if args.live && is_shared && super::shows_progress() {
+            output::tell(
+                "cyclometer: rows, as the command writes to this terminal, too: --output null has them redrawn\n",
+            );
+        }
         Live {
             progress: Progress::new(executions(args), enabled),
             executions: executions(args),

@@ -17,21 +17,33 @@ const MOST_LINKS: usize = 40;
 
 const ROOT: u32 = 0;
 
-/// The owner that a user namespace shows for users it does not know, the host's root among them.
+/// The owner that a user namespace shows for users it does not know, the host's root among them. Elsewhere it
+/// is an ordinary user, `nobody`.
 ///
 /// # Source
 ///
 /// `user_namespaces(7)`, `/proc/sys/kernel/overflowuid`: its default.
 const UNKNOWN_OWNER: u32 = 65534;
 
+/// Whether every user of the system is known here, as outside of user namespaces.
+///
+/// # Source
+///
+/// `user_namespaces(7)`, `/proc/pid/uid_map`: a line of first id, first id outside, and number of ids.
+fn knows_all_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// A path without links, if every folder and every link on it can be changed by this user and root only.
 /// `None` also where it cannot be followed.
 pub(super) fn resolve(path: &Path) -> Option<PathBuf> {
     let user = cyclometer_sys::host::effective_uid();
+    let trusted: &[u32] = if knows_all_users() { &[ROOT, user] } else { &[ROOT, user, UNKNOWN_OWNER] };
     let mut at = PathBuf::from("/");
     let mut steps = steps_of(&std::path::absolute(path).ok()?);
     let mut links = 0;
-    is_safe(&fs::symlink_metadata(&at).ok()?, user).then_some(())?;
+    is_safe(&fs::symlink_metadata(&at).ok()?, trusted).then_some(())?;
     while let Some(step) = steps.pop() {
         if step == ".." {
             at.pop();
@@ -41,14 +53,14 @@ pub(super) fn resolve(path: &Path) -> Option<PathBuf> {
         let metadata = fs::symlink_metadata(&next).ok()?;
         if metadata.is_symlink() {
             links += 1;
-            (links <= MOST_LINKS && is_owner_trusted(&metadata, user)).then_some(())?;
+            (links <= MOST_LINKS && trusted.contains(&metadata.uid())).then_some(())?;
             let target = fs::read_link(&next).ok()?;
             if target.is_absolute() {
                 at = PathBuf::from("/");
             }
             steps.extend(steps_of(&target));
         } else {
-            (metadata.is_dir() && is_safe(&metadata, user)).then_some(())?;
+            (metadata.is_dir() && is_safe(&metadata, trusted)).then_some(())?;
             at = next;
         }
     }
@@ -65,20 +77,13 @@ fn steps_of(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(step).collect()
 }
 
-fn is_owner_trusted(metadata: &Metadata, user: u32) -> bool {
-    [ROOT, UNKNOWN_OWNER, user].contains(&metadata.uid())
-}
-
-/// Whether no other user can rename what is in a folder. A group with the number of its user is a group of
-/// one, as many distributions make for each user; in a folder with the sticky bit only owners rename.
-fn is_safe(metadata: &Metadata, user: u32) -> bool {
+/// Whether only trusted users can rename what is in a folder: nobody else may write to it, or it has the sticky
+/// bit, with which only owners rename. Bits of the group also stand for the users of an access list.
+fn is_safe(metadata: &Metadata, trusted: &[u32]) -> bool {
     const STICKY: u32 = 0o1000;
-    const GROUP_WRITES: u32 = 0o020;
-    const OTHERS_WRITE: u32 = 0o002;
+    const OTHERS_WRITE: u32 = 0o022;
     let mode = metadata.mode();
-    let has_group = mode & GROUP_WRITES != 0 && ![ROOT, user].contains(&metadata.gid());
-    let is_closed = mode & STICKY != 0 || !(mode & OTHERS_WRITE != 0 || has_group);
-    is_owner_trusted(metadata, user) && is_closed
+    trusted.contains(&metadata.uid()) && (mode & STICKY != 0 || mode & OTHERS_WRITE == 0)
 }
 
 #[cfg(test)]
@@ -124,6 +129,12 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_may_write_is_no_group_of_one() {
+        let tree = Tree::new(&[("shared", 0o775), ("shared/ours", 0o700)]);
+        assert_eq!(tree.leads_to("shared/ours"), None, "an access list would show in these bits, too");
+    }
+
+    #[test]
     fn links_are_followed_and_what_they_lead_through_is_checked() {
         let tree = Tree::new(&[("a", 0o700), ("a/b", 0o700), ("open", 0o777), ("open/c", 0o700)]);
         symlink("a/b", tree.at("relative")).unwrap();
@@ -154,6 +165,6 @@ mod tests {
             assert_eq!(tree.leads_to("link"), None);
         }
         let root = fs::symlink_metadata("/").unwrap();
-        assert!(is_owner_trusted(&root, 12345) && root.uid() != 12345);
+        assert!(is_safe(&root, &[root.uid()]) && !is_safe(&root, &[root.uid() + 1]));
     }
 }

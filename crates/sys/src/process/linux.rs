@@ -204,7 +204,7 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
 ///
 /// # Errors
 ///
-/// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated
+/// `InvalidData` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated
 /// processes.
 pub fn check_process_list() -> io::Result<()> {
     let status = match std::fs::read_to_string("/proc/self/status") {
@@ -215,7 +215,7 @@ pub fn check_process_list() -> io::Result<()> {
     let list = ProcessList::of(status.as_deref(), || std::path::Path::new("/proc/meminfo").exists());
     match list.obstacle() {
         None => Ok(()),
-        Some(obstacle) => Err(io::Error::new(io::ErrorKind::Unsupported, obstacle)),
+        Some(obstacle) => Err(io::Error::new(io::ErrorKind::InvalidData, obstacle)),
     }
 }
 
