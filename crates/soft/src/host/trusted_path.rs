@@ -77,8 +77,8 @@ fn steps_of(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(step).collect()
 }
 
-/// Whether only trusted users can rename what is in a folder: nobody else may write to it, or it has the sticky
-/// bit, with which only owners rename. Bits of the group also stand for the users of an access list.
+/// Whether only trusted users can rename what is in a folder: it is writable for no other user, or it has the
+/// sticky bit, with which only owners rename. Bits of the group also stand for the users of an access list.
 fn is_safe(metadata: &Metadata, trusted: &[u32]) -> bool {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o022;
