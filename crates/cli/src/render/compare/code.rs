@@ -50,7 +50,7 @@ impl CodeVersus {
     pub fn table(&self, paint: Paint) -> String {
         let events = (0..self.changes.events.len()).map(|event| self.of_event(event, paint));
         let notes = self.notes.iter().map(|note| remark(&clean(note), paint));
-        let none = format!("  no changes by {}\n", self.changes.grouping.word());
+        let none = format!("  by {}: not compared\n", self.changes.grouping.word());
         let none = self.changes.events.is_empty().then(|| paint.paint(Style::Heading, &none));
         none.into_iter().chain(events).chain(notes).collect()
     }
@@ -173,7 +173,7 @@ impl CodeVersus {
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         if self.changes.events.is_empty() {
-            out += &format!("no changes by {}\n\n", self.changes.grouping.word());
+            out += &format!("by {}: not compared\n\n", self.changes.grouping.word());
         }
         for event in 0..self.changes.events.len() {
             let largest = self.changes.largest(event);
@@ -412,8 +412,7 @@ mod tests {
         lost.events.clear();
         lost.notes.push("instructions:u is not compared by code: no run has its count: x".to_owned());
         let versus = CodeVersus::of(&lost, &series(&[&[("/p", "f", 5)], &[("/p", "f", 5)]]), 20);
-        let expected = "  no changes by function\n  note: A: instructions:u is not compared by code: no run has \
-                        its count:\n";
+        let expected = "  by function: not compared\n  A: instructions:u is not compared by code:";
         let text = versus.table(Paint::NONE);
         assert!(text.starts_with(expected), "{text}");
         assert!(!text.contains("changed") && !versus.markdown().contains("changed"), "{text}");
