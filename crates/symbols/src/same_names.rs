@@ -100,7 +100,7 @@ mod tests {
         let namesakes = functions.iter().map(|(name, symbol, source)| Namesake {
             name: (*name).to_owned(),
             symbol: symbol.as_bytes(),
-            source: (!source.is_empty()).then(|| source.as_bytes()),
+            source: (!source.is_empty()).then_some(source.as_bytes()),
         });
         assert_eq!(told_apart(namesakes.collect()), expected);
     }
