@@ -412,25 +412,20 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Whether gcc is there; builds a program of several files of source code.
-fn compiled(folder: &Path, program: &str, sources: &[(&str, &str)]) -> bool {
-    if Command::new("gcc").arg("--version").output().is_err() {
-        eprintln!("skipped: no gcc");
-        return false;
-    }
+/// Builds a program of several files of source code.
+fn compiled(folder: &Path, program: &str, sources: &[(&str, &str)]) {
     sources.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
     let files = sources.iter().map(|(name, _)| name);
     let mut gcc = Command::new("gcc");
     gcc.args(["-O1", "-o", program]).args(files).current_dir(folder);
     assert!(gcc.status().unwrap().success());
-    true
 }
 
 #[test]
 fn a_lost_count_has_the_reason_in_place_of_changes_and_is_in_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let Some(()) = built(folder.path(), &[]) else { return };
-    assert!(compiled(folder.path(), "losing", &[("losing.c", LOSING)]));
+    compiled(folder.path(), "losing", &[("losing.c", LOSING)]);
     let options = ["--by", "function", "--export-json", "f.json", "./losing", "./losing x"];
     let out = compare(folder.path(), &options);
     let text = stdout(&out);
@@ -478,7 +473,7 @@ fn functions_of_one_name_in_two_files_of_source_are_kept_apart() {
     let main = ("m.c", "void one(void); void two(void);\nint main(void) { one(); two(); return 0; }\n");
     for (program, [one, two]) in [("old", [1000, 2000]), ("new", [2000, 1000])] {
         let (one, two) = (source("one", one), source("two", two));
-        assert!(compiled(folder.path(), program, &[main, ("a.c", &one), ("b.c", &two)]));
+        compiled(folder.path(), program, &[main, ("a.c", &one), ("b.c", &two)]);
     }
     let by = by(folder.path(), &["--by", "function"], &["./old"]);
     let of = functions(&by, "/old");
@@ -493,17 +488,13 @@ fn functions_of_one_name_in_two_files_of_source_are_kept_apart() {
 
 #[test]
 fn regions_of_events_that_the_software_pmu_does_not_count_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(()) = built(folder.path(), &[]) else { return };
-    if !stat(folder.path(), &["--backend", "soft", "-e", "instructions"], &["true"]).status.success() {
-        eprintln!("skipped: no software PMU");
+    if !software_pmu_works() {
         return;
     }
     let out = run(&["run", "-e", "wall_time", "--", "true"]);
     // Where there is a PMU, it counts regions, and the program is run natively.
     if out.status.code() == Some(0) {
-        eprintln!("skipped: a PMU counts regions here");
-        return;
+        return skip("a PMU counts regions here");
     }
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     assert!(stderr(&out).contains("the software PMU counts none of the events"), "{out:?}");
