@@ -4,10 +4,10 @@
 //! compiled for each of its types. Each of them gets a name of its own, by what stays as it is when the
 //! program is built again, in this order:
 //!
-//! 1. Of Rust: the name with the compiler's hash, `f::h0123456789abcdef`.
+//! 1. The name with the hash of the Rust compiler, `f::h0123456789abcdef`.
 //! 2. The file of source code in the symbol table: `helper [a.c]`.
 //! 3. The symbol: `f(int) {_Z1fi}`.
-//! 4. What is still equal is numbered by address: `helper [a.c] #2`.
+//! 4. A number, by address: `helper [a.c] #2`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -45,7 +45,7 @@ impl CodeOfArms {
         let mut counted = Vec::new();
         for (_, run, counts) in &of_arm {
             match counts {
-                Ok(counts) if counts.slots == slots => counted.push(CountedRun { run: *run, counts }),
+                Ok(counts) if counts.slots == slots => counted.push(RunByCode { run: *run, counts }),
                 Ok(_) => notes.push("its runs counted different events".to_owned()),
                 Err(why) => notes.push(format!("where counts were made is unknown: {why}")),
             }
@@ -54,7 +54,7 @@ impl CodeOfArms {
         let Complete { events: columns, runs } = complete(&events, counted, &mut notes);
         let names = columns.iter().map(|column| events[*column].name.clone()).collect();
         let mut all = CodeSeries::new(self.grouping, names);
-        for CountedRun { run, counts } in runs {
+        for RunByCode { run, counts } in runs {
             notes.extend(
                 columns.iter().filter_map(|column| events[*column].other_sum(run, counts.totals[*column])),
             );
@@ -76,7 +76,7 @@ impl CodeOfArms {
 
 /// A run with counts by code.
 #[derive(Clone, Copy)]
-struct CountedRun<'a> {
+struct RunByCode<'a> {
     run: u32,
     counts: &'a CountsByCode,
 }
@@ -117,21 +117,21 @@ impl<'a> EventOfRuns<'a> {
 struct Complete<'a> {
     /// The indices of the events.
     events: Vec<usize>,
-    runs: Vec<CountedRun<'a>>,
+    runs: Vec<RunByCode<'a>>,
 }
 
 /// Selects the events that have counts, and the runs in which all of them have. An event that would leave no
 /// run is left out.
 fn complete<'a>(
     events: &[EventOfRuns<'_>],
-    mut runs: Vec<CountedRun<'a>>,
+    mut runs: Vec<RunByCode<'a>>,
     notes: &mut Vec<String>,
 ) -> Complete<'a> {
     let mut with_counts = Vec::new();
     for (index, event) in events.iter().enumerate() {
         let name = &event.name;
-        let has_count = |run: &&CountedRun<'_>| event.missing(run.run).is_none();
-        let having: Vec<CountedRun<'a>> = runs.iter().filter(has_count).copied().collect();
+        let has_count = |run: &&RunByCode<'_>| event.missing(run.run).is_none();
+        let having: Vec<RunByCode<'a>> = runs.iter().filter(has_count).copied().collect();
         let missing = runs.iter().find_map(|run| Some((run.run, event.missing(run.run)?)));
         let Some((run, why)) = missing else {
             with_counts.push(index);
@@ -208,7 +208,7 @@ mod tests {
             calls: Vec::new(),
             notes: Vec::new(),
         };
-        let runs = (0..values[0].1.len() as u32).map(|run| CountedRun { run, counts: &counts }).collect();
+        let runs = (0..values[0].1.len() as u32).map(|run| RunByCode { run, counts: &counts }).collect();
         let mut notes = Vec::new();
         let Complete { events, runs } = complete(&events, runs, &mut notes);
         (events, runs.iter().map(|run| run.run).collect(), notes)
