@@ -398,6 +398,109 @@ fn a_baseline_with_counts_by_function_is_not_replaced_by_one_without() {
     assert!(save(&["-e", "instructions", "--backend", "soft", "--force"]).status.success());
 }
 
+/// A program that the software PMU cannot follow when it has an argument, and can when it has none.
+const LOSING: &str = r#"
+#include <sys/mman.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    if (argc < 2) return 0;
+    unsigned char code[] = {0xb8, 1, 0, 0, 0, 0xc3};
+    void *memory = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    memcpy(memory, code, sizeof code);
+    return ((int (*)(void))memory)() - 1;
+}
+"#;
+
+/// Builds a program of several files of source code.
+fn compiled(folder: &Path, program: &str, sources: &[(&str, &str)]) {
+    sources.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
+    let files = sources.iter().map(|(name, _)| name);
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-o", program]).args(files).current_dir(folder);
+    assert!(gcc.status().unwrap().success());
+}
+
+#[test]
+fn a_lost_count_has_the_reason_in_place_of_changes_and_is_in_no_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    compiled(folder.path(), "losing", &[("losing.c", LOSING)]);
+    let options = ["--by", "function", "--export-json", "f.json", "./losing", "./losing x"];
+    let out = compare(folder.path(), &options);
+    let text = stdout(&out);
+    assert!(text.contains("by function: not compared"), "{out:?}");
+    assert!(
+        text.contains("B: instructions:u is not compared by code") && text.contains("detached"),
+        "{text}"
+    );
+    let results = compared(folder.path(), "f.json");
+    assert!(!results["comparisons"][0]["by"].to_string().contains("is_exact"), "{results}");
+    assert!(results["commands"][0].get("by").is_some() && results["commands"][1].get("by").is_none());
+    let save = ["--by", "function", "--save-baseline", "base.json", "--", "./losing", "x"];
+    let out = compare(folder.path(), &save);
+    assert!(stderr(&out).contains("base.json has no counts by function: instructions:u"), "{out:?}");
+    let against = ["--by", "function", "--baseline", "base.json", "--", "./losing"];
+    let refused = || {
+        let out = compare(folder.path(), &against);
+        assert_eq!(out.status.code(), Some(125), "{out:?}");
+        assert!(stderr(&out).contains("base.json has no counts by function"), "{out:?}");
+    };
+    refused();
+    // So it is with a file of stat, whose rows are those of the other processes.
+    let script = ["sh", "-c", "./losing; ./losing x"];
+    let options =
+        ["--by", "function", "--export-json", "base.json", "--export-callgrind", "f.cg", "--html", "f.html"];
+    stat(folder.path(), &options, &script);
+    refused();
+    let callgrind = fs::read_to_string(folder.path().join("f.cg")).unwrap();
+    assert!(callgrind.contains("desc: Note: instructions:u: the rows are of the processes"), "{callgrind}");
+    let page = fs::read_to_string(folder.path().join("f.html")).unwrap();
+    assert!(page.contains("of the processes that have a count") && !page.contains("counted exactly"));
+}
+
+#[test]
+fn functions_of_one_name_in_two_files_of_source_are_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    let source = |name: &str, rounds: u32| {
+        format!(
+            "static volatile int sum;\n\
+             static __attribute__((noinline)) void helper(int n) {{ for (int i = 0; i < n; i++) sum += i; }}\n\
+             void {name}(void) {{ helper({rounds}); }}\n"
+        )
+    };
+    let main = ("m.c", "void one(void); void two(void);\nint main(void) { one(); two(); return 0; }\n");
+    for (program, [one, two]) in [("old", [1000, 2000]), ("new", [2000, 1000])] {
+        let (one, two) = (source("one", one), source("two", two));
+        compiled(folder.path(), program, &[main, ("a.c", &one), ("b.c", &two)]);
+    }
+    let by = by(folder.path(), &["--by", "function"], &["./old"]);
+    let of = functions(&by, "/old");
+    assert!(of["helper [b.c]"][0] > of["helper [a.c]"][0] + 3000 && !of.contains_key("helper"), "{by}");
+    let out = compare(folder.path(), &["--by", "function", "--export-json", "f.json", "./old", "./new"]);
+    assert!(out.status.success(), "{out:?}");
+    let changes = changed(&compared(folder.path(), "f.json"));
+    assert!(changes["helper [a.c]"] > 3000, "{changes:?}");
+    assert_eq!(changes["helper [a.c]"], -changes["helper [b.c]"], "{changes:?}");
+    assert!(stdout(&out).contains("old of A is compared with new of B"), "{out:?}");
+}
+
+#[test]
+fn regions_of_events_that_the_software_pmu_does_not_count_are_an_error() {
+    if !software_pmu_works() {
+        return;
+    }
+    let out = run(&["run", "-e", "wall_time", "--", "true"]);
+    // Where there is a PMU, it counts regions, and the program is run natively.
+    if out.status.code() == Some(0) {
+        return skip("a PMU counts regions here");
+    }
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("the software PMU counts none of the events"), "{out:?}");
+    assert!(run(&["run", "-e", "instructions", "--", "true"]).status.success());
+}
+
 #[test]
 fn a_hook_that_builds_each_command_at_one_path_does_not_mix_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,9 @@
 //! in other folders and under other names, functions move to another file, and compilers cut parts off under
 //! names of their own, so matches are looked for in steps, each among what the steps before have left:
 //!
-//! 1. Files: by path; by the last part of the path; by the number of functions that they share.
+//! 1. Files: by path; by the last part of the path; by the number of functions that they share, which is at
+//!    least half of those of the smaller one; the last program of each side. Functions that compilers and
+//!    linkers put into every file are not looked at.
 //! 2. Functions of matched files by name.
 //! 3. Functions of any file by name, then by name without a compiler's ending (`.part.0`), where each side
 //!    has one.
@@ -146,6 +148,8 @@ pub struct CodeChanges {
     pub changes: Vec<CodeChange>,
     /// The number of functions or files that are the same.
     pub unchanged: usize,
+    /// The files that were matched although their names differ, of A and of B.
+    pub renamed_files: Vec<(String, String)>,
 }
 
 impl CodeChanges {
@@ -162,16 +166,24 @@ impl CodeChanges {
     }
 }
 
-/// Compares the code of two commands by the events that both have.
+/// Compares the code of two commands by the events that both have. There are none where a side has no run.
 pub fn changes(a: &CodeSeries, b: &CodeSeries) -> CodeChanges {
-    let index_in_b = |event: &String| b.events.iter().position(|other| other == event);
+    let has_runs = a.runs > 0 && b.runs > 0;
+    let index_in_b = |event: &String| b.events.iter().position(|other| has_runs && other == event);
     let events: Vec<(usize, usize)> =
         a.events.iter().enumerate().filter_map(|(i, event)| Some((i, index_in_b(event)?))).collect();
     let column = |rows: Option<&Vec<Vec<u64>>>, runs: usize, event: usize| match rows {
         Some(rows) => rows.iter().map(|run| run[event]).collect(),
         None => vec![0; runs],
     };
-    let all = matches(a, b).into_iter().map(|(of_a, of_b, matched)| {
+    let files = matched_files(a, b);
+    let mut renamed_files: Vec<(String, String)> = files
+        .iter()
+        .filter(|(of_a, of_b)| base(of_a) != base(of_b))
+        .map(|(of_a, of_b)| ((*of_a).to_owned(), (*of_b).to_owned()))
+        .collect();
+    renamed_files.sort();
+    let all = matches(a, b, &files).into_iter().map(|(of_a, of_b, matched)| {
         let rows = (of_a.and_then(|name| a.rows.get(name)), of_b.and_then(|name| b.rows.get(name)));
         let counts = events.iter().map(|(in_a, in_b)| CodeCountsOfSides {
             a: column(rows.0, a.runs, *in_a),
@@ -191,14 +203,14 @@ pub fn changes(a: &CodeSeries, b: &CodeSeries) -> CodeChanges {
         events: events.iter().map(|(in_a, _)| a.events[*in_a].clone()).collect(),
         changes,
         unchanged: same.len(),
+        renamed_files,
     }
 }
 
 type Matched<'a> = (Option<&'a CodeName>, Option<&'a CodeName>, CodeMatch);
 
 /// Every row of both sides, once.
-fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries) -> Vec<Matched<'a>> {
-    let files = matched_files(a, b);
+fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries, files: &HashMap<&'a str, &'a str>) -> Vec<Matched<'a>> {
     let mut left_b: BTreeSet<&CodeName> = b.rows.keys().collect();
     let (mut found, mut left_a) = (Vec::new(), Vec::new());
     for name in a.rows.keys() {
@@ -229,14 +241,15 @@ fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries) -> Vec<Matched<'a>> {
     found
 }
 
-/// The rows by a part of their functions' names; `None` where several rows have it.
+/// The rows by a part of their functions' names; `None` where several rows have it. Functions that most files
+/// have are left out.
 fn unique<'a>(
     names: impl Iterator<Item = &'a CodeName>,
     key: fn(&str) -> &str,
 ) -> HashMap<&'a str, Option<&'a CodeName>> {
     let mut all: HashMap<&str, Option<&CodeName>> = HashMap::new();
     for name in names {
-        if let Some(function) = &name.function {
+        if let Some(function) = name.function.as_deref().filter(|function| is_own(function)) {
             all.entry(key(function)).and_modify(|known| *known = None).or_insert(Some(name));
         }
     }
@@ -251,13 +264,34 @@ fn whole(name: &str) -> &str {
 const ENDINGS: [&str; 9] =
     ["part", "constprop", "isra", "cold", "lto_priv", "llvm", "localalias", "resolver", "specialized"];
 
-/// A name without a compiler's endings: `sort.part.0` is of `sort`.
+/// A name without what tells functions of one name apart, and without a compiler's endings: `sort.part.0`,
+/// `sort [clone .part.0]` and `sort [a.c]` are of `sort`.
 fn stem(name: &str) -> &str {
+    let name = crate::same_names::unqualified(name);
     let marked = |at: &usize| {
         let rest = &name[at + 1..];
         ENDINGS.contains(&rest.split_once('.').map_or(rest, |(ending, _)| ending))
     };
+    let name = name.split_once(" [clone ").map_or(name, |(name, _)| name);
     name.match_indices('.').map(|(at, _)| at).find(marked).map_or(name, |at| &name[..at])
+}
+
+/// Functions that most programs and libraries have, so that they do not tell which files belong together.
+const EVERYWHERE: [&str; 9] = [
+    "_init",
+    "_fini",
+    "_start",
+    "main",
+    "frame_dummy",
+    "register_tm_clones",
+    "deregister_tm_clones",
+    "__do_global_dtors_aux",
+    "_dl_relocate_static_pie",
+];
+
+/// Whether a function is of its file alone.
+fn is_own(function: &str) -> bool {
+    !EVERYWHERE.contains(&function) && !function.ends_with("@plt")
 }
 
 /// The file of B that belongs to each file of A.
@@ -270,7 +304,9 @@ fn matched_files<'a>(a: &'a CodeSeries, b: &'a CodeSeries) -> HashMap<&'a str, &
     type Fits<'f> = &'f dyn Fn(&str, &str) -> Option<usize>;
     let by_path: Fits<'_> = &|a, b| (a == b).then_some(0);
     let by_base: Fits<'_> = &|a, b| (base(a) == base(b)).then(|| shared(a, b));
-    let by_content: Fits<'_> = &|a, b| Some(shared(a, b)).filter(|shared| *shared > 0);
+    let smaller = |of_a: &str, of_b: &str| functions_a[of_a].len().min(functions_b[of_b].len());
+    let by_content: Fits<'_> =
+        &|a, b| Some(shared(a, b)).filter(|shared| *shared > 0 && 2 * *shared >= smaller(a, b));
     for fits in [by_path, by_base, by_content] {
         // Files are few, so that all pairs can be looked at.
         let pairs = left_a.iter().flat_map(|a| left_b.iter().map(move |b| (*a, *b)));
@@ -285,20 +321,30 @@ fn matched_files<'a>(a: &'a CodeSeries, b: &'a CodeSeries) -> HashMap<&'a str, &
             }
         }
     }
-    // The last one of each side: a program under another name of which all is new, or that has no names.
-    if let (Some(of_a), 1, Some(of_b), 1) = (left_a.first(), left_a.len(), left_b.first(), left_b.len()) {
+    // The last program of each side: one under another name of which all is new, or that has no names.
+    let last_program = |left: &BTreeSet<&'a str>| {
+        let mut programs = left.iter().copied().filter(|path| !is_library(path));
+        programs.next().filter(|_| programs.next().is_none())
+    };
+    if let (Some(of_a), Some(of_b)) = (last_program(&left_a), last_program(&left_b)) {
         found.insert(of_a, of_b);
     }
     found
 }
 
-/// The functions of each file.
+/// Whether a path names a shared library.
+fn is_library(path: &str) -> bool {
+    let base = base(path);
+    base.ends_with(".so") || base.contains(".so.")
+}
+
+/// The functions of each file, without those that most files have.
 fn by_file(series: &CodeSeries) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for name in series.rows.keys() {
         if let Some(object) = &name.object {
             let functions = files.entry(object).or_default();
-            functions.extend(name.function.as_deref());
+            functions.extend(name.function.as_deref().filter(|function| is_own(function)));
         }
     }
     files
@@ -376,6 +422,30 @@ mod tests {
     }
 
     #[test]
+    fn unrelated_files_are_not_matched_and_files_of_other_names_are_told() {
+        let of = |a: &[(&str, u64)], b: &[(&str, u64)]| changes(&series(&[a]), &series(&[b])).renamed_files;
+        let pair = |a: &str, b: &str| vec![(a.to_owned(), b.to_owned())];
+        // Every file has these functions.
+        let a = [("/p main", 1), ("/x.so _init", 1), ("/x.so frame_dummy", 1), ("/x.so f", 1)];
+        let b = [("/p main", 1), ("/y.so _init", 1), ("/y.so frame_dummy", 1), ("/y.so g", 1)];
+        assert_eq!(of(&a, &b), []);
+        assert_eq!(found(&a, &b).len(), 6, "no row of a library is that of another");
+        // One of three functions is few, two are enough.
+        let a = [("/x.so f", 1), ("/x.so g", 1), ("/x.so h", 1)];
+        let b = [("/y.so f", 1), ("/y.so i", 1), ("/y.so j", 1)];
+        assert_eq!(of(&a, &b), []);
+        assert_eq!(of(&a, &[("/y.so f", 1), ("/y.so g", 1), ("/y.so j", 1)]), pair("/x.so", "/y.so"));
+        assert_eq!(of(&[("/a/old f", 1)], &[("/b/new g", 1)]), pair("/a/old", "/b/new"), "programs");
+        assert_eq!(of(&[("/a/p f", 1)], &[("/b/p g", 1)]), [], "one name");
+    }
+
+    #[test]
+    fn a_side_without_runs_has_no_changes() {
+        let changes = changes(&series(&[]), &series(&[&[("/p f", 1)]]));
+        assert_eq!((changes.events.len(), changes.totals.len(), changes.changes.len()), (0, 0, 0));
+    }
+
+    #[test]
     fn two_files_of_one_name_do_not_mix() {
         let a = [("/a/p f", 1), ("/b/p f", 100), ("/b/p g", 5)];
         let b = [("/b/p f", 101), ("/b/p g", 5), ("/a/p f", 1)];
@@ -428,6 +498,13 @@ mod tests {
             ("sort.part.0", "sort"),
             ("sort.constprop.0.isra.1", "sort"),
             ("f.llvm.123", "f"),
+            ("f(int) [clone .constprop.0]", "f(int)"),
+            ("f(int) [clone .part.0] [clone .cold]", "f(int)"),
+            ("f [a.c]", "f"),
+            ("f.part.0 [a.c]", "f"),
+            ("f [a.c] #2", "f"),
+            ("r::f::h0123456789abcdef", "r::f"),
+            ("operator new[](unsigned long)", "operator new[](unsigned long)"),
             (".text", ".text"),
             ("a.partial", "a.partial"),
             ("std::f(a.b)", "std::f(a.b)"),

@@ -15,6 +15,12 @@ pub(crate) fn demangled(symbol: &[u8]) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// The name of a symbol of Rust with the hash of the compiler; `None`: the symbol is of another language.
+pub(crate) fn rust_with_hash(symbol: &[u8]) -> Option<String> {
+    let symbol = std::str::from_utf8(symbol).ok().filter(|symbol| symbol.len() <= LONGEST)?;
+    rustc_demangle::try_demangle(symbol).ok().map(|name| name.to_string())
+}
+
 fn rust(name: &str) -> Option<String> {
     rustc_demangle::try_demangle(name).ok().map(|name| format!("{name:#}"))
 }

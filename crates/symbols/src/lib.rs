@@ -17,6 +17,7 @@ mod demangled;
 mod grouped;
 mod linkage_stubs;
 mod object_file;
+mod same_names;
 mod separate;
 
 pub use changes::{CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, mean};

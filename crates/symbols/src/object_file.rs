@@ -12,6 +12,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::demangled::demangled;
 use crate::linkage_stubs::{LinkageStub, linkage_stubs};
+use crate::same_names::{Namesake, told_apart};
 use crate::separate::debug_file;
 
 /// The largest file that is read, in bytes.
@@ -43,7 +44,8 @@ impl std::error::Error for ObjectError {}
 /// A function of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionSymbol {
-    /// The name in the source code.
+    /// The name in the source code. Functions of one file have different names: what tells those apart that
+    /// have one in the source code is behind it, as in `helper [a.c]`.
     pub name: String,
     /// The address of its first byte, as the file has it.
     pub start: u64,
@@ -172,6 +174,8 @@ struct NamedSymbol<'a> {
     start: u64,
     size: u64,
     name: &'a [u8],
+    /// The file of source code that the symbol table has before it.
+    source: Option<&'a [u8]>,
     is_function: bool,
     is_global: bool,
     is_weak: bool,
@@ -218,12 +222,21 @@ fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
         Some(_) => file.symbols(),
         None => file.dynamic_symbols(),
     };
-    let mut symbols: Vec<NamedSymbol<'_>> = all.filter_map(|symbol| named(file, &symbol)).collect();
+    // The local symbols of a file of source code follow its name.
+    let mut source = None;
+    let with_source = all.filter_map(|symbol| {
+        if symbol.kind() == SymbolKind::File {
+            source = symbol.name_bytes().ok().filter(|name| !name.is_empty());
+        }
+        let source = source.filter(|_| symbol.is_local());
+        named(file, &symbol).map(|named| NamedSymbol { source, ..named })
+    });
+    let mut symbols: Vec<NamedSymbol<'_>> = with_source.collect();
     symbols.sort_by(|one, other| one.start.cmp(&other.start).then_with(|| one.rank().cmp(&other.rank())));
     let longest = |symbols: &[NamedSymbol<'_>]| symbols.iter().map(|symbol| symbol.size).max().unwrap_or(0);
-    let mut groups: Vec<(u64, u64, &[u8])> = Vec::new();
+    let mut groups: Vec<(u64, u64, &NamedSymbol<'_>)> = Vec::new();
     for same in symbols.chunk_by(|one, other| one.start == other.start) {
-        groups.push((same[0].start, longest(same), same[0].name));
+        groups.push((same[0].start, longest(same), &same[0]));
     }
     // A label inside of a function of known size is a target of jumps, and no function.
     let mut inside_of = 0;
@@ -234,15 +247,21 @@ fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
     });
     let ends = section_ends(file);
     let starts: Vec<u64> = groups.iter().map(|(start, ..)| *start).chain([u64::MAX]).collect();
-    let function = |(index, (start, size, name)): (usize, (u64, u64, &[u8]))| {
+    let namesakes = groups.iter().map(|(_, _, symbol)| Namesake {
+        name: demangled(symbol.name),
+        symbol: symbol.name,
+        source: symbol.source,
+    });
+    let names = told_apart(namesakes.collect());
+    let function = |(index, ((start, size, _), name)): (usize, ((u64, u64, &NamedSymbol<'_>), String))| {
         // Assembly often gives no size: the function ends where the next one begins.
         let end = match size {
             0 => starts[index + 1].min(section_end(&ends, start)),
             size => start.saturating_add(size),
         };
-        FunctionSymbol { name: demangled(name), start, end }
+        FunctionSymbol { name, start, end }
     };
-    groups.into_iter().enumerate().map(function).collect()
+    groups.into_iter().zip(names).enumerate().map(function).collect()
 }
 
 fn named<'a>(file: &object::File<'a>, symbol: &object::Symbol<'a, '_>) -> Option<NamedSymbol<'a>> {
@@ -258,7 +277,7 @@ fn named<'a>(file: &object::File<'a>, symbol: &object::Symbol<'a, '_>) -> Option
     }
     let (start, size) = (symbol.address(), symbol.size());
     let (is_global, is_weak) = (symbol.is_global(), symbol.is_weak());
-    Some(NamedSymbol { start, size, name, is_function, is_global, is_weak })
+    Some(NamedSymbol { start, size, name, source: None, is_function, is_global, is_weak })
 }
 
 fn is_code(file: &object::File<'_>, symbol: &object::Symbol<'_, '_>) -> bool {

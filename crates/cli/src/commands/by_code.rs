@@ -31,18 +31,24 @@ pub fn check_source(grouping: Grouping, backend: Backend) -> Result<()> {
 ///
 /// Usage, with the reason of the first event.
 pub fn check_plan(grouping: Grouping, plan: &Plan) -> Result<()> {
+    let Some(reason) = nothing_counted(plan) else { return Ok(()) };
+    let text = format!("--by {}: {reason}", grouping.word());
+    Err(failure::usage(text, ADD_ONE))
+}
+
+/// The remedy for events of which the software PMU counts none.
+pub const ADD_ONE: &str =
+    "add one that it counts, as in -e instructions; `cyclometer doctor` tells whether it works here";
+
+/// The message about a plan by which the software PMU counts nothing, with the reason of the first event.
+pub fn nothing_counted(plan: &Plan) -> Option<String> {
     if plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated && !pass.slots.is_empty()) {
-        return Ok(());
+        return None;
     }
     let why = |line: &PlanLine| match &line.outcome {
         Outcome::NotCounted(count) => count.reason().map(|reason| format!(" ({}: {reason})", line.label())),
         Outcome::Counted { .. } => None,
     };
     let reason = plan.lines.iter().find_map(why).unwrap_or_default();
-    let text =
-        format!("--by {}: the software PMU counts none of the events{}", grouping.word(), clean(&reason));
-    Err(failure::usage(
-        text,
-        "add one that it counts, as in -e instructions; `cyclometer doctor` tells whether it works here",
-    ))
+    Some(format!("the software PMU counts none of the events{}", clean(&reason)))
 }

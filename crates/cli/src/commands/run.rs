@@ -5,8 +5,9 @@ use cyclometer::{
     CommandSpec, Launcher, Machine, Quiet, Report, Result, Rung, Stat, catalogue, check_program, machine,
 };
 
+use super::by_code;
 use crate::args::RunArgs;
-use crate::{exit, output};
+use crate::{exit, failure, output};
 
 /// The event of a run that is not translated: its program counts for itself.
 const OF_A_NATIVE_RUN: &str = "wall_time";
@@ -26,7 +27,11 @@ pub fn run(args: &RunArgs, launcher: Launcher) -> Result<u8> {
     let command = CommandSpec { args: rest, ..CommandSpec::new(program) };
     let stat = Stat::new(machine.clone()).command(command);
     let stat = match choice(&machine) {
-        RunChoice::Translated => stat.events(&events(args))?.backend(Some(Rung::Soft)).hints(!args.no_hints),
+        RunChoice::Translated => {
+            let stat = stat.events(&events(args))?.backend(Some(Rung::Soft)).hints(!args.no_hints);
+            check_events(&stat)?;
+            stat
+        }
         RunChoice::Native { missing } => {
             let note =
                 |reason| format!("cyclometer: regions are not counted by the software PMU: {reason}\n");
@@ -38,6 +43,14 @@ pub fn run(args: &RunArgs, launcher: Launcher) -> Result<u8> {
     let report = stat.run(&launcher, &mut Quiet)?;
     lost(&report).iter().for_each(|text| output::tell(text));
     Ok(exit_code(&report))
+}
+
+/// Refuses events of which the software PMU counts none: every region would be without counts.
+fn check_events(stat: &Stat) -> Result<()> {
+    match by_code::nothing_counted(&stat.plan()?) {
+        Some(reason) => Err(failure::usage(reason, by_code::ADD_ONE)),
+        None => Ok(()),
+    }
 }
 
 /// How the program is run.

@@ -27,6 +27,8 @@ pub struct ByCode {
     top: usize,
     /// Whether calls between functions are shown.
     has_calls: bool,
+    /// Whether the rows add up to the count of the command.
+    is_complete: bool,
     notes: Vec<String>,
 }
 
@@ -51,15 +53,17 @@ impl ByCode {
         let missing = missing.map(|why| format!("where counts were made is unknown: {why}"));
         let incomplete =
             lines.iter().zip(&counts.totals).filter_map(|(line, sum)| incomplete((*line)?, *sum));
+        let incomplete = by_text(incomplete);
+        let is_complete = missing.is_none() && incomplete.is_empty();
         let is_left_out = |line: &&LineSummary| {
             line.rung == Some(Rung::Soft) && !counts.slots.contains(&line.slot) && missing.is_none()
         };
         let left_out = summary.lines.iter().filter(is_left_out);
         let left_out =
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
-        let others = by_text(incomplete).into_iter().chain(left_out).collect::<Vec<_>>();
+        let others = incomplete.into_iter().chain(left_out).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
-        ByCode { counts, events, top, has_calls: false, notes }
+        ByCode { counts, events, top, has_calls: false, is_complete, notes }
     }
 
     /// With calls between functions, or without.
@@ -75,6 +79,14 @@ impl ByCode {
     /// The name of each slot of the counts.
     pub fn events(&self) -> &[String] {
         &self.events
+    }
+
+    /// How the counts were made, for those who see no notes.
+    pub fn provenance(&self) -> &'static str {
+        match self.is_complete {
+            true => "counted exactly by the software PMU",
+            false => "counted by the software PMU, of the processes that have a count",
+        }
     }
 
     /// The reasons why counts or names are missing.

@@ -39,7 +39,8 @@ impl CallgrindFile {
         file.line("version: 1");
         file.line(&format!("creator: cyclometer {}", env!("CARGO_PKG_VERSION")));
         file.line(&format!("cmd: {}", clean(&target::command_words(results.report).join(" "))));
-        file.line("desc: Cost: exclusive, counted exactly by the software PMU");
+        file.line(&format!("desc: Cost: exclusive, {}", by_code.provenance()));
+        by_code.notes().iter().for_each(|note| file.line(&format!("desc: Note: {}", clean(note))));
         file.line("positions: line");
         let events: Vec<String> = names.iter().map(|name| event(name)).collect();
         for (event, name) in events.iter().zip(names) {
@@ -151,9 +152,10 @@ pub fn page(results: &Results<'_>) -> String {
     let texts = MapTexts {
         title: target::command_words(results.report).join(" "),
         subtitle: format!(
-            "{event} by file of code and {}: {} in all, counted exactly by the software PMU. Areas are in proportion to counts.",
+            "{event} by file of code and {}: {} in all, {}. Areas are in proportion to counts.",
             by_code.counts().grouping.word(),
-            crate::render::units::grouped(root.count as f64)
+            crate::render::units::grouped(root.count as f64),
+            by_code.provenance()
         ),
         notes: by_code.notes().to_vec(),
     };

@@ -278,7 +278,7 @@ fn contest<'a>(
         .map(|(arm, (contestant, report))| {
             let summary = summarise_with(report, asked_scope(report), &requests);
             let series = Series::all_of(&summary);
-            let code = code.map(|code| code.series(arm, report, &summary, &series));
+            let code = code.map(|code| code.series(arm, report, &summary));
             ArmShown { name: contestant.name.clone(), series, summary, code }
         })
         .collect();

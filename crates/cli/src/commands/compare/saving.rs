@@ -5,6 +5,7 @@ use std::path::Path;
 use cyclometer::interleaved::EarlyEnd;
 use cyclometer::stats::Failures;
 use cyclometer::stats::compare::Series;
+use cyclometer::symbols::CodeSeries;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
 use super::baseline::{FormerBaseline, MAX_BYTES};
@@ -62,11 +63,16 @@ impl Saving {
         )))
     }
 
-    /// Names the events that were asked for and that the baseline will not have.
+    /// Names the events and counts by code that were asked for and that the baseline will not have.
     fn warn_of_gaps(&self, contest: &Contest<'_>) {
         if let Some(series) = asked_in_vain(contest) {
             let (file, name, why) = (&self.file, clean(&series.name), clean(why(series)));
             output::tell(&format!("cyclometer: warning: the baseline {file} has no {name}: {why}\n"));
+        }
+        let mut codes = contest.arms.iter().filter_map(|arm| arm.code.as_ref());
+        if let Some(code) = codes.find(|code| !has_code(code)) {
+            let (file, by, why) = (&self.file, code.grouping.word(), clean(&code.notes.join("; ")));
+            output::tell(&format!("cyclometer: warning: the baseline {file} has no counts by {by}: {why}\n"));
         }
     }
 }
@@ -84,8 +90,13 @@ fn loss(contest: &Contest<'_>, former: &FormerBaseline) -> Option<String> {
         let (name, why) = (clean(&series.name), clean(why(series)));
         return Some(format!("it has {name}, which was not counted now ({why})"));
     }
-    if let Some(by) = former.by.filter(|_| contest.arms.iter().any(|arm| arm.code.is_none())) {
-        return Some(format!("it has counts by {by}, and this measurement has none; add --by {by}"));
+    let codes = contest.arms.iter().map(|arm| arm.code.as_ref());
+    if let (Some(by), Some(code)) = (former.by, codes.into_iter().find(|code| !code.is_some_and(has_code))) {
+        let why = code.map_or_else(
+            || format!("; add --by {by}"),
+            |code| format!(" ({})", clean(&code.notes.join("; "))),
+        );
+        return Some(format!("it has counts by {by}, and this measurement has none{why}"));
     }
     let missing = former.counted.iter().find(|name| !is_counted(contest, name))?;
     let missing = clean(missing);
@@ -96,6 +107,11 @@ fn loss(contest: &Contest<'_>, former: &FormerBaseline) -> Option<String> {
     let mut series = contest.arms.iter().flat_map(|arm| &arm.series);
     let has_nothing = series.all(|series| series.present().is_empty());
     has_nothing.then(|| format!("it has {missing}, and nothing was counted now"))
+}
+
+/// Whether there are counts by code.
+fn has_code(code: &CodeSeries) -> bool {
+    code.runs > 0
 }
 
 /// Whether each command has a value of a metric.

@@ -31,20 +31,28 @@ pub struct CodeVersus {
 impl CodeVersus {
     /// Compares two commands.
     pub fn of(a: &CodeSeries, b: &CodeSeries, top: usize) -> CodeVersus {
+        let changes = changes(a, b);
         let sides = [("A", a), ("B", b)];
-        let notes = sides.iter().flat_map(|(side, series)| {
+        let of_sides = sides.iter().flat_map(|(side, series)| {
             let once = (series.runs == 1)
                 .then(|| format!("{side}: one run was counted, so whether its counts repeat is unknown"));
             series.notes.iter().map(move |note| format!("{side}: {note}")).chain(once)
         });
-        CodeVersus { changes: changes(a, b), top, notes: notes.collect() }
+        let files = changes
+            .renamed_files
+            .iter()
+            .map(|(a, b)| format!("{} of A is compared with {} of B", last_part(a), last_part(b)));
+        let notes = of_sides.chain(lacking(a, "A", b)).chain(lacking(b, "B", a)).chain(files).collect();
+        CodeVersus { changes, top, notes }
     }
 
     /// A table for each event.
     pub fn table(&self, paint: Paint) -> String {
         let events = (0..self.changes.events.len()).map(|event| self.of_event(event, paint));
         let notes = self.notes.iter().map(|note| remark(&clean(note), paint));
-        events.chain(notes).collect()
+        let none = format!("  by {}: not compared\n", self.changes.grouping.word());
+        let none = self.changes.events.is_empty().then(|| paint.paint(Style::Heading, &none));
+        none.into_iter().chain(events).chain(notes).collect()
     }
 
     fn of_event(&self, event: usize, paint: Paint) -> String {
@@ -164,6 +172,9 @@ impl CodeVersus {
     /// A table for each event.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
+        if self.changes.events.is_empty() {
+            out += &format!("by {}: not compared\n\n", self.changes.grouping.word());
+        }
         for event in 0..self.changes.events.len() {
             let largest = self.changes.largest(event);
             out += &format!("{}\n\n", escaped(&self.summary(event, largest.len())));
@@ -189,7 +200,7 @@ impl CodeVersus {
 
     /// As `by` of a comparison in `schemas/compare-1.json`.
     pub fn json(&self) -> Value {
-        let CodeChanges { grouping, events, totals, changes, unchanged } = &self.changes;
+        let CodeChanges { grouping, events, totals, changes, unchanged, .. } = &self.changes;
         let name = |name: &Option<CodeName>| {
             name.as_ref().map(|name| json!({ "object": file_of(name), "function": name.function }))
         };
@@ -254,6 +265,18 @@ pub fn series_json(series: &CodeSeries) -> Value {
     })
 }
 
+/// Notes on the events of one side that the other has no counts by code of.
+fn lacking<'a>(
+    of: &'a CodeSeries,
+    side: &'a str,
+    other: &'a CodeSeries,
+) -> impl Iterator<Item = String> + use<'a> {
+    let is_told = |event: &str| of.runs == 0 || of.notes.iter().any(|note| note.starts_with(event));
+    let lacks = move |event: &&String| !of.events.contains(event) && !is_told(event);
+    let note = move |event| format!("{side}: it has no counts of {event} by {}", of.grouping.word());
+    other.events.iter().filter(lacks).map(note)
+}
+
 /// How the sides of a change differ beyond their counts.
 fn remark_on(change: &CodeChange) -> Option<String> {
     match (&change.a, &change.b, change.matched) {
@@ -268,8 +291,11 @@ fn remark_on(change: &CodeChange) -> Option<String> {
 }
 
 fn base(name: &CodeName) -> String {
-    let path = file_of(name).unwrap_or("[no file]");
-    path.rsplit('/').next().unwrap_or(path).to_owned()
+    last_part(file_of(name).unwrap_or("[no file]")).to_owned()
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The sum of some changes.
@@ -378,5 +404,32 @@ mod tests {
         assert!(text.starts_with("  instructions:u by function: none of 2 changed\n"), "{text}");
         assert!(text.contains("A: one run was counted"), "{text}");
         assert_eq!(same.json()["changes"], json!([]));
+    }
+
+    #[test]
+    fn a_side_without_counts_has_the_reason_in_place_of_a_table() {
+        let mut lost = series(&[]);
+        lost.events.clear();
+        lost.notes.push("instructions:u is not compared by code: no run has its count: x".to_owned());
+        let versus = CodeVersus::of(&lost, &series(&[&[("/p", "f", 5)], &[("/p", "f", 5)]]), 20);
+        let expected = "  by function: not compared\n  A: instructions:u is not compared by code:";
+        let text = versus.table(Paint::NONE);
+        assert!(text.starts_with(expected), "{text}");
+        assert!(!text.contains("changed") && !versus.markdown().contains("changed"), "{text}");
+        assert!(!versus.json().to_string().contains("is_exact"), "{text}");
+    }
+
+    #[test]
+    fn an_event_that_one_side_lacks_and_files_of_other_names_are_noted() {
+        let mut other = series(&[&[("/old", "f", 5)], &[("/old", "f", 5)]]);
+        other.events = vec!["calls:u".to_owned()];
+        let b = series(&[&[("/new", "f", 5)], &[("/new", "f", 5)]]);
+        let versus = CodeVersus::of(&other, &b, 20);
+        let expected = [
+            "A: it has no counts of instructions:u by function",
+            "B: it has no counts of calls:u by function",
+            "old of A is compared with new of B",
+        ];
+        assert_eq!(versus.notes, expected);
     }
 }

@@ -51,7 +51,8 @@ fn arm_json(contest: &Contest<'_>, arm: usize) -> Value {
         object.insert("name".to_owned(), Value::from(contest.arms[arm].name.clone()));
         object.insert("steps".to_owned(), steps(contest.report(arm)));
         object.insert("interrupted".to_owned(), json!(contest.report(arm).interrupted));
-        if let Some(code) = &contest.arms[arm].code {
+        // Without a run there are no counts; the reason is in the notes of the comparison.
+        if let Some(code) = contest.arms[arm].code.as_ref().filter(|code| code.runs > 0) {
             object.insert("by".to_owned(), series_json(code));
         }
     }

@@ -1,5 +1,6 @@
 //! The counts by code of a baseline.
 
+use cyclometer::stats::compare::Series;
 use cyclometer::symbols::{CodeName, CodeSeries, Grouping};
 use serde_json::Value;
 
@@ -25,8 +26,9 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     series.notes = texts("notes")?;
     // A file of `stat` is of one run.
     let runs = by.get("runs").map_or(Some(1), Value::as_u64).and_then(|runs| usize::try_from(runs).ok());
-    series.runs =
-        runs.filter(|runs| *runs <= MOST_RUNS).ok_or_else(|| problem("'by' has no number of runs"))?;
+    series.runs = runs
+        .filter(|runs| (1..=MOST_RUNS).contains(runs))
+        .ok_or_else(|| problem("'by' has no number of runs"))?;
     let rows = by.get("rows").and_then(Value::as_array).ok_or_else(|| problem("'by' has no list 'rows'"))?;
     for row in rows {
         let name = CodeName { object: part(row, "object"), function: part(row, "function"), line: None };
@@ -39,6 +41,31 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         }
     }
     Ok(Some(series))
+}
+
+/// The counts by code of the events that the command has counts of; `None` where it has none.
+pub(super) fn counted(mut code: CodeSeries, metrics: &[Series]) -> BaselineRead<Option<CodeSeries>> {
+    let metric = |event: &str| metrics.iter().find(|metric| metric.name == event);
+    for (index, event) in code.events.iter().enumerate() {
+        let Some(metric) = metric(event) else { continue };
+        let values = metric.present();
+        let Some(count) = values.first().filter(|first| values.iter().all(|value| value == *first)) else {
+            continue;
+        };
+        let other = |sum: &Option<u64>| sum.is_none_or(|sum| sum as f64 != *count);
+        if metric.provenance.as_deref() == Some("counted") && code.totals(index).iter().any(other) {
+            return Err(problem(&format!("the rows of 'by' do not add up to {event}, which is {count}")));
+        }
+    }
+    let has_count = |event: &String| metric(event).is_none_or(|metric| !metric.present().is_empty());
+    let kept: Vec<bool> = code.events.iter().map(has_count).collect();
+    for run in code.rows.values_mut().flatten() {
+        let mut kept = kept.iter();
+        run.retain(|_| kept.next() == Some(&true));
+    }
+    let mut each = kept.iter();
+    code.events.retain(|_| each.next() == Some(&true));
+    Ok(Some(code).filter(|code| !code.events.is_empty()))
 }
 
 /// Most runs of a command: a row has a count for each.
@@ -107,6 +134,23 @@ mod tests {
     }
 
     #[test]
+    fn rows_belong_to_a_count_of_the_command() {
+        let mut code = series();
+        code.rows.retain(|name, _| name.object.is_none());
+        let metric = |name: &str, values: &[f64]| Series {
+            provenance: Some("counted".to_owned()),
+            ..Series::of(name, values)
+        };
+        let (a, b) = (metric("a", &[5.0, 5.0]), metric("b", &[6.0, 6.0]));
+        assert_eq!(counted(code.clone(), &[a.clone(), b.clone()]).unwrap(), Some(code.clone()));
+        let wrong = counted(code.clone(), &[a, metric("b", &[7.0, 7.0])]).unwrap_err().text;
+        assert_eq!(wrong, "the rows of 'by' do not add up to b, which is 7");
+        let without_a = counted(code.clone(), &[metric("a", &[]), b]).unwrap().unwrap();
+        assert_eq!((without_a.events.len(), without_a.totals(0)), (1, vec![Some(6), Some(6)]));
+        assert_eq!(counted(code, &[metric("a", &[]), metric("b", &[])]).unwrap(), None);
+    }
+
+    #[test]
     fn counts_that_make_no_sense_are_named() {
         let good = series_json(&series());
         for (pointer, value, part) in [
@@ -115,6 +159,7 @@ mod tests {
             ("/events", json!(null), "no list 'events'"),
             ("/rows", json!(7), "no list 'rows'"),
             ("/runs", json!(-1), "no number of runs"),
+            ("/runs", json!(0), "no number of runs"),
             ("/runs", json!(1_000_000_000), "no number of runs"),
             ("/runs", json!(3), "whole numbers"),
             ("/rows/0/counts/0", json!(-1), "whole numbers"),

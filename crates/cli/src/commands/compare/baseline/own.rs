@@ -83,10 +83,12 @@ fn command(value: &Value) -> BaselineRead<RecordedCommand> {
         series.push(of_metric(metric, &dropped, number)?);
     }
     let stdout = value.pointer("/streams/stdout").and_then(Value::as_str).map(str::to_owned);
+    let code = super::code::read(value)?;
+    let code = code.map(|code| super::code::counted(code, &series)).transpose()?.flatten();
     Ok(RecordedCommand {
         command: name,
         series,
-        code: super::code::read(value)?,
+        code,
         failures: Failures::among(kept.into_iter().map(failure)),
         stdout,
     })
