@@ -144,8 +144,8 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     read
 }
 
-/// Joins the thread that reads the counters. A read that hangs, as on a file system without a server, must not
-/// keep the process: the thread ends with it.
+/// Joins the thread that reads the counters. A read that hangs, as on a file system without a server, must
+/// not keep the process: the thread ends with it.
 fn joined(thread: JoinHandle<()>) -> Result<(), String> {
     let until = Instant::now() + END_TIMEOUT;
     while !thread.is_finished() {

@@ -143,9 +143,11 @@ pub fn tls_config(files: &TlsFiles) -> Result<RustlsConfig, String> {
         .map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => of_key(&"it does not belong to the certificate"),
             rustls::Error::InvalidCertificate(_) => {
-                of_certificate(&format!("the certificate cannot be used: {error}"))
+                of_certificate(&"the certificate cannot be read as X.509")
             }
-            error => of_key(&format!("the key cannot be used: {error}")),
+            error => of_key(&format!(
+                "{error}; usable keys: RSA of 2048 bits or more, ECDSA P-256 or P-384, Ed25519"
+            )),
         })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(RustlsConfig::from_config(Arc::new(config)))

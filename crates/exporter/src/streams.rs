@@ -22,8 +22,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(90);
 /// For how long a client may take nothing of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Refused connections that stay open at the same time, so that the client can read the answer. The reserve of
-/// descriptors has room for them.
+/// Refused connections that stay open at the same time, so that the client can read the answer. The reserve
+/// of descriptors has room for them.
 const LINGERING: usize = 8;
 
 /// For how long a refused connection stays open.

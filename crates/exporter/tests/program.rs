@@ -229,6 +229,9 @@ fn files_of_tls_that_cannot_be_used_are_named() {
     std::fs::write(&empty, "").unwrap();
     let text = with_config(&good.replace("c.pem", "empty.pem"));
     assert!(text.contains("the file has no certificate"), "{text}");
+    std::fs::write(&empty, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let text = with_config(&good.replace("c.pem", "empty.pem"));
+    assert!(text.contains("tls.certificate: ") && text.contains("cannot be read as X.509"), "{text}");
     let other = tempfile::tempdir().unwrap();
     let (_, _) = certificate(other.path());
     let foreign = good.replace(
