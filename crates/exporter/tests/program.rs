@@ -119,7 +119,7 @@ fn many_scrapes_at_once_are_all_answered_or_refused() {
                         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
                     let mut answer = String::new();
                     match stream.read_to_string(&mut answer) {
-                        // Of the connections that are refused, only a few stay open until this one has read.
+                        // Only a few refused connections stay open until the client has read.
                         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                             "HTTP/1.1 503".to_owned()
                         }
