@@ -1,25 +1,31 @@
 //! Basic authentication: users with bcrypt hashes of their passwords.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bcrypt::HashParts;
 use tokio::sync::Semaphore;
 
 /// Passwords that are checked at the same time. One takes some 100 ms of a CPU.
 const CHECKS_AT_ONCE: usize = 2;
 
-/// The hash that the password of an unknown user is compared with, so that the time does not tell who is
-/// known.
-const NOBODY: &str = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay";
+/// The cost, salt and hash behind that are compared with the password of an unknown user.
+const NOBODY: &str = "$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay";
+
+/// The SHA-256 of a name with a password.
+type CredentialsDigest = [u8; 32];
 
 /// The users.
 #[derive(Debug)]
 pub struct Users {
     hashes: BTreeMap<String, String>,
-    /// Headers that were accepted: at most one for each user.
-    accepted: Mutex<BTreeSet<String>>,
+    /// A hash of the highest cost of all users. The password of an unknown user is compared with it, so that
+    /// the time does not tell which names are known.
+    unknown: String,
+    /// The credentials of each user that were accepted last.
+    accepted: Mutex<BTreeMap<String, CredentialsDigest>>,
     checks: Semaphore,
 }
 
@@ -37,7 +43,9 @@ pub enum UserAccess {
 impl Users {
     /// The users with the hashes of their passwords; without any, everybody may read.
     pub fn new(hashes: BTreeMap<String, String>) -> Users {
-        Users { hashes, accepted: Mutex::default(), checks: Semaphore::new(CHECKS_AT_ONCE) }
+        let costs = hashes.values().filter_map(|hash| Some(hash.parse::<HashParts>().ok()?.get_cost()));
+        let unknown = format!("$2b${:02}{NOBODY}", costs.max().unwrap_or(bcrypt::DEFAULT_COST));
+        Users { hashes, unknown, accepted: Mutex::default(), checks: Semaphore::new(CHECKS_AT_ONCE) }
     }
 
     /// Checks the `Authorization` header of a request.
@@ -46,20 +54,28 @@ impl Users {
             return UserAccess::Granted;
         }
         let Some(header) = header else { return UserAccess::Denied };
-        if self.accepted.lock().unwrap_or_else(PoisonError::into_inner).contains(header) {
+        let Some((user, password)) = credentials(header) else { return UserAccess::Denied };
+        let digest = digest(&user, &password);
+        if self.accepted.lock().unwrap_or_else(PoisonError::into_inner).get(&user) == Some(&digest) {
             return UserAccess::Granted;
         }
-        let Some((user, password)) = credentials(header) else { return UserAccess::Denied };
         let Ok(_permit) = self.checks.try_acquire() else { return UserAccess::Busy };
         let known = self.hashes.get(&user).cloned();
-        let hash = known.clone().unwrap_or_else(|| NOBODY.to_owned());
+        let hash = known.clone().unwrap_or_else(|| self.unknown.clone());
         let check = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false));
         if !check.await.unwrap_or(false) || known.is_none() {
             return UserAccess::Denied;
         }
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(header.to_owned());
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(user, digest);
         UserAccess::Granted
     }
+}
+
+fn digest(user: &str, password: &str) -> CredentialsDigest {
+    let text = format!("{user}:{password}");
+    let mut bytes = CredentialsDigest::default();
+    bytes.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref());
+    bytes
 }
 
 /// User and password of a header `Basic …`.
@@ -103,6 +119,20 @@ mod tests {
         for wrong in [None, Some("Bearer x"), Some("Basic"), Some("Basic !")] {
             assert_eq!(check(&users, wrong), UserAccess::Denied, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn one_digest_is_kept_for_each_user_and_unknown_names_cost_as_much_as_the_slowest() {
+        let hash = |cost| bcrypt::hash("sesame", cost).unwrap();
+        let users = Users::new(BTreeMap::from([("ali".to_owned(), hash(4)), ("baba".to_owned(), hash(5))]));
+        assert!(users.unknown.starts_with("$2b$05$") && users.unknown.parse::<HashParts>().is_ok());
+        let written = header("ali:sesame");
+        for spelling in [written.clone(), written.replace("Basic", "basic"), written.replace(' ', "  ")] {
+            assert_eq!(check(&users, Some(&spelling)), UserAccess::Granted, "{spelling}");
+        }
+        let accepted = users.accepted.lock().unwrap();
+        assert_eq!(accepted.keys().collect::<Vec<_>>(), ["ali"]);
+        assert!(!format!("{accepted:?}").contains("sesame"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::budget::{Budget, DropReason, TargetNeed};
 use crate::cgroups::{self, CgroupPatterns, FoundCgroup};
 use crate::config::ExporterConfig;
 use crate::counters::{EventsOf, OpenTarget, TargetCounters};
-use crate::families::{FamilyKind, LabelSet, MetricFamily};
+use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample};
 use crate::labels;
 use crate::own_cost::OwnCost;
 use crate::processes::{self, FoundProcess};
@@ -49,6 +49,10 @@ pub struct Collector<O> {
     counted: BTreeMap<FleetTarget, CountedTarget>,
     /// Targets that exist and are not counted, with the reason.
     dropped: BTreeMap<FleetTarget, DropReason>,
+    /// The latest error of opening counters, for each reason that is an error.
+    drop_errors: BTreeMap<DropReason, String>,
+    /// Index of each rule without a process, and the reason.
+    missing: Vec<(usize, String)>,
     labels_in_use: BTreeSet<Arc<LabelSet>>,
     budget: Budget,
     /// Targets that ended while they were counted.
@@ -87,6 +91,8 @@ impl<O: OpenTarget> Collector<O> {
             fixed: machine_families(machine),
             counted: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            drop_errors: BTreeMap::new(),
+            missing: Vec::new(),
             labels_in_use: BTreeSet::new(),
             budget: Budget::new(most),
             ended: 0,
@@ -120,7 +126,9 @@ impl<O: OpenTarget> Collector<O> {
 
     fn find(&mut self) -> Vec<FleetTarget> {
         let mut found = vec![FleetTarget::Machine];
-        found.extend(processes::scan(&self.config.processes).into_iter().map(FleetTarget::Process));
+        let processes = processes::scan(&self.config.processes);
+        self.missing = processes.missing;
+        found.extend(processes.found.into_iter().map(FleetTarget::Process));
         let rules = &self.config.cgroups;
         let patterns = CgroupPatterns { include: &rules.include, exclude: &rules.exclude };
         let groups = match &self.root {
@@ -164,9 +172,13 @@ impl<O: OpenTarget> Collector<O> {
         if let Some(reason) = self.budget.refuses(expected) {
             return Err(reason);
         }
-        let counters = self.opener.open(of, self.target(target)).map_err(|error| match error.kind() {
-            ErrorKind::NoSuchTarget => DropReason::Vanished,
-            _ => DropReason::Refused,
+        let counters = self.opener.open(of, self.target(target)).map_err(|error| {
+            let reason = match error.kind() {
+                ErrorKind::NoSuchTarget => DropReason::Vanished,
+                _ => DropReason::Refused,
+            };
+            self.drop_errors.insert(reason, error.to_string());
+            reason
         })?;
         let need = TargetNeed { descriptors: counters.counters(), series: expected.series };
         match self.budget.refuses(need) {
@@ -205,15 +217,17 @@ impl<O: OpenTarget> Collector<O> {
         match target {
             FleetTarget::Machine => vec![("target", "machine".to_owned())],
             FleetTarget::Process(process) => {
-                let name = self.config.processes.get(process.rule).map(|rule| rule.name.clone());
-                vec![
-                    ("target", "process".to_owned()),
-                    ("process", name.unwrap_or_default()),
-                    ("pid", process.pid.to_string()),
-                ]
+                let mut labels = self.rule_labels(process.rule);
+                labels.push(("pid", process.pid.to_string()));
+                labels
             }
             FleetTarget::Cgroup(group) => labels::of_cgroup(&group.path),
         }
+    }
+
+    fn rule_labels(&self, rule: usize) -> LabelSet {
+        let name = self.config.processes.get(rule).map(|rule| rule.name.clone());
+        vec![("target", "process".to_owned()), ("process", name.unwrap_or_default())]
     }
 
     fn end(&mut self, target: &FleetTarget) {
@@ -267,6 +281,8 @@ impl<O: OpenTarget> Collector<O> {
             self.targets(),
             self.dropped_now(),
             self.dropped_so_far(),
+            self.drop_errors(),
+            self.process_states(),
             one(
                 "cyclometer_exporter_ended_targets",
                 Counter,
@@ -371,6 +387,35 @@ impl<O: OpenTarget> Collector<O> {
         let mut family = MetricFamily::new("cyclometer_exporter_drops", FamilyKind::Counter, None, help);
         for reason in DropReason::ALL {
             family.push(vec![("reason", Cow::Borrowed(reason.word()))], self.budget.dropped(reason) as f64);
+        }
+        family
+    }
+
+    fn drop_errors(&self) -> MetricFamily {
+        let help = "The latest error for which a target is not counted.";
+        let mut family = MetricFamily::new("cyclometer_exporter_drop_error", FamilyKind::Gauge, None, help);
+        let lasts = |reason: &DropReason| self.dropped.values().any(|dropped| dropped == reason);
+        for (reason, error) in self.drop_errors.iter().filter(|(reason, _)| lasts(reason)) {
+            let own = vec![("reason", Cow::Borrowed(reason.word())), ("error", Cow::Owned(error.clone()))];
+            family.push(own, 1.0);
+        }
+        family
+    }
+
+    /// Two rules may have one name: each series is written once.
+    fn process_states(&self) -> MetricFamily {
+        let help = "A configured process that is not counted, and the reason.";
+        let mut family = MetricFamily::new("cyclometer_process_state", FamilyKind::Gauge, None, help);
+        let missing =
+            self.missing.iter().map(|(rule, why)| (self.rule_labels(*rule), "not_found", why.clone()));
+        let dropped = self.dropped.iter().filter(|(target, _)| kind_of(target) == KINDS[1]);
+        let dropped = dropped.map(|(target, reason)| {
+            let error = self.drop_errors.get(reason).cloned();
+            (self.labels(target), "dropped", error.unwrap_or_else(|| reason.word().to_owned()))
+        });
+        for (labels, state, why) in missing.chain(dropped).collect::<BTreeSet<_>>() {
+            let own = vec![("state", Cow::Borrowed(state)), ("reason", Cow::Owned(why))];
+            family.samples.push(MetricSample { target: Arc::new(labels), own, value: 1.0 });
         }
         family
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use cyclometer::{counted_cgroup_root, diagnosed_machine, raise_open_files};
@@ -29,6 +29,9 @@ const FAILURE: u8 = 125;
 
 /// The stack of the thread that owns the counters.
 const READER_STACK: usize = 2 << 20;
+
+/// For how long work that is still going on may take when the exporter ends.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How many files a process may open where that is unknown.
 const OPEN_FILES: u64 = 1024;
@@ -61,7 +64,7 @@ struct ExporterArgs {
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     otlp_interval: u64,
-    /// Check configuration, events and TLS files, and exit
+    /// Check configuration, events, TLS files and --otlp, and exit
     #[arg(long)]
     check: bool,
     /// Print the metrics once, in the text format of Prometheus, and exit
@@ -107,6 +110,8 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     let machine = diagnosed_machine();
     let counters = HostCounters::new(&machine, &config)?;
     let tls = config.tls.as_ref().map(server::tls_config).transpose()?;
+    #[cfg(feature = "otlp")]
+    args.otlp.as_deref().map(cyclometer_exporter::otlp::collector_address).transpose()?;
     if args.check {
         return Ok(());
     }
@@ -123,7 +128,8 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     let listener = server::listen(config.listen)?;
     let (hub, end) = hub::channel(config.max_age, config.deadline);
     let reader = start_reader(collector, end, config.rescan)?;
-    let setup = ServerSetup { listener, tls, connections: room.connections };
+    let setup =
+        ServerSetup { listener, tls, connections: room.connections, head_timeout: server::HEAD_TIMEOUT };
     let state = Arc::new(ServerState { hub: hub.clone(), users: Users::new(config.users.clone()), scrapes });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -132,10 +138,29 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
         .map_err(|error| format!("cannot start the server: {error}"))?;
     let result = runtime.block_on(serve((args, &config), setup, state, hub, reader.ended));
     // The reader ends when nothing can ask it any more.
-    drop(runtime);
-    let read = reader.thread.join();
+    runtime.shutdown_timeout(END_TIMEOUT);
+    let read = joined(reader.thread);
     result?;
-    read.map_err(|_| "the thread that reads the counters failed".to_owned())
+    read
+}
+
+/// Joins the thread that reads the counters. A read that hangs, as on a file system without a server, must
+/// not keep the process: the thread ends with it.
+fn joined(thread: JoinHandle<()>) -> Result<(), String> {
+    let until = Instant::now() + END_TIMEOUT;
+    while !thread.is_finished() {
+        if Instant::now() >= until {
+            let seconds = END_TIMEOUT.as_secs();
+            warn(&format!("the thread that reads the counters did not end within {seconds} s"));
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    thread.join().map_err(|_| "the thread that reads the counters failed".to_owned())
+}
+
+fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "cyclometer-exporter: warning: {text}");
 }
 
 /// The shares of counters and connections in what this process may open.
@@ -202,7 +227,8 @@ async fn serve(
     }
     drop((args, hub));
     warn_of_open_address(config);
-    let address = config.listen;
+    // The port that the system chose, where the configured one is 0.
+    let address = service.listener.local_addr().unwrap_or(config.listen);
     let _ =
         writeln!(std::io::stderr(), "cyclometer-exporter: serving {}://{address}/metrics", scheme(config));
     let end = async move {
@@ -224,9 +250,6 @@ fn warn_of_open_address(config: &ExporterConfig) {
     if config.listen.ip().is_loopback() {
         return;
     }
-    let warn = |text: &str| {
-        let _ = writeln!(std::io::stderr(), "cyclometer-exporter: warning: {text}");
-    };
     match (config.tls.is_some(), config.users.is_empty()) {
         (_, true) => {
             warn("everybody who reaches the address can read the metrics; the key users asks for a password")

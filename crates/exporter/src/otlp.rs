@@ -52,18 +52,7 @@ impl OtlpSender {
     ///
     /// An address that is none of HTTP, in words.
     pub fn new(url: &str) -> Result<OtlpSender, String> {
-        let base = url.trim_end_matches('/');
-        let whole = if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") };
-        let address: Uri = whole.parse().map_err(|error| format!("--otlp: '{url}' is no URL: {error}"))?;
-        match address.scheme_str() {
-            Some("http") if address.host().is_some() => {}
-            Some("https") => {
-                return Err(format!(
-                    "--otlp: '{url}': TLS is not supported; send to a collector on this machine"
-                ));
-            }
-            _ => return Err(format!("--otlp: '{url}' is no URL such as http://127.0.0.1:4318")),
-        }
+        let address = collector_address(url)?;
         let client = Client::builder(TokioExecutor::new()).build_http();
         Ok(OtlpSender { client, address, started: SystemTime::now() })
     }
@@ -90,6 +79,30 @@ impl OtlpSender {
         };
         let late = |_| wrong(format!("no answer within {} s", TIMEOUT.as_secs()));
         tokio::time::timeout(TIMEOUT, exchange).await.map_err(late)?
+    }
+}
+
+/// The address that messages are sent to.
+///
+/// # Errors
+///
+/// An address that is none of HTTP, or that has a password, in words.
+pub fn collector_address(url: &str) -> Result<Uri, String> {
+    // The URL is not repeated: messages get into logs.
+    if url.contains('@') {
+        return Err("--otlp: the URL has a user or a password, which would not be sent: \
+            leave out everything from // to @"
+            .to_owned());
+    }
+    let base = url.trim_end_matches('/');
+    let whole = if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") };
+    let address: Uri = whole.parse().map_err(|error| format!("--otlp: '{url}' is no URL: {error}"))?;
+    match address.scheme_str() {
+        Some("http") if address.host().is_some() => Ok(address),
+        Some("https") => {
+            Err(format!("--otlp: '{url}': TLS is not supported; send to a collector on this machine"))
+        }
+        _ => Err(format!("--otlp: '{url}' is no URL such as http://127.0.0.1:4318")),
     }
 }
 
@@ -286,6 +299,8 @@ mod tests {
         for url in ["https://collector:4318", "127.0.0.1:4318", "grpc://a", "", "http://"] {
             assert!(OtlpSender::new(url).unwrap_err().starts_with("--otlp: '"), "{url}");
         }
+        let secret = OtlpSender::new("http://ali:sesame@a:1").unwrap_err();
+        assert!(secret.contains("user or a password") && !secret.contains("sesame"), "{secret}");
         assert_eq!(OtlpSender::new("http://a:1/").unwrap().address, "http://a:1/v1/metrics");
         assert_eq!(OtlpSender::new("http://a:1/v1/metrics").unwrap().address, "http://a:1/v1/metrics");
     }

@@ -17,7 +17,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::auth::{UserAccess, Users};
@@ -27,8 +27,8 @@ use crate::hub::Hub;
 use crate::scrapes::ScrapeCounts;
 use crate::streams::LimitedAcceptor;
 
-/// For how long a client may send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// For how long a client may be silent before a request, and send its head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For how long open requests may go on when the exporter ends.
 const GRACE: Duration = Duration::from_secs(3);
@@ -130,14 +130,25 @@ pub fn tls_config(files: &TlsFiles) -> Result<RustlsConfig, String> {
     if certificates.is_empty() {
         return Err(of_certificate(&"the file has no certificate"));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| of_key(&error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
+        pem::Error::NoItemsFound => of_key(&"the file has no private key in PEM that is not encrypted"),
+        error => of_key(&error),
+    })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| of_certificate(&error))?
         .with_no_client_auth()
         .with_single_cert(certificates, key)
-        .map_err(|error| of_key(&format!("it does not belong to the certificate: {error}")))?;
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => of_key(&"it does not belong to the certificate"),
+            rustls::Error::InvalidCertificate(_) => {
+                of_certificate(&"the certificate cannot be read as X.509")
+            }
+            error => of_key(&format!(
+                "{error}; usable keys: RSA of 2048 bits or more, ECDSA P-256 or P-384, Ed25519"
+            )),
+        })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(RustlsConfig::from_config(Arc::new(config)))
 }
@@ -150,6 +161,8 @@ pub struct ServerSetup {
     pub tls: Option<RustlsConfig>,
     /// Number of connections at the same time.
     pub connections: usize,
+    /// For how long a client may be silent before a request, and send its head.
+    pub head_timeout: Duration,
 }
 
 /// Serves until the future `end` is ready, and then lets open requests end.
@@ -171,10 +184,15 @@ pub async fn serve(
     let limited =
         LimitedAcceptor::new(service.connections, Arc::clone(&state.scrapes), service.tls.is_none());
     let pages = router(state).into_make_service();
-    let mut server = axum_server::from_tcp(service.listener)?.handle(handle).http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let mut server = axum_server::from_tcp(service.listener)?.handle(handle);
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(service.head_timeout);
+    // `acceptor` forgets the version of HTTP. Without it, the server waits for the preface of HTTP/2, and no
+    // time-out holds for a client that sends nothing.
     match service.tls {
-        None => server.acceptor(limited).serve(pages).await,
-        Some(config) => server.acceptor(RustlsAcceptor::new(config).acceptor(limited)).serve(pages).await,
+        None => server.acceptor(limited).http1_only().serve(pages).await,
+        Some(config) => {
+            let secured = RustlsAcceptor::new(config).acceptor(limited);
+            server.acceptor(secured).http1_only().serve(pages).await
+        }
     }
 }

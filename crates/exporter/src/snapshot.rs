@@ -1,7 +1,7 @@
 //! A read of all counters, as families.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -111,10 +111,14 @@ impl Default for EventFamilies {
 }
 
 impl EventFamilies {
-    /// Adds the values of a target.
+    /// Adds the values of a target. An event that is listed twice is added once: two samples with the same
+    /// labels would spoil the whole scrape.
     pub fn add(&mut self, target: &Arc<LabelSet>, values: Vec<StandingValue>) {
+        let mut names = BTreeSet::new();
         for value in values {
-            self.add_value(target, value);
+            if names.insert(value.name.clone()) {
+                self.add_value(target, value);
+            }
         }
         *self.targets.entry(kind_of(target).to_owned()).or_default() += 1;
     }

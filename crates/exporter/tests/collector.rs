@@ -85,7 +85,8 @@ impl TargetCounters for MadeUpCounters {
             modes: None,
         };
         let reason = "another user holds the PMU cpu (EBUSY)".to_owned();
-        vec![value("page-faults", Count::Exact(1)), value("cycles", Count::NotCounted { reason })]
+        let named_twice = || value("page-faults", Count::Exact(1));
+        vec![named_twice(), value("cycles", Count::NotCounted { reason }), named_twice()]
     }
 }
 
@@ -267,6 +268,48 @@ fn a_configured_process_is_counted_until_it_ends() {
     child.wait().unwrap();
     assert!(!fixture.scrape().contains(&series));
     assert_eq!(fixture.made_up.open.get(), COUNTERS, "the machine's");
+}
+
+#[test]
+fn a_configured_process_that_does_not_run_or_cannot_be_opened_has_a_state_with_the_reason() {
+    let own = std::process::id();
+    let config = format!(
+        "processes: [{{name: gone, pid_file: /no/such/file}}, {{name: gone, pid_file: /no/such/file}}, \
+         {{name: own, pid: {own}}}]"
+    );
+    let mut fixture = Fixture::new(&config, PLENTY);
+    fixture.made_up.vanish.borrow_mut().insert("process".to_owned());
+    fixture.rescan();
+    let text = fixture.scrape();
+    let gone = "cyclometer_process_state{target=\"process\",process=\"gone\",state=\"not_found\",\
+        reason=\"cannot read pid_file /no/such/file: ";
+    assert_eq!(text.matches(gone).count(), 1, "{text}");
+    let dropped = format!("process=\"own\",pid=\"{own}\",state=\"dropped\",reason=\"it has vanished");
+    assert!(text.contains(&dropped), "{text}");
+    assert!(
+        text.contains("cyclometer_exporter_drop_error{reason=\"vanished\",error=\"it has vanished"),
+        "{text}"
+    );
+    fixture.made_up.vanish.borrow_mut().clear();
+    fixture.rescan();
+    let text = fixture.scrape();
+    assert!(!text.contains("drop_error{") && !text.contains("process=\"own\",pid=\"{own}\",state"), "{text}");
+}
+
+#[test]
+fn no_two_samples_have_the_same_name_and_labels() {
+    let mut fixture = Fixture::new(ALL, PLENTY);
+    fixture.make("a");
+    fixture.make("b");
+    fixture.rescan();
+    let text = fixture.scrape();
+    let series: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.rsplit_once(' ').unwrap().0)
+        .collect();
+    assert!(series.iter().any(|series| series.contains("event=\"page-faults\"")), "{text}");
+    assert_eq!(series.iter().collect::<BTreeSet<_>>().len(), series.len(), "{text}");
 }
 
 #[test]

@@ -20,23 +20,23 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Starts it, with a configuration, on a port that was free a moment ago.
+    /// Starts it, with a configuration, on a port that the system chooses.
     fn start(command: &mut Command, config: &str) -> Exporter {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         std::fs::write(&file, config).unwrap();
-        let address = free_port();
         let mut child = command
             .arg("--config")
             .arg(&file)
-            .args(["--listen", &address])
+            .args(["--listen", "127.0.0.1:0"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line =
             lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("serving"))).unwrap().unwrap();
-        assert!(line.contains(&address), "{line}");
+        let address = line.split_once("://").unwrap().1.strip_suffix("/metrics").unwrap().to_owned();
+        assert!(!address.ends_with(":0"), "{line}");
         // Later messages must not meet a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Exporter { child, address }
@@ -56,10 +56,6 @@ impl Drop for Exporter {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 const SOFTWARE: &str = "machine: {events: [user_time, 'page-faults', no_such_pmu_event_is_here]}\n";
@@ -122,8 +118,13 @@ fn many_scrapes_at_once_are_all_answered_or_refused() {
                     let _ =
                         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
                     let mut answer = String::new();
-                    stream.read_to_string(&mut answer).unwrap();
-                    answer
+                    match stream.read_to_string(&mut answer) {
+                        // Only a few refused connections stay open until the client has read.
+                        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                            "HTTP/1.1 503".to_owned()
+                        }
+                        read => read.map(|_| answer).unwrap(),
+                    }
                 })
             })
             .collect();
@@ -145,6 +146,20 @@ fn clients_that_send_nothing_leave_others_their_answers() {
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(&exporter.address).unwrap()).collect();
     assert!(exporter.request("/metrics", "").starts_with("HTTP/1.1 200"));
     drop(silent);
+}
+
+#[test]
+fn a_pid_file_that_is_a_pipe_holds_up_neither_scrapes_nor_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = format!("processes: [{{name: p, pid_file: {}}}]\n", pipe.display());
+    let mut exporter = Exporter::start(&mut program(), &config);
+    let text = exporter.request("/metrics", "");
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("it is no regular file"), "{text}");
+    let pid = exporter.child.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    assert_eq!(exporter.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -208,11 +223,15 @@ fn files_of_tls_that_cannot_be_used_are_named() {
     let text = with_config(&missing);
     assert!(text.contains("tls.certificate: ") && text.contains("none.pem: "), "{text}");
     let swapped = good.replace("k.pem", "c.pem");
-    assert!(with_config(&swapped).contains("tls.key: "), "{swapped}");
+    let text = with_config(&swapped);
+    assert!(text.contains("tls.key: ") && text.contains("no private key in PEM"), "{text}");
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
     let text = with_config(&good.replace("c.pem", "empty.pem"));
     assert!(text.contains("the file has no certificate"), "{text}");
+    std::fs::write(&empty, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let text = with_config(&good.replace("c.pem", "empty.pem"));
+    assert!(text.contains("tls.certificate: ") && text.contains("cannot be read as X.509"), "{text}");
     let other = tempfile::tempdir().unwrap();
     let (_, _) = certificate(other.path());
     let foreign = good.replace(
@@ -231,10 +250,9 @@ fn mistakes_are_named_with_file_line_and_key_and_unknown_events_with_the_key() {
     let text = refused(program().args(["--config", "/no/such/file"]));
     assert!(text.contains("cannot read the configuration /no/such/file"), "{text}");
     assert!(refused(program().args(["--listen", "9"])).contains("--listen"));
-    assert!(
-        refused(program().args(["--otlp", "https://a", "--listen", &free_port()]))
-            .contains("TLS is not supported")
-    );
+    for mode in ["--check", "--once"] {
+        assert!(refused(program().args(["--otlp", "https://a", mode])).contains("TLS is not supported"));
+    }
 }
 
 #[test]

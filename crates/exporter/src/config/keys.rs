@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bcrypt::HashParts;
 use glob::Pattern;
 
 use super::tree::{PlacedValue, YamlContent, YamlEntry};
@@ -52,18 +53,31 @@ pub(super) fn read(root: &PlacedValue) -> KeyResult<ExporterConfig> {
             "tls" => config.tls = Some(tls(&value)?),
             _ => {
                 for entry in value.mapping()? {
-                    let hash = value.below(entry).word()?;
-                    if !hash.starts_with("$2") || hash.len() != 60 {
-                        return Err(value
-                            .below(entry)
-                            .wrong("takes a bcrypt hash, as `htpasswd -nB USER` prints"));
-                    }
-                    config.users.insert(entry.key.clone(), hash.to_owned());
+                    config.users.insert(entry.key.clone(), password_hash(entry, &value.below(entry))?);
                 }
             }
         }
     }
     Ok(config)
+}
+
+/// The bcrypt hash of a user's password.
+fn password_hash(entry: &YamlEntry, value: &KeyedValue<'_>) -> KeyResult<String> {
+    if entry.key.is_empty() || entry.key.contains(':') {
+        let message =
+            "a user's name in the key users is not empty and has no ':', which ends it in a request";
+        return Err(ConfigError { line: entry.line, column: entry.column, message: message.to_owned() });
+    }
+    let hash = value.word()?;
+    let parts: HashParts =
+        hash.parse().map_err(|_| value.wrong("takes a bcrypt hash, as `htpasswd -nB USER` prints"))?;
+    match parts.get_cost() {
+        4..=16 => Ok(hash.to_owned()),
+        cost => Err(value.wrong(&format!(
+            "takes a bcrypt hash of cost 4 to 16, and not {cost}: each check would take too long; \
+             make another with `htpasswd -nB -C 12 USER`"
+        ))),
+    }
 }
 
 fn limits(value: &KeyedValue<'_>, mut limits: Limits) -> KeyResult<Limits> {
@@ -317,6 +331,18 @@ users:
             ),
             ("tls: {key: a}", "line 1, column 6: tls takes both keys, certificate and key"),
             ("users:\n  a: secret", "line 2, column 6: users.a takes a bcrypt hash"),
+            (
+                "users:\n  a: $2b$31$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay",
+                "line 2, column 6: users.a takes a bcrypt hash of cost 4 to 16, and not 31",
+            ),
+            (
+                "users:\n  a: $2b$12$hNf2lSsxfm0.i4a!1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay",
+                "line 2, column 6: users.a takes a bcrypt hash, as",
+            ),
+            (
+                "users:\n  'a:b': $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay",
+                "line 2, column 3: a user's name in the key users is not empty and has no ':'",
+            ),
             ("users:\n  a: x\n  a: y", "line 3, column 3: the key 'a' is there twice"),
             ("- a", "line 1, column 1: here must be a mapping of keys"),
             ("listen: [1", "this is no YAML"),
