@@ -68,7 +68,8 @@ fn unlimited(name: &str, program: &str, what: &str) -> Error {
     let text = format!("{name}: `{program}` {what}");
     let ToolLimits { memory_bytes, file_bytes, cpu_seconds } = LIMITS;
     Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(format!(
-        "shorten its repetitions (.rept, .fill, macros): the tools have {cpu_seconds} s, {} MiB of memory and {} MiB of files",
+        "shorten its repetitions (.rept, .fill, macros): the tools have {cpu_seconds} s, {} MiB of memory, \
+         and {} MiB for a file",
         memory_bytes >> 20,
         file_bytes >> 20
     )))
