@@ -105,7 +105,7 @@ impl AssembledKernel {
     }
 }
 
-/// What a file's code may do.
+/// The permitted work of a file's code.
 const PERMITTED: &str =
     "the function `kernel` may compute, use the stack and the memory at its argument, and must return";
 

@@ -10,7 +10,7 @@ pub(super) const LAYOUT: &str = include_str!("kernel.ld");
 ///
 /// # Errors
 ///
-/// What is unexpected.
+/// The part that is unexpected.
 ///
 /// # Source
 ///
