@@ -55,8 +55,8 @@ pub struct SweepCounts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SweepSettings {
     /// The iterations of the smallest size, from 1 to [`SweepSettings::MOST_ITERATIONS`], best odd; the
-    /// others are some twice, four and eight times that. Events that count every other time show at odd sizes, and
-    /// those that count every other 32,768th in runs that are longer than that.
+    /// others are some twice, four and eight times that. Events that count every other time show at odd
+    /// sizes, and those that count every other 32,768th in runs that are longer than that.
     pub iterations: u64,
     /// How often each size of a live event is counted, from 1 to [`SweepSettings::MOST_REPEATS`].
     pub repeats: u32,
