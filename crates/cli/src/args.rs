@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
+use cyclometer::sweep::SweepSettings;
 use cyclometer::symbols::Grouping;
 
 use crate::commands::compare::CompareArgs;
@@ -335,12 +336,13 @@ pub struct ReverseArgs {
     /// left out, those of the vendor.
     #[arg(long, value_name = "NAME|FILE", requires = "check")]
     pub table: Option<PathBuf>,
-    /// How often each kernel is counted at each of its four sizes.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How often each kernel is counted at each of its four sizes, at most 1000 times.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(SweepSettings::MOST_REPEATS)))]
     pub repeats: u32,
     /// The iterations of the smallest size of each kernel; if left out, 16381 on a simulated machine, and
     /// 1021 on a real one.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SweepSettings::MOST_ITERATIONS))]
     pub iterations: Option<u64>,
     /// Decides the order of the sweep, and all that is left to chance on a simulated machine.
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -93,6 +94,9 @@ fn the_table_fits_on_a_terminal_and_counts_every_verdict() {
 fn questions_that_make_no_sense_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("bad"), "cyclometer-semantics 1\n0x20 counts nonsense\n").unwrap();
+    let long = fs::File::create(folder.path().join("long")).unwrap();
+    (&long).write_all(b"cyclometer-sweep 1 00000000\n").unwrap();
+    long.set_len(3 << 30).unwrap();
     for (options, said) in [
         (&["--backend", "os"][..], "cannot place a code on counters"),
         (&["--machine", "sim:apple-m1", "--backend", "msr"], "--backend"),
@@ -115,6 +119,9 @@ fn questions_that_make_no_sense_are_errors() {
         (&["--machine", "sim:apple-m1", "--ids", "0xff-0x00"], "is no code and no range"),
         (&["--machine", "sim:apple-m1", "--ids", "0x1000"], "0x1000"),
         (&["--machine", "sim:apple-m1", "--repeats", "0"], "--repeats"),
+        (&["--machine", "sim:apple-m1", "--repeats", "4294967295"], "1..=1000"),
+        (&["--machine", "sim:apple-m1", "--resume", "/dev/zero"], "/dev/zero: it is no regular file"),
+        (&["--machine", "sim:apple-m1", "--resume", "long"], "long: it is longer than 1 GiB"),
         (&["--machine", "sim:apple-m1", "--semantics", "bad"], "line 2"),
         (&["--machine", "sim:apple-m1", "--semantics", "missing"], "missing"),
     ] {

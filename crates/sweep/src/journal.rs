@@ -158,14 +158,20 @@ impl JournalHeader {
         ]
     }
 
-    fn parse(lines: &[&str]) -> Option<JournalHeader> {
-        let [_, tool, machine, kernels, settings, counters, durations, codes] = lines else { return None };
+    /// The header of its lines, or the number of a line without meaning.
+    fn parse(lines: &[&str]) -> Result<JournalHeader, usize> {
+        let settings = lines.get(4).and_then(|line| parse_settings(line.strip_prefix("settings ")?));
+        JournalHeader::with_settings(lines, settings.ok_or(5usize)?).ok_or(8)
+    }
+
+    fn with_settings(lines: &[&str], settings: SweepSettings) -> Option<JournalHeader> {
+        let [_, tool, machine, kernels, _, counters, durations, codes] = lines else { return None };
         let (digest, number) = kernels.strip_prefix("kernels ")?.rsplit_once(' ')?;
         let mut header = JournalHeader {
             tool: tool.strip_prefix("tool ")?.to_owned(),
             machine: machine.strip_prefix("machine ")?.to_owned(),
             kernels: digest.to_owned(),
-            settings: parse_settings(settings.strip_prefix("settings ")?)?,
+            settings,
             counters: parse_counters(counters.strip_prefix("counters ")?)?,
             durations: vec![Vec::new(); number.parse().ok().filter(|number| *number <= MOST_KERNELS)?],
             codes: Vec::new(),
@@ -214,12 +220,13 @@ fn parse_counters(text: &str) -> Option<Vec<Option<CounterId>>> {
 fn parse_settings(text: &str) -> Option<SweepSettings> {
     let words: Vec<&str> = text.split(' ').collect();
     let [iterations, repeats, seed, noisy] = words.as_slice() else { return None };
-    Some(SweepSettings {
+    let settings = SweepSettings {
         iterations: iterations.parse().ok()?,
         repeats: repeats.parse().ok()?,
         seed: seed.parse().ok()?,
         is_noisy: *noisy == "1",
-    })
+    };
+    settings.are_possible().then_some(settings)
 }
 
 fn parse_code(text: &str) -> Option<u32> {
@@ -347,7 +354,7 @@ impl SweepJournal {
         if head.len() < 8 {
             return Err(JournalError::DamagedHeader { line: head.len() + 1 });
         }
-        let header = JournalHeader::parse(&head).ok_or(JournalError::BadLine { line: 8 })?;
+        let header = JournalHeader::parse(&head).map_err(|line| JournalError::BadLine { line })?;
         let mut done = BTreeMap::new();
         for (index, line) in lines.by_ref().enumerate() {
             let swept = parse_swept(line, &header).ok_or(JournalError::BadLine { line: index + 9 })?;

@@ -54,11 +54,11 @@ pub struct SweepCounts {
 /// How a sweep counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SweepSettings {
-    /// The iterations of the smallest size, at least 1, best odd; the others are some twice, four and eight
-    /// times that. Events that count every other time show at odd sizes, and those that count every other
-    /// 32,768th in runs that are longer than that.
+    /// The iterations of the smallest size, from 1 to [`SweepSettings::MOST_ITERATIONS`], best odd; the
+    /// others are some twice, four and eight times that. Events that count every other time show at odd
+    /// sizes, and those that count every other 32,768th in runs that are longer than that.
     pub iterations: u64,
-    /// How often each size of a live event is counted, at least 1.
+    /// How often each size of a live event is counted, from 1 to [`SweepSettings::MOST_REPEATS`].
     pub repeats: u32,
     /// Decides the order.
     pub seed: u64,
@@ -74,6 +74,17 @@ impl Default for SweepSettings {
 }
 
 impl SweepSettings {
+    /// The most iterations of the smallest size: the largest one takes 8 times as long.
+    pub const MOST_ITERATIONS: u64 = 100_000_000;
+    /// The most repeats: every count is kept until the sweep ends.
+    pub const MOST_REPEATS: u32 = 1000;
+
+    /// Whether the iterations and the repeats are within their bounds.
+    pub fn are_possible(&self) -> bool {
+        (1..=Self::MOST_ITERATIONS).contains(&self.iterations)
+            && (1..=Self::MOST_REPEATS).contains(&self.repeats)
+    }
+
     /// The four sizes of a kernel, in iterations.
     pub fn sizes(&self) -> [u64; 4] {
         [1, 2, 4, 8].map(|factor| self.iterations.max(1).saturating_mul(factor).saturating_add(factor / 4))

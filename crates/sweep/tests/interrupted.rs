@@ -154,6 +154,29 @@ fn journals_of_other_sweeps_and_other_files_are_refused_with_the_reason() {
     }
 }
 
+#[test]
+fn a_journal_with_impossible_settings_is_refused_with_the_line_of_its_settings() {
+    let (target, kernels) = target();
+    let most = SweepSettings {
+        iterations: SweepSettings::MOST_ITERATIONS,
+        repeats: SweepSettings::MOST_REPEATS,
+        ..SweepSettings::default()
+    };
+    let read = |settings: SweepSettings| {
+        let text = JournalWriter::begin(&JournalHeader { settings, ..header(&target, &kernels) }).1;
+        SweepJournal::read(text.as_bytes())
+    };
+    assert_eq!(read(most.clone()).unwrap().header.settings, most);
+    for settings in [
+        SweepSettings { iterations: 0, ..most.clone() },
+        SweepSettings { iterations: SweepSettings::MOST_ITERATIONS + 1, ..most.clone() },
+        SweepSettings { repeats: 0, ..most.clone() },
+        SweepSettings { repeats: u32::MAX, ..most.clone() },
+    ] {
+        assert_eq!(read(settings.clone()), Err(JournalError::BadLine { line: 5 }), "{settings:?}");
+    }
+}
+
 /// A target with a counter of instructions, that code 7 disturbs from its second kernel on, and that refuses
 /// code 8.
 struct Disturbed {

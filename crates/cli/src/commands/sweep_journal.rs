@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use cyclometer::sweep::{JournalHeader, JournalWriter, SweepJournal, SweptCode};
+use cyclometer::sweep::{JournalError, JournalHeader, JournalWriter, SweepJournal, SweptCode};
 use cyclometer::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
@@ -28,8 +28,11 @@ enum JournalState {
     Open(JournalWriter),
 }
 
-/// The longest journal that is read, in bytes.
-const MOST_BYTES: u64 = 4 << 30;
+/// The longest journal that is read, in bytes: a code that counts takes some 80 KiB.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// As many bytes as show whether a file is a journal.
+const FIRST_BYTES: u64 = 64;
 
 impl JournalFile {
     /// A new journal.
@@ -53,18 +56,31 @@ impl JournalFile {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read and written, or that is no journal.
+    /// A file that cannot be read and written, that is longer than 1 GiB, or that is no journal.
     pub fn resume(path: &Path) -> Result<(JournalFile, SweepJournal)> {
         let failed = |error| of_file("--resume", FileUse::Read, path, error);
+        let unusable = |why: &str| {
+            let message = format!("--resume: {}: {why}", clean_os(path.as_os_str()));
+            let hint = Recovery::fix("name a file that --journal has written, or sweep anew with --journal");
+            Error::new(ErrorKind::InvalidInput, message).with_recovery(hint)
+        };
+        // A device or a pipe may do something when it is opened, and may never end.
+        let looked_at = with_invoker_rights(|| std::fs::metadata(path)).and_then(|found| found);
+        if !looked_at.map_err(failed)?.is_file() {
+            return Err(unusable("it is no regular file"));
+        }
         let opened = with_invoker_rights(|| OpenOptions::new().read(true).write(true).open(path));
         let mut file = opened.and_then(|opened| opened).map_err(failed)?;
         let mut bytes = Vec::new();
+        Read::by_ref(&mut file).take(FIRST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        if let Err(error @ JournalError::NoJournal) = SweepJournal::read(&bytes) {
+            return Err(unusable(&error.to_string()));
+        }
+        if file.metadata().map_err(failed)?.len() > MOST_BYTES {
+            return Err(unusable(&format!("it is longer than {} GiB", MOST_BYTES >> 30)));
+        }
         Read::by_ref(&mut file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        let journal = SweepJournal::read(&bytes).map_err(|error| {
-            let message = format!("--resume: {}: {error}", clean_os(path.as_os_str()));
-            let hint = Recovery::fix("name a file that --journal has written, or sweep anew with --journal");
-            Error::new(ErrorKind::InvalidInput, message).with_recovery(hint)
-        })?;
+        let journal = SweepJournal::read(&bytes).map_err(|error| unusable(&error.to_string()))?;
         let state = JournalState::Resumed(journal.whole_bytes as u64, journal.writer.clone());
         Ok((JournalFile { path: path.to_owned(), file, state }, journal))
     }

@@ -104,26 +104,46 @@ fn rule_of(path: &Path) -> Result<ThresholdRule> {
 /// ChuhengZhou/M1_PMU_Experiments, `main.c`: `TEST_TIME`, `DEVIATION` of a `config.h` that it does not have.
 fn parse_rule(text: &str) -> std::result::Result<ThresholdRule, (usize, String)> {
     let mut rule = DEFAULT_RULE;
+    let mut last_key = 1;
     for (index, line) in text.lines().enumerate() {
         let line = line.split("//").next().unwrap_or_default().split("/*").next().unwrap_or_default();
-        let mut words = line.split_ascii_whitespace();
-        let (Some("#define"), Some(key), Some(value)) = (words.next(), words.next(), words.next()) else {
-            continue;
-        };
-        let number = || {
-            let digits = value.trim_matches(['(', ')']).trim_end_matches(['u', 'U', 'l', 'L']);
-            digits.parse::<u64>().map_err(|_| (index + 1, format!("'{value}' is no number")))
-        };
+        let Some((key, value)) = definition(line) else { continue };
+        let number = || c_number(value).ok_or_else(|| (index + 1, format!("'{value}' is no number")));
         match key {
             "TEST_TIME" => rule.runs = number()?,
             "DEVIATION" => rule.deviation = number()?,
             other => return Err((index + 1, format!("'{other}' is no key"))),
         }
+        last_key = index + 1;
     }
-    match rule.runs {
+    let ThresholdRule { runs, deviation } = rule;
+    match runs {
+        // Every count from 0 would be a hit.
+        1..=1_000_000_000 if deviation >= runs => {
+            Err((last_key, format!("DEVIATION, {deviation}, is not below TEST_TIME, {runs}")))
+        }
         1..=1_000_000_000 => Ok(rule),
-        _ => Err((1, "TEST_TIME is not from 1 to 1000000000".to_owned())),
+        _ => Err((last_key, "TEST_TIME is not from 1 to 1000000000".to_owned())),
     }
+}
+
+/// The key and the value of a line such as `# define KEY VALUE`.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    let directive = line.trim_start().strip_prefix('#')?.trim_start();
+    let mut words = directive.strip_prefix("define")?.strip_prefix([' ', '\t'])?.split_ascii_whitespace();
+    Some((words.next()?, words.next()?))
+}
+
+/// A number as C writes it: decimal, `0x` hexadecimal or `0` octal, with a suffix and in parentheses.
+fn c_number(text: &str) -> Option<u64> {
+    let digits = text.trim_matches(['(', ')']).trim_end_matches(['u', 'U', 'l', 'L']);
+    let (digits, radix) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
+        None => (digits, 10),
+    };
+    let is_plain = digits.starts_with(|first: char| first.is_digit(radix));
+    u64::from_str_radix(digits, radix).ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
@@ -138,5 +158,33 @@ mod tests {
         assert_eq!(parse_rule("\n#define TEST_TME 5\n"), Err((2, "'TEST_TME' is no key".to_owned())));
         assert_eq!(parse_rule("#define DEVIATION x\n"), Err((1, "'x' is no number".to_owned())));
         assert!(parse_rule("#define TEST_TIME 0\n").is_err());
+    }
+
+    #[test]
+    fn numbers_and_directives_are_read_as_c_reads_them() {
+        for (text, expected) in [
+            ("0x10", Some(16)),
+            ("(0XfUL)", Some(15)),
+            ("010", Some(8)),
+            ("0", Some(0)),
+            ("09", None),
+            ("0x", None),
+            ("+5", None),
+            ("0x+5", None),
+            ("18446744073709551616", None),
+        ] {
+            assert_eq!(c_number(text), expected, "{text}");
+        }
+        let rule = parse_rule("#  define TEST_TIME 0x1000\n\t# define\tDEVIATION 020\n").unwrap();
+        assert_eq!(rule, ThresholdRule { runs: 4096, deviation: 16 });
+        assert_eq!(parse_rule("#defined DEVIATION x\n"), Ok(DEFAULT_RULE));
+    }
+
+    #[test]
+    fn a_deviation_that_makes_every_count_a_hit_is_refused() {
+        let error = parse_rule("#define TEST_TIME 50\n#define DEVIATION 50\n").unwrap_err();
+        assert_eq!(error, (2, "DEVIATION, 50, is not below TEST_TIME, 50".to_owned()));
+        // The default of the other key is judged, too.
+        assert_eq!(parse_rule("\n#define TEST_TIME 5000\n").unwrap_err().0, 2);
     }
 }

@@ -5,13 +5,17 @@
 //! the file's code runs. So it reaches no file, no network and no other process. It ends with the thread
 //! that started it.
 
+mod program;
+mod tools;
+
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
-use cyclometer_sys::invoker::{invoker, with_rights};
+use cyclometer_sys::invoker::invoker;
+
+use tools::WorkFolder;
 
 /// The longest file of assembly, in bytes.
 pub const MAX_ASSEMBLY_BYTES: usize = 1 << 20;
@@ -30,6 +34,8 @@ pub struct AssemblyFile {
 pub(super) struct AssembledKernel {
     name: String,
     child: Child,
+    /// The answer to the last request. A file that writes answers of its own does not know it.
+    answer: u64,
 }
 
 impl AssembledKernel {
@@ -41,18 +47,24 @@ impl AssembledKernel {
     pub(super) fn start(file: &AssemblyFile) -> Result<AssembledKernel> {
         let frame = frame_of(std::env::consts::ARCH)?;
         let folder = WorkFolder::new()?;
-        let (frame_object, object) = (folder.0.join("frame.o"), folder.0.join("kernel.o"));
-        assemble("the frame of kernels", frame, &frame_object)?;
-        assemble(&file.name, &file.text, &object)?;
-        let program = folder.0.join("kernel");
+        let at_folder = |error| failed(&file.name, "cannot be linked", error);
+        let layout = folder.write("kernel.ld", program::LAYOUT).map_err(at_folder)?;
+        let [frame_object, object, program] = ["frame.o", "kernel.o", "kernel"].map(|name| folder.path(name));
+        for (name, text, object) in [
+            ("the frame of kernels", frame, &frame_object),
+            (file.name.as_str(), file.text.as_str(), &object),
+        ] {
+            tools::run(Command::new("as").arg("-o").arg(object).arg("-"), name, text, &folder)?;
+        }
         let mut linker = Command::new("ld");
-        linker.args(["-static", "-z", "noexecstack", "-e", "cyclometer_start", "-o"]).arg(&program);
-        run_tool(linker.arg(&frame_object).arg(&object), &file.name, "")?;
+        linker.args(["-static", "-z", "noexecstack", "-T"]).arg(&layout).arg("-o").arg(&program);
+        tools::run(linker.arg(&frame_object).arg(&object), &file.name, "", &folder)?;
+        check(&file.name, &tools::made(&program).map_err(at_folder)?)?;
         let mut command = Command::new(&program);
-        let started =
-            as_invoker(&mut command)?.stdin(Stdio::piped()).stdout(Stdio::piped()).env_clear().spawn();
+        let command = as_invoker(&mut command)?.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let started = command.stderr(Stdio::null()).env_clear().spawn();
         let child = started.map_err(|error| failed(&file.name, "cannot be started", error))?;
-        Ok(AssembledKernel { name: file.name.clone(), child })
+        Ok(AssembledKernel { name: file.name.clone(), child, answer: RandomState::new().hash_one(0) })
     }
 
     /// The process.
@@ -69,13 +81,16 @@ impl AssembledKernel {
     ///
     /// # Errors
     ///
-    /// A program that has ended, with the signal.
+    /// A program that has ended, with the signal, and one that has written to its standard output itself.
     pub(super) fn run(&mut self, times: u64) -> Result<()> {
-        let mut answer = [0];
-        let told = self.child.stdin.as_mut().map(|pipe| pipe.write_all(&times.to_ne_bytes()));
+        self.answer = self.answer.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let request = [times.to_ne_bytes(), self.answer.to_ne_bytes()];
+        let mut answer = [0; 8];
+        let asked = self.child.stdin.as_mut().map(|pipe| pipe.write_all(request.as_flattened()));
         let answered = self.child.stdout.as_mut().map(|pipe| pipe.read_exact(&mut answer));
-        match (told, answered) {
-            (Some(Ok(())), Some(Ok(()))) => Ok(()),
+        match (asked, answered) {
+            (Some(Ok(())), Some(Ok(()))) if u64::from_ne_bytes(answer) == self.answer => Ok(()),
+            (Some(Ok(())), Some(Ok(()))) => Err(wrote(&self.name)),
             _ => Err(self.died()),
         }
     }
@@ -84,12 +99,29 @@ impl AssembledKernel {
         let name = &self.name;
         match self.child.wait() {
             Ok(status) => Error::new(ErrorKind::InvalidInput, format!("{name}: its code {}", end_of(status)))
-                .with_recovery(Recovery::fix(
-                    "the function `kernel` may compute, use the stack and the memory at its argument, and must return",
-                )),
+                .with_recovery(Recovery::fix(PERMITTED)),
             Err(error) => failed(name, "cannot be waited for", error),
         }
     }
+}
+
+/// The permitted work of a file's code.
+const PERMITTED: &str =
+    "the function `kernel` may compute, use the stack and the memory at its argument, and must return";
+
+fn wrote(name: &str) -> Error {
+    let text = format!("{name}: its code wrote to the standard output, so that its runs cannot be counted");
+    Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(PERMITTED))
+}
+
+/// Refuses a program that does not begin with the frame.
+fn check(name: &str, program: &[u8]) -> Result<()> {
+    program::check(program).map_err(|why| {
+        let text = format!("{name}: its program is not started: {why}");
+        Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(
+            "use the linker of GNU binutils as `ld`, and sections for code and data only",
+        ))
+    })
 }
 
 impl Drop for AssembledKernel {
@@ -128,64 +160,10 @@ fn failed(name: &str, what: &str, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Os, format!("{name} {what}: {error}")).with_source(error)
 }
 
-fn assemble(name: &str, text: &str, object: &Path) -> Result<()> {
-    run_tool(Command::new("as").arg("-o").arg(object).arg("-"), name, text)
-}
-
-/// Runs the assembler or the linker, with a text as its input.
-fn run_tool(tool: &mut Command, name: &str, input: &str) -> Result<()> {
-    let program = tool.get_program().to_string_lossy().into_owned();
-    let missing = |error: std::io::Error| {
-        failed(name, &format!("needs the program `{program}`"), error)
-            .with_recovery(Recovery::fix("install the system's assembler and linker (the package binutils)"))
-    };
-    let tool = as_invoker(tool)?.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = tool.spawn().map_err(missing)?;
-    if let Some(mut pipe) = child.stdin.take() {
-        // A tool that ends early says why.
-        let _ = pipe.write_all(input.as_bytes());
-    }
-    let out = child.wait_with_output().map_err(|error| failed(name, "was not assembled", error))?;
-    if out.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&out.stderr);
-    let first: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(3).collect();
-    let text = format!("{name} was refused by `{program}`: {}", first.join("; "));
-    Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(
-        "the file is assembly for this machine, with `.globl kernel` and the label `kernel:`",
-    )))
-}
-
-/// A folder of our own, which is removed with everything in it.
-struct WorkFolder(PathBuf);
-
-impl WorkFolder {
-    fn new() -> Result<WorkFolder> {
-        use std::os::unix::fs::DirBuilderExt;
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("cyclometer-kernel-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        // The tools write to it with the invoker's rights, too.
-        let made =
-            with_rights(|| std::fs::DirBuilder::new().mode(0o700).create(&folder)).and_then(|made| made);
-        made.map_err(|error| failed(&folder.display().to_string(), "cannot be made", error))?;
-        Ok(WorkFolder(folder))
-    }
-}
-
-impl Drop for WorkFolder {
-    fn drop(&mut self) {
-        // A folder for temporary files is cleared by the system, too.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn frame_of(architecture: &str) -> Result<&'static str> {
     match architecture {
-        "x86_64" => Ok(include_str!("frame_x86_64.s")),
-        "aarch64" => Ok(include_str!("frame_aarch64.s")),
+        "x86_64" => Ok(include_str!("assembled/frame_x86_64.s")),
+        "aarch64" => Ok(include_str!("assembled/frame_aarch64.s")),
         other => Err(Error::new(
             ErrorKind::ArchUnsupported,
             format!("files of assembly run on x86-64 and arm64 only, and this is {other}"),
@@ -247,11 +225,53 @@ mod tests {
     }
 
     #[test]
-    fn no_folder_is_left() {
+    fn a_section_that_names_an_interpreter_starts_no_other_program() {
+        if !is_here() {
+            return;
+        }
+        let text = ".section .interp,\"a\"\n.string \"/bin/true\"\n.text\n.globl kernel\nkernel: ret\n";
+        let mut kernel = start(text).unwrap();
+        // `/bin/true` would not answer.
+        kernel.run(3).unwrap();
         let folder = WorkFolder::new().unwrap();
-        let path = folder.0.clone();
-        std::fs::write(path.join("file"), "text").unwrap();
-        drop(folder);
-        assert!(!path.exists());
+        let (object, program) = (folder.path("kernel.o"), folder.path("kernel"));
+        tools::run(Command::new("as").arg("-o").arg(&object).arg("-"), "real.s", text, &folder).unwrap();
+        let mut linker = Command::new("ld");
+        linker.args(["-static", "-e", "kernel", "-o"]).arg(&program).arg(&object);
+        tools::run(&mut linker, "real.s", "", &folder).unwrap();
+        let error = check("real.s", &tools::made(&program).unwrap()).unwrap_err().to_string();
+        let said = "real.s: its program is not started: it has a program header of type";
+        assert!(error.starts_with(said), "{error}");
+    }
+
+    #[test]
+    fn a_long_file_of_bad_lines_is_refused_in_few_words() {
+        if !is_here() {
+            return;
+        }
+        let line = "bogus words here\n";
+        let error = start(&line.repeat(MAX_ASSEMBLY_BYTES / line.len())).unwrap_err().to_string();
+        assert!(error.starts_with("real.s was refused by `as`: ") && error.contains("bogus"), "{error}");
+        assert!(error.len() < 1000, "{}", error.len());
+    }
+
+    #[test]
+    fn a_file_that_asks_for_a_large_object_is_refused() {
+        if !is_here() {
+            return;
+        }
+        let error = start(".globl kernel\nkernel: ret\n.fill 0x40000000,1,0x90\n").unwrap_err();
+        assert!(error.to_string().contains("`as`"), "{error}");
+    }
+
+    #[test]
+    fn code_that_writes_answers_of_its_own_is_an_error() {
+        if !is_here() {
+            return;
+        }
+        let write = "mov $1,%eax\nmov $1,%edi\nlea kernel(%rip),%rsi\nmov $1,%edx\nsyscall\nret\n";
+        let mut kernel = start(&format!(".globl kernel\nkernel: {write}")).unwrap();
+        let error = kernel.run(1).unwrap_err().to_string();
+        assert!(error.starts_with("real.s: its code wrote to the standard output"), "{error}");
     }
 }

@@ -76,6 +76,18 @@ fn stack() -> io::Result<libc::rlimit> {
     limit(libc::RLIMIT_STACK as libc::c_int)
 }
 
+/// Lowers both limits on a resource. A limit that is lower already stays. It allocates nothing.
+pub(super) fn lower(resource: libc::c_int, most: u64) -> io::Result<()> {
+    let mut limit = limit(resource)?;
+    limit.rlim_max = limit.rlim_max.min(most);
+    limit.rlim_cur = limit.rlim_cur.min(most);
+    // SAFETY: reads one rlimit.
+    match unsafe { libc::setrlimit(resource as _, &limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The type of the resource number differs between C libraries.
 fn limit(resource: libc::c_int) -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();

@@ -122,6 +122,19 @@ pub(super) fn never_raise_sigpipe(_socket: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the calling process killed when the thread that started it ends. Allocates no memory.
+///
+/// # Source
+///
+/// `prctl(2)`, `PR_SET_PDEATHSIG`.
+pub(super) fn end_with_parent() -> io::Result<()> {
+    // SAFETY: takes a number.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Lets every process of the same user trace this one. Fails silently where no rule requires it. Allocates no
 /// memory.
 ///

@@ -36,6 +36,7 @@ mod pid;
 #[cfg(any(test, not(target_os = "linux")))]
 #[cfg_attr(target_os = "linux", allow(dead_code, reason = "only tests need it on Linux"))]
 mod posix;
+mod tool;
 mod wait;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
@@ -68,6 +69,7 @@ pub(crate) use origin::all_signals;
 pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use pid::to_pid;
+pub use tool::ToolLimits;
 pub use wait::{Ended, Reap, Status, group_of, has_ended, own_group, reap, signal};
 pub use witness::Witness;
 

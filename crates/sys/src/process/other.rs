@@ -18,6 +18,11 @@ pub(super) const QUIET: libc::c_int = 0;
 /// `None`, because only processes are accounted for.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = None;
 
+/// Does nothing, because this system has no signal for the death of a parent.
+pub(super) fn end_with_parent() -> io::Result<()> {
+    Ok(())
+}
+
 /// A descriptor that becomes readable when a process ends: a kernel queue whose only event is that.
 #[derive(Debug)]
 pub struct PidFd(OwnedFd);
