@@ -11,7 +11,7 @@
 //! | `vm` | a virtual machine: no configurable counters |
 //! | `power-manager keeps` | PMC5 to PMC7 stay with the power manager, also when counters are forced |
 //! | `stale` | the first thread sample after a new configuration is old, until all CPUs are read |
-//! | `not-ready 3` | the first 3 samples of each thread are 32 zeros: the kernel has no sums of its counters yet |
+//! | `not-ready 3` | the first 3 samples of each thread are zeros: the kernel has no sums yet |
 //! | `refuse 0xbf` | the kernel's list of allowed selectors lacks this one; several lines are possible |
 //! | `workload 0 loop:10` | CPU 0 does this for 10 ms while configurable counters count |
 //! | `process loop 75` | each process and thread does this as long as it uses a CPU, 75 % of it on performance cores |
