@@ -120,6 +120,20 @@ fn a_thread_is_sampled_every_so_many_instructions() {
 }
 
 #[test]
+fn samples_before_the_kernel_has_sums_are_lost_and_later_ones_are_counted_from_the_start() {
+    let all = record(&mut Mac::new(M1).open(&sampled(every(1_000_000))).unwrap(), 6).0;
+    let mac = Mac::new(&format!("{M1}not-ready 3\n"));
+    let mut windows = mac.open(&sampled(every(1_000_000))).unwrap();
+    let (rows, lost) = record(&mut windows, 6);
+    assert_eq!((lost, windows.notes(), rows.len()), (0, Vec::new(), all.len()));
+    let (early, later) = rows.split_at(3);
+    let is_lost = |count: &Count| matches!(count, Count::Lost { reason } if reason.contains("no sums"));
+    assert!(early.iter().all(|row| row.counts.iter().all(is_lost)), "{early:?}");
+    let sum = |rows: &[WindowRow]| rows.iter().map(|row| count(row, 2)).sum::<u64>();
+    assert_eq!(sum(later), sum(&all), "the first whole row has what was counted before");
+}
+
+#[test]
 fn a_fixed_counter_interrupts_as_a_configurable_one_does() {
     let mac = Mac::new(M1);
     let trigger = SamplingTrigger::Overflow { counter: 0, period: NonZeroU64::new(2_000_000).unwrap() };

@@ -86,6 +86,16 @@ impl AccountEvent {
         Candidate::account(self.count, self.resolution)
     }
 
+    /// Why this machine has no such cores, if so.
+    ///
+    /// # Source
+    ///
+    /// xnu `osfmk/kern/recount.c`: shares of performance cores stay 0 where `hw.nperflevels` is 1.
+    pub(crate) fn lacks_core_types(&self, machine: &Machine) -> Option<String> {
+        let lacks = self.count.is_of_core_type() && is_here(machine) && machine.core_types.len() < 2;
+        lacks.then(|| format!("{}: all cores of this machine are of one type", self.names[0]))
+    }
+
     /// Why it does not count in these modes, if so.
     fn lacks(&self, modes: Option<Modes>) -> Option<String> {
         let differs = modes.filter(|modes| self.candidate().modes.is_some_and(|own| own != *modes))?;
@@ -116,9 +126,10 @@ pub(crate) fn add_to(mut found: Event, names: &[&str], machine: &Machine) -> Eve
     found
 }
 
-/// The reason why an event without a generic counterpart is not counted in the modes that were requested.
-pub(crate) fn unsupported(account: &AccountEvent, modes: Option<Modes>) -> Option<String> {
-    account.lacks(modes)
+/// The reason why an event without a generic counterpart is not counted on this machine, or not in the modes
+/// that were requested.
+pub(crate) fn unsupported(account: &AccountEvent, modes: Option<Modes>, machine: &Machine) -> Option<String> {
+    account.lacks_core_types(machine).or_else(|| account.lacks(modes))
 }
 
 /// Whether the machine is of the kind that has accounts, even if it has none now.

@@ -321,7 +321,10 @@ fn accounts_of_counters(machine: &Machine) -> Vec<Listing> {
             rung: Rung::SelfCounts,
             unit: account.unit(),
             resolution: account.resolution.to_owned(),
-            available: accounts::available(machine),
+            available: match account.lacks_core_types(machine) {
+                Some(reason) => Err(reason),
+                None => accounts::available(machine),
+            },
             description: account.about.to_owned(),
             ..blank(ListingKind::Os)
         }

@@ -138,7 +138,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
         let found = accounts::add_to(generic_hardware(hardware, request, machine), hardware.names, machine);
         return Ok(or_translated(found, hardware.names, machine));
     }
-    if let Some(found) = without_hardware(name, request)? {
+    if let Some(found) = without_hardware(name, request, machine)? {
         return Ok(found);
     }
     let devices = device::named_events(machine, name);
@@ -165,7 +165,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
 }
 
 /// Events without a core PMU: those of the software PMU, the kernel and the accounting.
-fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>> {
+fn without_hardware(name: &str, request: &EventRequest, machine: &Machine) -> Result<Option<Event>> {
     let found = if let Some(counted) = soft::find(&[name]) {
         soft_event(&counted, request)
     } else if let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name)) {
@@ -173,7 +173,7 @@ fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>>
     } else if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
         accounting_event(accounting, request)
     } else if let Some(account) = accounts::find(name) {
-        account_event(account, request)
+        account_event(account, request, machine)
     } else {
         return Ok(None);
     };
@@ -633,8 +633,8 @@ fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
 }
 
 /// An event that only macOS's accounts have; the plan decides whether they work here.
-fn account_event(account: &AccountEvent, request: &EventRequest) -> Event {
-    match accounts::unsupported(account, request.modifiers.modes) {
+fn account_event(account: &AccountEvent, request: &EventRequest, machine: &Machine) -> Event {
+    match accounts::unsupported(account, request.modifiers.modes, machine) {
         None => event(request, account.unit(), vec![account.candidate()]),
         Some(reason) => unsupported(request, reason),
     }

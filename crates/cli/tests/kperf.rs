@@ -319,7 +319,12 @@ fn a_database_that_cannot_be_used_is_a_warning_and_the_built_in_table_serves() {
     let truncated = &whole[..whole.len() / 2];
     let of_another = database("as4", &some_events());
     let own = family("apple-m1");
-    for (database, expected) in [(truncated, "kpep"), (&of_another, "it is of apple-m4")] {
+    let too_wide = database("a14", &(some_events() + &event("TOO_WIDE", &number("number", 0x4006))));
+    for (database, expected) in [
+        (truncated, "kpep"),
+        (&of_another, "it is of apple-m4"),
+        (&too_wide, "TOO_WIDE has the selector 0x4006"),
+    ] {
         let mac = with_database("apple-m1", "", own, database);
         let (found, said) = metrics(&mac, &["-e", "INST_BRANCH"]);
         assert!(said.contains("warning:") && said.contains(expected), "{said}");

@@ -142,6 +142,38 @@ fn a_running_process_is_counted_while_another_command_lasts() {
 }
 
 #[test]
+fn a_process_that_did_not_run_meanwhile_has_no_counts_and_no_broken_counter() {
+    let stopped = Running(Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap());
+    let pid = stopped.0.id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+    while !is_stopped() {
+        std::thread::yield_now();
+    }
+    let command = json(&mac(REAL_TIME), &["-e", "cycles,pcore_cycles", "-p", &pid, "--", "true"]);
+    for name in ["cycles:uk", "pcore_cycles:uk"] {
+        let metric = metric(&command, name);
+        assert_eq!((&metric["count"], &metric["mean"]), (&"not_counted".into(), &Value::Null), "{metric}");
+        assert!(metric["reason"].as_str().unwrap().contains("never ran while counting"), "{metric}");
+    }
+}
+
+#[test]
+fn core_types_are_not_counted_where_all_cores_are_of_one_type() {
+    let mac = mac(SAME_WORK);
+    let machine = mac.path().join("machine");
+    let recorded = std::fs::read_to_string(&machine).unwrap();
+    let levels = recorded.replace("sysctl hw.nperflevels 2", "sysctl hw.nperflevels 1");
+    assert_ne!(levels, recorded);
+    std::fs::write(&machine, levels).unwrap();
+    let command = json(&mac, &["-e", "cycles,ecore_cycles,process_energy", "--", "true"]);
+    let metrics = command["metrics"].as_array().unwrap();
+    let counted: Vec<bool> = metrics.iter().map(|metric| !metric["mean"].is_null()).collect();
+    assert_eq!(counted, [true, false, true], "{metrics:?}");
+    assert!(metrics[1]["reason"].as_str().unwrap().contains("of one type"), "{metrics:?}");
+}
+
+#[test]
 fn user_mode_alone_whole_cpus_and_branches_are_refused_with_the_reason() {
     let mac = mac(SAME_WORK);
     let told = |arguments: &[&str]| {
@@ -170,7 +202,11 @@ fn a_call_that_fails_costs_the_count_and_not_the_command() {
 
 #[test]
 fn a_virtual_machine_without_counters_never_shows_zero() {
-    let command = json(&mac(&format!("{SAME_WORK}vm\n")), &["-e", "cycles,instructions", "--", "true"]);
+    let events = "cycles,instructions,pcore_cycles,ecore_instructions,process_energy,pcore_energy";
+    let command = json(&mac(&format!("{SAME_WORK}vm\n")), &["-e", events, "--", "true"]);
+    for metric in command["metrics"].as_array().unwrap() {
+        assert_eq!(metric["mean"], Value::Null, "{metric}");
+    }
     for name in ["cycles:uk", "instructions:uk"] {
         assert_eq!(metric(&command, name)["mean"], Value::Null, "{command}");
         assert_eq!(metric(&command, name)["count"], "not_counted", "{command}");

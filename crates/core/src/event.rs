@@ -317,7 +317,7 @@ impl Candidate {
             provenance: Provenance::Hardware,
             scale: if is_energy { 1e-9 } else { 1.0 },
             modes: (!is_energy).then_some(Modes::USER_KERNEL),
-            never_zero: matches!(count, AccountedCount::Cycles | AccountedCount::Instructions),
+            never_zero: count.is_never_zero(),
             parts: vec![Part::Account(count)],
             ..Candidate::accounting(OsMetric::WallTime, resolution)
         }
@@ -394,6 +394,18 @@ pub enum AccountedCount {
     Energy,
     /// Energy on performance cores, in nJ.
     PerformanceEnergy,
+}
+
+impl AccountedCount {
+    /// Whether any process that ran has some of it.
+    pub fn is_never_zero(self) -> bool {
+        matches!(self, AccountedCount::Cycles | AccountedCount::Instructions | AccountedCount::Energy)
+    }
+
+    /// Whether it tells performance cores from the others.
+    pub fn is_of_core_type(self) -> bool {
+        !self.is_never_zero()
+    }
 }
 
 /// The data that one source needs to count an event or a share of it.

@@ -167,7 +167,9 @@ fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Inte
     };
     match (refusal.kind, filter) {
         // Permission: count user mode only, which the name then says.
-        (RefusalKind::NoPermission, Some(modes)) if modes.user && modes != Modes::USER => {
+        (RefusalKind::NoPermission, Some(modes))
+            if modes.user && modes != Modes::USER && filters_modes(&line) =>
+        {
             let modes = Modes::USER;
             (with(line, candidate, Some(modes), exclude_guest), "counted user mode only".to_owned())
         }
@@ -183,6 +185,11 @@ fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Inte
         ),
         _ => fall(line, candidate, refusal, machine, intent),
     }
+}
+
+/// Whether the source can count user mode alone: macOS's accounts have one number for both modes.
+fn filters_modes(line: &PlanLine) -> bool {
+    line.candidate().is_none_or(|candidate| candidate.rung != Rung::SelfCounts)
 }
 
 /// Whether excluding guests may be what the PMU wants: Apple's driver on Linux counts with it only.
@@ -329,6 +336,18 @@ mod tests {
         let (plan, done) = tried(vec![event], 0, RefusalKind::NoPermission);
         assert_eq!(plan.lines[0].candidate().unwrap().modes, Some(Modes::USER));
         assert_eq!(done, "counted user mode only");
+    }
+
+    #[test]
+    fn accounts_of_another_user_are_not_replaced_by_a_user_count() {
+        let event = with_modes(core_event("e"), Modes::USER_KERNEL);
+        let plan = make_plan(vec![event], &machine(), Intent::default()).unwrap();
+        let mut line = plan.lines[0].clone();
+        line.event.candidates[0].rung = Rung::SelfCounts;
+        let refusal =
+            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NoPermission, text: "no".to_owned() };
+        let (line, _) = next_line(line, &refusal, &machine(), &plan.intent);
+        assert!(matches!(line.outcome, Outcome::NotCounted(_)), "{line:?}");
     }
 
     #[test]

@@ -76,10 +76,10 @@ impl FakeKernel {
     pub fn new(scenario: Scenario) -> FakeKernel {
         FakeKernel {
             machine: CountingMachine::new(&scenario),
+            sampling: Sampling::new(scenario.cpus, scenario.not_ready),
             scenario,
             calls: HashMap::new(),
             accounts: Accounts::default(),
-            sampling: Sampling::default(),
             threads_from: Vec::new(),
             forced: false,
             counting: 0,
@@ -255,6 +255,11 @@ impl FakeKernel {
         if !same {
             self.program();
         }
+    }
+
+    /// The classes that the kernel accumulates for each thread.
+    pub fn thread_counting(&self) -> u32 {
+        self.thread_counting
     }
 
     /// Lets the kernel accumulate classes for each thread.

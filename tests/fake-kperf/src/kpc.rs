@@ -129,6 +129,13 @@ pub extern "C" fn kpc_set_counting(classes: u32) -> c_int {
     answered(entered.map(|()| kernel.set_counting(classes)))
 }
 
+/// The classes that the kernel accumulates for each thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn kpc_get_thread_counting() -> u32 {
+    let mut kernel = kernel();
+    if kernel.enter_as_root("kpc_get_thread_counting").is_ok() { kernel.thread_counting() } else { 0 }
+}
+
 /// Lets the kernel accumulate classes for each thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn kpc_set_thread_counting(classes: u32) -> c_int {

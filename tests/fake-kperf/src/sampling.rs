@@ -24,6 +24,9 @@ const LOST: u32 = 0x0702_0008;
 const LEAST_TIMER_NS: u64 = 50_000;
 const LEAST_TIMER_OF_EVERY_THREAD_NS: u64 = 1_000_000;
 
+/// `KPC_MAX_COUNTERS`: so many zeros are a sample of a thread for which the kernel has no sums.
+const MOST_COUNTERS: usize = 32;
+
 /// A clock of Macs: 24 MHz.
 const fn to_ticks(ns: u64) -> u64 {
     ns * 3 / 125
@@ -48,6 +51,8 @@ pub struct Sampling {
     kept: Vec<u32>,
     is_tracing: bool,
     timer_done: u64,
+    /// How many samples of each CPU's thread are zeros yet.
+    not_ready: Vec<u32>,
 }
 
 /// When a counter interrupts.
@@ -73,6 +78,11 @@ pub(crate) struct CpuAtSlice {
 }
 
 impl Sampling {
+    /// Nothing is set up; so many samples of each CPU's thread will be zeros.
+    pub(crate) fn new(cpus: u32, not_ready: u32) -> Sampling {
+        Sampling { not_ready: vec![not_ready; cpus as usize], ..Sampling::default() }
+    }
+
     /// Whether samples are noted now.
     pub(crate) fn is_active(&self) -> bool {
         self.is_on && self.is_tracing && self.samplers & 0x10 != 0 && self.buffer.is_some()
@@ -80,7 +90,8 @@ impl Sampling {
 
     /// Whether nothing is set up any more.
     pub(crate) fn is_at_rest(&self) -> bool {
-        !self.is_on && !self.is_tracing && self.buffer.is_none() && self.actions == 0
+        let interrupts = self.counters.iter().any(|counter| counter.period != 0 || counter.action != 0);
+        !self.is_on && !self.is_tracing && self.buffer.is_none() && self.actions == 0 && !interrupts
     }
 
     /// Writes what happened in a slice that ends at this time.
@@ -106,8 +117,16 @@ impl Sampling {
     }
 
     fn sample(&mut self, now_ns: u64, at: &CpuAtSlice) {
-        let last = at.values.len().div_ceil(4) - 1;
-        for (n, values) in at.values.chunks(4).enumerate() {
+        let zeros = self.not_ready.get_mut(at.cpu as usize).filter(|left| **left > 0);
+        let values = match zeros {
+            Some(left) => {
+                *left -= 1;
+                vec![0; MOST_COUNTERS]
+            }
+            None => at.values.clone(),
+        };
+        let last = values.len().div_ceil(4) - 1;
+        for (n, values) in values.chunks(4).enumerate() {
             let mut arguments = [0; 4];
             arguments[..values.len()].copy_from_slice(values);
             let flags = if n == 0 { 1 } else { u32::from(n == last) * 2 };
@@ -291,13 +310,15 @@ pub extern "C" fn kperf_sample_set(on: u32) -> c_int {
     })
 }
 
-/// Forgets actions and timers.
+/// Forgets actions and timers. Periods and actions of counters stay, as they are kpc's.
 #[unsafe(no_mangle)]
 pub extern "C" fn kperf_reset() -> c_int {
     changed("kperf_reset", |sampling| {
         let (buffer, capacity, kept) = (sampling.buffer.take(), sampling.capacity, sampling.kept.clone());
         let is_tracing = sampling.is_tracing;
-        *sampling = Sampling { buffer, capacity, kept, is_tracing, ..Sampling::default() };
+        let (counters, not_ready) = (sampling.counters, sampling.not_ready.clone());
+        *sampling =
+            Sampling { buffer, capacity, kept, is_tracing, counters, not_ready, ..Sampling::default() };
         Ok(())
     })
 }

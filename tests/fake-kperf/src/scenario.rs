@@ -11,6 +11,7 @@
 //! | `vm` | a virtual machine: no configurable counters |
 //! | `power-manager keeps` | PMC5 to PMC7 stay with the power manager, also when counters are forced |
 //! | `stale` | the first thread sample after a new configuration is old, until all CPUs are read |
+//! | `not-ready 3` | the first 3 samples of each thread are zeros: the kernel has no sums yet |
 //! | `refuse 0xbf` | the kernel's list of allowed selectors lacks this one; several lines are possible |
 //! | `workload 0 loop:10` | CPU 0 does this for 10 ms while configurable counters count |
 //! | `process loop 75` | each process and thread does this as long as it uses a CPU, 75 % of it on performance cores |
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub power_manager_keeps: bool,
     /// Whether the first thread sample after a new configuration is old.
     pub stale: bool,
+    /// How many samples of each thread are zeros, as the kernel has no sums of its counters yet.
+    pub not_ready: u32,
     /// Selectors that the kernel does not allow although the chip has them.
     pub refused: Vec<u16>,
     /// The work of CPUs.
@@ -112,6 +115,7 @@ impl Default for Scenario {
             vm: false,
             power_manager_keeps: false,
             stale: false,
+            not_ready: 0,
             refused: Vec::new(),
             workloads: Vec::new(),
             process: ProcessWork {
@@ -154,6 +158,7 @@ impl Scenario {
             ["vm"] => self.vm = true,
             ["power-manager", "keeps"] => self.power_manager_keeps = true,
             ["stale"] => self.stale = true,
+            ["not-ready", samples] => self.not_ready = samples.parse().ok()?,
             ["refuse", selector] => self.refused.push(number(selector)?),
             ["workload", cpu, text] => self.workloads.push((cpu.parse().ok()?, self.workload(text)?)),
             ["process", text, percent] => {
@@ -202,12 +207,13 @@ mod tests {
 
     #[test]
     fn a_scenario_is_read_line_by_line() {
-        let text = "# an M4\nchip apple-m4\ncpus 10\nmacos 15.4\nuser\nvm\nstale # yes\nrefuse 0xbf\nrefuse 17\n\
+        let text = "# an M4\nchip apple-m4\ncpus 10\nmacos 15.4\nuser\nvm\nstale # yes\nnot-ready 3\nrefuse 0xbf\nrefuse 17\n\
                     power-manager keeps\nworkload 0 loop:10\nclock step 1000\nfail kpc_set_config 2 EBUSY\n\
                     fail kpc_force_all_ctrs_set always EACCES\n";
         let scenario = Scenario::parse(text).unwrap();
         assert_eq!((scenario.chip.id, scenario.cpus, scenario.macos), ("apple-m4", 10, (15, 4)));
         assert!(!scenario.root && scenario.vm && scenario.stale && scenario.power_manager_keeps);
+        assert_eq!(scenario.not_ready, 3);
         assert_eq!((scenario.refused, scenario.clock), (vec![0xbf, 17], Clock::Step(1000)));
         let nth: Vec<Option<u64>> = scenario.faults.iter().map(|fault| fault.nth).collect();
         assert_eq!(nth, [Some(2), None]);

@@ -43,6 +43,8 @@ pub enum KdebugEvent {
     ThreadCounters {
         /// Whether these are the first ones of a sample.
         is_first: bool,
+        /// Whether these are the last ones; those of a sample of one record are not marked.
+        is_last: bool,
         /// The values; those behind the last counter mean nothing.
         values: [u64; 4],
     },
@@ -82,7 +84,9 @@ impl KdebugEvent {
                 KdebugEvent::InterruptBegins { counter, address, is_captured: flags & CAPTURED != 0 }
             }
             HANDLER if is_end => KdebugEvent::InterruptEnds,
-            THREAD_DATA => KdebugEvent::ThreadCounters { is_first: is_start, values: arguments },
+            THREAD_DATA => {
+                KdebugEvent::ThreadCounters { is_first: is_start, is_last: is_end, values: arguments }
+            }
             LOST => KdebugEvent::Lost,
             _ => KdebugEvent::Other,
         }
@@ -155,10 +159,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn counters_come_in_fours_and_only_the_first_four_say_so() {
+    fn counters_come_in_fours_and_the_first_and_last_four_say_so() {
         let values = [1, 2, 3, 4];
         for (flags, is_first) in [(START, true), (0, false), (END, false), (START | END, true)] {
-            let expected = KdebugEvent::ThreadCounters { is_first, values };
+            let is_last = flags & END != 0;
+            let expected = KdebugEvent::ThreadCounters { is_first, is_last, values };
             assert_eq!(event(THREAD_DATA | flags, values), expected);
         }
     }

@@ -51,14 +51,21 @@ impl SampleRows {
         }
         let zero = || LastSample { values: vec![0; sample.values.len()], cpu: sample.cpu, lost_before: 0 };
         let before = self.last.remove(&sample.thread).unwrap_or_else(zero);
-        let counts = self.columns.iter().map(|column| difference(sample, &before, *column)).collect();
+        let is_ready = has_sums(sample);
+        let count = |column: &usize| match is_ready {
+            true => difference(sample, &before, *column),
+            false => Count::Lost { reason: NO_SUMS.to_owned() },
+        };
+        let counts = self.columns.iter().map(count).collect();
         let flags = WindowFlags {
             switches: None,
             migrations: Some(u32::from(before.cpu != sample.cpu)),
             throttled: false,
             lost_before: before.lost_before,
         };
-        let now = LastSample { values: sample.values.clone(), cpu: sample.cpu, lost_before: 0 };
+        // A sample without sums is no base for the next one.
+        let values = if is_ready { sample.values.clone() } else { before.values };
+        let now = LastSample { values, cpu: sample.cpu, lost_before: 0 };
         self.last.insert(sample.thread, now);
         Some(WindowRow {
             thread: Some(WindowThread { pid: self.pid, tid }),
@@ -85,6 +92,14 @@ impl SampleRows {
     }
 }
 
+/// The reason why a row has no counts.
+const NO_SUMS: &str = "the kernel had no sums of this thread's counters yet";
+
+/// Whether the kernel had sums of the thread's counters: the first is that of cycles, never 0 then.
+fn has_sums(sample: &ThreadSample) -> bool {
+    !sample.has_surplus && sample.values.first() != Some(&0)
+}
+
 fn difference(sample: &ThreadSample, before: &LastSample, column: usize) -> Count {
     match (sample.values.get(column), before.values.get(column)) {
         (Some(now), Some(before)) => match now.checked_sub(*before) {
@@ -102,7 +117,8 @@ mod tests {
 
     fn sample(thread: u64, cpu: u32, values: &[u64]) -> ThreadSample {
         let interrupt = OverflowInterrupt { counter: 2, address: 0x4000, is_captured: true };
-        ThreadSample { thread, cpu, time_ticks: 0, interrupt: Some(interrupt), values: values.to_vec() }
+        let values = values.to_vec();
+        ThreadSample { thread, cpu, time_ticks: 0, interrupt: Some(interrupt), values, has_surplus: false }
     }
 
     #[test]
@@ -124,6 +140,17 @@ mod tests {
         rows.add(&sample(7, 0, &[10]), 1).unwrap();
         let row = rows.add(&sample(7, 0, &[9]), 2).unwrap();
         assert!(row.counts.iter().all(|count| matches!(count, Count::Lost { .. })), "{row:?}");
+    }
+
+    #[test]
+    fn a_sample_without_sums_is_lost_and_no_base_of_the_next_one() {
+        let mut rows = SampleRows::new(50, vec![1]);
+        let lost = |row: WindowRow| matches!(row.counts[..], [Count::Lost { .. }]);
+        rows.add(&sample(7, 0, &[10, 20]), 1).unwrap();
+        assert!(lost(rows.add(&sample(7, 0, &[0, 0]), 2).unwrap()));
+        let surplus = ThreadSample { has_surplus: true, ..sample(7, 0, &[99, 99]) };
+        assert!(lost(rows.add(&surplus, 3).unwrap()));
+        assert_eq!(rows.add(&sample(7, 0, &[15, 26]), 4).unwrap().counts, [Count::Exact(6)]);
     }
 
     #[test]

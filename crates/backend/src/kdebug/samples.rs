@@ -7,6 +7,9 @@ use super::record::{KdebugEvent, KdebugRecord};
 /// Most CPUs whose records are put together: more than any Mac has.
 const MOST_CPUS: u32 = 256;
 
+/// Most values of a sample; twice as many as the kernel writes.
+const MOST_VALUES: usize = 64;
+
 /// The accumulated counters of a thread at a moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadSample {
@@ -20,6 +23,13 @@ pub struct ThreadSample {
     pub interrupt: Option<OverflowInterrupt>,
     /// The values, in the kernel's order of counters.
     pub values: Vec<u64>,
+    /// Whether it had more values than there are counters. The kernel writes 32 zeros for a thread for which
+    /// it has no sums yet.
+    ///
+    /// # Source
+    ///
+    /// xnu `osfmk/kperf/kperf_kpc.c`, `kperf_kpc_thread_sample`.
+    pub has_surplus: bool,
 }
 
 /// The interrupt of a counter.
@@ -82,8 +92,10 @@ impl ThreadSamples {
                 open.interrupt = None;
                 None
             }
-            KdebugEvent::ThreadCounters { is_first, values } => {
-                let (sample, broken) = open.add(&record, is_first, values, self.counters);
+            KdebugEvent::ThreadCounters { is_first, is_last, values } => {
+                // The kernel does not mark the end of a single record.
+                let is_last = is_last || is_first && self.counters <= values.len();
+                let (sample, broken) = open.add(&record, (is_first, is_last), values, self.counters);
                 self.broken += broken;
                 sample
             }
@@ -107,7 +119,7 @@ impl OpenRecords {
     fn add(
         &mut self,
         record: &KdebugRecord,
-        is_first: bool,
+        (is_first, is_last): (bool, bool),
         values: [u64; 4],
         counters: usize,
     ) -> (Option<ThreadSample>, u64) {
@@ -117,19 +129,28 @@ impl OpenRecords {
                 let KdebugRecord { time_ticks, thread, cpu, .. } = *record;
                 let values = Vec::with_capacity(counters.min(64));
                 let interrupt = self.interrupt;
-                (ThreadSample { thread, cpu, time_ticks, interrupt, values }, u64::from(begun.is_some()))
+                let sample = ThreadSample { thread, cpu, time_ticks, interrupt, values, has_surplus: false };
+                (sample, u64::from(begun.is_some()))
             }
             (false, Some(begun)) if begun.thread == record.thread => (begun, 0),
             // The beginning is missing, or is of another thread.
             (false, begun) => return (None, 1 + u64::from(begun.is_some())),
         };
-        let missing = counters - sample.values.len();
-        sample.values.extend(values.into_iter().take(missing));
-        if sample.values.len() == counters {
-            return (Some(sample), broken);
+        sample.values.extend(values);
+        match sample.values.len() {
+            // The end is missing.
+            length if length > MOST_VALUES => (None, broken + 1),
+            length if is_last && length >= counters => {
+                sample.has_surplus = length - counters >= values.len();
+                sample.values.truncate(counters);
+                (Some(sample), broken)
+            }
+            _ if is_last => (None, broken + 1),
+            _ => {
+                self.sample = Some(sample);
+                (None, broken)
+            }
         }
-        self.sample = Some(sample);
-        (None, broken)
     }
 }
 
@@ -178,8 +199,25 @@ mod tests {
         );
         let interrupt = OverflowInterrupt { counter: 7, address: 0x4000, is_captured: false };
         let values = (0..10).collect();
-        let expected = ThreadSample { thread: 7, cpu: 2, time_ticks: 2, interrupt: Some(interrupt), values };
+        let expected = ThreadSample {
+            thread: 7,
+            cpu: 2,
+            time_ticks: 2,
+            interrupt: Some(interrupt),
+            values,
+            has_surplus: false,
+        };
         assert_eq!((found, broken), (vec![expected], 0));
+    }
+
+    #[test]
+    fn a_sample_of_a_thread_without_sums_is_one_sample_with_a_surplus() {
+        let zeros = |n: u32| data(0, 7, if n == 0 { 1 } else { u32::from(n == 7) * 2 }, [0; 4]);
+        let (found, broken) = all(10, &(0..8).map(zeros).collect::<Vec<_>>());
+        assert_eq!((found.len(), broken), (1, 0));
+        assert!(found[0].has_surplus && found[0].values == [0; 10]);
+        let endless: Vec<Vec<u8>> = (0..17).map(|n| data(0, 7, u32::from(n == 0), [1; 4])).collect();
+        assert_eq!(all(10, &endless), (Vec::new(), 1));
     }
 
     #[test]

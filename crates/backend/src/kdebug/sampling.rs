@@ -123,7 +123,7 @@ impl SamplingSetup {
         // A step that cannot be undone here ends with the process, which owns it.
         let _ = match what {
             SetUp::CountersForced => kpc.force_counters(false),
-            SetUp::Actions => sampler.reset(),
+            SetUp::Actions => forget_actions(sampler.as_ref()),
             SetUp::Buffer => kdebug.remove(),
             SetUp::Tracing => kdebug.enable(false),
             SetUp::Sampling => sampler.sample(false),
@@ -140,6 +140,20 @@ impl SamplingSetup {
         self.done = kept;
         stopped.into_iter().rev().for_each(|done| self.undo(done));
     }
+}
+
+/// Takes the actions away. The kernel's reset keeps the periods and actions of counters.
+///
+/// # Source
+///
+/// xnu `osfmk/kperf/kperf.c`, `kperf_reset`; `osfmk/kern/kpc_common.c`.
+fn forget_actions(sampler: &dyn KperfSampler) -> io::Result<()> {
+    for class in [KpcClasses::FIXED, KpcClasses::CONFIGURABLE] {
+        // The rest is undone even where one call fails.
+        let _ = sampler.set_interrupt_actions(class, &[]);
+        let _ = sampler.set_periods(class, &[]);
+    }
+    sampler.reset()
 }
 
 impl Drop for SamplingSetup {

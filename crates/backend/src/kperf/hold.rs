@@ -51,6 +51,7 @@ struct FormerState {
     /// Whether the counters of the power manager were not requested.
     unforced: bool,
     counting: KpcClasses,
+    thread_counting: KpcClasses,
     words: Vec<u64>,
 }
 
@@ -72,7 +73,12 @@ impl HeldCounters {
             }
             Err(error) => return Err(refusal("kpc_force_all_ctrs_set", &error)),
         };
-        self.before = FormerState { unforced: forced && !was_forced, counting, words: Vec::new() };
+        self.before = FormerState {
+            unforced: forced && !was_forced,
+            counting,
+            thread_counting: kpc.thread_counting(),
+            words: Vec::new(),
+        };
         match available(kpc) {
             Ok(counters) => self.counters = counters,
             Err(refusal) => {
@@ -86,14 +92,14 @@ impl HeldCounters {
     }
 
     /// Restores what was there before. Errors have no remedy here: the kernel releases the counters of a
-    /// process that ends.
+    /// process that ends. The configuration comes first: macOS 26 applies it when counting starts.
     fn release(&mut self, kpc: &dyn Kpc) {
         let before = std::mem::take(&mut self.before);
-        let _ = kpc.set_counting(before.counting);
-        let _ = kpc.set_thread_counting(KpcClasses::NONE);
         if !before.words.is_empty() {
             let _ = kpc.set_config(KpcClasses::CONFIGURABLE, &before.words);
         }
+        let _ = kpc.set_counting(before.counting);
+        let _ = kpc.set_thread_counting(before.thread_counting);
         if before.unforced {
             let _ = kpc.force_counters(false);
         }

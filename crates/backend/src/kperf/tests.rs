@@ -158,6 +158,24 @@ fn the_configuration_of_before_is_restored() {
 }
 
 #[test]
+fn counters_of_before_count_again_afterwards() {
+    let mac = mac("");
+    let functions = mac.functions();
+    let both = KpcClasses::from_bits(3);
+    functions.force_counters(true).unwrap();
+    functions.set_config(KpcClasses::CONFIGURABLE, &[0x2_0002]).unwrap();
+    functions.set_counting(both).unwrap();
+    functions.set_thread_counting(KpcClasses::FIXED).unwrap();
+    let mut counting = mac.source().open(&[slot(0, MISPREDICTS, &on(5), None)], &all_cpus()).unwrap();
+    counting.start().unwrap();
+    drop(counting);
+    let pmc2 = || functions.cpu_counters(both, 1).unwrap()[2];
+    let before = pmc2();
+    assert!(pmc2() > before, "PMC2 counts cycles again");
+    assert_eq!((functions.counting(), functions.thread_counting()), (both, KpcClasses::FIXED));
+}
+
+#[test]
 fn rotation_groups_count_in_turn_and_fixed_counters_all_the_time() {
     for macos in ["26.0", "15.0"] {
         let mac = mac(&format!("macos {macos}"));

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::AccountedCount;
-use cyclometer_core::exec::{At, Cell, CounterUsage, Exit, Raw, Reading, RefusalKind};
+use cyclometer_core::exec::{Cell, CounterUsage, Exit, Raw, Reading, RefusalKind};
 use cyclometer_core::{
-    Counting, Error, ErrorKind, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+    Counting, Error, ErrorKind, Modes, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_sys::counter_accounts::CounterAccounts;
 use cyclometer_sys::process::errno;
@@ -67,7 +67,7 @@ impl Source for SelfCountsSource {
             slots.iter().map(requested).collect::<std::result::Result<_, _>>()?;
         let now = account.take(self.accounts.as_ref()).map_err(|error| account.refusal(slots, &error))?;
         for (slot, count) in slots.iter().zip(&requested) {
-            if now.value(count.count).is_none() {
+            if !now.has(count.count) {
                 return Err(account.without(slot));
             }
         }
@@ -82,6 +82,13 @@ impl Source for SelfCountsSource {
 }
 
 fn requested(slot: &Slot) -> std::result::Result<RequestedCount, Refusal> {
+    if let Some(modes) = slot.filter.filter(|modes| *modes != Modes::USER_KERNEL) {
+        let text = format!(
+            "macOS accounts {} in user and kernel mode together, without root, not in {modes} alone",
+            slot.name
+        );
+        return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text });
+    }
     match slot.parts.as_slice() {
         [Part::Account(count)] => Ok(RequestedCount { slot: slot.id, count: *count }),
         _ => {
@@ -192,7 +199,26 @@ enum SelfCountingState {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct AccountAt {
     totals: Totals,
+    /// The account itself, with the counts before the start.
+    account: Totals,
     elapsed: Duration,
+}
+
+impl AccountAt {
+    fn new(account: Totals, base: Totals, elapsed: Duration) -> AccountAt {
+        AccountAt { totals: account.since(base), account, elapsed }
+    }
+
+    /// The value of an event; `None` where the kernel does not count it here.
+    fn value(&self, count: AccountedCount) -> Option<u64> {
+        if self.account.counts(count) { self.totals.value(count) } else { None }
+    }
+
+    /// How long an event was counted: a process that did not run was not.
+    fn counted_ns(&self, count: AccountedCount) -> u64 {
+        let is_idle = self.value(count).is_some() && self.totals.is_idle();
+        if is_idle { 0 } else { nanos(self.elapsed).max(1) }
+    }
 }
 
 struct SelfCounting {
@@ -210,7 +236,7 @@ impl SelfCounting {
         let SelfCountingState::Running { since, last, missed } = &mut self.state else { return };
         match self.account.take(self.accounts.as_ref()) {
             Ok(now) => {
-                *last = Some(AccountAt { totals: now.since(self.base), elapsed: since.elapsed() });
+                *last = Some(AccountAt::new(now, self.base, since.elapsed()));
                 *missed = None;
             }
             Err(_) => *missed = missed.or_else(|| Some(since.elapsed())),
@@ -226,16 +252,19 @@ impl SelfCounting {
         }
     }
 
-    fn cell(&self, requested: RequestedCount) -> Cell {
-        let (last, _) = self.last();
-        let value = last.and_then(|last| last.totals.value(requested.count));
-        let elapsed_ns = last.map_or(0, |last| nanos(last.elapsed).max(1));
-        let time = if value.is_some() { elapsed_ns } else { 0 };
-        let lost = value.is_none().then(|| format!("{} ended before it could be read", self.account.name()));
-        let partial = value.and_then(|_| self.partial());
-        let at = At::default();
-        let (slot, raw) = (requested.slot, value.unwrap_or(0));
-        Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial }
+    /// The cell of a value. An event that the kernel does not count here has none, so that its zero is not
+    /// taken for a count; a zero of one that is never zero is recognised as such.
+    fn cell(&self, requested: RequestedCount) -> Option<Cell> {
+        let RequestedCount { slot, count } = requested;
+        let Some(last) = self.last().0 else {
+            let lost = Some(format!("{} ended before it could be read", self.account.name()));
+            return Some(Cell { lost, ..Cell::new(slot, 0, 0, 0) });
+        };
+        let time = last.counted_ns(count);
+        match last.value(count) {
+            Some(value) => Some(Cell { partial: self.partial(), ..Cell::new(slot, value, time, time) }),
+            None => count.is_never_zero().then(|| Cell::new(slot, 0, time, time)),
+        }
     }
 
     /// The counts that are missing from the values.
@@ -259,7 +288,7 @@ impl SelfCounting {
 
     fn raw(&self, requested: RequestedCount) -> Raw {
         let (last, missed) = self.last();
-        let value = last.and_then(|last| Some((last.totals.value(requested.count)?, last.elapsed)));
+        let value = last.and_then(|last| Some((last.value(requested.count)?, last.elapsed)));
         value.map_or(Raw::LOST, |(value, elapsed)| {
             let ns = nanos(elapsed).max(1);
             Raw { value, time_enabled_ns: ns, time_running_ns: ns, is_lost: missed.is_some() }
@@ -291,15 +320,14 @@ impl Counting for SelfCounting {
         }
         let elapsed = Duration::from_nanos(exit.wall_ns);
         let counters = exit.usage.and_then(|usage| usage.counters);
-        let last =
-            counters.map(|counters| AccountAt { totals: Totals::from(counters).since(self.base), elapsed });
+        let last = counters.map(|counters| AccountAt::new(Totals::from(counters), self.base, elapsed));
         self.state = SelfCountingState::Over { last, missed: None };
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
         self.refresh();
         if self.state != SelfCountingState::Opened {
-            out.cells.extend(self.requested.iter().map(|requested| self.cell(*requested)));
+            out.cells.extend(self.requested.iter().filter_map(|requested| self.cell(*requested)));
         }
         Ok(())
     }

@@ -182,3 +182,41 @@ fn an_event_of_another_source_is_refused() {
     let refused = Script::source(&[Ok(account(1))]).open(&slots, &Target::ThisThread).err().unwrap();
     assert_eq!((refused.slot, refused.kind), (Some(SlotId(3)), RefusalKind::Invalid));
 }
+
+#[test]
+fn a_process_that_did_not_run_was_not_counted_meanwhile() {
+    let source = Script::source(&[Ok(account(10))]);
+    let mut counting = source.open(&slots(&BOTH), &Target::Process { pid: 7, inherit: false }).unwrap();
+    counting.start().unwrap();
+    for cell in cells(counting.as_mut()) {
+        assert_eq!((cell.raw, cell.time_enabled_ns, cell.time_running_ns), (0, 0, 0));
+    }
+}
+
+#[test]
+fn where_the_kernel_counts_nothing_only_what_is_never_zero_has_a_cell() {
+    use AccountedCount::{Cycles, EfficiencyCycles, Energy, Instructions, PerformanceEnergy};
+    let wanted = [Cycles, Instructions, EfficiencyCycles, Energy, PerformanceEnergy];
+    let found = |last: ProcessAccount| {
+        let mut counting = Script::source(&[Ok(account(0)), Ok(account(0)), Ok(last)])
+            .open(&slots(&wanted), &Target::Process { pid: 7, inherit: false })
+            .unwrap();
+        counting.start().unwrap();
+        let found = cells(counting.as_mut());
+        assert!(found.iter().all(|cell| cell.time_running_ns > 0 && cell.lost.is_none()), "{found:?}");
+        found.iter().map(|cell| (cell.slot.0, cell.raw)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(account(0)), [(0, 0), (1, 0), (3, 0)]);
+    assert_eq!(found(account(8)), [(0, 8), (1, 24), (2, 4), (3, 0)], "no energy is reported");
+}
+
+#[test]
+fn other_modes_than_user_and_kernel_together_are_refused() {
+    for modes in [Modes::USER, Modes::KERNEL] {
+        let mut slots = slots(&BOTH);
+        slots[1].filter = Some(modes);
+        let refused = Script::source(&[Ok(account(1))]).open(&slots, &Target::ThisThread).err().unwrap();
+        assert_eq!((refused.slot, refused.kind), (Some(SlotId(1)), RefusalKind::NotSupported));
+        assert!(refused.text.contains("user and kernel mode together"), "{}", refused.text);
+    }
+}

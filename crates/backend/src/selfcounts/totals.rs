@@ -24,6 +24,27 @@ struct PerformanceTotals {
 }
 
 impl Totals {
+    /// Whether the account of this version of macOS has a number for an event.
+    pub(super) fn has(&self, count: AccountedCount) -> bool {
+        match count {
+            AccountedCount::Cycles | AccountedCount::Instructions => true,
+            AccountedCount::Energy => self.energy_nj.is_some(),
+            _ => self.performance.is_some(),
+        }
+    }
+
+    /// Whether the kernel counts an event. Where it has no counters all numbers stay 0. Where cycles needed
+    /// no energy, the chip does not report energy.
+    pub(super) fn counts(&self, count: AccountedCount) -> bool {
+        let is_energy = matches!(count, AccountedCount::Energy | AccountedCount::PerformanceEnergy);
+        self.cycles > 0 && !(is_energy && self.energy_nj == Some(0))
+    }
+
+    /// Whether nothing ran.
+    pub(super) fn is_idle(&self) -> bool {
+        self.cycles == 0 && self.instructions == 0
+    }
+
     /// The value of an event; `None` where the account does not have it.
     pub(super) fn value(&self, count: AccountedCount) -> Option<u64> {
         let performance = self.performance;
@@ -158,6 +179,16 @@ mod tests {
         for count in [AccountedCount::Energy, AccountedCount::EfficiencyInstructions] {
             assert_eq!(early.value(count), None, "{count:?}");
         }
+    }
+
+    #[test]
+    fn zeros_are_no_counts_where_the_kernel_counts_nothing() {
+        let nothing = of(0, 0);
+        assert!(!nothing.counts(AccountedCount::Cycles) && !nothing.counts(AccountedCount::EfficiencyCycles));
+        let without_energy = Totals { energy_nj: Some(0), ..of(100, 0) };
+        assert!(!without_energy.counts(AccountedCount::Energy));
+        assert!(!without_energy.counts(AccountedCount::PerformanceEnergy));
+        assert!(without_energy.counts(AccountedCount::PerformanceCycles), "it ran on efficiency cores");
     }
 
     #[test]

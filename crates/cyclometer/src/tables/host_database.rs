@@ -1,5 +1,7 @@
 //! The event database that macOS has for the chip that it runs on.
 
+use cyclometer_catalog::table::{CpuTable, TableEvent};
+use cyclometer_catalog::{cpus, select};
 use cyclometer_core::machine::{Os, Vendor};
 use cyclometer_core::{Error, ErrorKind, Machine, Result};
 use cyclometer_detect::FactSource;
@@ -37,9 +39,21 @@ fn database(facts: &dyn FactSource, machine: &Machine) -> Result<EventTables> {
     let path = path(facts).ok_or_else(|| wrong("macOS does not tell the type of its CPU".to_owned()))?;
     let bytes =
         facts.read_bytes(&path).ok_or_else(|| wrong(format!("cannot read the event database {path}")))?;
+    let given = EventFile::of(bytes, path.clone()).tables(None, machine)?;
+    given.iter().try_for_each(|table| fits(table, &path))?;
     let mut tables = EventTables::embedded();
-    tables.give(EventFile::of(bytes, path).tables(None, machine)?)?;
+    tables.give(given)?;
     Ok(tables)
+}
+
+/// Whether the chip's registers have room for each selector of its database.
+fn fits(table: &CpuTable, path: &str) -> Result<()> {
+    let bits = cpus::cpu(&table.header.cpu).map_or(0, |cpu| select::chip(&cpu).selector_bits);
+    let is_too_wide = |event: &&TableEvent| bits > 0 && u32::from(event.code.select) >> bits != 0;
+    table.events.iter().find(is_too_wide).map_or(Ok(()), |event| {
+        let (name, select) = (&event.name, event.code.select);
+        Err(wrong(format!("{path}: {name} has the selector {select:#x}, and this chip's have {bits} bits")))
+    })
 }
 
 /// The database of this chip.

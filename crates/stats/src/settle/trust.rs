@@ -100,10 +100,14 @@ impl Narrow<'_> {
 /// energy in any 10 ms (its counter is updated every ms).
 pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static str> {
     let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
+    // A task that did not run meanwhile was not enabled.
+    let ran = instances.iter().any(|instance| instance.enabled_ns > 0);
     let long = instances.iter().any(|instance| instance.enabled_ns >= 10_000_000);
     match of_package {
         true => long.then_some("reads zero: the counter does not count here; a hypervisor may hide it"),
-        false => of_tasks.then_some("reads zero although the process ran: the counter did not count"),
+        false => {
+            (of_tasks && ran).then_some("reads zero although the process ran: the counter did not count")
+        }
     }
 }
 
@@ -150,6 +154,19 @@ mod tests {
         assert_eq!(settled(cell(SLOT, 0, 9_000_000, 9_000_000)).verdict(), Verdict::NotCounted);
         assert_eq!(settled(cell(SLOT, 7, 9_000_000, 9_000_000)), Count::Exact(7));
         assert_eq!(settled(on_cpu(0, 0, 9_000_000, 9_000_000)), Count::Exact(0));
+    }
+
+    #[test]
+    fn a_process_that_slept_through_an_interval_counted_zero() {
+        let mut line = hardware("instructions", 1);
+        line.event.candidates[0].never_zero = true;
+        let count = |cell: Cell| {
+            let reading = Reading { cells: vec![cell] };
+            let of = SlotReading { line: &line, reading: &reading, slot: SLOT, asked: Scope::Tree };
+            of.count(crate::settle::Span::Interval)
+        };
+        assert_eq!(count(cell(SLOT, 0, 0, 0)), Count::Exact(0));
+        assert_eq!(count(cell(SLOT, 0, 9_000_000, 9_000_000)).verdict(), Verdict::NotCounted);
     }
 
     #[test]

@@ -33,10 +33,11 @@ type ThreadSelfcounts = unsafe extern "C" fn(u32, *mut c_void, usize) -> c_int;
 /// `int proc_pid_rusage(int pid, int flavor, rusage_info_t *buffer)`.
 type ProcPidRusage = unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int;
 
-/// `THSC_TIME_ENERGY_CPI`: instructions, cycles, user time, system time, energy.
+/// The kinds that are tried, and how many numbers each has: `THSC_TIME_ENERGY_CPI`, `THSC_TIME_CPI`,
+/// `THSC_CPI`. All begin with instructions and cycles; user time, system time and energy follow.
 ///
 /// The kinds by core type are not used: before macOS 14 or so the kernel has them in another order.
-const TIME_ENERGY_CPI: u32 = 5;
+const KINDS: [(u32, usize); 3] = [(5, 5), (3, 4), (1, 2)];
 
 /// `RUSAGE_INFO_V6`, since macOS 13.
 const RUSAGE_INFO_V6: c_int = 6;
@@ -71,7 +72,7 @@ pub struct ThreadAccount {
     pub cycles: u64,
     /// Instructions, in user and kernel mode.
     pub instructions: u64,
-    /// Energy, in nJ; 0 where the chip does not report it.
+    /// Energy, in nJ; 0 where the chip or this version of macOS does not report it.
     pub energy_nj: u64,
 }
 
@@ -153,15 +154,21 @@ impl AccountFunctions {
 impl CounterAccounts for AccountFunctions {
     fn thread(&self) -> io::Result<ThreadAccount> {
         let thread = self.thread.ok_or(io::ErrorKind::Unsupported)?;
-        let mut counts = [0u64; 5];
-        // SAFETY: the function writes at most as many bytes as it is told.
-        match unsafe { thread(TIME_ENERGY_CPI, counts.as_mut_ptr().cast(), size_of_val(&counts)) } {
-            0 => {
+        for (kind, numbers) in KINDS {
+            let mut counts = [0u64; 5];
+            let room = &mut counts[..numbers];
+            // SAFETY: the function writes at most as many bytes as it is told.
+            if unsafe { thread(kind, room.as_mut_ptr().cast(), size_of_val(room)) } == 0 {
                 let [instructions, cycles, _user_time, _system_time, energy_nj] = counts;
-                Ok(ThreadAccount { cycles, instructions, energy_nj })
+                return Ok(ThreadAccount { cycles, instructions, energy_nj });
             }
-            _ => Err(io::Error::last_os_error()),
+            let error = io::Error::last_os_error();
+            // A kernel without this kind may have one with fewer numbers.
+            if error.raw_os_error() != Some(errno::EINVAL) {
+                return Err(error);
+            }
         }
+        Err(io::Error::from_raw_os_error(errno::EINVAL))
     }
 
     fn process(&self, pid: u32) -> io::Result<ProcessAccount> {
@@ -216,11 +223,15 @@ mod tests {
         0
     }
 
-    unsafe extern "C" fn selfcounts(kind: u32, out: *mut c_void, size: usize) -> c_int {
-        assert_eq!((kind, size), (5, 40));
-        for index in 0..5 {
+    /// A kernel that numbers what it writes, and knows the kinds up to `NEWEST`.
+    unsafe extern "C" fn selfcounts<const NEWEST: u32>(kind: u32, out: *mut c_void, size: usize) -> c_int {
+        if kind > NEWEST {
+            return fail(errno::EINVAL);
+        }
+        assert!([(5, 40), (3, 32), (1, 16)].contains(&(kind, size)));
+        for index in 0..size / 8 {
             let place = out.cast::<u64>().wrapping_add(index);
-            // SAFETY: the caller gives room for 40 bytes.
+            // SAFETY: the caller gives room for so many bytes.
             unsafe { place.write(index as u64 + 1) };
         }
         0
@@ -264,8 +275,18 @@ mod tests {
 
     #[test]
     fn a_thread_has_cycles_instructions_and_energy() {
-        let account = functions(Some(selfcounts), None).thread().unwrap();
+        let account = functions(Some(selfcounts::<5>), None).thread().unwrap();
         assert_eq!(account, ThreadAccount { cycles: 2, instructions: 1, energy_nj: 5 });
+    }
+
+    #[test]
+    fn a_thread_has_no_energy_where_the_kernel_lacks_its_kind() {
+        for thread in [selfcounts::<4> as ThreadSelfcounts, selfcounts::<2>] {
+            let account = functions(Some(thread), None).thread().unwrap();
+            assert_eq!(account, ThreadAccount { cycles: 2, instructions: 1, energy_nj: 0 });
+        }
+        let error = functions(Some(selfcounts::<0>), None).thread().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(errno::EINVAL));
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub trait Kpc {
     /// The operating system's.
     fn set_counting(&self, classes: KpcClasses) -> io::Result<()>;
 
+    /// The classes that the kernel accumulates for each thread.
+    fn thread_counting(&self) -> KpcClasses;
+
     /// Lets the kernel accumulate these classes for each thread, and no others.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ pub struct KpcFunctions {
     set_config: WordsFunction,
     counting: StateFunction,
     set_counting: ClassesFunction,
+    thread_counting: StateFunction,
     set_thread_counting: ClassesFunction,
     thread_counters: ThreadCountersFunction,
     cpu_counters: CpuCountersFunction,
@@ -79,6 +80,7 @@ impl KpcFunctions {
             set_config = c"kpc_set_config",
             counting = c"kpc_get_counting",
             set_counting = c"kpc_set_counting",
+            thread_counting = c"kpc_get_thread_counting",
             set_thread_counting = c"kpc_set_thread_counting",
             thread_counters = c"kpc_get_thread_counters",
             cpu_counters = c"kpc_get_cpu_counters",
@@ -131,6 +133,10 @@ impl Kpc for KpcFunctions {
 
     fn set_counting(&self, classes: KpcClasses) -> io::Result<()> {
         checked((self.set_counting)(classes.bits()))
+    }
+
+    fn thread_counting(&self) -> KpcClasses {
+        KpcClasses::from_bits((self.thread_counting)())
     }
 
     fn set_thread_counting(&self, classes: KpcClasses) -> io::Result<()> {
