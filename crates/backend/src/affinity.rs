@@ -11,6 +11,11 @@ impl AffinityGuard {
         Affinity::only(cpu).give(0).ok()?;
         Some(AffinityGuard(own.clone()))
     }
+
+    /// Leaves the thread on its CPU for good.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
 }
 
 /// Binds the calling thread to one CPU. `None` where it may not run there.

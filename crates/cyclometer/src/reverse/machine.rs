@@ -390,8 +390,7 @@ fn pair_of(kernels: &[SweepKernel], real: &str, control: &str) -> Result<Thresho
 
 /// Binds the calling thread, which ends with the sweep, to a CPU.
 fn stay_on(cpu: u32) -> Result<()> {
-    let bound = bind_to(cpu).ok_or_else(|| not_on(cpu))?;
-    std::mem::forget(bound);
+    bind_to(cpu).ok_or_else(|| not_on(cpu))?.keep();
     Ok(())
 }
 
