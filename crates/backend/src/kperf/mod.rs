@@ -1,9 +1,9 @@
 //! macOS's kperf as a source of counts: counters of CPUs, and of the calling thread.
 //!
 //! The kernel has one configuration for the whole machine. A program requests the counters of the power
-//! manager beside the others ([`CounterHold`]), sets a configuration word for each configurable counter
-//! ([`CounterLayout`]), lets the classes of counters count, and reads what each CPU or the calling thread has
-//! counted ([`KperfCounting`]). Everything goes through the trait [`Kpc`], so the same code runs on macOS,
+//! manager beside the others (`CounterHold`), sets a configuration word for each configurable counter
+//! (`CounterLayout`), lets the classes of counters count, and reads what each CPU or the calling thread has
+//! counted (`KperfCounting`). Everything goes through the trait [`Kpc`], so the same code runs on macOS,
 //! and on the library of the tests, which behaves as macOS does.
 //!
 //! # Source
