@@ -1,7 +1,6 @@
 //! Events for which macOS accounts by thread and process, without root.
 
 use cyclometer_core::event::{AccountedCount, Unit};
-use cyclometer_core::ladder::Works;
 use cyclometer_core::{Candidate, Event, Machine, Modes, Rung};
 
 use crate::generic::named;
@@ -134,21 +133,12 @@ pub(crate) fn unsupported(account: &AccountEvent, modes: Option<Modes>, machine:
 
 /// Whether the machine is of the kind that has accounts, even if it has none now.
 pub(crate) fn is_here(machine: &Machine) -> bool {
-    let elsewhere = [Works::NotHere, Works::NotBuilt];
-    machine.ladder.state(Rung::SelfCounts).is_some_and(|state| !elsewhere.contains(&state.works))
+    machine.ladder.suits(Rung::SelfCounts)
 }
 
 /// Whether the accounts work on this machine, otherwise the reason.
 pub(crate) fn available(machine: &Machine) -> Result<(), String> {
-    let Some(state) = machine.ladder.state(Rung::SelfCounts) else {
-        return Err("this system has no accounts of counters".to_owned());
-    };
-    match state.works {
-        Works::Yes | Works::Partly => Ok(()),
-        works => {
-            Err(state.causes.first().map_or_else(|| works.word().to_owned(), |cause| cause.text.clone()))
-        }
-    }
+    machine.ladder.check(Rung::SelfCounts, "this system has no accounts of counters")
 }
 
 #[cfg(test)]

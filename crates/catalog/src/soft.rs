@@ -1,7 +1,6 @@
 //! The table of the software PMU's events, read in place.
 
 use cyclometer_core::event::Unit;
-use cyclometer_core::ladder::Works;
 use cyclometer_core::{Candidate, Machine, Modes, Rung};
 
 /// The table; its head describes the format.
@@ -61,21 +60,12 @@ pub(crate) fn find(names: &[&str]) -> Option<SoftEvent> {
 
 /// Whether this program could use the software PMU on this kind of machine, even if it is forbidden now.
 pub(crate) fn is_here(machine: &Machine) -> bool {
-    let elsewhere = [Works::NotHere, Works::NotBuilt];
-    machine.ladder.state(Rung::Soft).is_some_and(|state| !elsewhere.contains(&state.works))
+    machine.ladder.suits(Rung::Soft)
 }
 
 /// Whether the software PMU works on this machine, otherwise the reason.
 pub(crate) fn available(machine: &Machine) -> Result<(), String> {
-    let Some(state) = machine.ladder.state(Rung::Soft) else {
-        return Err("there is no software PMU here".to_owned());
-    };
-    match state.works {
-        Works::Yes | Works::Partly => Ok(()),
-        works => {
-            Err(state.causes.first().map_or_else(|| works.word().to_owned(), |cause| cause.text.clone()))
-        }
-    }
+    machine.ladder.check(Rung::Soft, "there is no software PMU here")
 }
 
 #[cfg(test)]

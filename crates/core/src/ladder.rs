@@ -211,4 +211,24 @@ impl Ladder {
     pub fn state(&self, rung: Rung) -> Option<&RungState> {
         self.rungs.iter().find(|state| state.rung == rung)
     }
+
+    /// Whether this is a machine for the source, even if it does not work there now.
+    pub fn suits(&self, rung: Rung) -> bool {
+        self.state(rung).is_some_and(|state| !matches!(state.works, Works::NotHere | Works::NotBuilt))
+    }
+
+    /// Whether a source works, otherwise the reason; `missing` is that of a source which the machine lacks.
+    ///
+    /// # Errors
+    ///
+    /// The text of the first cause.
+    pub fn check(&self, rung: Rung, missing: &str) -> Result<(), String> {
+        let state = self.state(rung).ok_or_else(|| missing.to_owned())?;
+        match state.works {
+            Works::Yes | Works::Partly => Ok(()),
+            works => {
+                Err(state.causes.first().map_or_else(|| works.word().to_owned(), |cause| cause.text.clone()))
+            }
+        }
+    }
 }
