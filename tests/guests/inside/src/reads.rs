@@ -20,9 +20,8 @@ pub(crate) struct Reads {
     on: &'static str,
     /// Whether counters have 32 bits.
     narrow: bool,
-    /// The exit status of a program whose access is withdrawn between the look at the page and the
-    /// instruction.
-    /// The ways in which a program may end that reads while root turns that off.
+    /// The ways in which a program may end that reads while root turns that off: by the signal of an access
+    /// that is withdrawn between the look at the page and the instruction, or with exact counts (0).
     ended: &'static [i32],
 }
 
@@ -43,12 +42,17 @@ const PLAIN: Reads = Reads {
 };
 
 /// PMUv3 of an Armv8.0: `mrs`.
+///
+/// The write to the sysctl takes the access away on each CPU, and leaves the events' pages as they are. The next
+/// start of the event, as after a context switch, updates its page, which then says that there is no counter
+/// to read (`arch/arm64/kernel/perf_event.c`, `armv8pmu_user_event_idx`). Then the program asks the kernel,
+/// and its counts are exact.
 pub(crate) const ARM64: Reads = Reads {
     pmu: &perf::ARM64,
     setting: SYSCTL,
     reason: "kernel.perf_user_access is 0",
     narrow: true,
-    ended: &[ILLEGAL],
+    ended: &[ILLEGAL, 0],
     ..PLAIN
 };
 
@@ -57,7 +61,7 @@ pub(crate) const ARM64: Reads = Reads {
 /// The write to the sysctl takes the access away on each CPU, and the next start of the event, as after a
 /// context switch, gives it back, because the event was opened with it (`drivers/perf/riscv_pmu_sbi.c`,
 /// `pmu_sbi_set_scounteren` in `pmu_sbi_ctr_start`). Then the program goes on, and its counts are exact.
-pub(crate) const RISCV64: Reads = Reads { narrow: false, pmu: &perf::RISCV64, ended: &[ILLEGAL, 0], ..ARM64 };
+pub(crate) const RISCV64: Reads = Reads { narrow: false, pmu: &perf::RISCV64, ..ARM64 };
 
 /// `rdpmc`, of general and fixed counters.
 pub(crate) const X86: Reads = PLAIN;
@@ -65,7 +69,7 @@ pub(crate) const X86: Reads = PLAIN;
 /// `rdpmc`.
 pub(crate) const X86_AMD: Reads = Reads { pmu: &perf::X86_AMD, ..PLAIN };
 
-/// Every case. A program that executes a forbidden instruction ends with a signal, which is no status 0.
+/// Every case. A program that executes a forbidden instruction ends with a signal.
 pub(crate) fn cases(cases: &mut Cases, reads: &Reads) {
     cases.case("with reads in user space off, regions are counted by the kernel, and say so", || {
         reads.set("0")?;
