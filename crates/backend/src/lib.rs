@@ -79,7 +79,9 @@ pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
 #[cfg(target_os = "linux")]
-pub use perf::overflow::{Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
+pub use perf::overflow::{
+    FurtherPeriod, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake,
+};
 pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
 pub use selfcounts::SelfCountsSource;

@@ -9,15 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{command, ended, perf_part, skip, slot};
-use cyclometer_backend::{Launcher, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
+use cyclometer_backend::{
+    FurtherPeriod, Launcher, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake,
+};
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{CpuSet, Launch, Modes, Refusal, Slot, SlotId, Target};
 
-/// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`.
+/// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`, `_PAGE_FAULTS_MIN`.
 const CPU_CLOCK: u64 = 0;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;
+const MINOR_FAULTS: u64 = 5;
 
 /// In ns: the kernel's clocks have a minimum of 10 µs. Source: Linux `kernel/events/core.c`,
 /// `perf_swevent_hrtimer`.
@@ -199,6 +202,31 @@ fn a_sample_tells_what_the_group_had_counted() {
         clock = sample.values[1].1;
     }
     assert!(raw(&overflows, 1) >= clock);
+}
+
+#[test]
+fn two_events_of_a_group_are_sampled_each_at_its_own_period() {
+    let (leader, member) = (software(0, MINOR_FAULTS), software(1, PAGE_FAULTS));
+    let further = [FurtherPeriod { slot: SlotId(1), period_events: NonZeroU64::new(7).unwrap() }];
+    let opened = Overflows::open_several(&leader, &[member], &further, &Target::ThisThread, every(3));
+    let Some(mut overflows) = permitted(opened) else { return };
+    let (mut kept, mut all) = (Vec::new(), Drained::default());
+    overflows.start().unwrap();
+    for _ in 0..8 {
+        touch(&mut kept);
+        drain(&mut overflows, &mut all);
+    }
+    overflows.stop().unwrap();
+    drain(&mut overflows, &mut all);
+    assert_eq!(all.lost, 0);
+    for (slot, at, period) in [(SlotId(0), 0, 3), (SlotId(1), 1, 7)] {
+        let samples: Vec<_> = all.samples.iter().filter(|sample| sample.slot == slot).collect();
+        assert!(!samples.is_empty());
+        assert_eq!(samples.len() as u64, raw(&overflows, at) / period, "{slot:?}");
+        for (number, sample) in (1..).zip(samples) {
+            assert_eq!((sample.values[at], sample.period_events), ((slot, period * number), period));
+        }
+    }
 }
 
 #[test]

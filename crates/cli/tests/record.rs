@@ -323,6 +323,31 @@ fn windows_end_at_the_event_that_is_named_in_its_modes() {
 }
 
 #[test]
+fn windows_of_perf_end_at_several_events_each_at_its_own_period() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = "--backend perf --every 1000000:task-clock --also page-faults=100 -o r -- sh -c";
+    let options: Vec<&str> = options.split(' ').chain([LOOP]).collect();
+    let out = record(folder.path(), &options);
+    if !out.status.success() && stderr(&out).contains("perf_event_paranoid") {
+        return skip("the kernel permits no events of perf");
+    }
+    assert!(out.status.success(), "{out:?}");
+    assert!(stderr(&out).contains("every 1.000 ms of task-clock, and every 100 page-faults"), "{out:?}");
+    let recording = read(&folder.path().join("r"));
+    let column = recording.columns.iter().position(|name| name.starts_with("page-faults")).unwrap();
+    let first = recording.rows[0].thread;
+    let (mut sum, mut ended) = (0, [0, 0]);
+    for row in recording.rows.iter().filter(|row| row.thread == first && row.thread.is_some()) {
+        sum += row.counts[column].value().unwrap();
+        if let WindowCause::Boundary(which) = row.cause {
+            ended[which] += 1;
+            assert!(which == 0 || sum == 100 * ended[1], "{row:?}");
+        }
+    }
+    assert!(ended[0] > 0, "{:?}", recording.rows);
+}
+
+#[test]
 fn a_recording_is_drawn_when_it_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("{LOOP}; exit 3");

@@ -282,6 +282,8 @@ const IOC_ENABLE: u32 = 0x2400;
 const IOC_DISABLE: u32 = 0x2401;
 /// `PERF_EVENT_IOC_RESET`, `_IO('$', 3)`.
 const IOC_RESET: u32 = 0x2403;
+/// `PERF_EVENT_IOC_SET_OUTPUT`, `_IO('$', 5)`.
+const IOC_SET_OUTPUT: u32 = 0x2405;
 /// `PERF_EVENT_IOC_ID`, `_IOR('$', 7, __u64 *)`.
 const IOC_ID: u32 = 0x8008_2407;
 
@@ -317,6 +319,21 @@ impl OpenEvent {
         let argument = c_ulong::from(reach == Reach::Group);
         // SAFETY: these requests take a number and touch no memory of ours.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, argument) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Has the samples of this event written to the ring of another one, which must be of the same CPU, or of
+    /// the same thread, and use the same clock.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn write_to_ring_of(&self, other: &OpenEvent) -> io::Result<()> {
+        let (ours, theirs) = (self.0.as_raw_fd(), other.0.as_raw_fd());
+        // SAFETY: the request takes a descriptor and touches no memory of ours.
+        match unsafe { libc::ioctl(ours, IOC_SET_OUTPUT as _, c_ulong::from(theirs.unsigned_abs())) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

@@ -37,7 +37,7 @@ use cyclometer_core::{Count, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::monotonic_ns;
 use cyclometer_sys::process::check_process_list;
 
-use super::overflow::{OverflowRecord, OverflowSample, OverflowSampling, Overflows};
+use super::overflow::{FurtherPeriod, OverflowRecord, OverflowSample, OverflowSampling, Overflows};
 use super::refusal;
 
 /// Pages of each ring: some 600 samples, and little of the memory that a user may lock.
@@ -55,19 +55,20 @@ pub(super) fn open(
     on: &Target,
     spec: &WindowSpec,
 ) -> std::result::Result<PerfWindows, Refusal> {
-    let [WindowBoundary::Events { slot, period }] = spec.boundaries[..] else {
-        let text = "perf's windows end at one event";
+    let leaders = leaders(slots, spec)?;
+    let Some((first, further)) = leaders.split_first() else {
+        let text = "perf's windows end at events";
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()));
     };
-    let leader = slots.iter().find(|held| held.id == slot).ok_or_else(|| {
-        refusal::of_slot(slot, RefusalKind::Invalid, "the leader is not among the events".to_owned())
-    })?;
-    let members = slots.iter().filter(|held| held.id != slot).cloned().collect();
+    let leader = slots.iter().find(|held| held.id == first.slot).ok_or_else(|| not_among(first.slot))?;
+    let members = slots.iter().filter(|held| held.id != first.slot).cloned().collect();
     let mut windows = PerfWindows {
         leader: leader.clone(),
         members,
         order: slots.iter().map(|slot| slot.id).collect(),
-        period,
+        period: first.period_events,
+        further: further.to_vec(),
+        boundaries: leaders.iter().map(|leader| leader.slot).collect(),
         follows: matches!(on, Target::Child(_) | Target::Process { .. }),
         lists: check_process_list().is_ok(),
         seen: BTreeSet::new(),
@@ -91,6 +92,25 @@ pub(super) fn open(
     Ok(windows)
 }
 
+/// The events at whose periods windows end, in the order of the boundaries.
+fn leaders(slots: &[Slot], spec: &WindowSpec) -> std::result::Result<Vec<FurtherPeriod>, Refusal> {
+    let leader = |boundary: &WindowBoundary| match *boundary {
+        WindowBoundary::Events { slot, .. } if slots.iter().all(|held| held.id != slot) => {
+            Err(not_among(slot))
+        }
+        WindowBoundary::Events { slot, period } => Ok(FurtherPeriod { slot, period_events: period }),
+        WindowBoundary::Interval(_) => {
+            let text = "perf's windows end at events, not at times";
+            Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()))
+        }
+    };
+    spec.boundaries.iter().map(leader).collect()
+}
+
+fn not_among(slot: SlotId) -> Refusal {
+    refusal::of_slot(slot, RefusalKind::Invalid, "the leader is not among the events".to_owned())
+}
+
 /// Open windows of a target.
 pub(super) struct PerfWindows {
     leader: Slot,
@@ -98,6 +118,10 @@ pub(super) struct PerfWindows {
     /// The slots in the order of a row's counts.
     order: Vec<SlotId>,
     period: NonZeroU64,
+    /// Members of the group that end windows, too.
+    further: Vec<FurtherPeriod>,
+    /// The slots of the boundaries, in their order.
+    boundaries: Vec<SlotId>,
     /// Whether threads that begin are followed.
     follows: bool,
     /// Whether `/proc` is that of our PID namespace: else its ids are those of others.
@@ -207,7 +231,7 @@ impl PerfWindows {
             for_windows: true,
             ..OverflowSampling::every(self.period)
         };
-        let overflows = Overflows::open(&self.leader, &self.members, on, how)?;
+        let overflows = Overflows::open_several(&self.leader, &self.members, &self.further, on, how)?;
         let group = ThreadGroup { overflows, thread, places: Vec::new(), has_ended: false };
         self.seen.extend(thread.map(|thread| thread.tid));
         self.groups.insert(thread.map_or(0, |thread| thread.tid), group);
@@ -247,7 +271,7 @@ impl PerfWindows {
         loop {
             let (mut new, mut lost) = (Vec::new(), None);
             for group in self.groups.values_mut() {
-                match group.collect(&self.order, &mut new) {
+                match group.collect(&self.order, &self.boundaries, &mut new) {
                     Ok(rows) => rows.into_iter().for_each(|row| keep(row, &mut self.kept, self.began_ns)),
                     Err(error) => {
                         group.has_ended = true;
@@ -319,12 +343,17 @@ fn relatives(pid: u32) -> Vec<WindowThread> {
 
 impl ThreadGroup {
     /// The rows of all records in the rings; threads that began go to `new`.
-    fn collect(&mut self, order: &[SlotId], new: &mut Vec<WindowThread>) -> Result<Vec<WindowRow>> {
+    fn collect(
+        &mut self,
+        order: &[SlotId],
+        boundaries: &[SlotId],
+        new: &mut Vec<WindowThread>,
+    ) -> Result<Vec<WindowRow>> {
         let ThreadGroup { overflows, thread, places, .. } = self;
         let (mut rows, mut ended_ns) = (Vec::new(), None);
         overflows.drain(|taken| match taken {
             OverflowRecord::Sample(sample) => {
-                rows.extend(place(places, *thread, &sample.at).sample(&sample, order))
+                rows.extend(place(places, *thread, &sample.at).sample(&sample, order, boundaries))
             }
             OverflowRecord::Lost { at, samples } => place(places, *thread, &at).flags.lost_before += samples,
             OverflowRecord::Throttled { at, .. } | OverflowRecord::Unthrottled { at, .. } => {
@@ -405,7 +434,13 @@ impl PlaceState {
         self.cpu = cpu.or(self.cpu);
     }
 
-    fn sample(&mut self, sample: &OverflowSample, order: &[SlotId]) -> Option<WindowRow> {
+    fn sample(
+        &mut self,
+        sample: &OverflowSample,
+        order: &[SlotId],
+        boundaries: &[SlotId],
+    ) -> Option<WindowRow> {
+        let reached = boundaries.iter().position(|slot| *slot == sample.slot).unwrap_or(0);
         self.cpu = Some(sample.cpu);
         let counts = GroupCounts {
             values: sample.values.iter().copied().collect(),
@@ -413,7 +448,7 @@ impl PlaceState {
             running_ns: sample.time_running_ns?,
         };
         let (time_ns, address) = (Some(sample.time_ns), Some(sample.ip));
-        self.row(counts, WindowFinish { cause: WindowCause::Boundary(0), time_ns, address }, order)
+        self.row(counts, WindowFinish { cause: WindowCause::Boundary(reached), time_ns, address }, order)
     }
 
     /// The row since the last boundary; none if nothing was counted since.

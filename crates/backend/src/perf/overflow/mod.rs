@@ -45,6 +45,15 @@ impl OverflowSampling {
     }
 }
 
+/// A member of a sampled group that is sampled, too, at a period of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FurtherPeriod {
+    /// The member.
+    pub slot: SlotId,
+    /// Its events between two of its samples.
+    pub period_events: NonZeroU64,
+}
+
 /// An event that is sampled at every place of a target. Dropping it ends the sampling.
 ///
 /// Each sample is one overflow, which the hardware reports by a delayed interrupt. The address is therefore
@@ -58,6 +67,7 @@ pub struct Overflows {
     /// The events of the group, in the order of their values; the sampled one first.
     slots: Vec<SlotId>,
     how: OverflowSampling,
+    further: Vec<FurtherPeriod>,
 }
 
 /// The event at one place.
@@ -68,6 +78,8 @@ struct SampledEvent {
     event: OpenEvent,
     /// Kept open for the values of the other events of the group.
     _members: Vec<OpenEvent>,
+    /// The members that are sampled, too, by their ids in records.
+    further: Vec<(u64, SlotId)>,
     format: Format,
     at: At,
     name: String,
@@ -130,6 +142,8 @@ pub enum OverflowRecord {
 pub struct OverflowSample {
     /// The place that was sampled.
     pub at: At,
+    /// The event that overflowed.
+    pub slot: SlotId,
     /// The mode that was interrupted.
     pub mode: Mode,
     /// Address of the instruction that was next then.
@@ -182,9 +196,25 @@ impl Overflows {
         on: &Target,
         how: OverflowSampling,
     ) -> std::result::Result<Overflows, Refusal> {
-        let rings = open::rings(slot, members, on, how)?;
+        Overflows::open_several(slot, members, &[], on, how)
+    }
+
+    /// As [`Overflows::open`], with members that are sampled, too. Each has its own period, which overflows of
+    /// others do not restart.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Overflows::open`].
+    pub fn open_several(
+        slot: &Slot,
+        members: &[Slot],
+        further: &[FurtherPeriod],
+        on: &Target,
+        how: OverflowSampling,
+    ) -> std::result::Result<Overflows, Refusal> {
+        let rings = open::rings(slot, members, on, open::GroupSampling { how, further })?;
         let slots = std::iter::once(slot).chain(members).map(|slot| slot.id).collect();
-        Ok(Overflows { rings, slots, how })
+        Ok(Overflows { rings, slots, how, further: further.to_vec() })
     }
 
     /// Starts sampling; for a command, sampling begins by itself when the command does.
@@ -243,9 +273,10 @@ impl Overflows {
     ///
     /// [`ErrorKind::StateLost`] where the kernel's records cannot be parsed, or this is a forked child.
     pub fn drain(&mut self, mut each: impl FnMut(OverflowRecord)) -> Result<()> {
-        let (slots, how) = (&self.slots, self.how);
-        for SampledEvent { ring, format, at, name, .. } in &mut self.rings {
-            let drained = ring.drain(*format, |record| each_of(record, at, slots, how, &mut each));
+        let (slots, how, periods) = (&self.slots, self.how, &self.further);
+        for SampledEvent { ring, format, at, name, further, .. } in &mut self.rings {
+            let of_group = SampledGroup { slots, how, further, periods };
+            let drained = ring.drain(*format, |record| each_of(record, at, of_group, &mut each));
             drained.map_err(|e| {
                 Error::new(ErrorKind::StateLost, format!("the samples of {name} are lost: {e}"))
             })?;
@@ -312,17 +343,32 @@ impl SampledEvent {
     }
 }
 
-/// Passes a record on; records of other kinds are ignored.
-fn each_of(
-    record: Record,
-    at: &At,
-    slots: &[SlotId],
+/// What the records of a ring are about.
+#[derive(Clone, Copy)]
+struct SampledGroup<'a> {
+    slots: &'a [SlotId],
     how: OverflowSampling,
-    each: &mut dyn FnMut(OverflowRecord),
-) {
+    further: &'a [(u64, SlotId)],
+    periods: &'a [FurtherPeriod],
+}
+
+impl SampledGroup<'_> {
+    /// The event with this id in records, and its period; the leader unless a further one has the id.
+    fn sampled(self, id: Option<u64>) -> (SlotId, NonZeroU64) {
+        let further = self.further.iter().find(|(known, _)| Some(*known) == id).map(|(_, slot)| *slot);
+        let period = self.periods.iter().find(|further_one| Some(further_one.slot) == further);
+        match (further, period) {
+            (Some(slot), Some(period)) => (slot, period.period_events),
+            _ => (self.slots[0], self.how.period_events),
+        }
+    }
+}
+
+/// Passes a record on; records of other kinds are ignored.
+fn each_of(record: Record, at: &At, group: SampledGroup<'_>, each: &mut dyn FnMut(OverflowRecord)) {
     let at = || at.clone();
     match record {
-        Record::Sample(sample) => each(OverflowRecord::Sample(taken(sample, at(), slots, how))),
+        Record::Sample(sample) => each(OverflowRecord::Sample(taken(sample, at(), group))),
         Record::Lost { records: samples, .. } | Record::LostSamples { samples } => {
             each(OverflowRecord::Lost { at: at(), samples });
         }
@@ -337,20 +383,22 @@ fn each_of(
 }
 
 /// A sample has all fields that `open` requested; one without them is malformed, and is rejected earlier.
-fn taken(sample: ring::SampleRecord, at: At, slots: &[SlotId], how: OverflowSampling) -> OverflowSample {
+fn taken(sample: ring::SampleRecord, at: At, group: SampledGroup<'_>) -> OverflowSample {
+    let (slot, period) = group.sampled(sample.id);
     let read = sample.read.unwrap_or_default();
     let values = read.values.into_iter().map(|value| value.value);
     OverflowSample {
         at,
+        slot,
         mode: sample.mode,
         ip: sample.ip.unwrap_or_default(),
         pid: sample.pid.unwrap_or(u32::MAX),
         tid: sample.tid.unwrap_or(u32::MAX),
         cpu: sample.cpu.unwrap_or_default(),
         time_ns: sample.time_ns.unwrap_or_default(),
-        period_events: sample.period_events.unwrap_or(how.period_events.get()),
+        period_events: sample.period_events.unwrap_or(period.get()),
         addr: sample.addr.filter(|addr| *addr != 0),
-        values: slots.iter().copied().zip(values).collect(),
+        values: group.slots.iter().copied().zip(values).collect(),
         time_enabled_ns: read.time_enabled_ns,
         time_running_ns: read.time_running_ns,
     }

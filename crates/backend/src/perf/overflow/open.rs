@@ -1,27 +1,45 @@
 //! Opens an event with a ring at every place of a target.
 
 use std::io;
+use std::num::NonZeroU64;
 
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::{Part, Refusal, Slot, Target};
+use cyclometer_core::{Part, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{Attr, CLOCK_MONOTONIC, OpenEvent, flags};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::ring::{Format, Ring, read_format, sample_type};
 
-use super::{OverflowSampling, SampledEvent, trouble};
+use super::{FurtherPeriod, OverflowSampling, SampledEvent, trouble};
 use crate::perf::group::{PerfGroup, PerfMember};
 use crate::perf::program::{attributes, open_event, refused};
 use crate::perf::refusal;
 use crate::perf::target::{self, EventTarget};
+
+/// What is sampled in a group, and how.
+#[derive(Clone, Copy)]
+pub(super) struct GroupSampling<'a> {
+    pub(super) how: OverflowSampling,
+    /// Members that interrupt at periods of their own.
+    pub(super) further: &'a [FurtherPeriod],
+}
+
+impl GroupSampling<'_> {
+    /// The period of a member; `None` where only its counts are in the samples.
+    fn period_of(self, member: &PerfMember<'_>) -> Option<NonZeroU64> {
+        let of_it = |further: &&FurtherPeriod| further.slot == member.slot.id;
+        self.further.iter().find(of_it).map(|further| further.period_events)
+    }
+}
 
 /// Opens everything, or nothing.
 pub(super) fn rings(
     slot: &Slot,
     members: &[Slot],
     on: &Target,
-    how: OverflowSampling,
+    sampling: GroupSampling<'_>,
 ) -> Result<Vec<SampledEvent>, Refusal> {
+    let how = sampling.how;
     if !target::processes(on).is_empty() {
         let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
@@ -42,7 +60,7 @@ pub(super) fn rings(
         return Err(refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text));
     }
     let rings = wanted.len();
-    wanted.iter().map(|(unit, leader, place)| ring(unit, leader, place, how, rings)).collect()
+    wanted.iter().map(|(unit, leader, place)| ring(unit, leader, place, sampling, rings)).collect()
 }
 
 /// The places of a target. Unless they are bound to a CPU, the kernel gives no ring to events that new
@@ -127,22 +145,32 @@ fn ring(
     unit: &PerfGroup<'_>,
     leader: &PerfMember<'_>,
     place: &EventTarget,
-    how: OverflowSampling,
+    sampling: GroupSampling<'_>,
     rings: usize,
 ) -> Result<SampledEvent, Refusal> {
-    let (event, format) = leading(unit, leader, place, how)?;
+    let how = sampling.how;
+    let (event, format) = leading(unit, leader, place, sampling)?;
     let mut members: Vec<OpenEvent> = Vec::new();
     for member in unit.members.iter().skip(1) {
-        let opened = open_event(&timed(attributes(unit, member, place, false)), place, Some(&event));
+        let attr = beside(unit, member, place, sampling, format);
         let before = members.len() + 1;
-        members.push(opened.map_err(|e| refused(unit, member, place, &e, before))?);
+        let opened = open_event(&attr, place, Some(&event));
+        members.push(opened.map_err(|e| match attr.sample_period {
+            0 => refused(unit, member, place, &e, before),
+            _ => trouble::of_leader(unit, member, place, &attr, &e),
+        })?);
     }
     let ring = Ring::of(&event, how.ring_pages);
     let ring = ring.map_err(|e| trouble::of_ring(leader.slot, place, how, rings, &e))?;
+    let further = into_one_ring(unit, &members, &event, sampling).map_err(|(member, e)| {
+        let text = format!("the samples of {} cannot go to the buffer of the first event: {e}", member.name);
+        refusal::of_slot(member.id, RefusalKind::Other, text)
+    })?;
     Ok(SampledEvent {
         ring,
         event,
         _members: members,
+        further,
         format,
         at: place.at(leader.part, &leader.event.pmu),
         name: leader.slot.name.clone(),
@@ -156,11 +184,12 @@ fn leading(
     unit: &PerfGroup<'_>,
     leader: &PerfMember<'_>,
     place: &EventTarget,
-    how: OverflowSampling,
+    sampling: GroupSampling<'_>,
 ) -> Result<(OpenEvent, Format), Refusal> {
+    let how = sampling.how;
     let mut answer = Err(io::Error::from_raw_os_error(errno::EINVAL));
     for lost in [read_format::LOST, 0] {
-        let format = format(unit, leader.event, how, lost);
+        let format = format(unit, leader.event, sampling, lost);
         answer = open_event(&sampled(unit, leader, place, how, format), place, None);
         match answer {
             Ok(event) => return Ok((event, format)),
@@ -169,8 +198,48 @@ fn leading(
         }
     }
     let why = answer.err().unwrap_or_else(|| io::Error::from_raw_os_error(errno::EINVAL));
-    let attr = sampled(unit, leader, place, how, format(unit, leader.event, how, 0));
+    let attr = sampled(unit, leader, place, how, format(unit, leader.event, sampling, 0));
     Err(trouble::of_leader(unit, leader, place, &attr, &why))
+}
+
+/// The attributes of a member of the group. Its samples have the fields of the leader's, as they are in the
+/// same ring.
+fn beside(
+    unit: &PerfGroup<'_>,
+    member: &PerfMember<'_>,
+    place: &EventTarget,
+    sampling: GroupSampling<'_>,
+    format: Format,
+) -> Attr {
+    let attr = timed(attributes(unit, member, place, false));
+    match sampling.period_of(member) {
+        Some(period) => {
+            let mut attr = attr.sampling(period.get(), format);
+            attr.flags |= flags::SAMPLE_ID_ALL;
+            attr
+        }
+        None => attr,
+    }
+}
+
+/// Has members that are sampled write to the ring of the leader; gives their ids in its records.
+///
+/// # Source
+///
+/// `perf_event_open(2)`, `PERF_EVENT_IOC_SET_OUTPUT`.
+fn into_one_ring<'a>(
+    unit: &PerfGroup<'a>,
+    members: &[OpenEvent],
+    leader: &OpenEvent,
+    sampling: GroupSampling<'_>,
+) -> Result<Vec<(u64, SlotId)>, (&'a Slot, io::Error)> {
+    let sampled = unit.members.iter().skip(1).zip(members);
+    let sampled = sampled.filter(|(member, _)| sampling.period_of(member).is_some());
+    let ids = sampled.map(|(member, event)| {
+        let id = event.write_to_ring_of(leader).and_then(|()| event.id());
+        id.map(|id| (id, member.slot.id)).map_err(|e| (member.slot, e))
+    });
+    ids.collect()
 }
 
 /// Takes times from the monotonic clock, which the whole group has to use.
@@ -199,18 +268,23 @@ fn sampled(
     attr
 }
 
-/// The fields of samples and readings. The period of an event that the kernel counts itself is known, and not
-/// requested: requesting it would sample the event each time it happens.
+/// The fields of samples and readings, for all sampled events of the group. The period of an event that the
+/// kernel counts itself is known, and not requested: requesting it would sample the event each time it happens.
 ///
 /// # Source
 ///
 /// Linux `kernel/events/core.c`, `perf_swevent_event`.
-fn format(unit: &PerfGroup<'_>, event: &PerfEvent, how: OverflowSampling, lost: u64) -> Format {
+fn format(unit: &PerfGroup<'_>, event: &PerfEvent, sampling: GroupSampling<'_>, lost: u64) -> Format {
     use sample_type as tells;
+    let how = sampling.how;
+    let further = unit.members.iter().filter(|member| sampling.period_of(member).is_some());
+    let of_kernel = std::iter::once(event)
+        .chain(further.map(|member| member.event))
+        .any(|event| event.class == PerfClass::Software);
     let of_group = unit.members.len() > 1;
     let fields = [
         (true, tells::IDENTIFIER | tells::IP | tells::TID | tells::TIME | tells::CPU),
-        (event.class != PerfClass::Software, tells::PERIOD),
+        (!of_kernel, tells::PERIOD),
         (how.with_addresses, tells::ADDR),
         (of_group || how.for_windows, tells::READ),
     ];
@@ -225,7 +299,10 @@ fn format(unit: &PerfGroup<'_>, event: &PerfEvent, how: OverflowSampling, lost: 
 mod tests {
     use super::*;
     use crate::perf::program::tests::{event, slot};
-    use std::num::NonZeroU64;
+
+    fn alone() -> GroupSampling<'static> {
+        GroupSampling { how: how(), further: &[] }
+    }
 
     fn how() -> OverflowSampling {
         OverflowSampling { with_addresses: true, wake_after: 3, ..OverflowSampling::every(NonZeroU64::MIN) }
@@ -236,7 +313,7 @@ mod tests {
         for (class, asked) in [(PerfClass::Core, true), (PerfClass::Software, false)] {
             let slots = [slot(0, None, vec![event("p", 4, class)])];
             let units = units(&slots[0], &[]).unwrap();
-            let format = format(&units[0], units[0].members[0].event, how(), 0);
+            let format = format(&units[0], units[0].members[0].event, alone(), 0);
             assert_eq!(format.samples(sample_type::PERIOD), asked);
             assert!(format.samples(sample_type::IP) && format.samples(sample_type::ADDR));
             assert!(!format.samples(sample_type::READ) && !format.reads(read_format::GROUP));
@@ -250,12 +327,38 @@ mod tests {
         let units = units(&leader, &members).unwrap();
         let place = places(&Target::ThisThread).unwrap().remove(0);
         let first = units[0].members[0];
-        let format = format(&units[0], first.event, how(), read_format::LOST);
+        let format = format(&units[0], first.event, alone(), read_format::LOST);
         let attr = sampled(&units[0], &first, &place, how(), format);
         assert!(format.samples(sample_type::READ) && format.reads(read_format::GROUP));
         assert_eq!((attr.sample_period, attr.wakeup_events, attr.clockid), (1, 3, CLOCK_MONOTONIC));
         assert_eq!(attr.sample_type, format.sample_type());
         assert_eq!(attributes(&units[0], &units[0].members[1], &place, false).sample_period, 0);
+    }
+
+    #[test]
+    fn a_member_with_a_period_interrupts_too_and_its_samples_have_the_fields_of_the_leaders() {
+        let leader = slot(0, None, vec![event("cpu", 4, PerfClass::Core)]);
+        let members =
+            [(1, "cpu", PerfClass::Core), (2, "software", PerfClass::Software), (3, "cpu", PerfClass::Core)]
+                .map(|(id, pmu, class)| slot(id, None, vec![event(pmu, 4, class)]));
+        let units = units(&leader, &members).unwrap();
+        let place = places(&Target::ThisThread).unwrap().remove(0);
+        let period = |id: usize| FurtherPeriod {
+            slot: members[id - 1].id,
+            period_events: NonZeroU64::new(700 + id as u64).unwrap(),
+        };
+        for (further, tells_period) in [(vec![period(1)], true), (vec![period(1), period(2)], false)] {
+            let sampling = GroupSampling { how: how(), further: &further };
+            let format = format(&units[0], units[0].members[0].event, sampling, 0);
+            assert_eq!(format.samples(sample_type::PERIOD), tells_period);
+            let periods: Vec<u64> = units[0].members[1..]
+                .iter()
+                .map(|member| beside(&units[0], member, &place, sampling, format))
+                .inspect(|attr| assert!(attr.sample_period == 0 || attr.sample_type == format.sample_type()))
+                .map(|attr| attr.sample_period)
+                .collect();
+            assert_eq!(periods, [701, if tells_period { 0 } else { 702 }, 0]);
+        }
     }
 
     #[test]
@@ -293,7 +396,7 @@ mod tests {
         assert_eq!(child.len(), online.len());
         assert!(child.iter().all(|place| place.cpu().is_some() && place.starts_at_exec && place.inherit));
         let clock = slot(0, None, vec![event("software", 1, PerfClass::Software)]);
-        let refusal = rings(&clock, &[], &Target::Process { pid: 1, inherit: true }, how()).unwrap_err();
+        let refusal = rings(&clock, &[], &Target::Process { pid: 1, inherit: true }, alone()).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
     }
 }
