@@ -15,6 +15,7 @@ mod affinity;
     allow(dead_code, reason = "perf, which has a hierarchy of its own, is Linux's")
 )]
 mod cgroup;
+mod code_mappings;
 #[cfg(all(unix, not(feature = "fake-devices")))]
 mod counter_accounts;
 #[cfg(all(unix, feature = "fake-devices"))]
@@ -69,8 +70,9 @@ mod usage;
 pub use affinity::{AffinityGuard, bind_to, on_cpu};
 #[cfg(unix)]
 pub use cgroup::counted_cgroup_root;
+pub use code_mappings::code_mappings;
 #[cfg(target_os = "linux")]
-pub use cyclometer_sys::ring::TaskRecord;
+pub use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, standard_output_is_null};

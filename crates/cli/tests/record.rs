@@ -347,6 +347,59 @@ fn windows_of_perf_end_at_several_events_each_at_its_own_period() {
     assert!(ended[0] > 0, "{:?}", recording.rows);
 }
 
+/// A program whose time is spent in one function, in a process of its own too.
+const SPINNING: &str = "
+#include <sys/wait.h>
+#include <unistd.h>
+volatile long sum;
+__attribute__((noinline)) void spin_in_parent(void) { for (long i = 0; i < 20000000; i++) sum += i; }
+__attribute__((noinline)) void spin_in_child(void) { for (long i = 0; i < 20000000; i++) sum -= i; }
+int main(void) {
+    int child = fork();
+    if (child == 0) { spin_in_child(); _exit(0); }
+    spin_in_parent();
+    waitpid(child, 0, 0);
+    return 0;
+}
+";
+
+#[test]
+fn stacks_of_a_recording_name_the_functions_that_rows_end_in() {
+    if !support::has("gcc") {
+        return skip("there is no gcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("spinning");
+    fs::write(folder.path().join("spinning.c"), SPINNING).unwrap();
+    let gcc = ["-O1", "-o", "spinning", "spinning.c"];
+    assert!(Command::new("gcc").args(gcc).current_dir(folder.path()).status().unwrap().success());
+    let folded =
+        || cyclometer().args(["convert", "--to", "folded", "r"]).current_dir(folder.path()).output().unwrap();
+    let backends = [("soft", "200000"), ("perf", "1000000:task-clock")];
+    for (backend, period) in backends {
+        let options = ["--backend", backend, "--every", period, "-o", "r", "--", "./spinning"];
+        let out = record(folder.path(), &options);
+        if !out.status.success() {
+            skip(&stderr(&out));
+            continue;
+        }
+        let stacks = stdout(&folded());
+        let in_function = |name: &str| stacks.lines().filter(|line| line.contains(name)).count();
+        let (parent, child) = (";spinning;spin_in_parent ", ";spinning;spin_in_child ");
+        let all = stacks.lines().count();
+        assert!(in_function(parent) > 0 && in_function(child) > 0, "{backend}: {stacks}");
+        assert!(2 * (in_function(parent) + in_function(child)) > all, "{backend}: {stacks}");
+    }
+    if !folder.path().join("r").exists() {
+        return;
+    }
+    let later = std::time::SystemTime::now() + Duration::from_secs(5);
+    fs::File::options().write(true).open(&program).unwrap().set_modified(later).unwrap();
+    let out = folded();
+    assert!(stdout(&out).contains(";spinning;[unknown] ") && !stdout(&out).contains("spin_in"), "{out:?}");
+    assert!(stderr(&out).contains("spinning was changed after the recording began"), "{out:?}");
+}
+
 #[test]
 fn a_recording_is_drawn_when_it_has_ended() {
     let folder = tempfile::tempdir().unwrap();

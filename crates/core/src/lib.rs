@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod code_memory;
 pub mod concept;
 pub mod count;
 pub mod counter;

@@ -16,6 +16,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use crate::code_memory::CodeMemoryChange;
 use crate::count::Count;
 use crate::error::Result;
 use crate::slot::SlotId;
@@ -133,6 +134,8 @@ pub struct WindowFlags {
 /// Rows that were taken out together.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct RowBatch {
+    /// Changes of executable memory, which hold for the rows of this batch and later ones.
+    pub code_memory: Vec<CodeMemoryChange>,
     /// The rows, in the order of their ends for each thread.
     pub rows: Vec<WindowRow>,
     /// Rows that were lost since the batch before, of all threads together.

@@ -1,10 +1,11 @@
 //! RecordRun: a row of counts for each window of a run, as `cyclometer record` does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cyclometer_backend::{Launcher, thread_name};
+use cyclometer_backend::{Launcher, code_mappings, thread_name};
+use cyclometer_core::code_memory::{CodeMemory, CodeMemoryChange};
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::ladder::CauseKind;
@@ -85,6 +86,16 @@ pub trait RecordingSink {
     /// As [`RecordingSink::begin`].
     fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
         let _ = (thread, name);
+        Ok(())
+    }
+
+    /// Changes of executable memory, before the rows whose addresses they explain.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordingSink::begin`].
+    fn code_memory(&mut self, changes: &[CodeMemoryChange]) -> Result<()> {
+        let _ = changes;
         Ok(())
     }
 
@@ -223,6 +234,12 @@ fn is_here(skipped: &Skipped) -> bool {
     !matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
 }
 
+/// The first address of kernels of 64 bits: user space ends below.
+const FIRST_OF_KERNEL: u64 = 1 << 63;
+
+/// How long the mappings of a process are taken for complete. Reading them takes some tens of µs.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Passes rows on, and adds them up.
 struct Recorder<'a> {
     sink: &'a mut dyn RecordingSink,
@@ -235,6 +252,9 @@ struct Recorder<'a> {
     slices: usize,
     /// Threads whose names the sink knows, as far as they have one.
     named: BTreeSet<WindowThread>,
+    code_memory: CodeMemory,
+    /// When the mappings of a process were read.
+    looked_at: BTreeMap<u32, Instant>,
     notes: Vec<String>,
     /// The part of each total that no row has; empty until the run ends.
     unassigned: Vec<Count>,
@@ -322,6 +342,8 @@ impl<'a> Recorder<'a> {
             before,
             slices: 0,
             named: BTreeSet::new(),
+            code_memory: CodeMemory::default(),
+            looked_at: BTreeMap::new(),
             notes: Vec::new(),
             unassigned: Vec::new(),
             sink_error: None,
@@ -340,15 +362,20 @@ impl<'a> Recorder<'a> {
 
     /// Passes rows on, unless the sink has failed.
     fn pass_on(&mut self, rows: &[WindowRow], lost: u64, plan: &Plan) {
+        self.pass_on_with(&[], rows, lost, plan);
+    }
+
+    /// Passes on changes of executable memory, then rows.
+    fn pass_on_with(&mut self, code: &[CodeMemoryChange], rows: &[WindowRow], lost: u64, plan: &Plan) {
         let columns = self.columns(plan);
         rows.iter().for_each(|row| columns.add(row));
         let of_source = rows.iter().find(|row| row.cause == WindowCause::Unassigned);
         of_source.into_iter().for_each(|row| self.unassigned.clone_from(&row.counts));
         self.lost_rows += lost;
-        if self.sink_error.is_some() || (rows.is_empty() && lost == 0) {
+        if self.sink_error.is_some() || (code.is_empty() && rows.is_empty() && lost == 0) {
             return;
         }
-        if let Err(error) = self.name_threads(rows) {
+        if let Err(error) = self.tell_code(code, rows).and_then(|()| self.name_threads(rows)) {
             self.sink_error = Some(error);
             return;
         }
@@ -358,6 +385,40 @@ impl<'a> Recorder<'a> {
             }
             Err(error) => self.sink_error = Some(error),
         }
+    }
+
+    /// Tells the sink the changes of executable memory. A source that reports none, or not that of processes
+    /// which were there before, leaves addresses without a mapping: those of the process are read then.
+    fn tell_code(&mut self, changes: &[CodeMemoryChange], rows: &[WindowRow]) -> Result<()> {
+        changes.iter().for_each(|change| self.code_memory.apply(change));
+        if !changes.is_empty() {
+            self.sink.code_memory(changes)?;
+        }
+        for pid in self.processes_without_mapping(rows) {
+            let found = code_mappings(pid).into_iter().map(CodeMemoryChange::Mapped).collect::<Vec<_>>();
+            found.iter().for_each(|change| self.code_memory.apply(change));
+            if !found.is_empty() {
+                self.sink.code_memory(&found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes with an address that is in no known mapping, unless they were looked at just before.
+    fn processes_without_mapping(&mut self, rows: &[WindowRow]) -> BTreeSet<u32> {
+        let unknown = rows.iter().filter_map(|row| {
+            let (pid, address) = (row.thread?.pid, row.address?);
+            (address < FIRST_OF_KERNEL && self.code_memory.place(pid, address).is_none()).then_some(pid)
+        });
+        let unknown: BTreeSet<u32> = unknown.collect();
+        let now = Instant::now();
+        let is_due = |pid: &u32| {
+            let before = self.looked_at.get(pid);
+            before.is_none_or(|before| now.duration_since(*before) > LOOK_AGAIN)
+        };
+        let due: BTreeSet<u32> = unknown.into_iter().filter(is_due).collect();
+        self.looked_at.extend(due.iter().map(|pid| (*pid, now)));
+        due
     }
 
     /// Tells the sink the names of threads that are new, or execute another program.
@@ -502,7 +563,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn windows(&mut self, batch: &RowBatch, plan: &Plan) {
-        self.pass_on(&batch.rows, batch.lost, plan);
+        self.pass_on_with(&batch.code_memory, &batch.rows, batch.lost, plan);
     }
 
     fn window_notes(&mut self, notes: Vec<String>) {

@@ -25,6 +25,7 @@ pub(crate) mod tag {
     pub(crate) const HEADER: [u8; 4] = *b"HEAD";
     pub(crate) const ROWS: [u8; 4] = *b"ROWS";
     pub(crate) const NAME: [u8; 4] = *b"name";
+    pub(crate) const CODE_MEMORY: [u8; 4] = *b"code";
     pub(crate) const FOOTER: [u8; 4] = *b"FOOT";
 }
 

@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod code_memory;
 mod count;
 mod error;
 mod footer;

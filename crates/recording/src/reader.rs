@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::io::Read;
 
+use cyclometer_core::code_memory::{CodeMemory, CodePlace};
 use cyclometer_core::window::{WindowRow, WindowThread};
 
+use crate::code_memory;
 use crate::frame::{FoundFrame, FrameReader, MAGIC, PREAMBLE, VERSION, read_up_to, tag};
 use crate::json::{FieldProblem, JsonFields, parse};
 use crate::rows::RowDecoder;
@@ -16,7 +18,8 @@ const MOST_NAMES: usize = 1 << 16;
 /// A recording that is being read: an iterator over its rows.
 ///
 /// After `None`, [`Recording::end`] says whether the recording is complete. An error ends the iteration; the
-/// rows before it are good. Memory is bounded by one frame and the names of the threads.
+/// rows before it are good. Memory is bounded by one frame, the names of the threads and
+/// a limit on mappings.
 #[derive(Debug)]
 pub struct Recording<R> {
     frames: FrameReader<R>,
@@ -24,6 +27,7 @@ pub struct Recording<R> {
     decoder: RowDecoder,
     rows: u64,
     names: HashMap<WindowThread, String>,
+    code_memory: CodeMemory,
     has_failed: bool,
     end: Option<RecordingEnd>,
 }
@@ -66,6 +70,7 @@ impl<R: Read> Recording<R> {
             decoder,
             rows: 0,
             names: HashMap::new(),
+            code_memory: CodeMemory::default(),
             has_failed: false,
             end: None,
         })
@@ -79,6 +84,11 @@ impl<R: Read> Recording<R> {
     /// The name that a thread has in the row that was given last, if known.
     pub fn thread_name(&self, thread: WindowThread) -> Option<&str> {
         self.names.get(&thread).map(String::as_str)
+    }
+
+    /// The place in a file of code at the address of the row that was given last, if known.
+    pub fn code_place(&self, row: &WindowRow) -> Option<CodePlace<'_>> {
+        self.code_memory.place(row.thread?.pid, row.address?)
     }
 
     /// The number of rows that were given.
@@ -114,6 +124,12 @@ impl<R: Read> Recording<R> {
             }
             FoundFrame::Whole(tag::NAME) => {
                 self.name().map_err(|problem| self.malformed(problem))?;
+                Ok(None)
+            }
+            FoundFrame::Whole(tag::CODE_MEMORY) => {
+                let changes = code_memory::from_payload(&self.frames.payload);
+                let changes = changes.map_err(|problem| self.malformed(problem))?;
+                changes.iter().for_each(|change| self.code_memory.apply(change));
                 Ok(None)
             }
             FoundFrame::Whole(tag::FOOTER) => self.footer().map(Some),

@@ -2,9 +2,11 @@
 
 use std::io::Write;
 
+use cyclometer_core::code_memory::CodeMemoryChange;
 use cyclometer_core::window::{WindowRow, WindowThread};
 
 use crate::bytes::cut;
+use crate::code_memory::{CHANGES_PER_FRAME, to_payload};
 use crate::frame::{FrameWriter, MOST_PAYLOAD, tag};
 use crate::json;
 use crate::rows::RowEncoder;
@@ -86,6 +88,19 @@ impl<W: Write> RecordingWriter<W> {
     pub fn thread_name(&mut self, thread: WindowThread, name: &str) -> RecordingResult<()> {
         let value = serde_json::json!({ "pid": thread.pid, "tid": thread.tid, "name": cut(name, MOST_TEXT) });
         Ok(self.frames.put(tag::NAME, value.to_string().as_bytes())?)
+    }
+
+    /// Writes changes of executable memory, which hold for rows from here on. Paths are cut to [`MOST_TEXT`]
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordingError::Io`].
+    pub fn code_memory(&mut self, changes: &[CodeMemoryChange]) -> RecordingResult<()> {
+        for part in changes.chunks(CHANGES_PER_FRAME) {
+            self.frames.put(tag::CODE_MEMORY, &to_payload(part))?;
+        }
+        Ok(())
     }
 
     /// Writes the footer and flushes the writer below.

@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{self, Write};
 
+use cyclometer_core::code_memory::{CodeMapping, CodeMemoryChange};
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::window::{WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowThread};
 use cyclometer_core::{Candidate, Count, Event, Interval, Modes, Provenance, Rung, SlotId, Unit};
@@ -85,6 +86,59 @@ fn names_hold_for_the_rows_behind_them() {
     }
     assert_eq!(names, [None, Some(2), Some(2), Some(MOST_TEXT / 2)]);
     assert_eq!(recording.rows_read(), 4);
+}
+
+#[test]
+fn mappings_hold_for_the_rows_behind_them() {
+    let row = WindowRow { address: Some(0x40_1010), ..row(0) };
+    let thread = row.thread.unwrap();
+    let mapped = |file: &str| {
+        let file = file.to_owned();
+        CodeMemoryChange::Mapped(CodeMapping {
+            pid: thread.pid,
+            start: 0x40_1000,
+            len: 0x20,
+            offset: 0x1000,
+            file,
+        })
+    };
+    let long = "ö".repeat(MOST_TEXT);
+    let changes: Vec<Vec<CodeMemoryChange>> = vec![
+        vec![],
+        (0..1000).map(|number| mapped(&format!("/bin/{number}"))).collect(),
+        vec![CodeMemoryChange::Forked { pid: thread.pid, parent: 9 }],
+        vec![mapped(&long), CodeMemoryChange::Executed { pid: 9 }],
+        vec![CodeMemoryChange::Executed { pid: thread.pid }],
+    ];
+    let mut writer = RecordingWriter::new(Vec::new(), &header()).unwrap();
+    for changes in &changes {
+        writer.code_memory(changes).unwrap();
+        writer.rows(std::slice::from_ref(&row)).unwrap();
+    }
+    let bytes = writer.finish(&footer()).unwrap();
+    let mut recording = Recording::open(&*bytes).unwrap();
+    let mut places = Vec::new();
+    while let Some(row) = recording.next() {
+        let place = recording.code_place(&row.unwrap());
+        places.push(place.map(|place| (place.file.chars().count(), place.offset)));
+    }
+    assert_eq!(places, [None, Some((8, 0x1010)), None, Some((MOST_TEXT / 2, 0x1010)), None]);
+}
+
+#[test]
+fn mappings_that_contradict_the_format_are_named() {
+    for (wrong, problem) in [
+        (r#"{"changes":[{"start":1}]}"#, "'pid' of a mapping is no number"),
+        (r#"{"changes":[{"pid":1,"file":"/a","start":1,"length":2}]}"#, "'offset' of a mapping is no number"),
+        (r#"{"changes":[{"pid":1,"parent":-1}]}"#, "'parent' of a mapping is no number"),
+        (r#"{"changes":7}"#, "'changes' of a list of mappings is no list"),
+    ] {
+        let good = written(&header(), &[], &footer());
+        let head = &good[support::frames(&good)[0] + 12..support::frames(&good)[1]];
+        let bytes = framed(&[(*b"HEAD", head), (*b"code", wrong.as_bytes())]);
+        let error = Recording::open(&*bytes).unwrap().find_map(Result::err).unwrap();
+        assert!(error.to_string().contains(problem), "{error}");
+    }
 }
 
 #[test]

@@ -34,6 +34,7 @@ impl OpenWindows {
     /// The rows that there are; waits for them until a point in time.
     fn next(&mut self, until: Instant) -> Result<(&RowBatch, WindowingState)> {
         self.batch.rows.clear();
+        self.batch.code_memory.clear();
         self.batch.lost = 0;
         let state = self.windowing.next(until, &mut self.batch)?;
         Ok((&self.batch, state))
@@ -112,7 +113,7 @@ impl RunningSession<'_, '_> {
 
     fn take_rows(&mut self, windows: &mut OpenWindows) -> Result<()> {
         let (batch, _) = windows.next(Instant::now())?;
-        if !batch.rows.is_empty() || batch.lost > 0 {
+        if *batch != RowBatch::default() {
             self.observer.windows(batch, &self.report.plan);
         }
         Ok(())

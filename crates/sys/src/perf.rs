@@ -29,6 +29,8 @@ pub mod flags {
     pub const EXCLUDE_HV: u64 = 1 << 6;
     /// Not when idle.
     pub const EXCLUDE_IDLE: u64 = 1 << 7;
+    /// Records of executable mappings; with [`MMAP2`], of more about them.
+    pub const MMAP: u64 = 1 << 8;
     /// Records of programs that are executed.
     pub const COMM: u64 = 1 << 9;
     /// Enabled by the next exec.
@@ -41,6 +43,10 @@ pub mod flags {
     pub const EXCLUDE_HOST: u64 = 1 << 19;
     /// Not in guests.
     pub const EXCLUDE_GUEST: u64 = 1 << 20;
+    /// Records of mappings have the file's identity and the protection.
+    pub const MMAP2: u64 = 1 << 23;
+    /// Records of programs that are executed differ from those of threads that change their name.
+    pub const COMM_EXEC: u64 = 1 << 24;
     /// Times are those of the clock `clockid`.
     pub const USE_CLOCKID: u64 = 1 << 25;
     /// Records of context switches.

@@ -28,6 +28,7 @@ use std::fs;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::code_memory::{CodeMapping, CodeMemoryChange};
 use cyclometer_core::exec::{At, Reading, RefusalKind};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
@@ -36,6 +37,7 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::monotonic_ns;
 use cyclometer_sys::process::check_process_list;
+use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
 
 use super::overflow::{FurtherPeriod, OverflowRecord, OverflowSample, OverflowSampling, Overflows};
 use super::refusal;
@@ -75,6 +77,7 @@ pub(super) fn open(
         missed: 0,
         groups: BTreeMap::new(),
         kept: RowsByOverflow { most: spec.most_rows, ..RowsByOverflow::default() },
+        code_memory: Vec::new(),
         began_ns: monotonic_ns(),
         state: RecordingState::Opened,
         notes: BTreeSet::new(),
@@ -133,6 +136,8 @@ pub(super) struct PerfWindows {
     /// The groups by thread; those of CPUs are at 0.
     groups: BTreeMap<u32, ThreadGroup>,
     kept: RowsByOverflow,
+    /// Changes of executable memory that wait to be taken.
+    code_memory: Vec<CodeMemoryChange>,
     /// The start, in ns of the monotonic clock.
     began_ns: u64,
     state: RecordingState,
@@ -271,7 +276,7 @@ impl PerfWindows {
         loop {
             let (mut new, mut lost) = (Vec::new(), None);
             for group in self.groups.values_mut() {
-                match group.collect(&self.order, &self.boundaries, &mut new) {
+                match group.collect(&self.order, &self.boundaries, &mut new, &mut self.code_memory) {
                     Ok(rows) => rows.into_iter().for_each(|row| keep(row, &mut self.kept, self.began_ns)),
                     Err(error) => {
                         group.has_ended = true;
@@ -295,6 +300,11 @@ impl PerfWindows {
             self.follow(new);
         }
     }
+}
+
+fn mapped(record: MappingRecord) -> CodeMapping {
+    let MappingRecord { pid, start, len, offset, file } = record;
+    CodeMapping { pid, start, len, offset, file: String::from_utf8_lossy(&file).into_owned() }
 }
 
 fn keep(mut row: WindowRow, kept: &mut RowsByOverflow, began_ns: u64) {
@@ -348,6 +358,7 @@ impl ThreadGroup {
         order: &[SlotId],
         boundaries: &[SlotId],
         new: &mut Vec<WindowThread>,
+        code_memory: &mut Vec<CodeMemoryChange>,
     ) -> Result<Vec<WindowRow>> {
         let ThreadGroup { overflows, thread, places, .. } = self;
         let (mut rows, mut ended_ns) = (Vec::new(), None);
@@ -359,9 +370,14 @@ impl ThreadGroup {
             OverflowRecord::Throttled { at, .. } | OverflowRecord::Unthrottled { at, .. } => {
                 place(places, *thread, &at).flags.throttled = true;
             }
-            OverflowRecord::Forked(task) => {
-                new.push(WindowThread { pid: task.pid, tid: task.tid });
+            OverflowRecord::Forked(ForkRecord { task: TaskRecord { pid, tid, .. }, parent_pid }) => {
+                new.push(WindowThread { pid, tid });
+                let forked =
+                    (pid != parent_pid).then_some(CodeMemoryChange::Forked { pid, parent: parent_pid });
+                code_memory.extend(forked);
             }
+            OverflowRecord::Mapped(mapping) => code_memory.push(CodeMemoryChange::Mapped(mapped(mapping))),
+            OverflowRecord::Executed { pid } => code_memory.push(CodeMemoryChange::Executed { pid }),
             OverflowRecord::Ended { task, .. } => {
                 let is_own = thread.is_some_and(|own| own.tid == task.tid);
                 ended_ns = ended_ns.or(is_own.then_some(task.time_ns));
@@ -537,6 +553,7 @@ impl Windowing for PerfWindows {
                 RecordingState::Stopped => true,
             };
             if !self.kept.rows.is_empty() || is_over || Instant::now() >= until {
+                batch.code_memory.append(&mut self.code_memory);
                 batch.rows.extend(self.kept.rows.drain(..));
                 batch.lost += std::mem::take(&mut self.kept.lost);
                 return Ok(if is_over { WindowingState::Ended } else { WindowingState::Open });

@@ -19,6 +19,8 @@ pub(crate) const HEADER: usize = 8;
 pub mod kind {
     /// The buffer had no room for some records.
     pub const LOST: u32 = 2;
+    /// A thread changed its name, or executed a program.
+    pub const COMM: u32 = 3;
     /// A thread ended.
     pub const EXIT: u32 = 4;
     /// The event is stopped until the next tick, because it interrupts too often.
@@ -29,6 +31,8 @@ pub mod kind {
     pub const FORK: u32 = 7;
     /// A sample.
     pub const SAMPLE: u32 = 9;
+    /// A process mapped a file.
+    pub const MMAP2: u32 = 10;
     /// The hardware had no room for some samples.
     pub const LOST_SAMPLES: u32 = 13;
     /// The thread got a CPU, or lost it.
@@ -88,7 +92,7 @@ pub enum Record {
         id: u64,
     },
     /// The thread created this one.
-    Forked(TaskRecord),
+    Forked(ForkRecord),
     /// This thread ended.
     Ended(TaskRecord),
     /// The thread got a CPU.
@@ -98,7 +102,14 @@ pub enum Record {
     },
     /// The thread lost its CPU.
     SwitchedOut,
-    /// Another record: programs that begin, map files.
+    /// A process mapped executable memory.
+    Mapped(MappingRecord),
+    /// A process executed another program, and its mappings are gone.
+    Executed {
+        /// The process.
+        pid: u32,
+    },
+    /// Another record: threads that change their names.
     Other {
         /// The kind.
         kind: u32,
@@ -114,6 +125,30 @@ pub struct TaskRecord {
     pub tid: u32,
     /// Time in ns of the event's clock.
     pub time_ns: u64,
+}
+
+/// A thread that began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForkRecord {
+    /// The new thread.
+    pub task: TaskRecord,
+    /// The process that created it: its own, unless it is the first thread of a process.
+    pub parent_pid: u32,
+}
+
+/// Executable memory of a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MappingRecord {
+    /// The process.
+    pub pid: u32,
+    /// The first address.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// The offset of the first byte in the file.
+    pub offset: u64,
+    /// The path of the file; a name of the kernel such as `[vdso]` or `//anon` where there is none.
+    pub file: Vec<u8>,
 }
 
 /// A sample; `None` for a field that was not requested.
@@ -233,7 +268,9 @@ impl Fields<'_> {
             kind::LOST_SAMPLES => Record::LostSamples { samples: self.word()? },
             kind::THROTTLE => Record::Throttled { time_ns: self.word()?, id: self.word()? },
             kind::UNTHROTTLE => Record::Unthrottled { time_ns: self.word()?, id: self.word()? },
-            kind::FORK => Record::Forked(self.task()?),
+            kind::FORK => Record::Forked(self.fork()?),
+            kind::MMAP2 => Record::Mapped(self.mapping()?),
+            kind::COMM if misc & COMM_EXEC != 0 => Record::Executed { pid: self.half()? },
             kind::EXIT => Record::Ended(self.task()?),
             kind::SWITCH if misc & SWITCH_OUT != 0 => Record::SwitchedOut,
             kind::SWITCH => Record::SwitchedIn { cpu: self.cpu_of_trailer(format) },
@@ -242,10 +279,24 @@ impl Fields<'_> {
     }
 
     /// Process, its parent, thread, its parent, time.
-    fn task(&mut self) -> Option<TaskRecord> {
-        let (pid, _parent) = (self.half()?, self.half()?);
+    fn fork(&mut self) -> Option<ForkRecord> {
+        let (pid, parent_pid) = (self.half()?, self.half()?);
         let (tid, _parent) = (self.half()?, self.half()?);
-        Some(TaskRecord { pid, tid, time_ns: self.word()? })
+        Some(ForkRecord { task: TaskRecord { pid, tid, time_ns: self.word()? }, parent_pid })
+    }
+
+    fn task(&mut self) -> Option<TaskRecord> {
+        self.fork().map(|fork| fork.task)
+    }
+
+    /// Process, thread, address, length, offset; the file's identity, or its build id, in 24 bytes; protection
+    /// and flags; the path up to a zero.
+    fn mapping(&mut self) -> Option<MappingRecord> {
+        let (pid, _tid) = (self.half()?, self.half()?);
+        let (start, len, offset) = (self.word()?, self.word()?, self.word()?);
+        let (_identity, _protection) = (self.take::<24>()?, self.word()?);
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        Some(MappingRecord { pid, start, len, offset, file: self.0[..end].to_vec() })
     }
 
     /// The CPU among the identifying fields at the end of a record. Their order is that of the kernel's
@@ -322,6 +373,9 @@ impl Fields<'_> {
 
 /// `PERF_RECORD_MISC_SWITCH_OUT`.
 const SWITCH_OUT: u16 = 1 << 13;
+
+/// `PERF_RECORD_MISC_COMM_EXEC`.
+const COMM_EXEC: u16 = 1 << 13;
 
 /// `PERF_RECORD_MISC_EXACT_IP`.
 const EXACT_IP: u16 = 1 << 14;
@@ -421,7 +475,7 @@ mod tests {
         assert_eq!(parse(kind::LOST_SAMPLES, &[8]), Record::LostSamples { samples: 8 });
         assert_eq!(parse(kind::THROTTLE, &[1, 2, 3]), Record::Throttled { time_ns: 1, id: 2 });
         assert_eq!(parse(kind::UNTHROTTLE, &[1, 2, 3]), Record::Unthrottled { time_ns: 1, id: 2 });
-        for other in [1, 3, 10, 99, u32::MAX] {
+        for other in [1, 3, 99, u32::MAX] {
             assert_eq!(parse(other, &[1, 2]), Record::Other { kind: other });
         }
     }
@@ -431,13 +485,36 @@ mod tests {
         let words = [two(30, 20), two(31, 21), 9_000, two(30, 31), 9_001, 70];
         let task = TaskRecord { pid: 30, tid: 31, time_ns: 9_000 };
         let parse = |kind, misc, words: &[u64]| Record::parse(&bytes(kind, misc, words), all_fields());
-        assert_eq!(parse(kind::FORK, 0, &words), Ok(Record::Forked(task)));
+        let fork = ForkRecord { task, parent_pid: 20 };
+        assert_eq!(parse(kind::FORK, 0, &words), Ok(Record::Forked(fork)));
         assert_eq!(parse(kind::EXIT, 0, &words), Ok(Record::Ended(task)));
         assert_eq!(parse(kind::FORK, 0, &words[..2]), Err(RingError::Body { kind: 7, size: 24 }));
         let trailer = [two(30, 31), 9_000, 71, 72, two(5, 0), 70];
         assert_eq!(parse(kind::SWITCH, 0, &trailer), Ok(Record::SwitchedIn { cpu: Some(5) }));
         assert_eq!(parse(kind::SWITCH, 0, &[]), Ok(Record::SwitchedIn { cpu: None }));
         assert_eq!(parse(kind::SWITCH, SWITCH_OUT, &trailer), Ok(Record::SwitchedOut));
+    }
+
+    #[test]
+    fn mappings_and_programs_that_are_executed_are_told() {
+        let path = u64::from_ne_bytes(*b"/bin/sh\0");
+        let words = [two(30, 31), 0x40_0000, 0x2000, 0x1000, 1, 2, 3, two(5, 2), path, two(30, 31), 70];
+        let parse = |kind, misc, words: &[u64]| Record::parse(&bytes(kind, misc, words), all_fields());
+        let mapping = MappingRecord {
+            pid: 30,
+            start: 0x40_0000,
+            len: 0x2000,
+            offset: 0x1000,
+            file: b"/bin/sh".to_vec(),
+        };
+        assert_eq!(parse(kind::MMAP2, 2, &words), Ok(Record::Mapped(mapping)));
+        for cut in 0..9 {
+            let error = parse(kind::MMAP2, 2, &words[..cut]).unwrap_err();
+            assert_eq!(error, RingError::Body { kind: 10, size: HEADER + 8 * cut });
+        }
+        let name = [two(30, 31), path, 70];
+        assert_eq!(parse(kind::COMM, COMM_EXEC, &name), Ok(Record::Executed { pid: 30 }));
+        assert_eq!(parse(kind::COMM, 0, &name), Ok(Record::Other { kind: 3 }));
     }
 
     #[test]
@@ -475,7 +552,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_record_or_an_error(
             body in proptest::collection::vec(any::<u8>(), 0..200),
-            kind in prop_oneof![Just(9u32), Just(2), Just(5), Just(6), Just(13), any::<u32>()],
+            kind in prop_oneof![Just(9u32), Just(2), Just(3), Just(5), Just(6), Just(7), Just(10), Just(13), any::<u32>()],
             sample in any::<u64>(), read in any::<u64>(), honest in any::<bool>(),
         ) {
             let format = Format::new(sample & sample_type::KNOWN, read & read_format::KNOWN).unwrap();

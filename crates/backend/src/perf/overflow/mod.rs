@@ -9,7 +9,7 @@ use std::time::Instant;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::{Error, ErrorKind, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::{OpenEvent, Reach};
-use cyclometer_sys::ring::{self, Format, Read, Record, Ring, TaskRecord, Woken};
+use cyclometer_sys::ring::{self, ForkRecord, Format, MappingRecord, Read, Record, Ring, TaskRecord, Woken};
 
 pub use cyclometer_sys::ring::Mode;
 
@@ -25,7 +25,7 @@ pub struct OverflowSampling {
     /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
-    /// them ([`OverflowRecord::Forked`]), of its switches and of its end. Samples then have the counts of the
+    /// them ([`OverflowRecord::Forked`]), of its switches, of executable memory that it maps and of its end. Samples then have the counts of the
     /// group and its times. Addresses are those of plain interrupts: with `precise_ip` Linux counts some
     /// events by another unit (IBS of AMD), or counts another event (cycles on older CPUs of Intel), and here
     /// counts come first.
@@ -115,7 +115,14 @@ pub enum OverflowRecord {
         time_ns: u64,
     },
     /// The thread created another one, or a process.
-    Forked(TaskRecord),
+    Forked(ForkRecord),
+    /// The thread mapped executable memory into its process.
+    Mapped(MappingRecord),
+    /// The process executed another program: what it had mapped is gone.
+    Executed {
+        /// The process.
+        pid: u32,
+    },
     /// This thread has ended.
     Ended {
         /// Where.
@@ -374,7 +381,9 @@ fn each_of(record: Record, at: &At, group: SampledGroup<'_>, each: &mut dyn FnMu
         }
         Record::Throttled { time_ns, .. } => each(OverflowRecord::Throttled { at: at(), time_ns }),
         Record::Unthrottled { time_ns, .. } => each(OverflowRecord::Unthrottled { at: at(), time_ns }),
-        Record::Forked(task) => each(OverflowRecord::Forked(task)),
+        Record::Forked(fork) => each(OverflowRecord::Forked(fork)),
+        Record::Mapped(mapping) => each(OverflowRecord::Mapped(mapping)),
+        Record::Executed { pid } => each(OverflowRecord::Executed { pid }),
         Record::Ended(task) => each(OverflowRecord::Ended { at: at(), task }),
         Record::SwitchedOut => each(OverflowRecord::SwitchedOut { at: at() }),
         Record::SwitchedIn { cpu } => each(OverflowRecord::SwitchedIn { at: at(), cpu }),

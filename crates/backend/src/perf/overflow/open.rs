@@ -262,6 +262,7 @@ fn sampled(
     attr.wakeup_events = how.wake_after;
     if how.for_windows {
         attr.flags |= flags::TASK | flags::CONTEXT_SWITCH | flags::SAMPLE_ID_ALL;
+        attr.flags |= flags::MMAP | flags::MMAP2 | flags::COMM | flags::COMM_EXEC;
         // The counters of the totals beside would share the PMU with windows otherwise.
         attr.flags |= flags::PINNED;
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cyclometer::core::SlotId;
+use cyclometer::core::code_memory::CodeMemoryChange;
 use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
 use cyclometer::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingError, RecordingFooter,
@@ -231,6 +232,12 @@ impl RecordingSink for RecordingFile {
     fn thread_name(&mut self, thread: WindowThread, name: &str) -> Result<()> {
         let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
         let written = limited(|| begun.writer.thread_name(thread, name));
+        written.or_else(|error| self.stop_begun(error))
+    }
+
+    fn code_memory(&mut self, changes: &[CodeMemoryChange]) -> Result<()> {
+        let FileState::Begun(begun) = &mut self.state else { return Ok(()) };
+        let written = limited(|| begun.writer.code_memory(changes));
         written.or_else(|error| self.stop_begun(error))
     }
 

@@ -33,7 +33,8 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
     let mut windows = WindowProfile::new(rows.header(), leader);
     let mut timed = 0;
     while let Some(row) = rows.next_row() {
-        let is_sampled = windows.add(&row, &thread_label(rows, &row), &rows.header().events);
+        let place = rows.place(&row);
+        let is_sampled = windows.add(&row, &place, &thread_label(rows, &row), &rows.header().events);
         if row.time_ns.is_some() {
             timed += 1;
             rows.bare.add(&row, &row.counts);
@@ -103,7 +104,13 @@ impl WindowProfile {
     }
 
     /// Adds the counters of a row, and its sample; says whether it has one.
-    fn add(&mut self, row: &WindowRow, thread_name: &str, events: &[RecordedEvent]) -> bool {
+    fn add(
+        &mut self,
+        row: &WindowRow,
+        place: &[String],
+        thread_name: &str,
+        events: &[RecordedEvent],
+    ) -> bool {
         let Some(time_ns) = row.time_ns else { return false };
         let time = Timestamp::from_nanos_since_reference(time_ns);
         let pid = row.thread.map_or(NO_PROCESS, |thread| thread.pid);
@@ -117,7 +124,7 @@ impl WindowProfile {
             self.profile.add_counter_sample(*counter, time, delta, 1);
         }
         let Some(weight) = row.counts[self.leader].value() else { return false };
-        let stack = self.stack(thread, row);
+        let stack = self.stack(thread, row, place);
         let cpu = row.enabled_ns.map_or(CpuDelta::ZERO, CpuDelta::from_nanos);
         self.samples.push(WeightedSample { thread, time, stack, cpu, weight });
         true
@@ -147,13 +154,17 @@ impl WindowProfile {
         thread
     }
 
-    fn stack(&mut self, thread: ThreadHandle, row: &WindowRow) -> Option<StackHandle> {
-        let frame = FrameInfo {
-            frame: Frame::InstructionPointer(row.address?),
-            category_pair: CategoryHandle::OTHER.into(),
-            flags: FrameFlags::empty(),
-        };
-        self.profile.intern_stack_frames(thread, std::iter::once(frame))
+    fn stack(&mut self, thread: ThreadHandle, row: &WindowRow, place: &[String]) -> Option<StackHandle> {
+        row.address?;
+        let frames: Vec<FrameInfo> = place
+            .iter()
+            .map(|name| FrameInfo {
+                frame: Frame::Label(self.profile.intern_string(name)),
+                category_pair: CategoryHandle::OTHER.into(),
+                flags: FrameFlags::empty(),
+            })
+            .collect();
+        self.profile.intern_stack_frames(thread, frames.into_iter())
     }
 
     /// The profile. Weights have 32 bits there, so that greater ones are all divided.

@@ -1,4 +1,4 @@
-//! Folded stacks: `command;thread;address count`, a line for each window in the order of the recording.
+//! Folded stacks: `command;thread;file;function count`, a line for each window in the order of the recording.
 //!
 //! # Source
 //!
@@ -7,9 +7,9 @@
 
 use std::io::{Read, Write};
 
-use cyclometer::core::window::{WindowCause, WindowRow};
+use cyclometer::core::window::WindowCause;
 
-use super::{RecordedRows, address, command_name, leader};
+use super::{RecordedRows, command_name, leader};
 use crate::export::Streamed;
 use crate::output::clean;
 
@@ -24,16 +24,13 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
         };
         rows.bare.add(&row, &row.counts[leader..=leader]);
         let thread = frame(&super::thread_label(rows, &row));
-        writeln!(out, "{command};{thread};{} {weight}", place(&row))?;
+        let place = match row.cause {
+            WindowCause::Unassigned => "[in no window]".to_owned(),
+            _ => rows.place(&row).iter().map(|name| frame(name)).collect::<Vec<_>>().join(";"),
+        };
+        writeln!(out, "{command};{thread};{place} {weight}")?;
     }
     Ok(())
-}
-
-fn place(row: &WindowRow) -> String {
-    match row.cause {
-        WindowCause::Unassigned => "[in no window]".to_owned(),
-        _ => address(row).unwrap_or_else(|| "[unknown]".to_owned()),
-    }
 }
 
 /// A frame that has no semicolon.

@@ -7,6 +7,7 @@ mod folded;
 mod jsonl;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod places;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
@@ -64,6 +65,7 @@ pub struct RecordedRows<R> {
     /// Rows that were lost before those that were read.
     lost: u64,
     bare: BareCounts,
+    places: places::PlaceNames,
 }
 
 /// Numbers of counts whose verdicts a format cannot hold.
@@ -103,7 +105,8 @@ impl BareCounts {
 impl<R: Read> RecordedRows<R> {
     /// The rows of a recording of which none was read.
     pub fn new(recording: Recording<R>) -> RecordedRows<R> {
-        RecordedRows { recording, failure: None, omitted: 0, lost: 0, bare: BareCounts::default() }
+        let places = places::PlaceNames::new(recording.header());
+        RecordedRows { recording, failure: None, omitted: 0, lost: 0, bare: BareCounts::default(), places }
     }
 
     fn header(&self) -> &RecordingHeader {
@@ -126,6 +129,11 @@ impl<R: Read> RecordedRows<R> {
     /// The name of the thread of a row that was read last.
     fn thread_name(&self, row: &WindowRow) -> Option<&str> {
         self.recording.thread_name(row.thread?)
+    }
+
+    /// The code that a row which was read last ended in, outermost first.
+    fn place(&mut self, row: &WindowRow) -> Vec<String> {
+        self.places.frames(row, self.recording.code_place(row))
     }
 
     /// Warnings about the rows that were converted.
@@ -154,6 +162,7 @@ impl<R: Read> RecordedRows<R> {
             ));
         }
         warnings.extend(self.bare.warnings());
+        warnings.extend(self.places.warnings());
         warnings
     }
 
