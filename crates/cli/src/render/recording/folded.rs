@@ -7,7 +7,7 @@
 
 use std::io::{Read, Write};
 
-use cyclometer::core::window::{WindowCause, WindowRow};
+use cyclometer_toolkit::core::window::{WindowCause, WindowRow};
 
 use super::{RecordedRows, address, command_name, leader};
 use crate::export::Streamed;
