@@ -67,7 +67,7 @@ const ON_FAKE_DEVICES: &[&str] = &["kperf", "msr", "registers", "selfcounts", "s
 /// Lints and runs them.
 fn on_fake_devices() -> Result<()> {
     let packages =
-        ["--package", "cyclometer-backend", "--package", "cyclometer", "--package", "cyclometer-cli"];
+        ["--package", "cyclometer-backend", "--package", "cyclometer-toolkit", "--package", "cyclometer-cli"];
     let feature = ["--features", "fake-devices", "--locked"];
     let lints = ["--all-targets", "--", "-D", "warnings"];
     cargo(&[&["clippy"], &packages[..], &feature, &lints].concat())?;

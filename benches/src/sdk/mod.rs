@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use cyclometer::Monitor;
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
+use cyclometer_toolkit::Monitor;
 use perf_event::events::Software;
 use perf_event::{Builder, Group};
 

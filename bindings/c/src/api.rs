@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use crate::counters::{
     COUNTERS, configure_counter, cyclometer_disable, cyclometer_enable, cyclometer_read, cyclometer_reset,
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn every_event_that_has_a_number_is_a_portable_one() {
         for (_, name) in EVENTS {
-            assert!(cyclometer::catalogue::portable::find(name).is_some(), "{name}");
+            assert!(cyclometer_toolkit::catalogue::portable::find(name).is_some(), "{name}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use cyclometer::{Count, Error, Result, core::Unit};
+use cyclometer_toolkit::{Count, Error, Result, core::Unit};
 
 use crate::counts::{cyclometer_count_state_t, cyclometer_count_t, status_of};
 use crate::monitor::{ConfiguredCounter, MonitorState, cyclometer_t, with_monitor};
@@ -50,7 +50,7 @@ impl MonitorState {
     }
 
     /// The count of a counter while it was enabled.
-    pub(crate) fn read(&mut self, counter: u32) -> Result<cyclometer::Value> {
+    pub(crate) fn read(&mut self, counter: u32) -> Result<cyclometer_toolkit::Value> {
         let measured = match &self.slot(counter)?.open {
             Some(open) => Some(open.so_far()?),
             None => self.built().and_then(|monitor| monitor.total(&label(counter))),
@@ -62,10 +62,10 @@ impl MonitorState {
     }
 
     /// The value of a counter that was never enabled.
-    fn never_enabled(&mut self, counter: u32) -> Result<cyclometer::Value> {
+    fn never_enabled(&mut self, counter: u32) -> Result<cyclometer_toolkit::Value> {
         let event = self.slot(counter)?.event.clone();
         let reason = format!("counter {counter} was not enabled since it was configured or reset");
-        Ok(cyclometer::Value {
+        Ok(cyclometer_toolkit::Value {
             name: event.clone(),
             event,
             count: Count::NotCounted { reason },
@@ -74,7 +74,7 @@ impl MonitorState {
             unit: Unit::Count,
             provenance: None,
             rung: None,
-            scope: cyclometer::Scope::Thread,
+            scope: cyclometer_toolkit::Scope::Thread,
             modes: None,
             notes: Vec::new(),
         })

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 
-use cyclometer::{Count, Measured, Provenance, Value};
+use cyclometer_toolkit::{Count, Measured, Provenance, Value};
 
 use crate::pointers::{borrow, give, invalid, put, put_sized, take, text};
 use crate::status::{cyclometer_status_t, guarded, guarded_or};
@@ -175,7 +175,7 @@ impl cyclometer_counts_t {
         cyclometer_counts_t { label: c_text(&measured.label), calls: measured.calls, values }
     }
 
-    fn value(&self, index: u32) -> cyclometer::Result<&NamedCount> {
+    fn value(&self, index: u32) -> cyclometer_toolkit::Result<&NamedCount> {
         let message = || format!("there is no count {index} among {}", self.values.len());
         self.values.get(index as usize).ok_or_else(|| invalid(message(), "ask for cyclometer_counts_length"))
     }
@@ -194,7 +194,7 @@ pub(crate) fn c_text(text: &str) -> CString {
 pub(crate) unsafe fn hand_out(
     out: *mut *mut cyclometer_counts_t,
     measured: &Measured,
-) -> cyclometer::Result<()> {
+) -> cyclometer_toolkit::Result<()> {
     // SAFETY: the caller's promise is that of `give`.
     unsafe { give(out, cyclometer_counts_t::of(measured), "the place for the counts") }
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
-use cyclometer::Machine;
-use cyclometer::core::machine::{Architecture, Vendor};
+use cyclometer_toolkit::Machine;
+use cyclometer_toolkit::core::machine::{Architecture, Vendor};
 
 use crate::monitor::{cyclometer_t, with_monitor};
 use crate::pointers::{borrow, copy_text, put_sized};
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn cyclometer_capabilities(
     let body = |monitor: &cyclometer_t| {
         let built = monitor.state().built().cloned();
         let of_machine = built.map_or_else(
-            || cyclometer_capabilities_t::of(&cyclometer::machine_for_regions()),
+            || cyclometer_capabilities_t::of(&cyclometer_toolkit::machine_for_regions()),
             |built| cyclometer_capabilities_t::of(built.machine()),
         );
         // SAFETY: the caller promises room for `size` bytes.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn cyclometer_capabilities(
 unsafe fn text_of(
     monitor: *const cyclometer_t,
     (buffer, size): (*mut c_char, usize),
-    which: impl FnOnce(&cyclometer_t) -> cyclometer::Result<String>,
+    which: impl FnOnce(&cyclometer_t) -> cyclometer_toolkit::Result<String>,
 ) -> usize {
     guarded_or(0, || {
         // SAFETY: the caller's promise is that of `borrow`.
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn capabilities_are_those_of_the_machine() {
-        let machine = cyclometer::machine();
+        let machine = cyclometer_toolkit::machine();
         let capabilities = cyclometer_capabilities_t::of(&machine);
         assert_eq!(capabilities.pmc_count, machine.capabilities.counter_count);
         let name: Vec<u8> = capabilities.name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();

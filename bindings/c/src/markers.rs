@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cyclometer::marker::{Empty, foreign};
+use cyclometer_toolkit::marker::{Empty, foreign};
 
 /// Marks the beginning of a region of the calling thread for `cyclometer stat -m`. In any other program the
 /// mark does nothing, at the cost of a call, a load and a branch. Regions nest; those with the same label add
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn cyclometer_marker_end(label: *const c_char) {
 /// Whether `cyclometer stat -m` runs this program: whether regions are counted.
 #[unsafe(no_mangle)]
 pub extern "C" fn cyclometer_marker_attached() -> bool {
-    catch_unwind(AssertUnwindSafe(cyclometer::marker::is_attached)).unwrap_or(false)
+    catch_unwind(AssertUnwindSafe(cyclometer_toolkit::marker::is_attached)).unwrap_or(false)
 }
 
 /// The name of a region. Bytes that are no UTF-8 are replaced.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cyclometer::{
+use cyclometer_toolkit::{
     BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder, Result,
 };
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 /// The error for an invalid argument.
 pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Error {

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cyclometer::BegunRegion;
+use cyclometer_toolkit::BegunRegion;
 
 use crate::counts::{cyclometer_counts_t, hand_out};
 use crate::monitor::{Messages, cyclometer_t, with_monitor};

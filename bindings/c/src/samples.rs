@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cyclometer::core::SlotId;
-use cyclometer::{Config, Estimate, Monitor, Result, Sample, Samples};
+use cyclometer_toolkit::core::SlotId;
+use cyclometer_toolkit::{Config, Estimate, Monitor, Result, Sample, Samples};
 
 use crate::counts::c_text;
 use crate::monitor::{Messages, MonitorState, cyclometer_t, with_monitor};
@@ -75,7 +75,7 @@ impl MonitorState {
     /// The configured counters as they are in that monitor, with the reasons of those that it cannot count.
     fn sampled(&self, monitor: &Monitor) -> Vec<SampledCounter> {
         let numbers = self.slots.keys().zip(monitor.read().values);
-        let sampled = |(number, value): (&u32, cyclometer::Value)| {
+        let sampled = |(number, value): (&u32, cyclometer_toolkit::Value)| {
             let reason = value.reason().filter(|_| value.count.value().is_none());
             let reason = reason.map_or_else(OnceLock::new, |reason| OnceLock::from(c_text(&reason)));
             SampledCounter { number: *number, scale: value.scale, reason }
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn cyclometer_samples_close(samples: *mut *mut cyclometer_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::core::exec::{At, CounterAt, Raw, ReadWay};
+    use cyclometer_toolkit::core::exec::{At, CounterAt, Raw, ReadWay};
 
     #[test]
     fn a_counter_that_was_shared_is_scaled_and_says_so() {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cyclometer::{ErrorKind, Result};
+use cyclometer_toolkit::{ErrorKind, Result};
 
 /// The status of a function. The numbers never change.
 #[repr(C)]
@@ -103,8 +103,8 @@ pub(crate) fn text(status: c_int) -> &'static std::ffi::CStr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::Error;
     use cyclometer_status_t as S;
+    use cyclometer_toolkit::Error;
 
     #[test]
     fn kinds_of_error_have_the_numbers_of_the_header() {

@@ -234,16 +234,19 @@ fn marked_regions_of_c_are_counted_exactly_with_the_shared_library() {
 fn marked_regions_are_counted_exactly(name: &str, linked: Linked) {
     let Some(installed) = installed() else { return };
     let program = installed.compile("tests/markers.c", name, linked);
-    let launcher = cyclometer::Launcher::start().unwrap();
-    let counted = |events: &str, backend: cyclometer::Rung| {
-        let mut spec = cyclometer::CommandSpec::new("env");
+    let launcher = cyclometer_toolkit::Launcher::start().unwrap();
+    let counted = |events: &str, backend: cyclometer_toolkit::Rung| {
+        let mut spec = cyclometer_toolkit::CommandSpec::new("env");
         let library = format!("LD_LIBRARY_PATH={}", installed.prefix.join("lib").display());
         spec.args = vec![library.into(), "LD_BIND_NOW=".into(), program.clone().into()];
-        spec.stdout = cyclometer::OutputStream::Null;
-        let stat = cyclometer::Stat::new(cyclometer::machine()).command(spec).events(events).unwrap();
-        stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer::Quiet).unwrap().1.regions
+        spec.stdout = cyclometer_toolkit::OutputStream::Null;
+        let stat = cyclometer_toolkit::Stat::new(cyclometer_toolkit::machine())
+            .command(spec)
+            .events(events)
+            .unwrap();
+        stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer_toolkit::Quiet).unwrap().1.regions
     };
-    let native = counted("page-faults", cyclometer::Rung::Perf);
+    let native = counted("page-faults", cyclometer_toolkit::Rung::Perf);
     let labels: Vec<&str> = native.iter().map(|region| region.label.as_str()).collect();
     let expected = [
         "a loop of a thousand rounds",
@@ -255,10 +258,11 @@ fn marked_regions_are_counted_exactly(name: &str, linked: Linked) {
         "never begun",
     ];
     assert_eq!(labels, expected);
-    let exact = counted("instructions", cyclometer::Rung::Soft);
+    let exact = counted("instructions", cyclometer_toolkit::Rung::Soft);
     let value = |label: &str| {
         let region = exact.iter().find(|region| region.label == label)?;
-        let summary = cyclometer::stats::summarise_as(&region.report, cyclometer::Scope::Thread);
+        let summary =
+            cyclometer_toolkit::stats::summarise_as(&region.report, cyclometer_toolkit::Scope::Thread);
         summary.lines[0].statistics.mean
     };
     let Some(short) = value("a loop of a thousand rounds") else {

@@ -1,7 +1,7 @@
 //! Comparisons: the statistics of `cyclometer compare` over values from Python.
 
-use cyclometer::stats::Statistics;
-use cyclometer::stats::compare::{Basis, Compared, Design, MetricChange, Question, Series};
+use cyclometer_toolkit::stats::Statistics;
+use cyclometer_toolkit::stats::compare::{Basis, Compared, Design, MetricChange, Question, Series};
 use pyo3::prelude::*;
 
 /// One metric of one side.
@@ -117,7 +117,7 @@ pub(crate) fn compare(
     let design = if paired { Design::Paired } else { Design::Apart };
     let question = Question { design, threshold };
     Ok(py.detach(|| {
-        let compared = cyclometer::stats::compare::compare(&a, &[&b], question).remove(0);
+        let compared = cyclometer_toolkit::stats::compare::compare(&a, &[&b], question).remove(0);
         let event = |name: &str| {
             let own = a.iter().chain(&b).find(|series| series.name == name);
             own.map_or_else(|| name.to_owned(), |series| series.event.clone())

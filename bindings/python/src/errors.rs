@@ -1,6 +1,6 @@
 //! Errors as exceptions, one class for each kind; the classes are in `python/perf_monitor/errors.py`.
 
-use cyclometer::Error;
+use cyclometer_toolkit::Error;
 use pyo3::prelude::*;
 
 /// The exception of an error.

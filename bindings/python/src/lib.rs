@@ -25,17 +25,17 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Marks the beginning of a region of this thread for `cyclometer stat -m`.
 #[pyfunction]
 fn marker_begin(label: &str) {
-    cyclometer::marker::begin(label);
+    cyclometer_toolkit::marker::begin(label);
 }
 
 /// Marks the end of one.
 #[pyfunction]
 fn marker_end(label: &str) {
-    cyclometer::marker::end(label);
+    cyclometer_toolkit::marker::end(label);
 }
 
 /// Whether that tool runs this program.
 #[pyfunction]
 fn marker_attached() -> bool {
-    cyclometer::marker::is_attached()
+    cyclometer_toolkit::marker::is_attached()
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use cyclometer::{BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder};
+use cyclometer_toolkit::{BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -32,7 +32,7 @@ struct MonitorSettings {
 }
 
 impl MonitorSettings {
-    fn builder(&self) -> cyclometer::Result<MonitorBuilder> {
+    fn builder(&self) -> cyclometer_toolkit::Result<MonitorBuilder> {
         let asked = self.environment || self.config.is_some();
         let config = if asked { Config::load(self.config.as_deref())? } else { Config::default() };
         let builder = Monitor::builder().config(config).events(&self.events).calibrate(self.calibrate);
@@ -42,10 +42,10 @@ impl MonitorSettings {
     }
 }
 
-fn scope(text: &str) -> cyclometer::Result<CountedScope> {
+fn scope(text: &str) -> cyclometer_toolkit::Result<CountedScope> {
     let wrong = || Error::new(ErrorKind::InvalidInput, format!("`{text}` is no scope"));
     let hint = "give thread, process, pid:NUMBER or cpus:LIST";
-    let wrong = || wrong().with_recovery(cyclometer::Recovery::fix(hint));
+    let wrong = || wrong().with_recovery(cyclometer_toolkit::Recovery::fix(hint));
     Ok(match text.split_once(':') {
         None if text == "thread" => CountedScope::Thread,
         None if text == "process" => CountedScope::Process,
@@ -94,7 +94,7 @@ impl NativeMonitor {
     }
 
     fn samples(&self, py: Python<'_>) -> SampledRows {
-        let scale = |line: &cyclometer::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
+        let scale = |line: &cyclometer_toolkit::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
         let scales: Vec<f64> = self.monitor.plan().lines.iter().map(scale).collect();
         py.detach(|| SampledRows::of(&self.monitor.samples(), &scales))
     }
@@ -135,7 +135,7 @@ impl NativeRegion {
 /// registers need a changed kernel.
 #[pyfunction]
 pub(crate) fn capabilities(py: Python<'_>) -> (String, u32, u32, u32, bool, bool) {
-    let machine = py.detach(cyclometer::machine);
+    let machine = py.detach(cyclometer_toolkit::machine);
     let known = machine.capabilities;
     (
         known.architecture,

@@ -1,8 +1,8 @@
 //! Values as dictionaries with the fields of `python/perf_monitor/engine.py`.
 
-use cyclometer::core::SlotId;
-use cyclometer::core::exec::CounterAt;
-use cyclometer::{Count, Measured, Sample, Samples, Value};
+use cyclometer_toolkit::core::SlotId;
+use cyclometer_toolkit::core::exec::CounterAt;
+use cyclometer_toolkit::{Count, Measured, Sample, Samples, Value};
 use pyo3::prelude::*;
 
 /// The count of one event.
@@ -33,7 +33,7 @@ impl CountRecord {
             raw: value.count.value(),
             half_width: half_width(value),
             unit: value.unit.symbol().to_owned(),
-            provenance: value.provenance.map(cyclometer::Provenance::word),
+            provenance: value.provenance.map(cyclometer_toolkit::Provenance::word),
             source: value.rung.map(|rung| rung.to_string()),
             scope: value.scope.word(),
             reason: value.reason(),
@@ -149,7 +149,7 @@ pub(crate) struct SourceStep {
 }
 
 impl SourceStep {
-    pub(crate) fn of(step: &cyclometer::LadderStep) -> SourceStep {
+    pub(crate) fn of(step: &cyclometer_toolkit::LadderStep) -> SourceStep {
         let (event, tried) = (step.event.clone(), step.tried.clone());
         SourceStep { event, tried, works: step.is_taken(), text: step.to_string() }
     }

@@ -27,13 +27,18 @@ pub mod kdebug;
 pub mod kperf;
 #[cfg(unix)]
 mod launch;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(feature = "registers", target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(feature = "registers", target_os = "linux", target_arch = "x86_64")))]
 #[path = "msr_other.rs"]
 pub mod msr;
 #[cfg(unix)]
 mod os;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod own_counts;
+#[cfg(all(target_os = "linux", not(target_arch = "x86_64")))]
+#[path = "own_counts_other.rs"]
+mod own_counts;
 #[cfg(target_os = "linux")]
 mod perf;
 #[cfg(not(target_os = "linux"))]
@@ -42,11 +47,14 @@ mod perf;
 pub mod registers;
 #[cfg(unix)]
 mod selfcounts;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "simulated"))]
 pub mod sim;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(unix, not(feature = "simulated")))]
+#[path = "sim_other.rs"]
+pub mod sim;
+#[cfg(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))]
 mod soft;
-#[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]
+#[cfg(all(unix, not(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))))]
 #[path = "soft_other.rs"]
 mod soft;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -61,6 +69,10 @@ mod sources;
 #[cfg(not(target_os = "linux"))]
 #[path = "sources_other.rs"]
 mod sources;
+#[cfg(feature = "registers")]
+pub mod sysreg;
+#[cfg(not(feature = "registers"))]
+#[path = "sysreg_other.rs"]
 pub mod sysreg;
 mod thread_events;
 mod thread_name;
@@ -94,6 +106,7 @@ pub use soft_events::event_number;
 #[cfg(unix)]
 pub use soft_settings::{SoftwareSettings, WantedEvents};
 pub use sources::{region_sources, sources};
+#[cfg(feature = "registers")]
 pub use sysreg::{Port, PortDenied, SysregAccess, SysregBus};
 pub use thread_events::ThreadEvent;
 pub use thread_name::thread_name;

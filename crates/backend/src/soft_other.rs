@@ -1,4 +1,4 @@
-//! Systems without the software PMU.
+//! Systems and programs without the software PMU.
 
 use cyclometer_core::code::CodeObject;
 use cyclometer_core::{CpuBaseline, Launch, Source};
@@ -21,14 +21,8 @@ pub fn code_is_unchanged(_object: &CodeObject) -> bool {
     false
 }
 
-/// The software PMU; always `None`, as it requires Linux on x86-64.
+/// The software PMU; always `None`, as it requires Linux on x86-64 and the feature `software-pmu`.
 pub fn software(_settings: SoftwareSettings) -> Option<Software> {
-    None
-}
-
-/// The software PMU that runs this process; always `None` here.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the sources of Linux ask for it"))]
-pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
     None
 }
 

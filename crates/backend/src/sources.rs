@@ -21,7 +21,7 @@ pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn 
     let perf = PerfSource::new().with_user_reads(user_reads).read_together();
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(perf)];
     sources.extend(selfcounts::source());
-    sources.extend(crate::soft::own_counts());
+    sources.extend(crate::own_counts::source());
     sources.push(Box::new(OsSource::new()));
     sources
 }

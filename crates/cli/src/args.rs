@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
-use cyclometer::sweep::SweepSettings;
-use cyclometer::symbols::Grouping;
+use cyclometer_toolkit::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
+use cyclometer_toolkit::sweep::SweepSettings;
+use cyclometer_toolkit::symbols::Grouping;
 
 use crate::commands::compare::CompareArgs;
 use crate::commands::record::RecordArgs;

@@ -1,7 +1,7 @@
 //! Exit codes: their meaning, and the errors that lead to them.
 
-use cyclometer::core::exec::ExitStatus;
-use cyclometer::core::{Error, ErrorKind};
+use cyclometer_toolkit::core::exec::ExitStatus;
+use cyclometer_toolkit::core::{Error, ErrorKind};
 
 /// Everything went well.
 pub const OK: u8 = 0;

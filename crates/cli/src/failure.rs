@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind as ClapKind;
-use cyclometer::core::{Error, ErrorKind, Recovery};
+use cyclometer_toolkit::core::{Error, ErrorKind, Recovery};
 
 use crate::args::Cli;
 use crate::exit;

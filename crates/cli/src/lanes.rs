@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use cyclometer::core::Count;
-use cyclometer::core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer::recording::{Recording, RecordingEnd, RecordingError, RecordingHeader};
+use cyclometer_toolkit::core::Count;
+use cyclometer_toolkit::core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
+use cyclometer_toolkit::recording::{Recording, RecordingEnd, RecordingError, RecordingHeader};
 
 /// A recording that was read as far as it goes.
 #[derive(Debug)]

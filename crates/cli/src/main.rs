@@ -16,7 +16,7 @@ mod render;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cyclometer::Launcher;
+use cyclometer_toolkit::Launcher;
 
 use crate::args::{Cli, CliCommand};
 
@@ -29,14 +29,14 @@ fn main() -> ExitCode {
     let launcher = std::env::args_os()
         .any(|word| ["stat", "compare", "record", "run"].iter().any(|starts| word == *starts))
         .then(Launcher::start);
-    cyclometer::with_stack(STACK, || run(launcher))
+    cyclometer_toolkit::with_stack(STACK, || run(launcher))
 }
 
 /// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may
 /// allow less.
 const STACK: usize = 8 << 20;
 
-fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {
+fn run(launcher: Option<cyclometer_toolkit::Result<Launcher>>) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error).into(),
@@ -47,7 +47,10 @@ fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclometer::Result<u8> {
+fn dispatch(
+    cli: &Cli,
+    launcher: Option<cyclometer_toolkit::Result<Launcher>>,
+) -> cyclometer_toolkit::Result<u8> {
     match &cli.command {
         CliCommand::Stat(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;

@@ -1,8 +1,8 @@
 //! Values of the options about sources, runs and CPUs that `stat` and `compare` share.
 
 use clap::ValueEnum;
-use cyclometer::core::{Counted, CpuBaseline, CpuSet, Rung};
-use cyclometer::symbols::Grouping;
+use cyclometer_toolkit::core::{Counted, CpuBaseline, CpuSet, Rung};
+use cyclometer_toolkit::symbols::Grouping;
 
 /// Which source to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -9,12 +9,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use cyclometer::core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer::core::{Count, Interval};
-use cyclometer::recording::{
+use cyclometer_toolkit::core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
+use cyclometer_toolkit::core::{Count, Interval};
+use cyclometer_toolkit::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordingFooter, RecordingHeader, RecordingWriter,
 };
-use cyclometer::{ExitStatus, Unit};
+use cyclometer_toolkit::{ExitStatus, Unit};
 use serde_json::Value;
 use support::{cyclometer, recorded_event as event, run, schema, stderr, stdout};
 

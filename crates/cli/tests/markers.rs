@@ -7,7 +7,7 @@ mod support;
 
 use std::process::Output;
 
-use cyclometer::marker;
+use cyclometer_toolkit::marker;
 use serde_json::Value;
 use support::{cyclometer, schema, stderr, stdout};
 

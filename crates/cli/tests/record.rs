@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use cyclometer::core::Count;
-use cyclometer::core::window::{WindowCause, WindowRow};
-use cyclometer::recording::{Recording, RecordingEnd};
+use cyclometer_toolkit::core::Count;
+use cyclometer_toolkit::core::window::{WindowCause, WindowRow};
+use cyclometer_toolkit::recording::{Recording, RecordingEnd};
 use support::{cyclometer, skip, software_pmu_works, stderr, stdout};
 
 /// A recording that was read to its end.

@@ -7,7 +7,7 @@ mod support;
 
 use std::process::Command;
 
-use cyclometer::Monitor;
+use cyclometer_toolkit::Monitor;
 use support::{run, stderr, stdout};
 
 /// Set for the program that counts itself, which is this test program.

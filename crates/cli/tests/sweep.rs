@@ -13,9 +13,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer::sweep::{SimulatedTarget, kernels_for};
 use cyclometer_core::concept::Concept;
 use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine};
+use cyclometer_toolkit::sweep::{SimulatedTarget, kernels_for};
 use fake_devices::{EPERM, FakeDevices, ServedKernel, VARIABLE, recording};
 use serde_json::Value;
 use support::{cyclometer, schema, stderr, stdout};
@@ -55,8 +55,8 @@ fn served(model: &str, machine: &str, answers: usize) -> FakeDevices {
     let semantics = Arc::new(Semantics::parse(HIDDEN.as_bytes()).unwrap());
     let sim = SimMachine::with_semantics(model, settings, Arc::clone(&semantics));
     let devices = FakeDevices::start_on(sim, &recording(machine, 2));
-    let set = cyclometer::reverse::InstructionSet::X86_64;
-    let mut kernels = kernels_for(set, &cyclometer::reverse::Geometry::default());
+    let set = cyclometer_toolkit::reverse::InstructionSet::X86_64;
+    let mut kernels = kernels_for(set, &cyclometer_toolkit::reverse::Geometry::default());
     let target = SimulatedTarget::new(model, settings, semantics, &mut kernels);
     let names = kernels.iter().map(|kernel| kernel.recipe.name.to_owned());
     // Each run asks for every register through a socket: a few kernels are enough to see what is counted.

@@ -145,6 +145,12 @@ pub trait Launch {
     fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>>;
 }
 
+impl<L: Launch + ?Sized> Launch for &L {
+    fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>> {
+        (**self).prepare(command)
+    }
+}
+
 /// A process whose end can be waited for. For a command, this is its only reaper.
 pub trait Child {
     /// Its process id.

@@ -6,8 +6,6 @@
 mod ipc_of_a_loop;
 #[path = "../examples/matrix_orders.rs"]
 mod matrix_orders;
-#[path = "../examples/overflow_windows.rs"]
-mod overflow_windows;
 #[path = "../examples/sorted_branches.rs"]
 mod sorted_branches;
 #[path = "../examples/thread_pool.rs"]
@@ -59,21 +57,4 @@ fn each_worker_of_a_pool_is_told_apart() {
     let text = thread_pool::report().unwrap();
     assert!(text.contains("job in thread ") && text.contains("\njob, 24 regions:\n"), "{text}");
     is_honest(&text, "instructions");
-}
-
-#[test]
-fn a_window_follows_the_other_until_the_program_ends() {
-    let text = overflow_windows::report().unwrap();
-    let page = include_str!("../../../docs/tutorial/4-windows.md");
-    assert!(page.contains(&text), "docs/tutorial/4-windows.md shows something else than\n{text}");
-    let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|row| row.split_whitespace().collect()).collect();
-    let counts = |column: usize| rows.iter().map(move |row| row[column].parse::<u64>().unwrap());
-    // Boundaries are at multiples of the period, but for the lateness of one interrupt.
-    let twelve: u64 = counts(1).take(12).sum();
-    assert!((12 * 512_000..12 * 512_000 + 300).contains(&twelve), "{twelve}");
-    // The workload's phases: 900,000 cycles at 3 instructions, 5,000,000 at 0.4, 2,000,000 at 0.9, to the
-    // last one.
-    assert!((6_499_998..=6_500_000).contains(&counts(1).sum::<u64>()), "{text}");
-    assert_eq!(counts(2).sum::<u64>(), 7_900_000);
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer::core::ErrorKind;
-use cyclometer::{CpuSet, Machine, StandingValue, Target};
+use cyclometer_toolkit::core::ErrorKind;
+use cyclometer_toolkit::{CpuSet, Machine, StandingValue, Target};
 
 use crate::budget::{Budget, DropReason, TargetNeed};
 use crate::cgroups::{self, CgroupPatterns, FoundCgroup};

@@ -1,7 +1,7 @@
 //! Counters of targets: those of this machine, behind traits so that tests can have others.
 
-use cyclometer::core::Result;
-use cyclometer::{Machine, StandingCounters, StandingEvents, StandingValue, Target};
+use cyclometer_toolkit::core::Result;
+use cyclometer_toolkit::{Machine, StandingCounters, StandingEvents, StandingValue, Target};
 
 use crate::config::ExporterConfig;
 

@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use cyclometer::{counted_cgroup_root, diagnosed_machine, raise_open_files};
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::budget::{self, TargetNeed};
 use cyclometer_exporter::collector::{Collector, Rescan};
@@ -20,6 +19,7 @@ use cyclometer_exporter::exposition::{TextFormat, render};
 use cyclometer_exporter::hub::{self, Hub, ReaderEnd};
 use cyclometer_exporter::scrapes::ScrapeCounts;
 use cyclometer_exporter::server::{self, ServerSetup, ServerState};
+use cyclometer_toolkit::{counted_cgroup_root, diagnosed_machine, raise_open_files};
 use glob::Pattern;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;

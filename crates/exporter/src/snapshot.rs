@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use axum::body::Bytes;
-use cyclometer::core::Unit;
-use cyclometer::core::ladder::RungState;
-use cyclometer::{Machine, StandingValue};
+use cyclometer_toolkit::core::Unit;
+use cyclometer_toolkit::core::ladder::RungState;
+use cyclometer_toolkit::{Machine, StandingValue};
 
 use crate::exposition::{TextFormat, render};
 use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels};
@@ -221,8 +221,8 @@ fn source_labels(state: &RungState) -> OwnLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::core::{Count, Provenance, Scope, Verdict};
-    use cyclometer::{CounterTimes, StandingValue};
+    use cyclometer_toolkit::core::{Count, Provenance, Scope, Verdict};
+    use cyclometer_toolkit::{CounterTimes, StandingValue};
 
     fn value(name: &str, latest: Count, total: u64, unit: Unit) -> StandingValue {
         StandingValue {

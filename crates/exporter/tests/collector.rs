@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cyclometer::core::{Count, Error, ErrorKind, Result, Unit};
-use cyclometer::{Machine, Provenance, Scope, StandingValue, Target, Verdict};
 use cyclometer_exporter::budget::TargetNeed;
 use cyclometer_exporter::collector::{Collector, Rescan};
 use cyclometer_exporter::config::ExporterConfig;
 use cyclometer_exporter::counters::{EventsOf, OpenTarget, TargetCounters};
 use cyclometer_exporter::exposition::{TextFormat, render};
 use cyclometer_exporter::scrapes::ScrapeCounts;
+use cyclometer_toolkit::core::{Count, Error, ErrorKind, Result, Unit};
+use cyclometer_toolkit::{Machine, Provenance, Scope, StandingValue, Target, Verdict};
 
 /// Counters of a made-up machine, which notes what is open.
 #[derive(Clone, Default)]
@@ -92,8 +92,8 @@ impl TargetCounters for MadeUpCounters {
 
 /// A machine of two CPUs, as it was recorded.
 fn machine() -> Machine {
-    let mut machine = cyclometer::machine_for_regions();
-    machine.online = cyclometer::CpuSet::parse("0-1").unwrap();
+    let mut machine = cyclometer_toolkit::machine_for_regions();
+    machine.online = cyclometer_toolkit::CpuSet::parse("0-1").unwrap();
     machine
 }
 

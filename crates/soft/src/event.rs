@@ -174,6 +174,7 @@ impl EventSet {
     }
 
     /// The events that are in both sets.
+    #[cfg(feature = "translator")]
     pub(crate) fn common(self, other: EventSet) -> EventSet {
         EventSet(self.0 & other.0)
     }

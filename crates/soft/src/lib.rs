@@ -4,7 +4,7 @@
 //! from the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
 //!
 //! ```text
-//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> event counts
+//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> counts
 //!            │ block, classify: event counts and addends of each instruction              │
 //!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```
@@ -71,32 +71,54 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "translator")]
 pub mod addend;
+#[cfg(feature = "translator")]
 pub mod baseline;
+#[cfg(feature = "translator")]
 pub mod block;
+#[cfg(feature = "translator")]
 mod chunks;
+#[cfg(feature = "translator")]
 mod classify;
+#[cfg(feature = "translator")]
 pub mod code_profile;
 pub mod event;
+#[cfg(feature = "translator")]
 mod floating;
+#[cfg(feature = "translator")]
 pub mod flow;
+#[cfg(feature = "translator")]
 mod hash;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(feature = "translator", target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
+#[cfg(feature = "translator")]
 mod memory;
+#[cfg(feature = "translator")]
 mod pack;
+#[cfg(feature = "translator")]
 pub mod profile;
+#[cfg(feature = "translator")]
 mod simd;
+#[cfg(feature = "translator")]
 pub mod totals;
+#[cfg(feature = "translator")]
 pub mod translate;
+#[cfg(feature = "translator")]
 mod vector;
 
+#[cfg(feature = "translator")]
 pub use addend::Addend;
+#[cfg(feature = "translator")]
 pub use baseline::ProcessorBaseline;
+#[cfg(feature = "translator")]
 pub use classify::{InstructionCounts, classify};
 pub use event::{EventSet, ExecutionEvent};
+#[cfg(feature = "translator")]
 pub use totals::EventTotals;
+#[cfg(feature = "translator")]
 pub use vector::{EventTally, EventVector};
 
+#[cfg(feature = "translator")]
 /// The decoder whose types [`classify`] and [`addend::ElementMask`] use.
 pub use iced_x86;

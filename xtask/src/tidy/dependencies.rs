@@ -32,7 +32,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("sweep", &["arch", "core", "inference", "kernels", "sim"]),
     ("symbols", &["core"]),
     (
-        "cyclometer",
+        "toolkit",
         &[
             "arch",
             "core",
@@ -56,8 +56,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "sweep",
         ],
     ),
-    ("cli", &["cyclometer"]),
-    ("exporter", &["cyclometer"]),
+    ("cyclometer", &["toolkit"]),
+    ("cli", &["toolkit"]),
+    ("exporter", &["toolkit"]),
 ];
 
 /// Crates that never see others, directly or through a dependency, not even in tests: a crate that explains
@@ -110,12 +111,12 @@ fn may_see(name: &str, other: &str) -> bool {
     seen.contains(other)
 }
 
-/// Bindings translate: they depend on the façade alone.
+/// Bindings translate: they depend on the façade, or on the toolkit that it is made of.
 pub(super) fn of_bindings(root: &Path, name: &str, found: &mut Violations) -> Result<()> {
     let manifest = fs::read_to_string(root.join("bindings").join(name).join("Cargo.toml"))?;
     for dependency in dependencies(&manifest, is_normal) {
-        if dependency != "cyclometer" {
-            found.add(format!("bindings/{name} depends on {dependency}: bindings know the façade alone"));
+        if !["cyclometer", "toolkit"].contains(&dependency.as_str()) {
+            found.add(format!("bindings/{name} depends on {dependency}: bindings know the toolkit alone"));
         }
     }
     Ok(())
@@ -175,15 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn bindings_know_the_facade_alone() {
+    fn bindings_know_the_facade_and_the_toolkit_alone() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("bindings/python");
         fs::create_dir_all(&folder).unwrap();
-        let manifest = "[dependencies]\ncyclometer = \"0\"\ncyclometer-monitor = \"0\"\npyo3 = \"0\"\n";
+        let manifest =
+            "[dependencies]\ncyclometer-toolkit = \"0\"\ncyclometer-monitor = \"0\"\npyo3 = \"0\"\n";
         fs::write(folder.join("Cargo.toml"), manifest).unwrap();
         let mut found = Violations::default();
         of_bindings(root.path(), "python", &mut found).unwrap();
-        assert_eq!(found.0, ["bindings/python depends on monitor: bindings know the façade alone"]);
+        assert_eq!(found.0, ["bindings/python depends on monitor: bindings know the toolkit alone"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::counter_accounts;
 
 pub use attached::Attached;
 pub use failure::check_program;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
 pub(crate) use native::NativeChild;
 pub use ours::{StandardInput, standard_output_is_null};
@@ -84,6 +84,7 @@ impl Launcher {
     }
 
     /// The watch of signals, if there is one.
+    #[cfg(feature = "simulated")]
     pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
         self.signals.as_ref().map(|signals| Arc::clone(&signals.watch))
     }

@@ -11,15 +11,24 @@
 //! stops, and restores the previous values.
 
 mod chips;
+#[cfg(feature = "registers")]
 mod driver;
+#[cfg(feature = "registers")]
 pub mod journal;
 mod left;
+#[cfg(feature = "registers")]
 mod owner;
+#[cfg(feature = "registers")]
 mod probe;
+#[cfg(feature = "registers")]
 mod program;
+#[cfg(feature = "registers")]
 mod short;
+#[cfg(feature = "registers")]
 mod source;
+#[cfg(feature = "registers")]
 mod windowing;
+#[cfg(feature = "registers")]
 mod windows;
 
 use std::cell::RefCell;
@@ -31,9 +40,13 @@ use cyclometer_core::{CpuSet, Error, Result};
 
 pub use chips::Chips;
 pub use left::{LeftRegisters, LeftState, Restoration, Restored};
+#[cfg(feature = "registers")]
 pub use owner::in_use;
+#[cfg(feature = "registers")]
 pub use short::{OnCpu, RepetitionEnd, ShortCounts, ShortLimits, Window, WindowLoss, count_short, rewritten};
+#[cfg(feature = "registers")]
 pub use source::RegisterSource;
+#[cfg(feature = "registers")]
 pub use windows::{
     CounterLoss, CpuWindows, Fired, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,
     WindowEnd, WindowSetup, Windows,
@@ -135,6 +148,7 @@ pub struct ThreadSwitch {
 }
 
 /// Why a PMU that accepts writes counts nothing, and the remedy.
+#[cfg(feature = "registers")]
 const NOT_OURS: &str = "a hypervisor, or the kernel, does not let us have the PMU; another source may count \
                         (`cyclometer doctor`)";
 

@@ -14,7 +14,6 @@ mod hints;
 mod inbox;
 mod launch;
 mod link;
-mod own;
 mod read;
 mod windows;
 
@@ -24,10 +23,11 @@ use std::rc::{Rc, Weak};
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::window::{WindowSpec, Windowing};
-use cyclometer_core::{Counting, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
+use cyclometer_core::{Counting, Launch, Refusal, Rung, Slot, SlotId, Source, Target};
 use cyclometer_soft::ExecutionEvent;
 
 use crate::Launcher;
+use crate::soft_events::line;
 use crate::soft_settings::SoftwareSettings;
 use launch::SoftwareLauncher;
 pub use launch::baseline_lacks;
@@ -68,11 +68,6 @@ impl Software {
     pub fn source(&self) -> Box<dyn Source> {
         Box::new(SoftwareSource { links: Rc::clone(&self.links), by_code: self.settings.by_code })
     }
-}
-
-/// The software PMU that runs this process, if there is one, for regions of its threads.
-pub(crate) fn own_counts() -> Option<Box<dyn Source>> {
-    Some(Box::new(own::OwnCounts))
 }
 
 struct SoftwareSource {
@@ -126,16 +121,4 @@ impl SoftwareSettings {
         let wanted = self.wanted;
         ExecutionEvent::ALL.iter().copied().filter(move |event| wanted.contains(event.index() as u64))
     }
-}
-
-/// The event that a slot requests.
-fn line(slot: &Slot) -> std::result::Result<(SlotId, ExecutionEvent), Refusal> {
-    let event = match slot.parts.as_slice() {
-        [Part::Soft(name)] => ExecutionEvent::from_name(name),
-        _ => None,
-    };
-    event.map(|event| (slot.id, event)).ok_or_else(|| {
-        let text = format!("{} is no event of the software PMU", slot.name);
-        Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
-    })
 }

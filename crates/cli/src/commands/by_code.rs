@@ -1,9 +1,9 @@
 //! `--by` of `stat` and `compare`: the inputs that it needs.
 
-use cyclometer::core::plan::Outcome;
-use cyclometer::core::{LaunchKind, PlanLine};
-use cyclometer::symbols::Grouping;
-use cyclometer::{Plan, Result, Rung};
+use cyclometer_toolkit::core::plan::Outcome;
+use cyclometer_toolkit::core::{LaunchKind, PlanLine};
+use cyclometer_toolkit::symbols::Grouping;
+use cyclometer_toolkit::{Plan, Result, Rung};
 
 use crate::failure;
 use crate::measurement_args::Backend;

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{ErrorKind as IoKind, Read as _};
 use std::path::Path;
 
-use cyclometer::catalogue::claims::{ClaimTable, EventClaim, MAX_BYTES};
-use cyclometer::catalogue::nearest_names;
-use cyclometer::reverse::{SweepMachine, SweepOptions};
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::catalogue::claims::{ClaimTable, EventClaim, MAX_BYTES};
+use cyclometer_toolkit::catalogue::nearest_names;
+use cyclometer_toolkit::reverse::{SweepMachine, SweepOptions};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 use super::sweep_journal::JournalFile;
 use super::sweep_log::SweepLog;

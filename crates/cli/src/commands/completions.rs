@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use crate::args::Cli;
 

@@ -1,6 +1,6 @@
 //! `convert`: a recording in a format of another program.
 
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use super::recorded;
 use crate::args::{ConvertArgs, ConvertFormat};

@@ -1,6 +1,6 @@
 //! `cpus`: the CPUs and their counters.
 
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use crate::args::{Cli, MachineArgs};
 use crate::output::Channel;

@@ -1,11 +1,11 @@
 //! `decode`: the meaning of a register's value, or of an event's code.
 
-use cyclometer::arch::Register;
-use cyclometer::catalogue::decode::{self, Explained};
-use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::pmu::{ConfigWord, ConfigWords};
-use cyclometer::core::syntax::parse_number;
-use cyclometer::{Error, ErrorKind, Recovery, Result, decode_in};
+use cyclometer_toolkit::arch::Register;
+use cyclometer_toolkit::catalogue::decode::{self, Explained};
+use cyclometer_toolkit::catalogue::table::Cpu;
+use cyclometer_toolkit::core::pmu::{ConfigWord, ConfigWords};
+use cyclometer_toolkit::core::syntax::parse_number;
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result, decode_in};
 
 use crate::args::{Cli, DecodeArgs};
 use crate::output::{Channel, clean};

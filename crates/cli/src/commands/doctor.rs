@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cyclometer::{LeftRegisters, Machine, Result, left_registers, record_machine, restore_registers};
+use cyclometer_toolkit::{LeftRegisters, Machine, Result, left_registers, record_machine, restore_registers};
 
 use crate::args::{Cli, DoctorArgs};
 use crate::export::{self, Export};

@@ -1,10 +1,10 @@
 //! `encode`: perf's words and the register values that count an event.
 
-use cyclometer::catalogue::encode::{EventEncoding, encode, encode_all};
-use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::CounterId;
-use cyclometer::core::syntax::{EventRequest, parse_events};
-use cyclometer::{Error, ErrorKind, Recovery, Result, table_for};
+use cyclometer_toolkit::catalogue::encode::{EventEncoding, encode, encode_all};
+use cyclometer_toolkit::catalogue::table::Cpu;
+use cyclometer_toolkit::core::CounterId;
+use cyclometer_toolkit::core::syntax::{EventRequest, parse_events};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result, table_for};
 
 use crate::args::{Cli, EncodeArgs};
 use crate::output::Channel;

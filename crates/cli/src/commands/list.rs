@@ -1,11 +1,11 @@
 //! `list`: the events that can be named, and the metrics.
 
-use cyclometer::catalogue::{
+use cyclometer_toolkit::catalogue::{
     self, glossary,
     search::{self, Filter, Pattern},
     table::Cpu,
 };
-use cyclometer::{
+use cyclometer_toolkit::{
     Error, ErrorKind, EventTables, Listing, ListingKind, Machine, MetricListing, Recovery, Result,
     count_vendor_events, list_events_in, list_metrics, list_metrics_of, list_vendor_events,
 };

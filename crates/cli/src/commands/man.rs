@@ -1,7 +1,7 @@
 //! `man`: the manual pages.
 
 use clap::CommandFactory;
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 use crate::args::Cli;
 use crate::failure;

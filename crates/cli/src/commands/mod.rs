@@ -30,9 +30,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use cyclometer::catalogue::{self, table::Cpu};
-use cyclometer::semantics::{self, Semantics};
-use cyclometer::{
+use cyclometer_toolkit::catalogue::{self, table::Cpu};
+use cyclometer_toolkit::semantics::{self, Semantics};
+use cyclometer_toolkit::{
     Error, ErrorKind, EventTables, Machine, Recovery, Result, SignalWatch, Simulated, diagnosed_machine,
     replay_machine, simulated,
 };

@@ -1,6 +1,6 @@
 //! `phases`: the parts of a recording in which a program does the same work.
 
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use super::recorded;
 use crate::args::{Cli, PhasesArgs};

@@ -1,10 +1,10 @@
 //! `plan`: which events fit together on a CPU, and in how many passes all of them.
 
-use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::syntax::{EventRequest, parse_events};
-use cyclometer::core::{CounterMask, Modifiers};
-use cyclometer::placement::{Placement, Wishes, held_by_power_manager, held_by_watchdog};
-use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, table_for};
+use cyclometer_toolkit::catalogue::table::Cpu;
+use cyclometer_toolkit::core::syntax::{EventRequest, parse_events};
+use cyclometer_toolkit::core::{CounterMask, Modifiers};
+use cyclometer_toolkit::placement::{Placement, Wishes, held_by_power_manager, held_by_watchdog};
+use cyclometer_toolkit::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, table_for};
 
 use crate::args::{Cli, PlanArgs};
 use crate::exit;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cyclometer::Result;
+use cyclometer_toolkit::Result;
 
 use super::recorded;
 use crate::args::{Cli, PlotArgs, PlotAxis};
@@ -84,7 +84,8 @@ impl PictureFile {
 }
 
 fn axis(recording: &RecordingLanes, over: PlotAxis) -> Result<LaneAxis> {
-    let instructions = cyclometer::stats::window_rates::instructions(&rated_events(&recording.header));
+    let instructions =
+        cyclometer_toolkit::stats::window_rates::instructions(&rated_events(&recording.header));
     match over {
         PlotAxis::Instructions => instructions.map(LaneAxis::Instructions).ok_or_else(|| {
             usage(

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use cyclometer::core::window::WindowThread;
-use cyclometer::recording::{Recording, RecordingError};
-use cyclometer::{Error, Result};
+use cyclometer_toolkit::core::window::WindowThread;
+use cyclometer_toolkit::recording::{Recording, RecordingError};
+use cyclometer_toolkit::{Error, Result};
 
 use crate::failure::{FileUse, of_file, usage};
 use crate::lanes::{LaneOwner, RecordingLanes};

@@ -1,9 +1,9 @@
 //! `registers`: the addresses of a PMU's registers, and the meaning of their bits.
 
-use cyclometer::Result;
-use cyclometer::arch::Register;
-use cyclometer::catalogue::decode;
-use cyclometer::catalogue::table::Cpu;
+use cyclometer_toolkit::Result;
+use cyclometer_toolkit::arch::Register;
+use cyclometer_toolkit::catalogue::decode;
+use cyclometer_toolkit::catalogue::table::Cpu;
 
 use crate::args::{Cli, RegistersArgs};
 use crate::output::Channel;

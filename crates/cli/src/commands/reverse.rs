@@ -6,9 +6,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cyclometer::reverse::{MOST_CODES, SweepMachine, SweepOptions};
-use cyclometer::sweep::SweepSettings;
-use cyclometer::{InputStream, OutputStream, Result, Simulated, simulated};
+use cyclometer_toolkit::reverse::{MOST_CODES, SweepMachine, SweepOptions};
+use cyclometer_toolkit::sweep::SweepSettings;
+use cyclometer_toolkit::{InputStream, OutputStream, Result, Simulated, simulated};
 
 use super::read_semantics;
 use super::sweep_journal::JournalFile;
@@ -174,7 +174,7 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-fn unknown_codes(part: &str) -> cyclometer::Error {
+fn unknown_codes(part: &str) -> cyclometer_toolkit::Error {
     failure::usage(
         format!("--ids: '{}' is no code and no range of at most {MOST_CODES} codes", output::clean(part)),
         "write numbers and ranges, as in 0x00-0xff,0x1cd",

@@ -1,7 +1,7 @@
 //! `run`: starts a program so that its own regions are counted, by the software PMU where there is no PMU.
 
-use cyclometer::core::ladder::Works;
-use cyclometer::{
+use cyclometer_toolkit::core::ladder::Works;
+use cyclometer_toolkit::{
     CommandSpec, Launcher, Machine, Quiet, Report, Result, Rung, Stat, catalogue, check_program, machine,
 };
 
@@ -89,9 +89,9 @@ fn events(args: &RunArgs) -> String {
 
 /// Regions of a program that left the translation have no counts from then on: the reason.
 fn lost(report: &Report) -> Option<String> {
-    let summary = cyclometer::stats::summarise_with(report, cyclometer::Scope::Tree, &[]);
+    let summary = cyclometer_toolkit::stats::summarise_with(report, cyclometer_toolkit::Scope::Tree, &[]);
     let line = summary.lines.iter().find(|line| line.rung == Some(Rung::Soft))?;
-    let reason = line.reason.as_ref().filter(|_| line.verdict == cyclometer::core::Verdict::Lost)?;
+    let reason = line.reason.as_ref().filter(|_| line.verdict == cyclometer_toolkit::core::Verdict::Lost)?;
     Some(format!("cyclometer: some regions may have no counts: {}\n", output::clean(reason)))
 }
 

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use cyclometer::selftest::{SelfTest, run_kernel};
-use cyclometer::{Launcher, Result, diagnosed_machine};
+use cyclometer_toolkit::selftest::{SelfTest, run_kernel};
+use cyclometer_toolkit::{Launcher, Result, diagnosed_machine};
 
 use crate::args::{Cli, SelftestArgs};
 use crate::export::Export;

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cyclometer::core::code::CodeCounts;
-use cyclometer::core::exec::Reading;
-use cyclometer::core::report::Run;
-use cyclometer::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
-use cyclometer::symbols::Grouping;
-use cyclometer::{
+use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::exec::Reading;
+use cyclometer_toolkit::core::report::Run;
+use cyclometer_toolkit::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
+use cyclometer_toolkit::symbols::Grouping;
+use cyclometer_toolkit::{
     CommandSpec, Counted, EventTables, Launcher, Machine, Moment, Multiplex, Observer, OutputStream, Plan,
     Report, Result, Rung, Scope, Simulated, Stat, check_program, machine, simulated,
 };
@@ -510,7 +510,7 @@ fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &StatExports
 }
 
 /// How the only run ended; a signal came, but the command had the last word.
-fn ended_by_itself(args: &StatArgs, report: &Report) -> Option<cyclometer::ExitStatus> {
+fn ended_by_itself(args: &StatArgs, report: &Report) -> Option<cyclometer_toolkit::ExitStatus> {
     let has_command = !args.command.is_empty() || args.machine.is_some();
     let only = args.runs == 1 && args.warmup == 0 && has_command;
     report.runs.first().filter(|_| only).and_then(|run| run.exit)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer::{InputStream, OutputStream, Result, StandardInput, standard_output_is_null};
+use cyclometer_toolkit::{InputStream, OutputStream, Result, StandardInput, standard_output_is_null};
 
 use crate::failure::usage;
 

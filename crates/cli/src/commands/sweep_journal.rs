@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoKind, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use cyclometer::sweep::{JournalError, JournalHeader, JournalWriter, SweepJournal, SweptCode};
-use cyclometer::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
+use cyclometer_toolkit::sweep::{JournalError, JournalHeader, JournalWriter, SweepJournal, SweptCode};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
 
 use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;

@@ -1,8 +1,8 @@
 //! Progress and journal of a sweep, and its extent before it is made.
 
-use cyclometer::Result;
-use cyclometer::reverse::{ReverseObserver, SweepMachine, SweepOptions};
-use cyclometer::sweep::{JournalHeader, SweepProgress, SweptCode};
+use cyclometer_toolkit::Result;
+use cyclometer_toolkit::reverse::{ReverseObserver, SweepMachine, SweepOptions};
+use cyclometer_toolkit::sweep::{JournalHeader, SweepProgress, SweptCode};
 
 use super::sweep_journal::JournalFile;
 use crate::args::ReverseArgs;

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use cyclometer::inference::ThresholdRule;
-use cyclometer::reverse::{AssemblyFile, MAX_ASSEMBLY_BYTES, SweepMachine, SweepOptions, ThresholdKernels};
-use cyclometer::{Result, with_invoker_rights};
+use cyclometer_toolkit::inference::ThresholdRule;
+use cyclometer_toolkit::reverse::{
+    AssemblyFile, MAX_ASSEMBLY_BYTES, SweepMachine, SweepOptions, ThresholdKernels,
+};
+use cyclometer_toolkit::{Result, with_invoker_rights};
 
 use super::sweep_log::SweepLog;
 use crate::args::{Cli, ReverseArgs};

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use cyclometer::core::Result;
-use cyclometer::{InputStream, OutputStream, with_invoker_rights};
+use cyclometer_toolkit::core::Result;
+use cyclometer_toolkit::{InputStream, OutputStream, with_invoker_rights};
 
 use super::{MOST_LINKS, descriptor_behind, identity};
 use crate::failure::usage;

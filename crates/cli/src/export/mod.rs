@@ -11,8 +11,10 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use cyclometer::core::{Error, ErrorKind, Recovery, Result};
-use cyclometer::{FileSizeSignalIgnored, InputStream, OutputStream, inherited_output, with_invoker_rights};
+use cyclometer_toolkit::core::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::{
+    FileSizeSignalIgnored, InputStream, OutputStream, inherited_output, with_invoker_rights,
+};
 
 use crate::failure::{self, FileUse, of_file};
 use crate::output::clean_os;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use cyclometer::code_is_unchanged;
-use cyclometer::core::code::CodeCounts;
-use cyclometer::core::{Result, Rung};
-use cyclometer::stats::{LineSummary, Summary};
-use cyclometer::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer_toolkit::code_is_unchanged;
+use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::{Result, Rung};
+use cyclometer_toolkit::stats::{LineSummary, Summary};
+use cyclometer_toolkit::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
 use serde_json::{Value, json};
 
 use crate::output::clean;

@@ -1,10 +1,10 @@
 //! Labels and whether their codes count that, for people and as JSON by `schemas/reverse-check-1.json`.
 
-use cyclometer::catalogue::claims::ClaimTable;
-use cyclometer::claims::{CheckedClaim, CheckedClaims};
-use cyclometer::inference::{ClaimDoubt, ClaimFinding, ClaimRefutation, Identification, KernelTable};
-use cyclometer::simulated::PREFIX;
-use cyclometer::sweep::SweepSettings;
+use cyclometer_toolkit::catalogue::claims::ClaimTable;
+use cyclometer_toolkit::claims::{CheckedClaim, CheckedClaims};
+use cyclometer_toolkit::inference::{ClaimDoubt, ClaimFinding, ClaimRefutation, Identification, KernelTable};
+use cyclometer_toolkit::simulated::PREFIX;
+use cyclometer_toolkit::sweep::SweepSettings;
 use serde_json::{Value, json};
 
 use crate::output::clean;

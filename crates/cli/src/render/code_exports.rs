@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cyclometer::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping};
+use cyclometer_toolkit::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping};
 
 use crate::output::clean;
 use crate::render::by_code::{ByCode, base, file_of};

@@ -1,6 +1,6 @@
 //! Masks of counters, for people and as JSON.
 
-use cyclometer::core::CounterMask;
+use cyclometer_toolkit::core::CounterMask;
 
 /// Counters as people read them: `0-3, fixed 1`.
 pub fn counters(mask: CounterMask) -> String {

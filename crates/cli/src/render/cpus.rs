@@ -1,7 +1,7 @@
 //! The CPUs of a machine for people and as JSON.
 
-use cyclometer::core::Machine;
-use cyclometer::core::pmu::KernelPmu;
+use cyclometer_toolkit::core::Machine;
+use cyclometer_toolkit::core::pmu::KernelPmu;
 use serde_json::{Value, json};
 
 use crate::output::clean;

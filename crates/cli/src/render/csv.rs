@@ -1,6 +1,6 @@
 //! CSV: a row for each metric.
 
-use cyclometer::stats::{DerivedSummary, Failures, LineSummary, Statistics};
+use cyclometer_toolkit::stats::{DerivedSummary, Failures, LineSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::by_code::ByCode;

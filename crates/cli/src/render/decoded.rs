@@ -1,10 +1,10 @@
 //! Values of registers, bit by bit, for people and as JSON.
 
-use cyclometer::EventTables;
-use cyclometer::arch::{DecodedEvent, Field};
-use cyclometer::catalogue::decode::{Explained, LabelClaim, Mismatch};
-use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::CounterId;
+use cyclometer_toolkit::EventTables;
+use cyclometer_toolkit::arch::{DecodedEvent, Field};
+use cyclometer_toolkit::catalogue::decode::{Explained, LabelClaim, Mismatch};
+use cyclometer_toolkit::catalogue::table::Cpu;
+use cyclometer_toolkit::core::CounterId;
 use serde_json::{Value, json};
 
 use crate::output::clean;

@@ -1,9 +1,9 @@
 //! The ladder for people and as JSON by `schemas/doctor-1.json`.
 
-use cyclometer::core::Machine;
-use cyclometer::core::ladder::{Cause, RungState, Works};
-use cyclometer::core::machine::AccessRights;
-use cyclometer::{LeftRegisters, LeftState, Restoration, Restored};
+use cyclometer_toolkit::core::Machine;
+use cyclometer_toolkit::core::ladder::{Cause, RungState, Works};
+use cyclometer_toolkit::core::machine::AccessRights;
+use cyclometer_toolkit::{LeftRegisters, LeftState, Restoration, Restored};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn no_line_of_the_diagnosis_is_wider_than_a_terminal() {
-        use cyclometer::core::ladder::CauseKind;
-        use cyclometer::{Error, ErrorKind};
+        use cyclometer_toolkit::core::ladder::CauseKind;
+        use cyclometer_toolkit::{Error, ErrorKind};
         let mut machine = vm_without_pmu();
         let long =
             "unshare --mount-proc cyclometer … (or start the sandbox with its own: bwrap --proc /proc) "
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_became_of_registers_is_told_one_by_one() {
-        use cyclometer::{Error, ErrorKind};
+        use cyclometer_toolkit::{Error, ErrorKind};
         let failed = Err(Error::new(ErrorKind::Os, "the kernel forbids it"));
         let outcomes = [Ok(Restored::Restored), Ok(Restored::Forgotten), Ok(Restored::Untouched), failed];
         let registers = left(4, LeftState::InUse);

@@ -1,13 +1,13 @@
 //! Events with their bits, for people and as JSON.
 
-use cyclometer::EventTables;
-use cyclometer::arch::{Coded, EncodeError, RegisterWrite, apple};
-use cyclometer::catalogue::encode::{EventEncoding, RAW, device};
-use cyclometer::catalogue::glossary;
-use cyclometer::catalogue::select::chip;
-use cyclometer::catalogue::table::{Cpu, Entry};
-use cyclometer::core::pmu::{ConfigWords, Family};
-use cyclometer::core::{EventCode, Modes};
+use cyclometer_toolkit::EventTables;
+use cyclometer_toolkit::arch::{Coded, EncodeError, RegisterWrite, apple};
+use cyclometer_toolkit::catalogue::encode::{EventEncoding, RAW, device};
+use cyclometer_toolkit::catalogue::glossary;
+use cyclometer_toolkit::catalogue::select::chip;
+use cyclometer_toolkit::catalogue::table::{Cpu, Entry};
+use cyclometer_toolkit::core::pmu::{ConfigWords, Family};
+use cyclometer_toolkit::core::{EventCode, Modes};
 use serde_json::{Value, json};
 
 use crate::render::counters::{counters, fixed, numbers};
@@ -110,7 +110,7 @@ fn kpc(cpu: &Cpu<'_>, coded: &Coded) -> Option<apple::KpcWord> {
     if cpu.family() != Family::Apple {
         return None;
     }
-    let counter = cyclometer::arch::place(&chip(cpu), coded, None).ok()?;
+    let counter = cyclometer_toolkit::arch::place(&chip(cpu), coded, None).ok()?;
     apple::kpc_word(&chip(cpu), coded, counter, Modes::USER_KERNEL).ok()
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cyclometer::EventTables;
-use cyclometer::catalogue::search::EventMatch;
-use cyclometer::catalogue::table::{Cpu, Entry};
-use cyclometer::core::{CounterMask, EventCode};
+use cyclometer_toolkit::EventTables;
+use cyclometer_toolkit::catalogue::search::EventMatch;
+use cyclometer_toolkit::catalogue::table::{Cpu, Entry};
+use cyclometer_toolkit::core::{CounterMask, EventCode};
 use serde_json::{Value, json};
 
 use crate::render::counters::{counters, fixed, numbers};

@@ -1,12 +1,12 @@
 //! The lines below the table: how the session ended, what was not counted, footnotes.
 
-use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::plan::{Multiplex, Outcome, SkipCause};
-use cyclometer::core::report::FallbackStep;
-use cyclometer::core::syntax::{Selector, parse_event};
-use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, Failures, LineSummary, RunValue};
-use cyclometer::{InputStream, OutputStream};
+use cyclometer_toolkit::core::ladder::{Cause, CauseKind, RungState, Works};
+use cyclometer_toolkit::core::plan::{Multiplex, Outcome, SkipCause};
+use cyclometer_toolkit::core::report::FallbackStep;
+use cyclometer_toolkit::core::syntax::{Selector, parse_event};
+use cyclometer_toolkit::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
+use cyclometer_toolkit::stats::{DroppedRun, Failures, LineSummary, RunValue};
+use cyclometer_toolkit::{InputStream, OutputStream};
 
 use crate::output::clean;
 use crate::render::Results;
@@ -283,7 +283,7 @@ fn changes_a_name(results: &Results<'_>, step: &FallbackStep) -> bool {
         let asked = line.event.modifiers.modes.unwrap_or(Modes::USER);
         let named = event == &line.event.name || event.starts_with(&format!("{}:", line.event.name));
         let counted = matches!(line.outcome, Outcome::Counted { .. });
-        let effective = cyclometer::stats::effective_modes(line);
+        let effective = cyclometer_toolkit::stats::effective_modes(line);
         named && counted && effective.is_some_and(|modes| modes != asked)
     })
 }

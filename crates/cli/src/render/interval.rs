@@ -1,13 +1,13 @@
 //! Rows of counts while a command runs.
 
-use cyclometer::Moment;
-use cyclometer::core::count::CONFIDENCE;
-use cyclometer::core::event::Unit;
-use cyclometer::core::exec::Reading;
-use cyclometer::core::plan::Plan;
-use cyclometer::core::report::{Run, Slice};
-use cyclometer::core::{Count, Interval, LaunchKind, Report, Scope, SlotId, Verdict};
-use cyclometer::stats::{
+use cyclometer_toolkit::Moment;
+use cyclometer_toolkit::core::count::CONFIDENCE;
+use cyclometer_toolkit::core::event::Unit;
+use cyclometer_toolkit::core::exec::Reading;
+use cyclometer_toolkit::core::plan::Plan;
+use cyclometer_toolkit::core::report::{Run, Slice};
+use cyclometer_toolkit::core::{Count, Interval, LaunchKind, Report, Scope, SlotId, Verdict};
+use cyclometer_toolkit::stats::{
     DerivedSummary, MetricRequest, difference, label, settle_interval, settle_slices, summarise_with,
 };
 use serde_json::{Value, json};

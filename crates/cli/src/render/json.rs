@@ -1,13 +1,13 @@
 //! JSON by `schemas/stat-1.json`.
 
-use cyclometer::core::count::CONFIDENCE;
-use cyclometer::core::exec::ExitStatus;
-use cyclometer::core::report::{FallbackStep, Run};
-use cyclometer::core::{Count, Plan, Report, Target};
-use cyclometer::stats::{
+use cyclometer_toolkit::core::count::CONFIDENCE;
+use cyclometer_toolkit::core::exec::ExitStatus;
+use cyclometer_toolkit::core::report::{FallbackStep, Run};
+use cyclometer_toolkit::core::{Count, Plan, Report, Target};
+use cyclometer_toolkit::stats::{
     DerivedSummary, DerivedValue, Failures, LineSummary, PartSummary, RunValue, Statistics,
 };
-use cyclometer::{CommandSpec, MarkedRun, MarkedThread};
+use cyclometer_toolkit::{CommandSpec, MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;

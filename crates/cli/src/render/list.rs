@@ -1,7 +1,7 @@
 //! Events that can be named, for people and as JSON.
 
-use cyclometer::Listing;
-use cyclometer::catalogue::search::Pattern;
+use cyclometer_toolkit::Listing;
+use cyclometer_toolkit::catalogue::search::Pattern;
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn names_and_aliases_are_searched_without_case() {
-        let events = cyclometer::list_events(&vm_without_pmu());
+        let events = cyclometer_toolkit::list_events(&vm_without_pmu());
         for pattern in ["CYCLES", "cyc", "*-cycles", "wall?time", "/^wall.time$/"] {
             assert!(events.iter().any(|event| fits(event, &parsed(pattern))), "{pattern}");
         }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_says_why() {
-        let events = cyclometer::list_events(&vm_without_pmu());
+        let events = cyclometer_toolkit::list_events(&vm_without_pmu());
         let some: Vec<&Listing> = events.iter().filter(|event| fits(event, &parsed("*branch*"))).collect();
         let text = render(&some, Paint::NONE);
         assert!(text.contains("not here: "), "{text}");

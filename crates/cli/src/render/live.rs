@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use cyclometer::core::Verdict;
-use cyclometer::core::event::Unit;
+use cyclometer_toolkit::core::Verdict;
+use cyclometer_toolkit::core::event::Unit;
 
 use super::interval::{IntervalValue, IntervalValues};
 use super::plot::markup::cut;

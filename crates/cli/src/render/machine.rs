@@ -1,7 +1,7 @@
 //! A machine as JSON and in words.
 
-use cyclometer::core::Machine;
-use cyclometer::core::machine::{AccessRights, CoreType};
+use cyclometer_toolkit::core::Machine;
+use cyclometer_toolkit::core::machine::{AccessRights, CoreType};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -140,8 +140,8 @@ fn known(bits: u32) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::render::testing::vm_without_pmu;
-    use cyclometer::core::CounterMask;
-    use cyclometer::core::machine::{CpuId, Vendor};
+    use cyclometer_toolkit::core::CounterMask;
+    use cyclometer_toolkit::core::machine::{CpuId, Vendor};
 
     #[test]
     fn an_unknown_number_of_counters_is_not_zero() {

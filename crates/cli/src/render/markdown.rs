@@ -1,8 +1,8 @@
 //! Markdown: a table to paste into an issue or a pull request.
 
-use cyclometer::core::Provenance;
-use cyclometer::core::event::Unit;
-use cyclometer::stats::{Failures, LineSummary, Statistics};
+use cyclometer_toolkit::core::Provenance;
+use cyclometer_toolkit::core::event::Unit;
+use cyclometer_toolkit::stats::{Failures, LineSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::regions::Regions;

@@ -1,7 +1,7 @@
 //! Marks behind values, which show their sources.
 
-use cyclometer::core::{Provenance, Verdict};
-use cyclometer::stats::LineSummary;
+use cyclometer_toolkit::core::{Provenance, Verdict};
+use cyclometer_toolkit::stats::LineSummary;
 
 /// The source of a value, as far as its mark shows it.
 pub fn marked(line: &LineSummary) -> Option<Provenance> {

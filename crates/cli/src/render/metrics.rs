@@ -1,7 +1,7 @@
 //! Metrics that can be asked for, for people and as JSON.
 
-use cyclometer::MetricListing;
-use cyclometer::catalogue::search::Pattern;
+use cyclometer_toolkit::MetricListing;
+use cyclometer_toolkit::catalogue::search::Pattern;
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -77,7 +77,7 @@ mod tests {
     use crate::render::testing::golden;
 
     fn of(cpu: &str, pattern: &str) -> Vec<MetricListing> {
-        let all = cyclometer::list_metrics_of(cpu).unwrap();
+        let all = cyclometer_toolkit::list_metrics_of(cpu).unwrap();
         all.into_iter().filter(|metric| fits(metric, &Pattern::parse(pattern).unwrap())).collect()
     }
 

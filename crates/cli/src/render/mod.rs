@@ -40,9 +40,9 @@ pub mod testing;
 pub mod threshold;
 pub mod units;
 
-use cyclometer::core::report::Run;
-use cyclometer::core::{LaunchKind, Machine, Report, SlotId};
-use cyclometer::stats::Summary;
+use cyclometer_toolkit::core::report::Run;
+use cyclometer_toolkit::core::{LaunchKind, Machine, Report, SlotId};
+use cyclometer_toolkit::stats::Summary;
 
 /// Width that text is laid out for, in columns, whether a terminal is there or not.
 pub const WIDTH: usize = 80;

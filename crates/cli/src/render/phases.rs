@@ -1,8 +1,8 @@
 //! The phases of a recording, for people and as JSON by `schemas/phases-1.json`.
 
-use cyclometer::core::Unit;
-use cyclometer::recording::{RecordingEnd, RecordingHeader};
-use cyclometer::stats::phases::PhaseRate;
+use cyclometer_toolkit::core::Unit;
+use cyclometer_toolkit::recording::{RecordingEnd, RecordingHeader};
+use cyclometer_toolkit::stats::phases::PhaseRate;
 use serde_json::{Value, json};
 
 use crate::lanes::{LaneAxis, LaneOwner, RecordingLanes};

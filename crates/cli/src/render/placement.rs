@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::{CounterId, CounterMask};
-use cyclometer::placement::{Because, CounterAssignment, Placement, PlacementEvent, Unplaceable};
+use cyclometer_toolkit::catalogue::table::Cpu;
+use cyclometer_toolkit::core::{CounterId, CounterMask};
+use cyclometer_toolkit::placement::{Because, CounterAssignment, Placement, PlacementEvent, Unplaceable};
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};

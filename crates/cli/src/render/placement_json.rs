@@ -1,6 +1,6 @@
 //! Events on their counters, pass by pass, as JSON.
 
-use cyclometer::placement::{Certificate, CounterAssignment, Placement, Unplaceable};
+use cyclometer_toolkit::placement::{Certificate, CounterAssignment, Placement, Unplaceable};
 use serde_json::{Value, json};
 
 use super::placement::{PlacementOnCpu, conflicts, impossible, name};

@@ -1,8 +1,8 @@
 //! The portable events on a CPU of the catalogue, for people and as JSON.
 
-use cyclometer::catalogue::portable::{self, Portable, PortableEvents};
-use cyclometer::catalogue::search::Pattern;
-use cyclometer::catalogue::table::Cpu;
+use cyclometer_toolkit::catalogue::portable::{self, Portable, PortableEvents};
+use cyclometer_toolkit::catalogue::search::Pattern;
+use cyclometer_toolkit::catalogue::table::Cpu;
 use serde_json::{Value, json};
 
 use crate::render::paint::{Paint, Style};

@@ -1,8 +1,8 @@
 //! Why a plan has as many passes as it has, and why events cannot meet, in words.
 
-use cyclometer::core::CounterMask;
-use cyclometer::placement::words::{ProblemNames, number, sum};
-use cyclometer::placement::{Because, Conflict, Placement};
+use cyclometer_toolkit::core::CounterMask;
+use cyclometer_toolkit::placement::words::{ProblemNames, number, sum};
+use cyclometer_toolkit::placement::{Because, Conflict, Placement};
 
 /// The events by the names that they have on their CPU, which goes without saying.
 pub fn names<'p>(placement: &'p Placement<'_>) -> ProblemNames<'p> {

@@ -1,7 +1,7 @@
 //! The summary of a recording: printed when it ends.
 
-use cyclometer::core::{Count, Verdict};
-use cyclometer::{Recorded, RecordedColumn};
+use cyclometer_toolkit::core::{Count, Verdict};
+use cyclometer_toolkit::{Recorded, RecordedColumn};
 
 use crate::output::clean;
 use crate::render::{WIDTH, columns, hanging, units};
@@ -75,9 +75,9 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
 
 #[cfg(test)]
 mod tests {
-    use cyclometer::core::SlotId;
-    use cyclometer::core::window::{WindowBoundary, WindowSpec};
-    use cyclometer::{Provenance, Rung, Unit};
+    use cyclometer_toolkit::core::SlotId;
+    use cyclometer_toolkit::core::window::{WindowBoundary, WindowSpec};
+    use cyclometer_toolkit::{Provenance, Rung, Unit};
 
     use super::*;
     use crate::render::testing::one_run;

@@ -1,9 +1,9 @@
 //! Regions that a command marked: a table for each, below that of the whole command.
 
-use cyclometer::core::report::Run;
-use cyclometer::core::{Count, LaunchKind, Rung, Scope, Unit};
-use cyclometer::stats::{self, MetricRequest, Summary, summarise_with};
-use cyclometer::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
+use cyclometer_toolkit::core::report::Run;
+use cyclometer_toolkit::core::{Count, LaunchKind, Rung, Scope, Unit};
+use cyclometer_toolkit::stats::{self, MetricRequest, Summary, summarise_with};
+use cyclometer_toolkit::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 
 use crate::output::clean;
 use crate::render::paint::Paint;

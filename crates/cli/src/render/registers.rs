@@ -1,11 +1,11 @@
 //! Registers with their fields, for people and as JSON.
 
-use cyclometer::arch::{
+use cyclometer_toolkit::arch::{
     Access, FieldKind, FieldRow, FieldSpec, PmuReg, Register, RegisterRow, access_text, layout, register_row,
     register_table,
 };
-use cyclometer::catalogue::select::chip;
-use cyclometer::catalogue::table::Cpu;
+use cyclometer_toolkit::catalogue::select::chip;
+use cyclometer_toolkit::catalogue::table::Cpu;
 use serde_json::{Value, json};
 
 use crate::render::paint::{Paint, Style};

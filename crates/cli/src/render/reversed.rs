@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cyclometer::core::CounterMask;
-use cyclometer::inference::{
+use cyclometer_toolkit::core::CounterMask;
+use cyclometer_toolkit::inference::{
     Hypothesis, Identification, Irregularity, Judgement, KernelIndex, KernelTable, Linearity, MaskFinding,
     Relation, Split, Stability,
 };
-use cyclometer::reverse::{Reversed, ReversedEvent, SweepMachine, SweepTime};
-use cyclometer::sweep::SweepSettings;
+use cyclometer_toolkit::reverse::{Reversed, ReversedEvent, SweepMachine, SweepTime};
+use cyclometer_toolkit::sweep::SweepSettings;
 use serde_json::{Value, json};
 
 use crate::output::clean;

@@ -1,7 +1,7 @@
 //! The result of a self-test, for people and as JSON by `schemas/selftest-1.json`.
 
-use cyclometer::Machine;
-use cyclometer::selftest::{EventVerdict, Examined, Finding, Measurement, Section};
+use cyclometer_toolkit::Machine;
+use cyclometer_toolkit::selftest::{EventVerdict, Examined, Finding, Measurement, Section};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -219,7 +219,7 @@ fn cleaned(value: Value) -> Value {
 mod tests {
     use super::*;
     use crate::render::testing::{golden, vm_without_pmu};
-    use cyclometer::Rung;
+    use cyclometer_toolkit::Rung;
 
     fn finding(event: &str, verdict: EventVerdict, why: &str) -> Finding {
         Finding { verdict, ..Finding::not_counted(event, why) }

@@ -2,10 +2,10 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
-use cyclometer::core::count::CONFIDENCE;
-use cyclometer::core::event::Unit;
-use cyclometer::core::{LaunchKind, Provenance, Verdict};
-use cyclometer::stats::{
+use cyclometer_toolkit::core::count::CONFIDENCE;
+use cyclometer_toolkit::core::event::Unit;
+use cyclometer_toolkit::core::{LaunchKind, Provenance, Verdict};
+use cyclometer_toolkit::stats::{
     DerivedSummary, Determinism, Failures, LineSummary, MeanInterval, PartSummary, Statistics,
 };
 
@@ -516,11 +516,11 @@ fn row_text(row: &TableRow, line: &str, name_columns: usize, paint: Paint) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::OutputStream;
-    use cyclometer::core::Modes;
-    use cyclometer::core::exec::RefusalKind;
-    use cyclometer::core::plan::IntentSubject;
-    use cyclometer::core::report::FallbackStep;
+    use cyclometer_toolkit::OutputStream;
+    use cyclometer_toolkit::core::Modes;
+    use cyclometer_toolkit::core::exec::RefusalKind;
+    use cyclometer_toolkit::core::plan::IntentSubject;
+    use cyclometer_toolkit::core::report::FallbackStep;
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
@@ -555,7 +555,8 @@ mod tests {
     #[test]
     fn a_metric_without_a_value_has_no_mark_of_who_counted() {
         let (mut show, requests) = metrics(3);
-        show.report.plan.lines[0].event.candidates[0].provenance = cyclometer::core::Provenance::Counted;
+        show.report.plan.lines[0].event.candidates[0].provenance =
+            cyclometer_toolkit::core::Provenance::Counted;
         let text = show.show_with(&requests, |results| render(results, false, Paint::NONE));
         assert!(text.contains("walk_mpki:u             not countable"), "{text}");
     }
@@ -588,16 +589,16 @@ mod tests {
     #[test]
     fn the_only_run_is_told_to_have_failed_once() {
         let mut show = one_run();
-        show.report.runs[0].exit = Some(cyclometer::ExitStatus::Code(3));
+        show.report.runs[0].exit = Some(cyclometer_toolkit::ExitStatus::Code(3));
         let told = |show: &Show| show.show(|results| render(results, false, Paint::NONE));
         let text = told(&show);
         assert!(
             text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
             "{text}"
         );
-        show.report.failure = Some(cyclometer::core::report::SessionFailure {
+        show.report.failure = Some(cyclometer_toolkit::core::report::SessionFailure {
             message: "the command exited with status 3 in run 1".to_owned(),
-            recovery: cyclometer::Recovery::None,
+            recovery: cyclometer_toolkit::Recovery::None,
         });
         let text = told(&show);
         assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
@@ -718,8 +719,8 @@ mod tests {
 
     #[test]
     fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
-        use cyclometer::core::Rung;
-        use cyclometer::core::plan::{SkipCause, Skipped};
+        use cyclometer_toolkit::core::Rung;
+        use cyclometer_toolkit::core::plan::{SkipCause, Skipped};
         let hinted = |show: &Show| {
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.contains("to count instructions exactly, by translation: -e instructions, or -r 3")

@@ -2,8 +2,8 @@
 
 use std::iter;
 
-use cyclometer::core::exec::CommandSpec;
-use cyclometer::core::{Report, Rung, Target};
+use cyclometer_toolkit::core::exec::CommandSpec;
+use cyclometer_toolkit::core::{Report, Rung, Target};
 
 use crate::output::{clean_os, shown_command};
 use crate::render::Results;

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, InputStream, OutputStream, Reading};
-use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::machine::{
+use cyclometer_toolkit::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
+use cyclometer_toolkit::core::exec::{Cell, CommandSpec, ExitStatus, InputStream, OutputStream, Reading};
+use cyclometer_toolkit::core::ladder::{Cause, CauseKind, RungState, Works};
+use cyclometer_toolkit::core::machine::{
     AccessRights, Architecture, Capabilities, CoreType, CpuId, Machine, MachineCpu, Os, PmuFacts, Vendor,
 };
-use cyclometer::core::plan::{Outcome, PlanLine, Sharing};
-use cyclometer::core::pmu::KernelPmu;
-use cyclometer::core::report::{FallbackStep, LaunchKind, Run, SessionFailure, Slice, SliceCount};
-use cyclometer::core::{
+use cyclometer_toolkit::core::plan::{Outcome, PlanLine, Sharing};
+use cyclometer_toolkit::core::pmu::KernelPmu;
+use cyclometer_toolkit::core::report::{FallbackStep, LaunchKind, Run, SessionFailure, Slice, SliceCount};
+use cyclometer_toolkit::core::{
     Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Recovery,
     Report, Rung, Scope, Slot, SlotId,
 };
-use cyclometer::stats::formula::Expression;
-use cyclometer::stats::{Environment, MetricRequest, asked_scope, summarise_with};
+use cyclometer_toolkit::stats::formula::Expression;
+use cyclometer_toolkit::stats::{Environment, MetricRequest, asked_scope, summarise_with};
 
 use crate::render::Results;
 
@@ -600,7 +600,7 @@ pub fn compared_report(arm: u64, command: &str) -> Report {
         .map(|(launch, slots)| Pass { launch, slots: slots.to_vec() })
         .collect();
     report.plan.intent.runs = 14;
-    report.plan.intent.counted = cyclometer::core::Counted::Runs(2);
+    report.plan.intent.counted = cyclometer_toolkit::core::Counted::Runs(2);
     for run in &mut report.runs[..2] {
         translated(run, Layout::Fixed);
     }

@@ -1,8 +1,8 @@
 //! The report of a search by a threshold.
 
-use cyclometer::inference::{ThresholdAnswer, ThresholdRule};
-use cyclometer::reverse::SweepMachine;
-use cyclometer::sweep::ThresholdCode;
+use cyclometer_toolkit::inference::{ThresholdAnswer, ThresholdRule};
+use cyclometer_toolkit::reverse::SweepMachine;
+use cyclometer_toolkit::sweep::ThresholdCode;
 
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};

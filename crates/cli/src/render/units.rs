@@ -1,6 +1,6 @@
 //! Values in units for people.
 
-use cyclometer::core::Unit;
+use cyclometer_toolkit::core::Unit;
 
 /// A value of one run: counts to the last digit, everything else with four significant digits.
 pub fn precise(value: f64, unit: &Unit) -> String {

@@ -5,8 +5,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-use cyclometer::recording::RecordedEvent;
-use cyclometer::{Modes, Provenance, Rung, Unit};
+use cyclometer_toolkit::recording::RecordedEvent;
+use cyclometer_toolkit::{Modes, Provenance, Rung, Unit};
 use serde_json::Value;
 
 pub use cyclometer_test_support::{has, one_line, skip, skip_without_peer};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use cyclometer::CpuSet;
-use cyclometer::core::{Counted, CpuBaseline};
-use cyclometer::stats::compare::{Gate, MOST_PAIRS};
-use cyclometer::symbols::Grouping;
+use cyclometer_toolkit::CpuSet;
+use cyclometer_toolkit::core::{Counted, CpuBaseline};
+use cyclometer_toolkit::stats::compare::{Gate, MOST_PAIRS};
+use cyclometer_toolkit::symbols::Grouping;
 
 use crate::export_args::{ExportArgs, RESULTS};
 use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list, grouping};

@@ -1,10 +1,10 @@
 //! `compare --by`: the counts by code of each counted run, from the measurement and from a baseline.
 
-use cyclometer::code_is_unchanged;
-use cyclometer::core::code::CodeCounts;
-use cyclometer::core::{Report, SlotId, Verdict};
-use cyclometer::stats::{RunValue, Summary};
-use cyclometer::symbols::{CodeSeries, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer_toolkit::code_is_unchanged;
+use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::{Report, SlotId, Verdict};
+use cyclometer_toolkit::stats::{RunValue, Summary};
+use cyclometer_toolkit::symbols::{CodeSeries, CountsByCode, CountsOfCode, Grouping, group};
 
 use crate::failure::without_numbers;
 
@@ -26,7 +26,7 @@ impl CodeOfArms {
     }
 
     /// Adds a run.
-    pub fn add(&mut self, arm: usize, run: u32, counts: cyclometer::Result<CodeCounts>) {
+    pub fn add(&mut self, arm: usize, run: u32, counts: cyclometer_toolkit::Result<CodeCounts>) {
         let grouped = counts.map(|counts| group(&counts, self.grouping, code_is_unchanged));
         self.runs.push((arm, run, grouped.map_err(|error| error.to_string())));
     }
@@ -175,8 +175,8 @@ fn of_columns(counts: &CountsByCode, columns: &[usize]) -> CountsByCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::core::Count;
-    use cyclometer::symbols::Grouping;
+    use cyclometer_toolkit::core::Count;
+    use cyclometer_toolkit::symbols::Grouping;
 
     fn value(run: u32, count: Result<u64, &str>) -> RunValue {
         let count = match count {

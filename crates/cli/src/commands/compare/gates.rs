@@ -1,9 +1,9 @@
 //! Checks of gates before anything runs.
 
-use cyclometer::catalogue::nearest_names;
-use cyclometer::core::{Pass, Plan, PlanLine};
-use cyclometer::stats::compare::{Gate, Series};
-use cyclometer::{Error, Result, Stat};
+use cyclometer_toolkit::catalogue::nearest_names;
+use cyclometer_toolkit::core::{Pass, Plan, PlanLine};
+use cyclometer_toolkit::stats::compare::{Gate, Series};
+use cyclometer_toolkit::{Error, Result, Stat};
 
 use super::baseline::Baseline;
 use crate::failure::usage;

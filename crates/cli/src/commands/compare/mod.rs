@@ -11,15 +11,17 @@ mod words;
 
 use std::path::Path;
 
-use cyclometer::compare::{Compare, Executions};
-use cyclometer::core::Rung;
-use cyclometer::core::code::CodeCounts;
-use cyclometer::core::exec::OutputStream;
-use cyclometer::core::report::Run;
-use cyclometer::interleaved::{Comparison, EarlyEnd, Watcher};
-use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare};
-use cyclometer::stats::{Failures, summarise_with};
-use cyclometer::{Error, Launcher, Machine, Result, Stat, asked_scope, machine};
+use cyclometer_toolkit::compare::{Compare, Executions};
+use cyclometer_toolkit::core::Rung;
+use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::exec::OutputStream;
+use cyclometer_toolkit::core::report::Run;
+use cyclometer_toolkit::interleaved::{Comparison, EarlyEnd, Watcher};
+use cyclometer_toolkit::stats::compare::{
+    Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare,
+};
+use cyclometer_toolkit::stats::{Failures, summarise_with};
+use cyclometer_toolkit::{Error, Launcher, Machine, Result, Stat, asked_scope, machine};
 
 pub use args::CompareArgs;
 use baseline::Baseline;
@@ -170,7 +172,7 @@ fn measured(
     input: &CommandInput,
     (stdout, stderr): &(OutputStream, OutputStream),
 ) -> Result<Compare> {
-    let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
+    let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer_toolkit::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
         .pairs(args.pairs.unwrap_or(usual))
         .counted(args.counted.unwrap_or_default())

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use cyclometer::{Error, Recovery, Result};
+use cyclometer_toolkit::{Error, Recovery, Result};
 
 use crate::failure;
 

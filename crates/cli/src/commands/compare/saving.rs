@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use cyclometer::interleaved::EarlyEnd;
-use cyclometer::stats::Failures;
-use cyclometer::stats::compare::Series;
-use cyclometer::symbols::CodeSeries;
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::interleaved::EarlyEnd;
+use cyclometer_toolkit::stats::Failures;
+use cyclometer_toolkit::stats::compare::Series;
+use cyclometer_toolkit::symbols::CodeSeries;
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 use super::baseline::{FormerBaseline, MAX_BYTES};
 use crate::export::Export;

@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
-use cyclometer::core::exec::{CommandSpec, InputStream, OutputStream};
-use cyclometer::interleaved::Hooks;
-use cyclometer::{Error, Result, check_program};
+use cyclometer_toolkit::core::exec::{CommandSpec, InputStream, OutputStream};
+use cyclometer_toolkit::interleaved::Hooks;
+use cyclometer_toolkit::{Error, Result, check_program};
 
 use super::args::CompareArgs;
 use super::syntax::{self, Syntax};

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::Args;
-use cyclometer::CpuSet;
+use cyclometer_toolkit::CpuSet;
 
 use crate::measurement_args::{Backend, cpu_list};
 

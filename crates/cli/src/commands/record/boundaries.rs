@@ -3,9 +3,9 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use cyclometer::core::ladder::Works;
-use cyclometer::core::window::WindowBoundary;
-use cyclometer::{Leader, Machine, Recorded, RecordedColumn, Result, Rung, Unit};
+use cyclometer_toolkit::core::ladder::Works;
+use cyclometer_toolkit::core::window::WindowBoundary;
+use cyclometer_toolkit::{Leader, Machine, Recorded, RecordedColumn, Result, Rung, Unit};
 
 use super::args::{Every, RecordArgs};
 use crate::failure;
@@ -158,9 +158,9 @@ pub fn describe(recorded: &Recorded) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::Provenance;
-    use cyclometer::core::SlotId;
-    use cyclometer::core::window::WindowSpec;
+    use cyclometer_toolkit::Provenance;
+    use cyclometer_toolkit::core::SlotId;
+    use cyclometer_toolkit::core::window::WindowSpec;
 
     fn column(slot: usize, name: &str, unit: Unit) -> RecordedColumn {
         RecordedColumn {

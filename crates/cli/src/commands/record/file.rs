@@ -5,14 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cyclometer::core::SlotId;
-use cyclometer::core::code_memory::CodeMemoryChange;
-use cyclometer::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
-use cyclometer::recording::{
+use cyclometer_toolkit::core::SlotId;
+use cyclometer_toolkit::core::code_memory::CodeMemoryChange;
+use cyclometer_toolkit::core::window::{WindowBoundary, WindowRow, WindowSpec, WindowThread};
+use cyclometer_toolkit::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingError, RecordingFooter,
     RecordingHeader, RecordingResult, RecordingWriter,
 };
-use cyclometer::{
+use cyclometer_toolkit::{
     Error, ErrorKind, FileSizeSignalIgnored, Machine, Plan, Recorded, RecordedColumn, RecordingSink,
     Recovery, Result,
 };
@@ -314,10 +314,10 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use cyclometer::core::Count;
-    use cyclometer::core::window::{WindowCause, WindowFlags};
-    use cyclometer::recording::Recording;
-    use cyclometer::{Provenance, Rung, Unit};
+    use cyclometer_toolkit::core::Count;
+    use cyclometer_toolkit::core::window::{WindowCause, WindowFlags};
+    use cyclometer_toolkit::recording::Recording;
+    use cyclometer_toolkit::{Provenance, Rung, Unit};
 
     use super::*;
     use crate::render::testing::{one_run, vm_without_pmu};

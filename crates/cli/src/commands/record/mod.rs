@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer::{
+use cyclometer_toolkit::{
     CommandSpec, ErrorKind, InputStream, Launcher, Leader, Machine, OutputStream, RecordRun, Recorded,
     Result, Simulated, Stat, check_program, machine, simulated, with_invoker_rights,
 };

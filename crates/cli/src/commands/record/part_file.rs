@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cyclometer::recording::{Recording, RecordingError};
-use cyclometer::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
+use cyclometer_toolkit::recording::{Recording, RecordingError};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result, with_invoker_rights};
 
 use crate::export::is_stdout;
 use crate::failure::{FileUse, of_file};
@@ -193,7 +193,7 @@ fn by_invoker<T>(path: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use cyclometer::recording::{RecordedMachine, RecordingHeader, RecordingWriter};
+    use cyclometer_toolkit::recording::{RecordedMachine, RecordingHeader, RecordingWriter};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Changes by function or file of code: table, Markdown, JSON, and what a gate says of them.
 
-use cyclometer::stats::compare::{GateOutcome, Ruling};
-use cyclometer::symbols::{
+use cyclometer_toolkit::stats::compare::{GateOutcome, Ruling};
+use cyclometer_toolkit::symbols::{
     CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeName, CodeSeries, changes, mean,
 };
 use serde_json::{Value, json};
@@ -332,7 +332,7 @@ fn style(counts: &CodeCountsOfSides) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer::symbols::Grouping;
+    use cyclometer_toolkit::symbols::Grouping;
 
     fn series(runs: &[&[(&str, &str, u64)]]) -> CodeSeries {
         let mut series = CodeSeries::new(Grouping::Function, vec!["instructions:u".to_owned()]);

@@ -1,7 +1,7 @@
 //! CSV: a row for each metric of each comparison. RFC 4180.
 
-use cyclometer::stats::Failures;
-use cyclometer::stats::compare::Compared;
+use cyclometer_toolkit::stats::Failures;
+use cyclometer_toolkit::stats::compare::Compared;
 
 use super::Contest;
 use crate::output::clean;

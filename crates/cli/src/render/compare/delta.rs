@@ -1,10 +1,10 @@
 //! The table of differences: at most 80 columns; a change has a sign, a word and a colour.
 
-use cyclometer::Error;
-use cyclometer::core::Unit;
-use cyclometer::interleaved::EarlyEnd;
-use cyclometer::stats::Failures;
-use cyclometer::stats::compare::{
+use cyclometer_toolkit::Error;
+use cyclometer_toolkit::core::Unit;
+use cyclometer_toolkit::interleaved::EarlyEnd;
+use cyclometer_toolkit::stats::Failures;
+use cyclometer_toolkit::stats::compare::{
     Basis, Compared, ComparisonFinding, DRIFT_TOLD, Design, GateOutcome, MetricChange, Ruling,
 };
 
@@ -372,7 +372,7 @@ fn drifts(contest: &Contest<'_>) -> Option<String> {
 /// Where commands that may fail do so in different ways, they did not do the same work. A run that is left
 /// out, as the one that a signal ended, is not considered.
 fn different_exits(contest: &Contest<'_>) -> Option<String> {
-    let exits = |report: &cyclometer::Report| {
+    let exits = |report: &cyclometer_toolkit::Report| {
         let kept = report.runs.iter().filter(|run| run.dropped_because.is_none());
         let mut codes: Vec<i32> = kept.filter_map(|run| run.exit).map(|exit| exit.shell_code()).collect();
         codes.sort_unstable();
@@ -402,8 +402,8 @@ pub fn ended(ended: &EarlyEnd) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cyclometer::interleaved::Comparison;
-    use cyclometer::stats::RunFailure;
+    use cyclometer_toolkit::interleaved::Comparison;
+    use cyclometer_toolkit::stats::RunFailure;
 
     use super::*;
     use crate::render::compare::testing::{against_baseline, contest, shown};
@@ -433,7 +433,7 @@ mod tests {
                 failed_cleanups: Vec::new(),
             };
             for run in &mut comparison.reports[0].runs {
-                run.exit = Some(cyclometer::ExitStatus::Code(2));
+                run.exit = Some(cyclometer_toolkit::ExitStatus::Code(2));
             }
             let text = super::super::render(&contest(machine, &comparison), false, Paint::NONE);
             assert!(text.contains("A gzip -6 -kc file · all 14 runs failed\n"), "{text}");

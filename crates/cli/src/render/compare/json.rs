@@ -1,8 +1,8 @@
 //! JSON by `schemas/compare-1.json`.
 
-use cyclometer::Error;
-use cyclometer::interleaved::EarlyEnd;
-use cyclometer::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange};
+use cyclometer_toolkit::Error;
+use cyclometer_toolkit::interleaved::EarlyEnd;
+use cyclometer_toolkit::stats::compare::{Basis, Compared, Design, GateOutcome, MetricChange};
 use serde_json::{Value, json};
 
 use super::code::series_json;

@@ -1,6 +1,6 @@
 //! Values of metrics in their units.
 
-use cyclometer::core::Unit;
+use cyclometer_toolkit::core::Unit;
 
 use crate::render::units;
 

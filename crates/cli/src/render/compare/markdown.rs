@@ -1,7 +1,7 @@
 //! Markdown: a table for each comparison.
 
-use cyclometer::interleaved::EarlyEnd;
-use cyclometer::stats::Failures;
+use cyclometer_toolkit::interleaved::EarlyEnd;
+use cyclometer_toolkit::stats::Failures;
 
 use super::Contest;
 use super::code::CodeVersus;

@@ -11,12 +11,12 @@ pub mod strip;
 #[cfg(test)]
 pub mod testing;
 
-use cyclometer::compare::Executions;
-use cyclometer::core::{Machine, Report};
-use cyclometer::interleaved::Comparison;
-use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
-use cyclometer::stats::{Failures, Summary};
-use cyclometer::symbols::CodeSeries;
+use cyclometer_toolkit::compare::Executions;
+use cyclometer_toolkit::core::{Machine, Report};
+use cyclometer_toolkit::interleaved::Comparison;
+use cyclometer_toolkit::stats::compare::{Compared, GateOutcome, Question, Series};
+use cyclometer_toolkit::stats::{Failures, Summary};
+use cyclometer_toolkit::symbols::CodeSeries;
 
 use crate::output::clean;
 use crate::render::Results;

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use cyclometer::core::Unit;
-use cyclometer::stats::compare::{Basis, Compared, ComparisonFinding};
+use cyclometer_toolkit::core::Unit;
+use cyclometer_toolkit::stats::compare::{Basis, Compared, ComparisonFinding};
 
 use super::delta::{change_text, interval, level, unit_of};
 use super::{Contest, Versus};
@@ -94,7 +94,7 @@ fn panel(contest: &Contest<'_>, versus: &Versus, one: &Compared, y: f64) -> Stri
         let shown = median.map_or_else(|| "–".to_owned(), |median| level(median, &unit));
         out += &text(16.0, y + 44.0 + 18.0 * i as f64, "start", &format!("{letter}  {shown}"));
     }
-    let find = |all: &[cyclometer::stats::compare::Series]| {
+    let find = |all: &[cyclometer_toolkit::stats::compare::Series]| {
         all.iter().find(|series| series.name == one.name).map(|series| series.present()).unwrap_or_default()
     };
     let (a, b) = (find(contest.reference_series()), find(&contest.arms[versus.arm].series));

@@ -30,7 +30,7 @@ pub fn render(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
 }
 
 fn strips(contest: &Contest<'_>, versus: &Versus, name: &str) -> Option<[String; 2]> {
-    let values = |all: &[cyclometer::stats::compare::Series]| {
+    let values = |all: &[cyclometer_toolkit::stats::compare::Series]| {
         all.iter().find(|series| series.name == name).map(|series| (series.present(), series.unit.clone()))
     };
     let (a, symbol) = values(contest.reference_series())?;

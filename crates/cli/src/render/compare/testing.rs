@@ -1,11 +1,11 @@
 //! A comparison made by hand, for the tests of every format.
 
-use cyclometer::compare::Executions;
-use cyclometer::core::report::LaunchKind;
-use cyclometer::core::{Machine, Report};
-use cyclometer::interleaved::{Comparison, Round};
-use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Series, compare};
-use cyclometer::stats::{Failures, summarise};
+use cyclometer_toolkit::compare::Executions;
+use cyclometer_toolkit::core::report::LaunchKind;
+use cyclometer_toolkit::core::{Machine, Report};
+use cyclometer_toolkit::interleaved::{Comparison, Round};
+use cyclometer_toolkit::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Series, compare};
+use cyclometer_toolkit::stats::{Failures, summarise};
 
 use super::{ArmShown, Contest, Reference, Versus};
 use crate::render::testing::{compared_report, vm_with_soft};

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use cyclometer::core::{Rung, Unit};
-use cyclometer::recording::{RecordedBoundary, RecordingEnd, RecordingHeader};
-use cyclometer::stats::phases::{MOST_STEPS, Phases, WindowRates, phases};
-use cyclometer::stats::window_rates::{RateDivisor, RatedEvent, WindowRate, instructions, window_rates};
+use cyclometer_toolkit::core::{Rung, Unit};
+use cyclometer_toolkit::recording::{RecordedBoundary, RecordingEnd, RecordingHeader};
+use cyclometer_toolkit::stats::phases::{MOST_STEPS, Phases, WindowRates, phases};
+use cyclometer_toolkit::stats::window_rates::{
+    RateDivisor, RatedEvent, WindowRate, instructions, window_rates,
+};
 
 use crate::lanes::{LaneAxis, LaneMark, LaneOwner, RecordingLane, RecordingLanes};
 use crate::output::{clean, shown_command};
@@ -222,7 +224,7 @@ impl RecordingChart {
 
 /// The events of a recording, as far as rates depend on them.
 pub fn rated_events(header: &RecordingHeader) -> Vec<RatedEvent> {
-    let rated = |event: &cyclometer::recording::RecordedEvent| RatedEvent {
+    let rated = |event: &cyclometer_toolkit::recording::RecordedEvent| RatedEvent {
         name: event.name.clone(),
         unit: event.unit.clone(),
         source: event.source,

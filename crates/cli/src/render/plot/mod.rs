@@ -13,7 +13,7 @@ pub mod verdicts;
 
 use std::path::Path;
 
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 use crate::output::clean_os;
 

@@ -6,7 +6,7 @@ use super::chart::{ChartPanel, LaneChart, RecordingChart, phase_letter};
 use super::envelope::envelope;
 use super::markup::escaped;
 use super::recording::{PLOT, across, svg};
-use cyclometer::core::Unit;
+use cyclometer_toolkit::core::Unit;
 
 /// Numbers of a page for a reader who zooms, over all panels; more would make it slow to load.
 const MOST_NUMBERS: usize = 60_000;

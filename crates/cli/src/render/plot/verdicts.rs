@@ -1,7 +1,7 @@
 //! The page of a sweep: verdicts in a table, and the slopes of each event that a sum explains.
 
-use cyclometer::inference::{ConceptSum, Identification, Judgement, KernelRole, KernelTable};
-use cyclometer::reverse::{Reversed, ReversedEvent};
+use cyclometer_toolkit::inference::{ConceptSum, Identification, Judgement, KernelRole, KernelTable};
+use cyclometer_toolkit::reverse::{Reversed, ReversedEvent};
 
 use super::markup::{FONTS, cut, escaped, swatch, text_of};
 use super::page::page;
@@ -83,7 +83,7 @@ struct SlopeBar {
 }
 
 fn bars(event: &ReversedEvent, kernels: &KernelTable, sum: &ConceptSum) -> Vec<SlopeBar> {
-    let bar = |slope: &cyclometer::inference::KernelSlope| {
+    let bar = |slope: &cyclometer_toolkit::inference::KernelSlope| {
         let kernel = kernels.kernel(slope.kernel);
         let number = |concept| {
             let known = kernel.per_iteration.iter().find(|(one, _)| *one == concept);

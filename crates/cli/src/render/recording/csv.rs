@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::io::{Read, Write};
 
-use cyclometer::core::window::WindowRow;
+use cyclometer_toolkit::core::window::WindowRow;
 
 use super::{RecordedRows, RecordedValue, address, boundary, column_names, half_width, reason, value};
 use crate::export::Streamed;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use cyclometer::core::window::{WindowRow, WindowThread};
-use cyclometer::recording::{RecordedBoundary, RecordedEvent, RecordingHeader};
-use cyclometer::{Error, ErrorKind, Recovery};
+use cyclometer_toolkit::core::window::{WindowRow, WindowThread};
+use cyclometer_toolkit::recording::{RecordedBoundary, RecordedEvent, RecordingHeader};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery};
 use fxprof_processed_profile::{
     CategoryHandle, CounterHandle, CpuDelta, Frame, FrameFlags, FrameInfo, ProcessHandle, Profile,
     ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp, WeightType,

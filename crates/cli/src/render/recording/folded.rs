@@ -7,7 +7,7 @@
 
 use std::io::{Read, Write};
 
-use cyclometer::core::window::WindowCause;
+use cyclometer_toolkit::core::window::WindowCause;
 
 use super::{RecordedRows, command_name, leader};
 use crate::export::Streamed;

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 
-use cyclometer::core::Count;
-use cyclometer::core::window::WindowRow;
-use cyclometer::recording::RecordedEvent;
+use cyclometer_toolkit::core::Count;
+use cyclometer_toolkit::core::window::WindowRow;
+use cyclometer_toolkit::recording::RecordedEvent;
 use serde_json::{Map, Value, json};
 
 use super::{RecordedRows, RecordedValue, address, boundary, column_names, half_width, reason, value};

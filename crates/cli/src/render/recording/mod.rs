@@ -12,10 +12,12 @@ mod places;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 
-use cyclometer::core::window::{WindowCause, WindowRow};
-use cyclometer::core::{Count, Verdict};
-use cyclometer::recording::{RecordedEvent, Recording, RecordingEnd, RecordingError, RecordingHeader};
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer_toolkit::core::window::{WindowCause, WindowRow};
+use cyclometer_toolkit::core::{Count, Verdict};
+use cyclometer_toolkit::recording::{
+    RecordedEvent, Recording, RecordingEnd, RecordingError, RecordingHeader,
+};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 
 use crate::args::ConvertFormat;
 use crate::export::Streamed;
@@ -221,7 +223,10 @@ fn half_width(count: &Count, event: &RecordedEvent) -> Option<RecordedValue> {
 fn reason(count: &Count) -> String {
     let reason = count.reason().unwrap_or_default();
     match count {
-        Count::Scaled { interval: cyclometer::core::Interval::Unknown { reason: no_interval }, .. } => {
+        Count::Scaled {
+            interval: cyclometer_toolkit::core::Interval::Unknown { reason: no_interval },
+            ..
+        } => {
             format!("{reason}; no interval: {no_interval}")
         }
         _ => reason,

@@ -5,8 +5,8 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use cyclometer::core::window::WindowRow;
-use cyclometer::recording::RecordingHeader;
+use cyclometer_toolkit::core::window::WindowRow;
+use cyclometer_toolkit::recording::RecordingHeader;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cyclometer::core::code_memory::CodePlace;
-use cyclometer::core::window::WindowRow;
-use cyclometer::recording::RecordingHeader;
-use cyclometer::symbols::ObjectFile;
+use cyclometer_toolkit::core::code_memory::CodePlace;
+use cyclometer_toolkit::core::window::WindowRow;
+use cyclometer_toolkit::recording::RecordingHeader;
+use cyclometer_toolkit::symbols::ObjectFile;
 
 /// The first address of kernels of 64 bits: user space ends below.
 const FIRST_OF_KERNEL: u64 = 1 << 63;

@@ -1,7 +1,7 @@
 //! The counts by code of a baseline.
 
-use cyclometer::stats::compare::Series;
-use cyclometer::symbols::{CodeName, CodeSeries, Grouping};
+use cyclometer_toolkit::stats::compare::Series;
+use cyclometer_toolkit::symbols::{CodeName, CodeSeries, Grouping};
 use serde_json::Value;
 
 use super::{BaselineProblem, BaselineRead, SAVE_ANEW};

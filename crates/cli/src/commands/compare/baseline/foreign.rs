@@ -1,8 +1,8 @@
 //! Results of other programs: hyperfine 1 and 2, and JSON with poop's names of metrics.
 
-use cyclometer::core::exec::ExitStatus;
-use cyclometer::stats::compare::{RunOf, Series};
-use cyclometer::stats::{Failures, RunFailure};
+use cyclometer_toolkit::core::exec::ExitStatus;
+use cyclometer_toolkit::stats::compare::{RunOf, Series};
+use cyclometer_toolkit::stats::{Failures, RunFailure};
 use serde_json::{Map, Value};
 
 use super::{

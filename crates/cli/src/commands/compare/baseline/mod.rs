@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use cyclometer::core::CpuBaseline;
-use cyclometer::stats::Failures;
-use cyclometer::stats::compare::Series;
-use cyclometer::symbols::{CodeSeries, Grouping};
-use cyclometer::{Error, ErrorKind, Machine, OutputStream, Recovery, Result};
+use cyclometer_toolkit::core::CpuBaseline;
+use cyclometer_toolkit::stats::Failures;
+use cyclometer_toolkit::stats::compare::Series;
+use cyclometer_toolkit::symbols::{CodeSeries, Grouping};
+use cyclometer_toolkit::{Error, ErrorKind, Machine, OutputStream, Recovery, Result};
 use serde_json::Value;
 
 use super::args::CompareArgs;

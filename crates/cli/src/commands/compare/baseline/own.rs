@@ -1,8 +1,8 @@
 //! Results that `compare --save-baseline`, `compare --export-json` or `stat --export-json` wrote.
 
-use cyclometer::core::exec::ExitStatus;
-use cyclometer::stats::compare::{RunOf, Series};
-use cyclometer::stats::{Failures, RunFailure};
+use cyclometer_toolkit::core::exec::ExitStatus;
+use cyclometer_toolkit::stats::compare::{RunOf, Series};
+use cyclometer_toolkit::stats::{Failures, RunFailure};
 use serde_json::Value;
 
 use super::{
@@ -148,7 +148,7 @@ fn list<'a>(value: &'a Value, key: &str, of: &str) -> BaselineRead<&'a Vec<Value
 mod tests {
     use super::*;
     use crate::render::compare::testing::{contest, shown};
-    use cyclometer::stats::compare::{ComparisonFinding, Design, Question, compare};
+    use cyclometer_toolkit::stats::compare::{ComparisonFinding, Design, Question, compare};
 
     #[test]
     fn what_compare_wrote_is_read_again_with_every_value() {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cyclometer::stats::compare::{RunOf, Series};
+use cyclometer_toolkit::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
 use super::{BaselineProblem, BaselineRead, Contents, RecordedCommand, SAVE_ANEW, not_below_zero, text};
@@ -408,8 +408,8 @@ fn provenance(name: &str) -> Option<&'static str> {
 mod tests {
     use super::super::parse;
     use super::*;
-    use cyclometer::stats::Failures;
-    use cyclometer::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling};
+    use cyclometer_toolkit::stats::Failures;
+    use cyclometer_toolkit::stats::compare::{Design, FailedRuns, Gate, GateSide, Question, Ruling};
 
     fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
         let all = &contents.commands[0].series;

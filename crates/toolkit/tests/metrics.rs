@@ -1,12 +1,12 @@
 //! Metrics on recorded machines: the events that they add to the plan, and their values from known counts.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use cyclometer::core::event::{Part, PerfEvent};
-use cyclometer::core::exec::{Cell, ExitStatus, Reading};
-use cyclometer::core::report::{LaunchKind, Run};
-use cyclometer::core::{CounterMask, Plan, Report, SlotId};
-use cyclometer::stats::{DerivedSummary, summarise_with};
-use cyclometer::{
+use cyclometer_toolkit::core::event::{Part, PerfEvent};
+use cyclometer_toolkit::core::exec::{Cell, ExitStatus, Reading};
+use cyclometer_toolkit::core::report::{LaunchKind, Run};
+use cyclometer_toolkit::core::{CounterMask, Plan, Report, SlotId};
+use cyclometer_toolkit::stats::{DerivedSummary, summarise_with};
+use cyclometer_toolkit::{
     CommandSpec, ErrorKind, Machine, Rung, Scope, Stat, Verdict, list_metrics_of, replay_machine,
 };
 

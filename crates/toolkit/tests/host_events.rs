@@ -1,12 +1,12 @@
 //! Vendors' and portable events on recorded machines: perf's words, the counters, and the notes.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use cyclometer::catalogue::cpus;
-use cyclometer::catalogue::encode::encode_all;
-use cyclometer::catalogue::portable;
-use cyclometer::core::event::{Part, PerfEvent};
-use cyclometer::core::{CounterMask, Event};
-use cyclometer::{
+use cyclometer_toolkit::catalogue::cpus;
+use cyclometer_toolkit::catalogue::encode::encode_all;
+use cyclometer_toolkit::catalogue::portable;
+use cyclometer_toolkit::core::event::{Part, PerfEvent};
+use cyclometer_toolkit::core::{CounterMask, Event};
+use cyclometer_toolkit::{
     Error, ErrorKind, EventTables, Machine, Rung, Stat, list_events, list_vendor_events, replay_machine,
 };
 
@@ -351,7 +351,7 @@ fn what_is_listed_can_be_asked_for() {
             let stat = Stat::new(machine.clone()).events(&listing.name);
             assert!(stat.is_ok(), "{on} {}: {}", listing.name, stat.err().unwrap());
         }
-        let vendors = listed.iter().filter(|listing| listing.kind == cyclometer::ListingKind::Vendor);
+        let vendors = listed.iter().filter(|listing| listing.kind == cyclometer_toolkit::ListingKind::Vendor);
         assert!(vendors.clone().count() > 0, "{on}");
         for listing in vendors {
             assert!(!listing.description.is_empty() && listing.rung == Rung::Perf, "{listing:?}");

@@ -6,7 +6,7 @@ use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
 use cyclometer_detect::{FactRecorder, RecordedFacts, detect, detect_for_counting, detect_for_regions};
 
-use crate::{EventTables, chips};
+use crate::{EventTables, built_sources, chips};
 
 #[cfg(feature = "fake-devices")]
 #[path = "fake_facts.rs"]
@@ -21,19 +21,19 @@ mod facts;
 /// thread, as far as they do not follow from others. It checks whether a process may be traced only if no
 /// hardware counts and this process is not traced.
 pub fn machine() -> Machine {
-    detect_for_counting(facts::here().as_ref())
+    built_sources::limit(detect_for_counting(facts::here().as_ref()))
 }
 
 /// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does.
 /// Sources that regions do not need are not tried: no process is forked, and a tracer of this process is not
 /// disturbed.
 pub fn machine_for_regions() -> Machine {
-    detect_for_regions(facts::here().as_ref())
+    built_sources::limit(detect_for_regions(facts::here().as_ref()))
 }
 
 /// Detects the machine that this runs on and tries every source, as a diagnosis needs.
 pub fn diagnosed_machine() -> Machine {
-    detect(facts::here().as_ref())
+    built_sources::limit(detect(facts::here().as_ref()))
 }
 
 /// Detects this machine and records every fact that was looked at, so that another machine can replay the

@@ -2,40 +2,33 @@
 
 use std::time::Duration;
 
-use cyclometer_backend::{Launcher, Pinned, Software, software};
+use cyclometer_backend::Launcher;
 use cyclometer_core::exec::CommandSpec;
-use cyclometer_core::{
-    Counted, CpuSet, Error, ErrorKind, Launch, LaunchKind, Plan, Recovery, Result, Source,
-};
+use cyclometer_core::{Counted, CpuSet, Error, ErrorKind, LaunchKind, Plan, Recovery, Result};
+use cyclometer_session::SessionSettings;
 use cyclometer_session::compare::{Arm, Comparison, Hooks, Schedule, Watcher};
-use cyclometer_session::{SessionResources, SessionSettings};
 
 use crate::Stat;
+use crate::wiring::Decoration;
 
 /// Describes a comparison; nothing is opened before [`Compare::run`].
 ///
 /// ```
-/// use cyclometer::compare::{Compare, Ignore};
-/// use cyclometer::{CommandSpec, Launcher, Stat, machine, stats};
+/// use cyclometer::compare::{Compare, Design, Ignore, Question, Series, THRESHOLD, compare};
+/// use cyclometer::{CommandSpec, Launcher, Stat, machine, summarise};
 ///
 /// # fn main() -> cyclometer::Result<()> {
 /// let launcher = Launcher::start()?;
 /// let stat = Stat::new(machine()).events("wall_time,page-faults")?;
-/// let compare = Compare::new(stat)
+/// let both = Compare::new(stat)
 ///     .command(CommandSpec::new("true"))
 ///     .command(CommandSpec { args: vec!["-c".into(), "exit 0".into()], ..CommandSpec::new("sh") })
 ///     .pairs(6);
-/// let comparison = compare.run(&launcher, &mut Ignore)?;
-/// let series: Vec<_> = comparison
-///     .reports
-///     .iter()
-///     .map(|report| stats::compare::Series::all_of(&stats::summarise(report)))
-///     .collect();
-/// let question = stats::compare::Question {
-///     design: stats::compare::Design::Paired,
-///     threshold: stats::compare::THRESHOLD,
-/// };
-/// for one in &stats::compare::compare(&series[0], &[&series[1]], question)[0] {
+/// let comparison = both.run(&launcher, &mut Ignore)?;
+/// let series: Vec<_> =
+///     comparison.reports.iter().map(|report| Series::all_of(&summarise(report))).collect();
+/// let question = Question { design: Design::Paired, threshold: THRESHOLD };
+/// for one in &compare(&series[0], &[&series[1]], question)[0] {
 ///     println!("{}: {}", one.name, one.finding.word());
 /// }
 /// # Ok(())
@@ -223,7 +216,7 @@ impl Compare {
     /// Only if a command was not measured even once; later failures are reported in the comparison.
     pub fn run(&self, launcher: &Launcher, watcher: &mut dyn Watcher) -> Result<Comparison> {
         let (stat, plan) = self.planned()?;
-        stat.check_baseline(&plan)?;
+        let wiring = stat.wiring(&plan)?;
         let warmups = self.warmups_of(plan.native_runs(plan.intent.runs));
         let settings = SessionSettings { warmups, ..stat.settings().clone() };
         let schedule = Schedule { budget: self.budget, padding: self.padding };
@@ -233,17 +226,10 @@ impl Compare {
             hooks: hooks.clone(),
         };
         let arms = self.arms.iter().map(arm).collect();
-        let software = software(stat.software_settings(&plan));
-        let translated = software.as_ref().map(|software| software.launcher(launcher));
-        let mut sources = stat.sources()?;
-        sources.extend(software.as_ref().map(Software::source));
-        let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
-        let native = Pinned::new(launcher, self.cpus.clone());
-        let translated = translated.as_deref().map(|launch| Pinned::new(launch, self.cpus.clone()));
-        let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
-        let means =
-            SessionResources { launch: &native, translated, sources: &sources, machine: stat.machine() };
-        cyclometer_session::compare::compare(arms, &settings, &schedule, &means, watcher)
+        let decoration = Decoration::Affinity(self.cpus.clone());
+        wiring.with(&decoration, launcher, stat.machine(), |resources| {
+            cyclometer_session::compare::compare(arms, &settings, &schedule, resources, watcher)
+        })
     }
 }
 

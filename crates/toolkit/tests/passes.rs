@@ -1,9 +1,9 @@
 //! More events than counters on recorded machines: how many passes, and why.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use cyclometer::core::event::{ExtraRegisterKind, Part, PerfEvent};
-use cyclometer::core::{Plan, SlotId};
-use cyclometer::{CommandSpec, ErrorKind, Machine, Multiplex, Stat, replay_machine};
+use cyclometer_toolkit::core::event::{ExtraRegisterKind, Part, PerfEvent};
+use cyclometer_toolkit::core::{Plan, SlotId};
+use cyclometer_toolkit::{CommandSpec, ErrorKind, Machine, Multiplex, Stat, replay_machine};
 
 fn machine(name: &str) -> Machine {
     let path = format!("{}/../../fixtures/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));

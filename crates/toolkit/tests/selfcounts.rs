@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use cyclometer::{Count, CountedScope, Measured, Monitor, Rung, Value};
+use cyclometer_toolkit::{Count, CountedScope, Measured, Monitor, Rung, Value};
 
 /// The environment variable that says that this process is on a Mac.
 const ON_A_MAC: &str = "CYCLOMETER_FAKE_DEVICES";

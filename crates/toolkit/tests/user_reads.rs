@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use cyclometer::{Command, CommandSpec, Launcher, OutputStream, Rung};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
 use cyclometer_test_support::skip;
+use cyclometer_toolkit::{Command, CommandSpec, Launcher, OutputStream, Rung};
 
 #[path = "support/rehearsed.rs"]
 mod rehearsed;
@@ -55,7 +55,7 @@ fn check() {
 
 fn three_events_of_the_kernel_are_read_by_one_system_call() {
     let events = "page-faults,context-switches,cpu-migrations";
-    let monitor = cyclometer::Monitor::builder().event(events).calibrate(false).build().unwrap();
+    let monitor = cyclometer_toolkit::Monitor::builder().event(events).calibrate(false).build().unwrap();
     let lines = &monitor.plan().lines;
     if let Some(line) = lines.iter().find(|line| line.candidate().is_none_or(|way| way.rung != Rung::Perf)) {
         return skip(&format!("{} is not counted by perf here", line.event.name));
@@ -80,13 +80,14 @@ fn reads_of_this_thread() -> Option<u64> {
 fn a_region_that_is_open_at_a_fork_is_lost_in_the_child() {
     let counter = Arc::new(counter());
     let monitor = rehearsed::monitor(1, &counter);
-    let real = cyclometer::Monitor::builder().event("page-faults,wall_time").build().unwrap();
+    let real = cyclometer_toolkit::Monitor::builder().event("page-faults,wall_time").build().unwrap();
     let regions = (monitor.region("over"), real.region("over"));
     let mut regions = Some(regions);
     let answer = cyclometer_sys::fork::in_child(|| {
         let (rehearsed, real_one) = regions.take().unwrap();
-        let lost = |measured: &cyclometer::Measured| {
-            let said = |value: &cyclometer::Value| value.reason().is_some_and(|why| why.contains("forked"));
+        let lost = |measured: &cyclometer_toolkit::Measured| {
+            let said =
+                |value: &cyclometer_toolkit::Value| value.reason().is_some_and(|why| why.contains("forked"));
             measured.values.iter().all(|value| value.number().is_none() && said(value))
         };
         let both = lost(&rehearsed.stop()) && lost(&real_one.stop());
@@ -106,7 +107,7 @@ fn a_region_that_is_open_at_a_fork_is_lost_in_the_child() {
     }
     counter.count(5, 1);
     let (rehearsed, real_one) = regions.take().unwrap();
-    assert_eq!(rehearsed.stop().values[0].count, cyclometer::Count::Exact(5), "the parent counts on");
+    assert_eq!(rehearsed.stop().values[0].count, cyclometer_toolkit::Count::Exact(5), "the parent counts on");
     assert!(real_one.stop().values.iter().all(|value| value.number().is_some()));
     println!("a region that is open at a fork is lost in the child, and counts on in the parent");
 }

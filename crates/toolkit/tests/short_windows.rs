@@ -7,18 +7,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cyclometer::core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
-use cyclometer::core::exec::{Clock, CounterAt, Raw, Reading};
-use cyclometer::core::plan::IntentSubject;
-use cyclometer::core::{
-    Candidate, CounterId, CounterMask, Counting, Event, EventCode, Intent, Part, Refusal, Slot, SlotId,
-    Source, Target,
-};
-use cyclometer::registers::{CorePmu, RegisterSource};
-use cyclometer::{Count, Modes, Provenance, Result, Rung, Samples, Scope, Unit};
 use cyclometer_backend::sim::SimBus;
 use cyclometer_monitor::{Monitor, Sampling, Setup};
 use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, Workload};
+use cyclometer_toolkit::core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_toolkit::core::exec::{Clock, CounterAt, Raw, Reading};
+use cyclometer_toolkit::core::plan::IntentSubject;
+use cyclometer_toolkit::core::{
+    Candidate, CounterId, CounterMask, Counting, Event, EventCode, Intent, Part, Refusal, Slot, SlotId,
+    Source, Target,
+};
+use cyclometer_toolkit::registers::{CorePmu, RegisterSource};
+use cyclometer_toolkit::{Count, Modes, Provenance, Result, Rung, Samples, Scope, Unit};
 
 const CHIP: &str = "apple-m3";
 /// The kernel writes its own value over PMCR0 about so often, in ns.
@@ -112,7 +112,7 @@ fn parts() -> [(&'static str, Part); 2] {
 /// A monitor that samples them a thousand times a second.
 fn monitor(troubles: &'static [InjectedFault], longest_window: Option<Duration>) -> Monitor {
     let recording = include_str!("../../../fixtures/machines/skylake.txt");
-    let machine = cyclometer::replay_machine(recording).unwrap();
+    let machine = cyclometer_toolkit::replay_machine(recording).unwrap();
     let event = |(i, (name, _)): (usize, (&str, Part))| {
         let part = PerfEvent::new("cpu", 4, i as u64, PerfClass::Core);
         let way = Candidate::perf(vec![part], Provenance::Simulated, Some(Modes::USER));

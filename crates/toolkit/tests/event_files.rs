@@ -4,8 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use cyclometer::core::Event;
-use cyclometer::{Error, ErrorKind, EventTables, Machine, Result, Stat, list_vendor_events, replay_machine};
+use cyclometer_toolkit::core::Event;
+use cyclometer_toolkit::{
+    Error, ErrorKind, EventTables, Machine, Result, Stat, list_vendor_events, replay_machine,
+};
 
 fn machine(name: &str) -> Machine {
     let path = format!("{}/../../fixtures/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));

@@ -1,8 +1,8 @@
 //! Counters that stay open.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
-use cyclometer::core::ErrorKind;
-use cyclometer::{CpuSet, Scope, StandingEvents, Target, Verdict, machine_for_regions};
+use cyclometer_toolkit::core::ErrorKind;
+use cyclometer_toolkit::{CpuSet, Scope, StandingEvents, Target, Verdict, machine_for_regions};
 
 fn events(list: &str) -> StandingEvents {
     StandingEvents::new(machine_for_regions(), list).unwrap()

@@ -3,12 +3,12 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use cyclometer::{Command, CommandSpec, Launcher, Monitor, OutputStream, Rung, diagnosed_machine};
 use cyclometer_core::concept::Concept;
 use cyclometer_core::exec::Raw;
 use cyclometer_core::{Counting, Target};
 use cyclometer_kernels::{Geometry, KernelRecipe, RecipeMemory, Rounds};
 use cyclometer_test_support::skip;
+use cyclometer_toolkit::{Command, CommandSpec, Launcher, Monitor, OutputStream, Rung, diagnosed_machine};
 
 /// Gives the program the file for its results.
 const FOUND: &str = "CYCLOMETER_TEST_FOUND";

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use cyclometer_backend::kperf::KperfSharing;
 use cyclometer_backend::{
-    Attached, Launcher, Software, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
+    Attached, Launcher, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
@@ -14,14 +14,15 @@ use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::window::WindowSpec;
 use cyclometer_core::{
-    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Modes,
-    Part, Plan, Recovery, Report, Result, Rung, Source, Target,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, LaunchKind, Machine, Modes, Part,
+    Plan, Recovery, Report, Result, Rung, Source, Target,
 };
-use cyclometer_session::{MeasurementJob, Observer, SessionResources, SessionSettings};
+use cyclometer_session::{MeasurementJob, Observer, SessionSettings};
 use cyclometer_stats::{MetricRequest, partners};
 
-use crate::marked::{Boards, MarkedLaunch, MarkedRegions, MarkedSource, collect};
+use crate::marked::{Boards, MarkedRegions, collect};
 use crate::metric::{Assembled, Wanted, assemble, choose};
+use crate::wiring::{Decoration, Wiring};
 use crate::{EventTables, Simulated, chips, kperf_source};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
@@ -156,7 +157,8 @@ impl Stat {
     /// A measurement on a simulated machine: the command's program is the name of a workload, and no program
     /// is executed.
     pub fn simulated(simulated: Simulated) -> Stat {
-        Stat { simulated: Some(simulated.clone()), ..Stat::new(simulated.machine()) }
+        let machine = simulated.machine();
+        Stat { simulated: Some(simulated), ..Stat::new(machine) }
     }
 
     /// Runs this command.
@@ -401,7 +403,7 @@ impl Stat {
 
     /// The settings with which the software PMU runs commands for a plan: it counts only the quantities that
     /// events of the plan need.
-    pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
+    fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
         let Stat { random_layout, cpu_baseline, hints, by_code, .. } = *self;
         let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
         let wanted = WantedEvents::only(parts.filter_map(|part| match part {
@@ -412,7 +414,7 @@ impl Stat {
     }
 
     /// Checks whether the CPU baseline fits a plan.
-    pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
+    fn check_baseline(&self, plan: &Plan) -> Result<()> {
         self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan, self.command.is_some()))
     }
 
@@ -467,20 +469,8 @@ impl Stat {
     /// machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
-        self.check_baseline(&plan)?;
-        if let Some(simulated) = &self.simulated {
-            return self.simulate(simulated, plan, launcher, observer);
-        }
         let job = self.job(self.watched(launcher)?);
-        let software = software(self.software_settings(&plan));
-        let translated = software.as_ref().map(|software| software.launcher(launcher));
-        let mut sources = self.sources()?;
-        sources.extend(software.as_ref().map(Software::source));
-        let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
-        let translated = translated.as_deref();
-        let means =
-            SessionResources { launch: launcher, translated, sources: &sources, machine: &self.machine };
-        cyclometer_session::run(job, plan, &self.settings, &means, observer)
+        self.measure(&Decoration::Nothing, job, plan, launcher, observer)
     }
 
     /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the
@@ -503,28 +493,44 @@ impl Stat {
             let help = Recovery::fix("name a command, and no other target");
             return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(help));
         }
-        let plan = self.plan()?;
-        self.check_baseline(&plan)?;
-        let (boards, software) = (Boards::default(), software(self.software_settings(&plan)));
-        let translated = software.as_ref().map(|software| software.launcher(launcher));
-        let native = MarkedLaunch { inner: launcher, boards: boards.clone() };
-        let marked = |inner| MarkedLaunch { inner, boards: boards.clone() };
-        let translated = translated.as_deref().map(marked);
-        let mut sources = self.sources()?;
-        sources.extend(software.as_ref().map(Software::source));
-        let marked = |inner| MarkedSource { inner, boards: boards.clone() };
-        let sources: Vec<MarkedSource> = sources.into_iter().map(marked).collect();
-        let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
-        let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
-        let means =
-            SessionResources { launch: &native, translated, sources: &sources, machine: &self.machine };
-        let report = cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)?;
+        let (plan, boards) = (self.plan()?, Boards::default());
+        let report = self.measure(&Decoration::Boards(&boards), self.job(None), plan, launcher, observer)?;
         let regions = collect(&boards, &report, self.settings.warmups);
         Ok((report, regions))
     }
 
+    fn measure(
+        &self,
+        decoration: &Decoration<'_>,
+        job: MeasurementJob,
+        plan: Plan,
+        launcher: &Launcher,
+        observer: &mut dyn Observer,
+    ) -> Result<Report> {
+        self.wiring(&plan)?.with(decoration, launcher, &self.machine, |resources| {
+            cyclometer_session::run(job, plan, &self.settings, resources, observer)
+        })
+    }
+
+    /// The launchers and sources for a plan.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sources, and of a CPU baseline that does not fit the plan.
+    pub(crate) fn wiring(&self, plan: &Plan) -> Result<Wiring> {
+        self.check_baseline(plan)?;
+        match &self.simulated {
+            Some(simulated) => {
+                let simulation = simulated.start()?;
+                let source = simulation.source(simulated.cores(&self.tables));
+                Ok(Wiring::simulated(simulation, source))
+            }
+            None => Ok(Wiring::here(software(self.software_settings(plan)), self.sources()?)),
+        }
+    }
+
     /// Registers only on request: this source needs the PMU for itself.
-    pub(crate) fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
+    fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
         let cores = || chips::for_counting(&self.machine, &self.tables);
         Ok(match self.backend {
             Some(Rung::Msr) => {
@@ -552,24 +558,12 @@ impl Stat {
         MeasurementJob { command: self.command.clone(), target: self.target.clone(), watched }
     }
 
-    fn simulate(
-        &self,
-        simulated: &Simulated,
-        plan: Plan,
-        launcher: &Launcher,
-        observer: &mut dyn Observer,
-    ) -> Result<Report> {
-        let simulation = simulated.start()?;
-        let source = simulation.source(simulated.cores(&self.tables));
-        let launch = simulation.launcher(launcher);
-        let (launch, machine) = (launch.as_ref(), &self.machine);
-        let means = SessionResources { launch, translated: None, sources: &[source.as_ref()], machine };
-        cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
-    }
-
     /// The process to wait for when there is no command. A process or thread that has ended is an error with
     /// a command too.
     fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
+        if self.simulated.is_some() {
+            return Ok(None);
+        }
         let attached = match &self.target {
             None => return Ok(None),
             Some(Target::Process { pid, .. }) => Attached::process(*pid)?,

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use cyclometer::core::syntax::parse_event;
-use cyclometer::stats::formula::{Expression, Inputs};
 use cyclometer_catalog::encode;
 use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::select::select;
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
+use cyclometer_toolkit::core::syntax::parse_event;
+use cyclometer_toolkit::stats::formula::{Expression, Inputs};
 
 /// Names that the portable table may use beside portable events: the system's accounting, the software PMU's
 /// own, and those of kernel devices.

@@ -1,7 +1,7 @@
 //! From a recorded machine to a plan: the source of each event, and the runs that count it.
 
-use cyclometer::core::LaunchKind;
-use cyclometer::{CommandSpec, Counted, ErrorKind, Machine, Plan, Rung, Stat, replay_machine};
+use cyclometer_toolkit::core::LaunchKind;
+use cyclometer_toolkit::{CommandSpec, Counted, ErrorKind, Machine, Plan, Rung, Stat, replay_machine};
 use std::time::Duration;
 
 /// A virtual machine without a PMU, where tracing is permitted.

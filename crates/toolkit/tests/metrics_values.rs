@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use cyclometer::stats::formula::{Expression, Inputs};
 use cyclometer_catalog::metric::{self, Metric};
+use cyclometer_toolkit::stats::formula::{Expression, Inputs};
 
 /// Invented counts; an event that is not among them is an error, not 0.
 struct Counts {

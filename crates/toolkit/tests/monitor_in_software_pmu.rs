@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use cyclometer::{
-    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, OutputStream, Rung, diagnosed_machine,
-    machine,
-};
 use cyclometer_core::Target;
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 use cyclometer_test_support::skip;
+use cyclometer_toolkit::{
+    Command, CommandSpec, CountedScope, Launcher, Measured, Monitor, OutputStream, Rung, diagnosed_machine,
+    machine,
+};
 
 /// Gives the program its task, and the file for its results.
 const ASKED: &str = "CYCLOMETER_TEST_PROGRAM";
@@ -78,7 +78,7 @@ fn of_the_process() -> Vec<String> {
 }
 
 fn every_question_about_the_machine() -> Vec<String> {
-    let works = |machine: cyclometer::Machine| {
+    let works = |machine: cyclometer_toolkit::Machine| {
         let state = machine.ladder.state(Rung::Soft).cloned().unwrap();
         format!("{}: {}", state.works.word(), state.causes.first().map_or("", |cause| cause.text.as_str()))
     };

@@ -6,22 +6,22 @@
 
 use std::fmt::Write as _;
 
-use cyclometer::arch::{Coded, Placed, ProgramOptions};
-use cyclometer::core::{CounterId, EventCode, Modes};
-use cyclometer::registers::{OverflowSource, Row, WindowSetup, Windows};
-use cyclometer::sim::{Happening, Model, Settings, SimMachine, ThreadId, Workload};
+use cyclometer_toolkit::arch::{Coded, Placed, ProgramOptions};
+use cyclometer_toolkit::core::{CounterId, EventCode, Modes};
+use cyclometer_toolkit::registers::{OverflowSource, Row, WindowSetup, Windows};
+use cyclometer_toolkit::sim::{Happening, Model, Settings, SimMachine, ThreadId, Workload};
 
 /// Instructions in a window.
 const PERIOD_EVENTS: u64 = 512_000;
 
 /// Prints the report.
-pub fn main() -> cyclometer::Result<()> {
+pub fn main() -> cyclometer_toolkit::Result<()> {
     print!("{}", report()?);
     Ok(())
 }
 
 /// A line for each window.
-pub fn report() -> cyclometer::Result<String> {
+pub fn report() -> cyclometer_toolkit::Result<String> {
     let mut text = String::from(
         "a simulated skylake: a row every 512,000 instructions; no program's behaviour\n\
          window  instructions   cycles   ipc  mispredicted  LLC misses    loads   stores\n",
@@ -60,7 +60,7 @@ fn workload() -> Workload {
 }
 
 /// Runs it, and keeps the row of each interrupt.
-fn record() -> cyclometer::Result<Vec<Row<ThreadId>>> {
+fn record() -> cyclometer_toolkit::Result<Vec<Row<ThreadId>>> {
     let Some(model) = Model::find("skylake") else { return Ok(Vec::new()) };
     let source = OverflowSource { slot: 0, period_events: PERIOD_EVENTS };
     let setup = WindowSetup::new(&model.chip, &placed(), &[source], ProgramOptions::default())?;

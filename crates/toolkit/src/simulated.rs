@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cyclometer_backend::registers::CorePmu;
-use cyclometer_backend::sim::Simulation;
+pub(crate) use cyclometer_backend::sim::Simulation;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_semantics::Semantics;

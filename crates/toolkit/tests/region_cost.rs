@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cyclometer::{Count, Monitor, Rung};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
+use cyclometer_toolkit::{Count, Monitor, Rung};
 
 #[path = "support/rehearsed.rs"]
 mod rehearsed;

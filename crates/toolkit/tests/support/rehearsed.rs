@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use cyclometer::core::event::{PerfClass, PerfEvent};
-use cyclometer::core::exec::{At, CounterAt, Raw, ReadWay, Reading};
-use cyclometer::core::plan::IntentSubject;
-use cyclometer::core::{Candidate, Counting, Event, Intent, Refusal, Slot, Source, Target};
-use cyclometer::{Modes, Provenance, Result, Rung, Scope, Unit};
 use cyclometer_monitor::{Monitor, Setup};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
+use cyclometer_toolkit::core::event::{PerfClass, PerfEvent};
+use cyclometer_toolkit::core::exec::{At, CounterAt, Raw, ReadWay, Reading};
+use cyclometer_toolkit::core::plan::IntentSubject;
+use cyclometer_toolkit::core::{Candidate, Counting, Event, Intent, Refusal, Slot, Source, Target};
+use cyclometer_toolkit::{Modes, Provenance, Result, Rung, Scope, Unit};
 
 /// Opens a rehearsal for every part of every slot.
 struct RehearsedSource(Arc<Rehearsal>, Rung);
@@ -97,7 +97,7 @@ pub fn setup_of_sum(summands: u64, counter: &Arc<Rehearsal>) -> Setup {
 fn setup_of(events: Vec<Event>, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     // A recorded one: to probe this one would be counted, too.
     let recording = include_str!("../../../../fixtures/machines/skylake.txt");
-    let machine = cyclometer::replay_machine(recording).expect("it is a recording");
+    let machine = cyclometer_toolkit::replay_machine(recording).expect("it is a recording");
     let intent = Intent { subject: IntentSubject::Running, ..Intent::default() };
     let mut plan = cyclometer_plan::plan(events, &machine, intent).expect("it fits");
     plan.lines.iter_mut().flat_map(|line| &mut line.event.candidates).for_each(|way| way.rung = rung);

@@ -4,17 +4,22 @@ use cyclometer_core::exec::{Cell, Raw, Reading, RefusalKind};
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, SlotId, Source, Target};
 use cyclometer_sys::marks;
 
-use super::line;
+use crate::soft_events::line;
 
 /// Maximum number of events of one request, which also asks for the time.
 const MOST: usize = marks::MOST_WORDS - 1;
+
+/// The software PMU that runs this process, if there is one, for regions of its threads.
+pub(crate) fn source() -> Option<Box<dyn Source>> {
+    Some(Box::new(OwnCounts))
+}
 
 /// The software PMU that runs this process, as a source for its threads.
 ///
 /// Counts include the last instruction before the request. Their start is arbitrary, so only differences are
 /// meaningful.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OwnCounts;
+struct OwnCounts;
 
 impl Source for OwnCounts {
     fn rung(&self) -> Rung {

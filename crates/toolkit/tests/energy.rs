@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cyclometer::core::energy::{EnergyDomain, EnergyZone};
-use cyclometer::core::ladder::{Cause, CauseKind};
-use cyclometer::core::pmu::KernelPmu;
-use cyclometer::stats::{LineSummary, summarise_with};
-use cyclometer::{
+use cyclometer_toolkit::core::energy::{EnergyDomain, EnergyZone};
+use cyclometer_toolkit::core::ladder::{Cause, CauseKind};
+use cyclometer_toolkit::core::pmu::KernelPmu;
+use cyclometer_toolkit::stats::{LineSummary, summarise_with};
+use cyclometer_toolkit::{
     CommandSpec, InputStream, Launcher, Machine, OutputStream, Quiet, Rung, Scope, Stat, Verdict,
 };
 
@@ -24,7 +24,7 @@ impl Zones {
     /// A zone of each domain, whose counters show one joule.
     fn new(domains: &[EnergyDomain]) -> Zones {
         let folder = tempfile::tempdir().unwrap();
-        let mut machine = cyclometer::machine();
+        let mut machine = cyclometer_toolkit::machine();
         machine.pmus.retain(|pmu| pmu.name != "power");
         let zone = |(i, domain): (usize, &EnergyDomain)| {
             let zone = folder.path().join(format!("intel-rapl:{i}"));
@@ -107,13 +107,14 @@ fn the_pmu_comes_first_and_the_zones_stand_below_it() {
     let mut zones = Zones::new(&[EnergyDomain::Package]);
     let mut pmu = KernelPmu { name: "power".to_owned(), pmu_type: 9, ..KernelPmu::default() };
     pmu.cpumask = Some([0].into_iter().collect());
-    let terms = cyclometer::core::pmu::PmuEvent {
+    let terms = cyclometer_toolkit::core::pmu::PmuEvent {
         terms: "event=0x02".to_owned(),
         scale: Some(0.5),
         unit: Some("Joules".to_owned()),
     };
     pmu.events.insert("energy-pkg".to_owned(), terms);
-    pmu.formats.insert("event".to_owned(), cyclometer::core::pmu::FormatField::parse("config:0-7").unwrap());
+    pmu.formats
+        .insert("event".to_owned(), cyclometer_toolkit::core::pmu::FormatField::parse("config:0-7").unwrap());
     zones.machine.pmus.push(pmu);
     for name in ["energy-pkg", "power/energy-pkg/"] {
         zones.machine.ladder.perf_cpu_wide = Ok(());

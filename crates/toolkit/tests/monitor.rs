@@ -1,8 +1,10 @@
 //! Regions of this very program, counted by any source that works here: without a PMU by the kernel.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
-use cyclometer::{Count, CountedScope, ErrorKind, Measured, Modes, Monitor, ReadWay, Scope, Value, Verdict};
 use cyclometer_test_support::skip;
+use cyclometer_toolkit::{
+    Count, CountedScope, ErrorKind, Measured, Modes, Monitor, ReadWay, Scope, Value, Verdict,
+};
 
 /// Makes about this many page faults: the memory is new, as it is never freed. Where huge pages are given out
 /// unasked there are fewer, so that tests ask for a few at a time and expect at least some.
@@ -284,12 +286,12 @@ fn a_thread_samples_at_a_rate_into_a_ring() {
     assert_eq!(samples.rows.len(), 5, "{samples:?}");
     assert!(samples.lost > 5, "{} were lost", samples.lost);
     assert!(samples.rows.is_sorted_by(|a, b| a.number < b.number && a.at_ns < b.at_ns), "{samples:?}");
-    let wall = samples.series(cyclometer::core::SlotId(0));
+    let wall = samples.series(cyclometer_toolkit::core::SlotId(0));
     assert!(wall.is_sorted() && wall.iter().all(Option::is_some), "{wall:?}");
     assert!(samples.rows.iter().all(|row| row.skew_ns > 0));
     assert!(monitor.samples().rows.len() < 3, "what was fetched is gone");
     let none = Monitor::builder().event("wall_time").build().unwrap();
-    assert_eq!(none.samples(), cyclometer::Samples::default());
+    assert_eq!(none.samples(), cyclometer_toolkit::Samples::default());
 }
 
 #[test]
@@ -306,7 +308,7 @@ fn a_rate_that_makes_no_sense_is_an_error_that_says_the_range() {
 
 #[test]
 fn cpus_are_read_together_and_the_skew_is_stated() {
-    let cpus = cyclometer::machine().online;
+    let cpus = cyclometer_toolkit::machine().online;
     let builder = Monitor::builder().event("context-switches").scope(CountedScope::Cpus(cpus.clone()));
     let monitor = builder.sampling_rate(100).build().unwrap();
     let line = &monitor.plan().lines[0];

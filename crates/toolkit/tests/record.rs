@@ -1,14 +1,18 @@
 //! Recordings of the façade on simulated machines.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "the example's main function prints what its report says")]
+#[path = "../examples/overflow_windows.rs"]
+mod overflow_windows;
+
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use cyclometer::core::exec::CommandSpec;
-use cyclometer::core::window::{WindowCause, WindowRow, WindowSpec};
-use cyclometer::core::{Count, ErrorKind, Plan};
-use cyclometer::simulated::Misery;
-use cyclometer::{
+use cyclometer_toolkit::core::exec::CommandSpec;
+use cyclometer_toolkit::core::window::{WindowCause, WindowRow, WindowSpec};
+use cyclometer_toolkit::core::{Count, ErrorKind, Plan};
+use cyclometer_toolkit::simulated::Misery;
+use cyclometer_toolkit::{
     Launcher, Leader, RecordRun, Recorded, RecordedColumn, RecordingSink, Result, Simulated, Stat,
 };
 
@@ -173,4 +177,21 @@ fn events_that_do_not_fit_at_once_have_no_windows() {
     let error = run.run(&Launcher::start().unwrap(), &mut Rows::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::EventUnsupported);
     assert!(error.to_string().contains("fit"), "{error}");
+}
+
+#[test]
+fn a_window_follows_the_other_until_the_program_ends() {
+    let text = overflow_windows::report().unwrap();
+    let page = include_str!("../../../docs/tutorial/4-windows.md");
+    assert!(page.contains(&text), "docs/tutorial/4-windows.md shows something else than\n{text}");
+    let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|row| row.split_whitespace().collect()).collect();
+    let counts = |column: usize| rows.iter().map(move |row| row[column].parse::<u64>().unwrap());
+    // Boundaries are at multiples of the period, but for the lateness of one interrupt.
+    let twelve: u64 = counts(1).take(12).sum();
+    assert!((12 * 512_000..12 * 512_000 + 300).contains(&twelve), "{twelve}");
+    // The workload's phases: 900,000 cycles at 3 instructions, 5,000,000 at 0.4, 2,000,000 at 0.9, to the
+    // last one.
+    assert!((6_499_998..=6_500_000).contains(&counts(1).sum::<u64>()), "{text}");
+    assert_eq!(counts(2).sum::<u64>(), 7_900_000);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

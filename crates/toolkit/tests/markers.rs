@@ -6,14 +6,14 @@
 use std::hint::black_box;
 use std::os::unix::process::CommandExt as _;
 
-use cyclometer::core::Rung;
-use cyclometer::stats::{asked_scope, summarise_as};
-use cyclometer::{
+use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
+use cyclometer_test_support::skip;
+use cyclometer_toolkit::core::Rung;
+use cyclometer_toolkit::stats::{asked_scope, summarise_as};
+use cyclometer_toolkit::{
     Command, CommandSpec, Launcher, MarkedRegion, MarkedRegions, OutputStream, Quiet, Scope, Stat, machine,
     marker,
 };
-use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
-use cyclometer_test_support::skip;
 
 /// An event that is counted even where no CPU counter is available.
 const FAULTS: &str = "page-faults,task-clock";
@@ -110,7 +110,7 @@ fn value(region: &MarkedRegion, event: usize) -> Option<f64> {
 fn exact_value(region: &MarkedRegion, event: usize) -> u64 {
     let summary = summarise_as(&region.report, Scope::Thread);
     let line = &summary.lines[event];
-    assert_eq!(line.verdict, cyclometer::Verdict::Exact, "{}: {:?}", line.name, line.reason);
+    assert_eq!(line.verdict, cyclometer_toolkit::Verdict::Exact, "{}: {:?}", line.name, line.reason);
     line.statistics.mean.unwrap() as u64
 }
 
@@ -455,7 +455,7 @@ fn ends_that_do_not_match_are_told(tool: &Tool<'_>) {
     for (label, rounds) in [("crossing", 1), ("crossed", 2), ("around an end", 1), ("around a begin", 1)] {
         let summary = summarise_as(&region(&marked, label).report, Scope::Thread);
         let (verdict, counted) = (summary.lines[0].verdict, summary.lines[0].statistics.mean.unwrap() as u64);
-        assert_eq!(verdict, cyclometer::Verdict::Partial, "{label}");
+        assert_eq!(verdict, cyclometer_toolkit::Verdict::Partial, "{label}");
         let loops = rounds * instructions(100);
         println!("  {} more in {label:?}", counted - loops);
         assert!((loops..=loops + rounds * AROUND).contains(&counted), "{label}: {counted} of {loops}");
@@ -572,7 +572,7 @@ fn a_program_without_markers_is_told(tool: &Tool<'_>) {
 
 fn another_version_is_told(tool: &Tool<'_>) {
     let _ = tool;
-    use cyclometer::marker::board::{Board, VERSION};
+    use cyclometer_toolkit::marker::board::{Board, VERSION};
     let board = Board::make().unwrap();
     assert_eq!(board.other_version(), None);
     // A library of another version finds the version of the board, and writes down its own.
@@ -594,6 +594,6 @@ fn another_version_is_told(tool: &Tool<'_>) {
 fn what_runs_already_is_refused(tool: &Tool<'_>) {
     let stat = Stat::new(machine()).process(std::process::id());
     let error = stat.run_marked(tool.launcher, &mut Quiet).unwrap_err();
-    assert_eq!(error.kind(), cyclometer::ErrorKind::InvalidInput);
+    assert_eq!(error.kind(), cyclometer_toolkit::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("started here"), "{error}");
 }
