@@ -81,20 +81,81 @@ fn code_that_another_thread_changes_does_what_it_does_without_us() {
 }
 
 #[test]
-fn code_that_can_be_written_while_it_is_executed_is_left() {
-    check_detached("open", "executes memory that it can write");
-    check_detached("opened", "executes memory that it can write");
+fn code_that_can_be_written_while_it_is_executed_is_exact() {
+    ["open", "opened"].iter().for_each(|way| check_counted(way));
 }
 
 #[test]
-fn code_that_is_mapped_twice_is_left() {
-    check_detached("twice shared", "executes memory that it shares");
-    check_detached("twice", "executes a file that is open for writing");
+fn code_that_is_mapped_twice_is_exact() {
+    ["twice shared", "twice"].iter().for_each(|way| check_counted(way));
+}
+
+/// A program that makes code while it runs.
+fn compiler(args: &[&str]) -> Option<TestJob> {
+    let recipe = BuildRecipe { source: "jit.c", flags: &["-O2", "-pthread"] };
+    ready().then(|| build(&recipe)).flatten().map(|program| TestJob::new(program, args))
+}
+
+#[track_caller]
+fn check_compiler(way: &str) {
+    compiler(&[way]).iter().for_each(check_exact);
 }
 
 #[test]
-fn code_of_a_file_that_is_written_is_left() {
-    check_detached("written", "executes a file that is open for writing");
+fn code_that_is_made_at_run_time_is_exact() {
+    check_compiler("once");
+}
+
+#[test]
+fn instructions_that_change_between_their_executions_are_exact() {
+    ["call site", "constants"].into_iter().for_each(check_compiler);
+}
+
+#[test]
+fn a_store_that_changes_the_next_instruction_is_exact() {
+    check_compiler("next");
+}
+
+#[test]
+fn code_that_another_thread_writes_in_turn_is_exact() {
+    check_compiler("turns");
+}
+
+#[test]
+fn code_that_another_thread_writes_at_any_time_is_counted() {
+    let Some(job) = compiler(&["race"]) else { return };
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
+    assert!(run.lost().is_empty() && run.stdout == "3000\n", "{:?} {:?}", run.lost(), run.stdout);
+}
+
+#[test]
+fn code_in_memory_that_a_child_shares_is_exact() {
+    check_compiler("twice");
+}
+
+#[test]
+fn code_that_can_only_be_executed_and_code_that_cannot_any_more_are_exact() {
+    ["only executable", "removed"].into_iter().for_each(check_compiler);
+}
+
+#[test]
+fn a_fork_between_the_two_halves_of_a_change_is_exact() {
+    check_compiler("forked");
+}
+
+#[test]
+fn writable_code_that_the_kernel_writes_and_drops_is_exact() {
+    check_compiler("kernel");
+}
+
+#[test]
+fn code_of_a_file_that_is_open_for_writing_is_exact() {
+    check_counted("written");
+}
+
+#[test]
+fn code_of_a_file_that_is_opened_for_writing_later_is_left() {
     for way in ["reopened", "creat", "openat2", "reopened memory"] {
         check_detached(way, "executes a file that is opened for writing");
     }

@@ -318,6 +318,28 @@ fn interpreters_count_as_stepped() {
 }
 
 #[test]
+fn expressions_that_are_compiled_at_run_time_count_as_stepped() {
+    check_installed("grep", &["-n", "-P", r"\b(\w)\w*\1\b", &text()]);
+}
+
+#[test]
+#[ignore = "five million steps"]
+fn a_compiler_that_executes_its_output_counts_as_stepped() {
+    let source = unique("source").with_extension("c");
+    fs::write(
+        &source,
+        "int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); } int main(void) { return f(12); }",
+    )
+    .unwrap();
+    check_installed("tcc", &["-nostdlib", "-run", &source.to_string_lossy()]);
+    check_installed("tcc", &["-run", &source.to_string_lossy()]);
+    check_installed(
+        "luajit",
+        &["-e", "local t = 0; for i = 1, 2000 do t = (t + i * 3) % 1003 end; print(t)"],
+    );
+}
+
+#[test]
 #[ignore = "a million steps"]
 fn perl_counts_as_stepped() {
     check_installed(

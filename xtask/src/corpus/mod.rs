@@ -339,10 +339,10 @@ mod tests {
                 row::Ran { version: String::new(), native: vec![], counted: vec![], counts, faults: vec![] };
             CorpusRow { program: named(name).unwrap(), outcome: RowOutcome::Ran(ran) }
         };
-        judge(&[row("node", "node: the program executes memory that it can write")]).unwrap();
+        judge(&[row("strace", "sh: the program uses ptrace")]).unwrap();
         for (name, reason) in [
-            ("bash", "bash: the program executes memory that it can write"),
-            ("node", "node: the program uses ptrace"),
+            ("bash", "bash: the program uses ptrace"),
+            ("strace", "strace: the program locks all of its memory (mlockall)"),
         ] {
             let error = judge(&[row(name, reason)]).unwrap_err().to_string();
             assert_eq!(error, format!("counts are lost where they should not be: {name} ({reason})"));

@@ -74,7 +74,6 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
             "a Perl expression over 4 MB; PCRE compiles it at run time",
             "exec grep -o -P '\\b\\w*(\\w)\\1\\w*\\b' \"$SHARED/text\"",
         )
-        .loses("executes memory that it can write")
         .also(&[Torture]),
     CorpusProgram::new("sed", &[needed("sed", "sed")])
         .version("sed --version")
@@ -222,19 +221,16 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
     CorpusProgram::new("node", &[needed("node", "nodejs")])
         .version("node --version")
         .load("maps, sorting, strings; V8's compilers", "exec node \"$SHARED/load.js\" $((N / 2))")
-        .loses("executes memory that it can write")
         .also(&[Torture]),
     CorpusProgram::new("java -Xint", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))")
-        .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
     CorpusProgram::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
-        .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
     // Compilers.
     CorpusProgram::new("gcc", &[needed("gcc", "gcc")])
@@ -258,7 +254,6 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
         .version("tcc -v")
         .prepare("awk -v functions=$((N * 10)) -v name=part -f \"$SHARED/source.awk\" >part.c; echo 'int main(void) { printf(\"%jd%c\", (intmax_t)part(\"words\"), 10); return 0; }' >>part.c")
         .load("1000 functions, executed where they were compiled", "exec tcc -run part.c")
-        .loses("executes memory that it can write")
         .also(&[Torture]),
     CorpusProgram::new("nasm", &[needed("nasm", "nasm")])
         .version("nasm --version")

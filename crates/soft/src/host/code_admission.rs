@@ -63,7 +63,8 @@ impl CodeCacheMapping {
     /// Whether code was taken from a page that a process cannot execute.
     pub(super) fn has_code_outside(&self, maps: &MemoryMaps) -> bool {
         let pages = self.translation.pages_in(0, u64::MAX);
-        let read = pages.iter().filter(|(_, bytes)| bytes.is_some());
+        let fixed = |page: u64| self.translation.touches_fixed(page, page + PAGE);
+        let read = pages.iter().filter(|(page, bytes)| bytes.is_some() && fixed(*page));
         read.into_iter().any(|(page, _)| !maps.executes(*page, page + PAGE))
     }
 

@@ -7,7 +7,7 @@ use cyclometer_sys::trace;
 use super::code_objects::CodeObjects;
 use super::maps::{MapsCache, NoCode};
 use super::profile_store::ProfileStore;
-use crate::translate::{CodeSource, FilePage, ObjectPage, PAGE};
+use crate::translate::{CodeSource, CodeStability, FilePage, ObjectPage, PAGE};
 
 /// Reads the code of a stopped process.
 pub(crate) struct CodeReader<'a> {
@@ -38,6 +38,21 @@ impl<'a> CodeReader<'a> {
         self.code_at(address & !(PAGE - 1))?.err()
     }
 
+    /// The stability of the code of a page. A block that begins on it may end on the next one.
+    fn stability_at(&mut self, page: u64) -> CodeStability {
+        let changes = |code| matches!(code, Some(Err(NoCode::Writable | NoCode::Shared | NoCode::Written)));
+        let changing = [page, page.wrapping_add(PAGE)].into_iter().find(|page| changes(self.code_at(*page)));
+        let Some(changing) = changing else { return CodeStability::Fixed };
+        let Ok(stack) = trace::registers(self.tid).map(|registers| registers.rsp) else {
+            return CodeStability::ChangingWithStack;
+        };
+        let mapping = self.known.read(self.tid).ok().and_then(|maps| maps.at(changing));
+        match mapping.is_some_and(|mapping| !(mapping.start..mapping.end).contains(&stack)) {
+            true => CodeStability::Changing,
+            false => CodeStability::ChangingWithStack,
+        }
+    }
+
     /// Whether code can be taken from a page; `None` where nothing is known.
     fn code_at(&mut self, page: u64) -> Option<Result<(), NoCode>> {
         let known = self.known.read(self.tid).ok()?.code_at(page);
@@ -52,10 +67,22 @@ impl<'a> CodeReader<'a> {
 
 impl CodeSource for CodeReader<'_> {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
-        self.code_at(address)?.ok()?;
+        if self.code_at(address)? == Err(NoCode::NotExecutable) {
+            return None;
+        }
         let mut bytes = Box::new([0; PAGE as usize]);
-        let count = trace::read_memory(self.tid, address, &mut bytes[..]).ok()?;
-        (count == PAGE as usize).then_some(bytes)
+        let count = trace::read_memory(self.tid, address, &mut bytes[..]).unwrap_or(0);
+        if count < PAGE as usize {
+            // Memory that can only be executed is read by words.
+            for (word, at) in bytes.as_chunks_mut().0.iter_mut().zip((address..).step_by(8)) {
+                *word = trace::peek(self.tid, at).ok()?.to_le_bytes();
+            }
+        }
+        Some(bytes)
+    }
+
+    fn stability(&mut self, address: u64) -> CodeStability {
+        self.stability_at(address)
     }
 
     fn origin(&mut self, address: u64) -> Option<FilePage> {

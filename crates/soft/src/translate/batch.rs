@@ -7,7 +7,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::instruction::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
-use super::pages::{CodePages, CodeSource};
+use super::pages::{CodePages, CodeSource, CodeStability, PAGE};
 use crate::block::{DetachReason, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
 use crate::profile::Heat;
@@ -51,6 +51,8 @@ pub(crate) struct PendingBlock {
     /// The first instruction before which flags are dead, so that a counter may change them; `None` where
     /// they are live throughout.
     pub(crate) flags_dead: Option<usize>,
+    /// Whether the program's bytes are checked before each execution, because they can change.
+    pub(crate) checked: bool,
 }
 
 impl PendingBlock {
@@ -95,8 +97,9 @@ impl BlockBatch {
         search.run(entry);
         let BlockSearch { pages, found, .. } = search;
         let mut batch = found.blocks(pages);
-        batch.find_successors();
-        batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
+        batch.find_successors(pages);
+        let fixed = |address| pages.block(address).filter(|_| !pages.can_change(address));
+        batch.find_live_flags(&|address| Some(known(fixed(address)?)));
         batch.find_dead_flags();
         batch.find_loops();
         batch.apply_profile(pages);
@@ -128,9 +131,12 @@ impl BlockBatch {
         &self.instructions[pending.steps.clone()]
     }
 
-    fn find_successors(&mut self) {
+    /// A block whose bytes can change is no successor: another version of it may be there by then.
+    fn find_successors(&mut self, pages: &CodePages) {
         for i in 0..self.blocks.len() {
-            let inside = successors(self.blocks[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
+            let fixed = |to: Option<u64>| to.filter(|to| !pages.can_change(*to));
+            let inside =
+                successors(self.blocks[i].terminator).map(|to| self.at(fixed(to)?).map(|to| to as u32));
             self.blocks[i].inside = inside;
         }
     }
@@ -467,6 +473,7 @@ impl DecodedCode {
             expected: 0,
             inside: [None; 2],
             flags_dead: None,
+            checked: pages.can_change(address),
         };
         if pages.starts_block(address) {
             return None;
@@ -476,6 +483,8 @@ impl DecodedCode {
             return Some(pending(0..0, Terminator::Detach(*refused)));
         };
         let mut last = first;
+        let checked = pages.can_change(address);
+        let mut stability = pages.stability(address);
         let terminator = loop {
             let instruction = &self.instructions[last];
             last += 1;
@@ -484,16 +493,32 @@ impl DecodedCode {
             }
             // Instructions that follow one another were decoded one after the other, up to a known block.
             let next = instruction.next();
+            let changing = checked || (next % PAGE < MAX_LENGTH as u64 && pages.can_change(next));
             let follows = self.instructions.get(last).is_some_and(|next_instruction| {
                 next_instruction.address == next && !next_instruction.leads && last - first < MAX_INSTRUCTIONS
             });
-            if !follows {
-                let refused = self.refused.get(&next).map(|reason| Terminator::Detach(*reason));
+            let cut = changing && (!checked || ends_version(instruction, last - first, &mut stability));
+            if !follows || cut {
+                // An instruction that can change is decoded again when it is executed.
+                let refused = self.refused.get(&next).filter(|_| !changing);
+                let refused = refused.map(|reason| Terminator::Detach(*reason));
                 break refused.unwrap_or(Terminator::FallThrough { next });
             }
         };
         Some(pending(first..last, terminator))
     }
+}
+
+/// Most instructions of a block that is checked: a change of one byte makes another version of the block.
+const MOST_CHECKED: usize = 32;
+
+/// Whether a version ends behind an instruction, the last one of `count`, because that may change one of those
+/// that follow. With another stack pointer, stores to the stack may do so too.
+fn ends_version(instruction: &DecodedInstruction, count: usize, stability: &mut CodeStability) -> bool {
+    if instruction.moves_stack() {
+        *stability = CodeStability::ChangingWithStack;
+    }
+    count >= MOST_CHECKED || instruction.may_change_code(*stability)
 }
 
 /// The return address of a call.

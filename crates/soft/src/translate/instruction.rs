@@ -1,8 +1,9 @@
 //! A decoded instruction, as the translator needs it: its copy, its end of a block, its effect on flags.
 
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
-use iced_x86::{DecoderError, Mnemonic as M, OpAccess, OpKind, Register, RflagsBits};
+use iced_x86::{DecoderError, Mnemonic as M, OpAccess, OpKind, Register, RflagsBits, UsedMemory};
 
+use super::pages::CodeStability;
 use crate::addend::{Addend, AddendKind, ElementMask, MaskedElements};
 use crate::baseline::CpuQuery;
 use crate::block::{DetachReason, Terminator, ending, near_branch};
@@ -180,6 +181,40 @@ impl DecodedInstruction {
             ends: None,
             r11: use_of_r11(instruction),
         }
+    }
+
+    /// Whether the instruction may write to the code that follows it, where that has such a stability. A store
+    /// by the stack pointer does not, unless the stack is in the same mapping.
+    pub(super) fn may_change_code(&self, stability: CodeStability) -> bool {
+        let mut decoder = Decoder::with_ip(64, self.code(), self.address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info(&instruction);
+        let writes = |memory: &&UsedMemory| {
+            !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess)
+                && !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead)
+        };
+        let by_stack = |memory: &UsedMemory| {
+            stability == CodeStability::Changing
+                && memory.base() == Register::RSP
+                && memory.index() == Register::None
+        };
+        // The operands of these are not listed in full.
+        let saves = instruction.is_save_restore_instruction();
+        saves || info.used_memory().iter().filter(writes).any(|memory| !by_stack(memory))
+    }
+
+    /// Whether the instruction gives the stack pointer a value that does not depend on the one before.
+    pub(super) fn moves_stack(&self) -> bool {
+        let mut decoder = Decoder::with_ip(64, self.code(), self.address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        let keeps = match instruction.mnemonic() {
+            M::Push | M::Add | M::Sub | M::And | M::Cmp | M::Test => true,
+            M::Lea => instruction.memory_base() == Register::RSP,
+            _ => false,
+        };
+        let is_stack = |operand| instruction.op_register(operand).full_register() == Register::RSP;
+        !keeps && (0..instruction.op_count()).any(is_stack)
     }
 
     /// Whether the instruction can be copied to any address of a region: its target is in reach from there.

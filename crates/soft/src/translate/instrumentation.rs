@@ -162,6 +162,9 @@ impl Translation {
             } else if let Some(caller) = callers[position] {
                 self.inline_call_thunk(&batch, (first, caller), id, &mut out, &mut deferred);
             }
+            if pending.checked {
+                self.emit_check(id, &mut out);
+            }
             self.emit(&batch, pending, id, &mut out, &mut deferred);
         }
         self.emit_deferred(&mut out, deferred, first);
@@ -169,6 +172,7 @@ impl Translation {
         entries.extend(separate.into_iter().map(|to| self.entry_jump(to, &mut out).0));
         self.publish(region, out);
         self.writes.extend(entries);
+        self.open_versions(first);
         jumps.into_iter().for_each(|jump| self.patch(jump));
         self.scratch = batch.into_scratch();
     }
@@ -245,7 +249,7 @@ impl Translation {
         let (end, target) = BlockEnd::of(pending.terminator);
         let id = self.blocks.len() as u32;
         self.pages.add_block(pending.address, id);
-        if pending.address % PAGE + u64::from(len) > PAGE {
+        if pending.checked || pending.address % PAGE + u64::from(len) > PAGE {
             let bytes = instructions.iter().flat_map(DecodedInstruction::code).copied().collect();
             self.straddling.insert(id, bytes);
         }
@@ -253,6 +257,7 @@ impl Translation {
             address: pending.address,
             body: 0,
             len,
+            is_version: pending.checked,
             instructions: pending.len() as u16,
             live_in: pending.live_in,
             end,
@@ -262,6 +267,9 @@ impl Translation {
             from_outside: None,
             units: None,
         });
+        if pending.checked {
+            self.add_outside_edge(id, pending.expected);
+        }
     }
 
     /// Adds the edges whose ends are known. `first` is the batch's first block.
@@ -271,6 +279,10 @@ impl Translation {
         let heats = self.pages.heats(pending.address);
         let targets = successors(pending.terminator);
         for (i, target) in targets.into_iter().enumerate() {
+            if let Some(target) = target.filter(|target| self.can_change(*target)) {
+                self.blocks[id as usize].edges[i] = Some(self.edge_to_version(exit, target, pending));
+                continue;
+            }
             let inside = pending.inside[i].map(|inside| first + inside);
             let Some(to) = inside.or_else(|| self.block_at(target?)) else { continue };
             let share = match pending.terminator {
@@ -297,6 +309,14 @@ impl Translation {
             let adjacent = batch.at(self.blocks[site as usize].address).map(|i| batch.blocks[i].expected);
             self.add_outside_edge(site, adjacent.unwrap_or(ONCE));
         }
+    }
+
+    /// The edge of an exit to changing code.
+    fn edge_to_version(&mut self, exit: FlowPoint, target: u64, pending: &batch::PendingBlock) -> ArcId {
+        let back = target <= pending.address;
+        let half = matches!(pending.terminator, Terminator::Conditional { .. }) && !back;
+        let executions = if half { pending.expected / 2 } else { pending.expected };
+        self.flow.edge(exit, FlowPoint::Outside, executions * COST_FLAGS_LIVE)
     }
 
     /// Most expected executions of a block, in hundredths, from the execution profile of its page.
@@ -396,7 +416,7 @@ impl Translation {
             return None;
         }
         let back = self.blocks[id as usize].edges[BlockExit::Taken as usize];
-        if taken != pending.address || back.is_none() || self.counter(back).is_some() {
+        if pending.checked || taken != pending.address || back.is_none() || self.counter(back).is_some() {
             return None;
         }
         let stops =
@@ -574,7 +594,8 @@ impl Translation {
         out: &mut CodeEmitter,
         deferred: &mut DeferredCode,
     ) {
-        let Some(to) = self.block_at(target) else {
+        let known = self.block_at(target).filter(|_| !self.can_change(target));
+        let Some(to) = known else {
             let field = out.put_field(at, &[0xe9]);
             deferred.exits.push(BranchExit { field, at, exit, target });
             return;
@@ -621,7 +642,7 @@ impl Translation {
     fn return_site(&mut self, call: u32, address: u64, out: &mut CodeEmitter, deferred: &mut DeferredCode) {
         let stub = self.lookup_targets.len() as u32;
         self.lookup_targets.push(address);
-        let known = self.block_at(address);
+        let known = self.block_at(address).filter(|_| !self.can_change(address));
         let (chain, _, at) = out.lookup_stub(stub, address, known.and_then(|to| self.counter_in(to)));
         out.literal(chain, self.return_missed);
         match known {
@@ -672,6 +693,11 @@ impl Translation {
         }
         for (field, stub) in std::mem::take(&mut deferred.sites) {
             let (target, jump) = (self.lookup_targets[stub as usize], out.address(field));
+            if self.can_change(target) {
+                let versions = self.version_stub(target, out);
+                self.fill_or_jump(field, CodeEmitter::in_stub(stub), versions, out);
+                continue;
+            }
             self.link_stop(
                 CodeEmitter::in_stub(stub),
                 field,
@@ -688,6 +714,9 @@ impl Translation {
     /// An exit that is taken by a jump: directly to the block, over a counter, or to an exit stub.
     fn emit_exit(&mut self, exit: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
         let BranchExit { field, at, exit, target } = exit;
+        if self.can_change(target) {
+            return self.emit_exit_to_version(BranchExit { field, at, exit, target }, out);
+        }
         let Some(to) = self.block_at(target) else {
             let jump = out.address(field);
             return self.link_stop(
@@ -709,6 +738,34 @@ impl Translation {
                 let at = self.count_edge(arc, at, to, out);
                 self.jump_to(to, at, out, bodies);
             }
+        }
+    }
+
+    /// An exit to the version stub of changing code. Its edge goes to the outside.
+    fn emit_exit_to_version(&mut self, exit: BranchExit, out: &mut CodeEmitter) {
+        let BranchExit { field, at, exit, target } = exit;
+        let arc = self.blocks[at.subject as usize].edges[exit as usize];
+        let stub = self.version_stub(target, out);
+        let Some(offset) = self.counter(arc) else { return self.fill_or_jump(field, at, stub, out) };
+        out.fill(field, out.here());
+        out.count(at, offset, false);
+        self.jump_to_address(at.with(PcBits::OUTSIDE), stub, out);
+    }
+
+    /// Lets a jump reach an address, by another jump if it is too far away.
+    fn fill_or_jump(&self, field: JumpField, at: EmitState, to: u64, out: &mut CodeEmitter) {
+        if reaches(out.address(field), to) {
+            return out.fill(field, to);
+        }
+        out.fill(field, out.here());
+        self.jump_to_address(at, to, out);
+    }
+
+    pub(super) fn jump_to_address(&self, at: EmitState, to: u64, out: &mut CodeEmitter) {
+        if reaches(out.here(), to) {
+            out.put_to(at, &[0xe9], to)
+        } else {
+            out.put_literal(at, &[0xff, 0x25], to)
         }
     }
 
@@ -734,6 +791,10 @@ impl Translation {
         let target = match self.exit_stubs.get(&stop) {
             Some(ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. }) => *target,
             Some(ExitStub::Linked(to)) => return Ok(Some(*to)),
+            Some(ExitStub::Versions(address)) => {
+                let version = self.ensure(code, *address)?;
+                return Ok(self.behind_check(version));
+            }
             _ => return Ok(None),
         };
         // The stops that wait for the block are linked when it is translated, unless they are too many.
@@ -761,9 +822,11 @@ impl Translation {
     fn edge_of(&mut self, stop: u64, to: u32) -> Option<LinkRequest> {
         match self.exit_stubs.get(&stop).copied()? {
             ExitStub::DirectLink { from, exit, jump, .. } => {
+                let is_version = self.blocks[to as usize].is_version;
                 let translated = self.blocks[from as usize];
-                let ends =
-                    (FlowPoint::Exit(translated.block), FlowPoint::Entry(self.blocks[to as usize].block));
+                let entry = FlowPoint::Entry(self.blocks[to as usize].block);
+                let entry = if is_version { FlowPoint::Outside } else { entry };
+                let ends = (FlowPoint::Exit(translated.block), entry);
                 let known = translated.edges[exit as usize];
                 let heats = self.pages.heats(translated.address);
                 let executions = expected(heats.map(|heats| heats.exits[exit as usize]), ONCE);
@@ -789,6 +852,11 @@ impl Translation {
     /// The destination of a link: the block, or an edge counter before it.
     fn link_to(&mut self, link: LinkRequest, out: &mut CodeEmitter) -> LinkPatch {
         let LinkRequest { stop, jump, to, arc, at } = link;
+        if self.blocks[to as usize].is_version {
+            let destination = self.link_to_version(to, arc, at, out);
+            self.exit_stubs.insert(stop, ExitStub::Linked(destination));
+            return LinkPatch { stop, jump, destination };
+        }
         let mut destination = self.blocks[to as usize].body;
         if self.counter(Some(arc)).is_some() {
             destination = out.here();
@@ -797,6 +865,18 @@ impl Translation {
         }
         self.exit_stubs.insert(stop, ExitStub::Linked(destination));
         LinkPatch { stop, jump, destination }
+    }
+
+    /// The destination of a link to changing code: the version stub, or a counter before it. Behind a return
+    /// site, the execution is outside already.
+    fn link_to_version(&mut self, to: u32, arc: ArcId, at: EmitState, out: &mut CodeEmitter) -> u64 {
+        let stub = self.version_stub(self.blocks[to as usize].address, out);
+        let outside = at.bits.has(PcBits::IN_STUB);
+        let Some(offset) = self.counter(Some(arc)).filter(|_| !outside) else { return stub };
+        let destination = out.here();
+        out.count(at, offset, false);
+        self.jump_to_address(at.with(PcBits::OUTSIDE), stub, out);
+        destination
     }
 
     /// Adds the edge from the outside to a block, unless it exists.
@@ -809,7 +889,7 @@ impl Translation {
 
     /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter
     /// there.
-    fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
+    pub(super) fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
         let counter = self.counter(self.blocks[to as usize].from_outside)?;
         Some((counter, self.flags_are_dead(to)))
     }
@@ -860,7 +940,13 @@ impl Translation {
     /// address behind the stub's check.
     fn entry_jump(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64) {
         let (entry, hit, at) = self.entry_path(to, out);
-        self.jump_to(to, at, out, &mut Vec::new());
+        let block = self.blocks[to as usize];
+        if block.is_version {
+            let stub = self.version_stub(block.address, out);
+            self.jump_to_address(at, stub, out);
+        } else {
+            self.jump_to(to, at, out, &mut Vec::new());
+        }
         (entry, hit)
     }
 
@@ -870,7 +956,8 @@ impl Translation {
         let stub = self.lookup_targets.len() as u32;
         self.lookup_targets.push(target);
         let start = out.here();
-        let (chain, hit, at) = out.lookup_stub(stub, target, self.counter_in(to));
+        let counter = self.counter_in(to).filter(|_| !self.blocks[to as usize].is_version);
+        let (chain, hit, at) = out.lookup_stub(stub, target, counter);
         let entry = (target & 0xffff) as u32;
         out.literal(chain, self.table_heads.insert(entry, start).unwrap_or(self.lookup_missed));
         self.indirect_entries.insert(target, hit);
@@ -918,7 +1005,7 @@ fn exits_indirectly(terminator: Terminator) -> bool {
 }
 
 /// Whether a jump's 32-bit distance suffices, an instruction's length apart.
-fn reaches(from: u64, to: u64) -> bool {
+pub(super) fn reaches(from: u64, to: u64) -> bool {
     let distance = to.wrapping_sub(from).cast_signed();
     i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
 }

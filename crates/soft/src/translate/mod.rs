@@ -57,9 +57,10 @@ mod region;
 mod slot_layout;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub(crate) use pages::StoredPages;
-pub use pages::{CodeSource, FilePage, ObjectPage, PAGE, PageContent};
+pub use pages::{CodeSource, CodeStability, FilePage, ObjectPage, PAGE, PageContent};
 pub use program_point::{
     BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in,
 };
@@ -89,6 +90,7 @@ use pages::CodePages;
 use pending_links::PendingLinks;
 use program_point::{PcBits, PcEntry};
 use region::CodeRegion;
+use versions::CodeVersions;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
@@ -181,6 +183,8 @@ pub(crate) struct TranslatedBlock {
     body: u64,
     /// Bytes of its instructions in the program.
     len: u16,
+    /// Whether it is a version of code that changes.
+    is_version: bool,
     instructions: u16,
     live_in: u8,
     end: BlockEnd,
@@ -263,6 +267,8 @@ enum ExitStub {
     },
     /// A link that was made: where it leads.
     Linked(u64),
+    /// The bytes at an address are none of those that were translated.
+    Versions(u64),
     IndirectBranch,
     SystemCall,
     CpuQuery(CpuQuery),
@@ -312,7 +318,7 @@ pub struct Translation {
     /// Pages and PC maps that an earlier run has stored; they are read on demand.
     stored_pages: Option<Rc<dyn StoredPages>>,
     blocks: ChunkedVec<TranslatedBlock>,
-    /// The instructions of blocks that are on more than one page.
+    /// The instructions of blocks that are on more than one page, or whose pages can change.
     straddling: AddressMap<u32, Box<[u8]>>,
     flow: FlowGraph,
     stop_at_cpu_queries: bool,
@@ -328,6 +334,8 @@ pub struct Translation {
     /// For each address in the lookup table, the address in its stub behind the check, where registers are
     /// restored.
     indirect_entries: AddressMap<u64, u64>,
+    /// Blocks of code that changes.
+    versions: CodeVersions,
     lookup_missed: u64,
     return_missed: u64,
     unit_counters: u32,
@@ -359,6 +367,7 @@ impl Translation {
             waiting: PendingLinks::with_capacity(ROOM),
             lookup_targets: Vec::new(),
             indirect_entries: AddressMap::default(),
+            versions: CodeVersions::default(),
             lookup_missed: 0,
             return_missed: 0,
             unit_counters: 0,
@@ -448,9 +457,10 @@ impl Translation {
     /// The reason of a stop, by the address of the stopping instruction.
     pub fn stop_at(&self, address: u64) -> Option<StopReason> {
         Some(match self.exit_stubs.get(&address)? {
-            ExitStub::DirectLink { .. } | ExitStub::ReturnSite { .. } | ExitStub::Linked(_) => {
-                StopReason::DirectLink
-            }
+            ExitStub::DirectLink { .. }
+            | ExitStub::ReturnSite { .. }
+            | ExitStub::Linked(_)
+            | ExitStub::Versions(_) => StopReason::DirectLink,
             ExitStub::IndirectBranch => StopReason::IndirectBranch,
             ExitStub::SystemCall => StopReason::SystemCall,
             ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
@@ -547,7 +557,7 @@ impl Translation {
     /// The instructions of a block.
     pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
         let translated = &self.blocks[block as usize];
-        // Pages do not change during the life of a translation.
+        // Other pages do not change during the life of a translation.
         let bytes = match self.straddling.get(&block) {
             Some(bytes) => bytes,
             None => self.pages.within(translated.address, translated.len.into()),
@@ -582,6 +592,9 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u32, TranslationNeed> {
+        if let Some(version) = self.ensure_version(code, address)? {
+            return Ok(version);
+        }
         if let Some(translated) = self.block_at(address) {
             return Ok(translated);
         }

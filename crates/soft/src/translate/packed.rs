@@ -117,6 +117,7 @@ impl Translation {
             stored_pages: Some(stored_pages),
             lookup_targets,
             indirect_entries,
+            versions: super::CodeVersions::default(),
             lookup_missed,
             return_missed,
             unit_counters,
@@ -126,9 +127,9 @@ impl Translation {
         })
     }
 
-    /// Whether no arc is undecided, and no write is pending.
+    /// Whether no arc is undecided, no write is pending, and no code changes.
     pub(crate) fn is_settled(&self) -> bool {
-        self.writes.is_empty() && self.flow.is_closed()
+        self.writes.is_empty() && self.flow.is_closed() && self.versions.is_empty()
     }
 
     /// The address of the lookup table.
@@ -197,6 +198,7 @@ impl TranslatedBlock {
             address: from.u64()?,
             body: from.u64()?,
             len: from.u16()?,
+            is_version: false,
             instructions: from.u16()?,
             live_in: from.u8()?,
             end: one_of(&ENDS, from)?,
@@ -226,7 +228,8 @@ impl ExitStub {
                 to.u64(*jump);
             }
             // Left out.
-            ExitStub::Linked(_) => to.u8(2),
+            // Neither is stored.
+            ExitStub::Linked(_) | ExitStub::Versions(_) => to.u8(2),
             ExitStub::IndirectBranch => to.u8(3),
             ExitStub::SystemCall => to.u8(4),
             ExitStub::CpuQuery(question) => {

@@ -17,6 +17,11 @@ pub trait CodeSource {
     /// from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 
+    /// Whether the bytes of a page can change without a system call that the host sees.
+    fn stability(&mut self, _address: u64) -> CodeStability {
+        CodeStability::Fixed
+    }
+
     /// The file page that a page is mapped from, if there is a profile for the file.
     fn origin(&mut self, _address: u64) -> Option<FilePage> {
         None
@@ -26,6 +31,17 @@ pub trait CodeSource {
     fn object(&mut self, _address: u64, _bytes: &[u8; PAGE as usize]) -> Option<ObjectPage> {
         None
     }
+}
+
+/// Whether the bytes of a page of code can change without a system call that the host sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CodeStability {
+    /// They cannot.
+    Fixed,
+    /// The program, or another process, can write them. No stack of the program is there.
+    Changing,
+    /// The same, and a stack is in the same mapping.
+    ChangingWithStack,
 }
 
 /// The place of a page in a file of code.
@@ -68,12 +84,15 @@ pub(crate) struct CodePages {
     pages: Vec<CodePage>,
     index: AddressMap<u64, u32>,
     last: Option<(u64, u32)>,
+    /// Whether the bytes of any page can change.
+    any_changes: bool,
 }
 
 /// A page that was read. Blocks are looked up by address all the time, mostly near one another.
 struct CodePage {
     /// `None` where code must not be taken from it.
     bytes: Option<PageBytes>,
+    stability: CodeStability,
     origin: Option<FilePage>,
     /// Its place in a file of code, where places are requested. It is not stored.
     object: Option<ObjectPage>,
@@ -140,6 +159,14 @@ impl CodePage {
             self.blocks.insert(position, block);
         }
     }
+
+    fn remove(&mut self, address: u64) {
+        let Some(position) = self.position(address) else { return };
+        let (word, bit) = CodePage::bit(address);
+        self.blocks.remove(position);
+        self.starts[word] &= !bit;
+        self.ranks[word + 1..].iter_mut().for_each(|rank| *rank -= 1);
+    }
 }
 
 impl CodePage {
@@ -204,6 +231,7 @@ impl CodePage {
         }
         (usize::from(before) == blocks.len()).then_some(CodePage {
             bytes,
+            stability: CodeStability::Fixed,
             origin,
             object: None,
             starts,
@@ -297,6 +325,62 @@ impl CodePages {
     pub(crate) fn starts_block_on(&self, page: u32, address: u64) -> bool {
         let (word, bit) = CodePage::bit(address);
         self.pages[page as usize].starts[word] & bit != 0
+    }
+
+    /// Whether the bytes of a page, if it was read, can change.
+    pub(crate) fn stability(&self, address: u64) -> CodeStability {
+        self.known(address).map_or(CodeStability::Fixed, |page| self.pages[page as usize].stability)
+    }
+
+    /// Whether the bytes at an address can change.
+    #[inline]
+    pub(crate) fn can_change(&self, address: u64) -> bool {
+        self.any_changes && self.stability(address) != CodeStability::Fixed
+    }
+
+    /// Whether the bytes of every page of a range that was read can change.
+    pub(crate) fn all_can_change(&self, start: u64, end: u64) -> bool {
+        self.pages_in(start, end).into_iter().all(|(page, _)| self.can_change(page))
+    }
+
+    /// Reads the page of an address again, if its bytes can change. Returns the blocks there if they have.
+    pub(crate) fn refresh(&mut self, code: &mut dyn CodeSource, address: u64) -> Vec<u32> {
+        let Some(index) = self.known(address).filter(|_| self.can_change(address)) else { return Vec::new() };
+        let now = code.page(address & !(PAGE - 1));
+        let page = &mut self.pages[index as usize];
+        let unchanged = match (&now, &page.bytes) {
+            (Some(now), Some(PageBytes::Loaded(then))) => now == then,
+            (None, None) => true,
+            _ => false,
+        };
+        if unchanged {
+            return Vec::new();
+        }
+        page.bytes = now.map(PageBytes::Loaded);
+        page.blocks.clone()
+    }
+
+    /// Whether these are the bytes from an address on, on pages that were read.
+    pub(crate) fn has_bytes(&self, address: u64, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        let mut at = address;
+        while !rest.is_empty() {
+            let here = self.known(at).map_or(&[][..], |page| self.rest(page, at));
+            let len = here.len().min(rest.len());
+            if len == 0 || here[..len] != rest[..len] {
+                return false;
+            }
+            rest = &rest[len..];
+            at = at.wrapping_add(len as u64);
+        }
+        true
+    }
+
+    /// Removes the block at an address: another one is to be there.
+    pub(crate) fn remove_block(&mut self, address: u64) {
+        if let Some(page) = self.known(address) {
+            self.pages[page as usize].remove(address);
+        }
     }
 
     /// The block at an address.
@@ -410,10 +494,13 @@ impl CodePages {
     fn read(&mut self, code: &mut dyn CodeSource, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
         let bytes = code.page(page);
-        let origin = bytes.as_ref().and_then(|_| code.origin(page));
-        let object = bytes.as_ref().and_then(|bytes| code.object(page, bytes));
+        let stability = bytes.as_ref().map_or(CodeStability::Fixed, |_| code.stability(page));
+        self.any_changes |= stability != CodeStability::Fixed;
+        let of_file = bytes.as_ref().filter(|_| stability == CodeStability::Fixed);
+        let origin = of_file.and_then(|_| code.origin(page));
+        let object = of_file.and_then(|bytes| code.object(page, bytes));
         let bytes = bytes.map(PageBytes::Loaded);
-        self.pages.push(CodePage { bytes, origin, object, starts, ranks, blocks: Vec::new() });
+        self.pages.push(CodePage { bytes, stability, origin, object, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;
         self.index.insert(page, index);
         index

@@ -76,7 +76,8 @@ struct OracleProcess {
     pid: u32,
     parent: u32,
     name: String,
-    known: HashMap<u64, usize>,
+    /// By the address and the bytes there: code may change at any time.
+    known: HashMap<(u64, [u8; 15]), usize>,
     codes: Vec<OracleCode>,
 }
 
@@ -236,9 +237,7 @@ impl Oracle {
         }
         let process = &mut self.processes[task.process];
         let selected = task.selected;
-        if process.codes[index].retire(&before, after, selected) {
-            process.forget_after(&before);
-        }
+        process.codes[index].retire(&before, after, selected);
     }
 
     fn report(&self) -> String {
@@ -249,27 +248,29 @@ impl Oracle {
 impl OracleProcess {
     /// The instruction at an address.
     fn code(&mut self, tid: u32, address: u64) -> Option<usize> {
-        if let Some(known) = self.known.get(&address) {
+        let mut bytes = [0; 15];
+        let count = match trace::read_memory(tid, address, &mut bytes).unwrap_or(0) {
+            // Memory that can only be executed is read by words.
+            0 => {
+                let words = [trace::peek(tid, address).ok()?, trace::peek(tid, address + 8).ok()?];
+                let [low, high] = words.map(u64::to_le_bytes);
+                bytes[..8].copy_from_slice(&low);
+                bytes[8..].copy_from_slice(&high[..7]);
+                bytes.len()
+            }
+            count => count,
+        };
+        if let Some(known) = self.known.get(&(address, bytes)) {
             return Some(*known);
         }
-        let mut bytes = [0; 15];
-        let count = trace::read_memory(tid, address, &mut bytes).ok()?;
         let instruction = Decoder::with_ip(64, &bytes[..count], address, DecoderOptions::NONE).decode();
         let class = classify(&instruction, InstructionInfoFactory::new().info(&instruction));
         let events = class.events.compact().iter().collect();
         let code =
             OracleCode { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
         self.codes.push(code);
-        self.known.insert(address, self.codes.len() - 1);
+        self.known.insert((address, bytes), self.codes.len() - 1);
         Some(self.codes.len() - 1)
-    }
-
-    /// Behind a system call that maps something, code may be other code.
-    fn forget_after(&mut self, before: &Registers) {
-        const MAPS: [u64; 5] = [9, 10, 11, 25, 30];
-        if MAPS.contains(&before.rax) {
-            self.known.clear();
-        }
     }
 
     fn report(&self) -> String {

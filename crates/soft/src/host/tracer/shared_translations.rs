@@ -182,7 +182,7 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let cache = context.cache.borrow();
-        let touches = |(start, end): &(u64, u64)| cache.translation.touches(*start, *end);
+        let touches = |(start, end): &(u64, u64)| cache.translation.touches_fixed(*start, *end);
         let mut touched = call.ranges.iter().copied().filter(touches).peekable();
         if !cache.shared_code.is_open() || touched.peek().is_none() {
             return Ok(touched.peek().is_some());

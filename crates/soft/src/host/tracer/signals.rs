@@ -37,6 +37,7 @@ use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
+const SIGBUS: i32 = 7;
 
 /// The `si_code` of the trap that the kernel raises for `int3`.
 ///
@@ -89,7 +90,10 @@ impl Tracer {
                 let stop = cache.translation.stop_at(at).filter(|_| signal == SIGTRAP);
                 let mispredicted_return =
                     if signal == SIGSEGV { mispredicted_return(tid, &cache, registers) } else { None };
+                let faults =
+                    matches!(signal, SIGSEGV | SIGBUS) && cache.translation.is_checking(registers.rip);
                 drop(cache);
+                let faults_in_check = faults && trace::signal_info(tid)?.code() > 0;
                 match (stop, mispredicted_return) {
                     (Some(stop), _)
                         if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
@@ -114,6 +118,11 @@ impl Tracer {
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
                         Ok(TaskAction::Detach { reason: Some("steps itself".to_owned()), signal })
+                    }
+                    _ if faults_in_check => {
+                        // The memory is gone, or only executable: the tracer looks at it.
+                        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+                        Ok(TaskAction::Enter(registers))
                     }
                     _ if self.delays_signal(tid, signal, registers.rip, arrival)? => Ok(TaskAction::Resume),
                     _ => self.deliver(tid, signal),

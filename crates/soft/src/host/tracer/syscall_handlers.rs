@@ -2,10 +2,14 @@
 //!
 //! The types are in [`syscalls`](crate::host::syscalls).
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
+use crate::host::code_cache::CodeCacheMapping;
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
 use crate::host::syscalls::{EFAULT, MappingCall, SyscallAction, action_for};
@@ -97,7 +101,7 @@ impl Tracer {
     /// Discards the bytes of a range: the mappings stay.
     fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let changes = context.cache.borrow().translation.touches(range.0, range.1);
+        let changes = context.cache.borrow().translation.touches_fixed(range.0, range.1);
         if !changes {
             return Ok(TaskAction::Resume);
         }
@@ -120,6 +124,7 @@ impl Tracer {
         if !changes && !self.concerns_code(tid, call)? {
             return Ok(TaskAction::Resume);
         }
+        close_versions(&home, call);
         let joint = home.borrow().shared_code.is_open() && !changes;
         // The address of new or moved code is not known before the call.
         let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
@@ -136,5 +141,15 @@ impl Tracer {
             return Ok(TaskAction::Resume);
         }
         Ok(TaskAction::Flush)
+    }
+}
+
+/// Before memory is executed again that a call may make one without code, the tracer looks at it. Bytes that a
+/// call changes are found by the checks of versions.
+pub(super) fn close_versions(cache: &Rc<RefCell<CodeCacheMapping>>, call: &MappingCall) {
+    if !call.code {
+        let mut cache = cache.borrow_mut();
+        call.ranges.iter().for_each(|(start, end)| cache.translation.close_versions(*start, *end));
+        cache.apply_writes();
     }
 }

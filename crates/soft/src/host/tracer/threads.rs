@@ -13,6 +13,7 @@ use cyclometer_sys::trace::{Change, Registers};
 
 use super::Tracer;
 use super::forks::message;
+use super::syscall_handlers::close_versions;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::process::{TaskMode, TracedTask};
@@ -240,6 +241,7 @@ impl Tracer {
         }
         let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
+        close_versions(&home, call);
         for range in ranges.iter().copied().filter(|_| call.code) {
             restartable::check(tid, range, restartable::THREADS)?;
         }
@@ -250,7 +252,7 @@ impl Tracer {
                 Ok(TaskAction::Flush)
             };
         }
-        if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
+        if fresh.is_some_and(|(start, end)| home.borrow().translation.touches_fixed(start, end)) {
             return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
         Ok(TaskAction::Resume)
