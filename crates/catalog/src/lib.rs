@@ -15,6 +15,7 @@ mod device;
 pub mod encode;
 mod energy;
 mod generic;
+mod gpu;
 pub mod glossary;
 mod host;
 mod host_event;

@@ -154,10 +154,11 @@ fn is_of_registers(rung: Rung) -> bool {
 /// system call that the kernel lacks is such a cause too: the CPU needs nothing for it.
 fn keeps_from_counting(rung: Rung, kind: CauseKind) -> bool {
     use CauseKind::{FileSizeLimit, HeldByAnother, MemoryLimit, NmiWatchdog, NoPermission};
-    use CauseKind::{NoProcessList, NotInKernel, NotRoot, Seccomp};
+    use CauseKind::{DriverFault, NoDriver, NoLibrary, NoProcessList, NotInKernel, NotRoot, Seccomp, VersionMismatch};
     match kind {
         NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog => true,
         NoProcessList | FileSizeLimit | MemoryLimit => true,
+        NoDriver | NoLibrary | VersionMismatch | DriverFault => true,
         NotInKernel => rung == Rung::Soft,
         _ => false,
     }
