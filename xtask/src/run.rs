@@ -62,7 +62,7 @@ fn tests(peers: Peers) -> Result<()> {
 
 /// Tests of programs that find simulated chips behind what they take for devices; built with a feature of
 /// their own.
-const ON_FAKE_DEVICES: &[&str] = &["kperf", "msr", "registers", "selfcounts", "sweep"];
+const ON_FAKE_DEVICES: &[&str] = &["gpu", "kperf", "msr", "registers", "selfcounts", "sweep"];
 
 /// Lints and runs them.
 fn on_fake_devices() -> Result<()> {

@@ -21,6 +21,8 @@ mod counter_accounts;
 #[cfg(all(unix, feature = "fake-devices"))]
 #[path = "counter_accounts_fake.rs"]
 mod counter_accounts;
+#[cfg(target_os = "linux")]
+pub mod gpu;
 #[cfg(unix)]
 pub mod kdebug;
 #[cfg(unix)]

@@ -3,6 +3,7 @@
 use cyclometer_core::Source;
 use cyclometer_sys::user_read::Serialisation;
 
+use crate::gpu::GpuSource;
 use crate::os::OsSource;
 use crate::perf::PerfSource;
 use crate::selfcounts;
@@ -12,6 +13,7 @@ pub fn sources() -> Vec<Box<dyn Source>> {
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(PerfSource::new())];
     sources.extend(selfcounts::source());
     sources.push(Box::new(OsSource::new()));
+    sources.push(Box::new(GpuSource::new()));
     sources
 }
 
@@ -23,5 +25,6 @@ pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn 
     sources.extend(selfcounts::source());
     sources.extend(crate::own_counts::source());
     sources.push(Box::new(OsSource::new()));
+    sources.push(Box::new(GpuSource::new()));
     sources
 }

@@ -16,6 +16,7 @@ pub mod encode;
 mod energy;
 mod generic;
 pub mod glossary;
+mod gpu;
 mod host;
 mod host_event;
 mod libpfm;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, Unit};
+use cyclometer_core::gpu::GpuQuantity;
 use cyclometer_core::ladder::Cause;
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
@@ -14,6 +15,7 @@ use crate::generic::{
     ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
     accounting_source,
 };
+use crate::gpu::{self, GpuEvent};
 use crate::host::{CoreTables, Tables, cores};
 use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::portable::{self, Portable};
@@ -95,6 +97,7 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     let known = cores.iter().any(|core| !core.tables.is_empty());
     let mut all = accounting();
     all.extend(energy_zones(machine));
+    all.extend(gpus(machine));
     all.extend(software(machine));
     all.extend(hardware(machine));
     all.extend(counted(machine));
@@ -277,6 +280,24 @@ fn energy_zones(machine: &Machine) -> Vec<Listing> {
         })
     };
     EnergyDomain::ALL.into_iter().filter(|domain| !by_pmu(*domain)).filter_map(entry).collect()
+}
+
+/// The quantities of GPUs, on a machine that may have one.
+fn gpus(machine: &Machine) -> Vec<Listing> {
+    let entry = |quantity: GpuQuantity| {
+        let candidate = GpuEvent { quantity, device: None }.candidate(machine).ok()?;
+        Some(Listing {
+            name: format!("{}-{}", gpu::PMU, quantity.name()),
+            aliases: vec![format!("{}/{}/", gpu::PMU, quantity.name())],
+            rung: Rung::Gpu,
+            unit: quantity.unit(),
+            resolution: candidate.resolution,
+            available: machine.ladder.check(Rung::Gpu, "there is no GPU here"),
+            description: quantity.about().to_owned(),
+            ..blank(ListingKind::Device)
+        })
+    };
+    GpuQuantity::ALL.into_iter().filter_map(entry).collect()
 }
 
 fn software(machine: &Machine) -> Vec<Listing> {

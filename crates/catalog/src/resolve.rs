@@ -19,6 +19,7 @@ use crate::energy;
 use crate::generic::{
     ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, SoftwareEvent, accounting_source, named,
 };
+use crate::gpu::{self, GpuEvent};
 use crate::host::{CoreTables, Tables, cores};
 use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::soft::{self, SoftEvent};
@@ -152,6 +153,10 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
     if let Some(domain) = energy::named(name) {
         refuse_terms(request, "an event that no core PMU counts")?;
         return Ok(by_zones(domain, request, machine));
+    }
+    if let Some(wanted) = gpu::named(name) {
+        refuse_terms(request, "an event of GPUs")?;
+        return Ok(gpu_event(&wanted, request, machine));
     }
     if let Some(cache) = CacheEvent::parse(name) {
         refuse_terms(request, "a generic event of the kernel")?;
@@ -423,6 +428,9 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
         let attributes = terms.to_vec();
         return resolve_on(&EventRequest { selector, attributes, ..request.clone() }, host);
     }
+    if pmus.is_empty() && name == gpu::PMU {
+        return Ok(gpu_event(&gpu::of_terms(terms, &request.text)?, request, machine));
+    }
     let domain = energy::of_terms(name, terms);
     if let Some(domain) =
         domain.filter(|domain| !pmus.iter().any(|pmu| pmu.events.contains_key(domain.event())))
@@ -476,6 +484,17 @@ fn by_zones(domain: EnergyDomain, request: &EventRequest, machine: &Machine) -> 
     match energy::candidate(domain, machine) {
         Some(candidate) => event(request, energy::unit(), vec![candidate]),
         None => Event { unit: energy::unit(), ..unsupported(request, energy::missing(domain)) },
+    }
+}
+
+/// A quantity of GPUs; whether their drivers report it is known when they are asked.
+fn gpu_event(wanted: &GpuEvent, request: &EventRequest, machine: &Machine) -> Event {
+    let unit = wanted.quantity.unit();
+    match wanted.candidate(machine) {
+        Ok(candidate) => {
+            Event { notes: gpu::notes(wanted.quantity), ..event(request, unit, vec![candidate]) }
+        }
+        Err(reason) => Event { unit, ..unsupported(request, reason) },
     }
 }
 

@@ -20,6 +20,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
         online: CpuSet::parse("0-7").unwrap(),
         smt_active: None,
         energy: Vec::new(),
+        gpus: cyclometer_core::gpu::Gpus::default(),
         hypervisor: None,
         container: None,
         pmus,

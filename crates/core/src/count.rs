@@ -203,6 +203,8 @@ pub enum Provenance {
     Modelled,
     /// A simulated chip; the count describes no real program.
     Simulated,
+    /// NVIDIA's driver, through its management library NVML.
+    Nvml,
 }
 
 impl Provenance {
@@ -214,13 +216,14 @@ impl Provenance {
             Provenance::Counted => "counted",
             Provenance::Modelled => "modelled",
             Provenance::Simulated => "simulated",
+            Provenance::Nvml => "nvml",
         }
     }
 
     /// The mark after a value in tables; empty for hardware and kernel.
     pub fn mark(self) -> &'static str {
         match self {
-            Provenance::Hardware | Provenance::Kernel => "",
+            Provenance::Hardware | Provenance::Kernel | Provenance::Nvml => "",
             Provenance::Counted => "≡",
             Provenance::Modelled => "~",
             Provenance::Simulated => "sim",
@@ -250,6 +253,8 @@ pub enum Scope {
     Cpus,
     /// A whole CPU package.
     Package,
+    /// A whole device, as a GPU.
+    Device,
     /// The whole machine.
     System,
 }
@@ -264,6 +269,7 @@ impl Scope {
             Scope::Cgroup => "cgroup",
             Scope::Cpus => "cpus",
             Scope::Package => "package",
+            Scope::Device => "device",
             Scope::System => "system",
         }
     }

@@ -6,6 +6,7 @@ use crate::count::{Provenance, Scope};
 use crate::counter::{CounterId, CounterMask};
 use crate::cpuset::CpuSet;
 use crate::energy::EnergyZone;
+use crate::gpu::{DeviceTotal, GpuPart};
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::{ConfigWords, PmuSet};
@@ -273,6 +274,15 @@ impl Candidate {
         pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0)
     }
 
+    /// How the means of several devices add up, where the value is a gauge: a quantity that goes up and down
+    /// and is sampled. `None` for counts.
+    pub fn gauge(&self) -> Option<DeviceTotal> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Gpu(part) => part.quantity.gauge(),
+            _ => None,
+        })
+    }
+
     /// A candidate counted by perf. Its parts are those of [`Candidate::parts`], with raw counts unscaled.
     pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
         let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();
@@ -424,6 +434,8 @@ pub enum Part {
     Energy(EnergyZone),
     /// For macOS's accounts of counters.
     Account(AccountedCount),
+    /// For the driver of GPUs: a quantity of a device or of all.
+    Gpu(GpuPart),
 }
 
 impl Part {

@@ -21,14 +21,16 @@ pub enum Rung {
     Soft,
     /// Clocks and accounting of the operating system; always available.
     Os,
+    /// The drivers of GPUs: NVIDIA's management library and the files of amdgpu.
+    Gpu,
     /// The registers of a simulated chip; only on a simulated machine, which has no other.
     Sim,
 }
 
 impl Rung {
     /// Every source of a real machine, best first.
-    pub const ALL: [Rung; 7] =
-        [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os];
+    pub const ALL: [Rung; 8] =
+        [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os, Rung::Gpu];
 
     /// The word used for `--backend` and in every output.
     pub fn word(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Rung {
             Rung::SelfCounts => "selfcounts",
             Rung::Soft => "soft",
             Rung::Os => "os",
+            Rung::Gpu => "gpu",
             Rung::Sim => "sim",
         }
     }
@@ -54,6 +57,7 @@ impl Rung {
             Rung::SelfCounts => "macOS cycles and instructions without root",
             Rung::Soft => "software PMU: exact counts by translation",
             Rung::Os => "clocks and accounting of the operating system",
+            Rung::Gpu => "GPUs through NVIDIA's NVML and amdgpu's files",
             Rung::Sim => "registers of a simulated chip",
         }
     }
@@ -159,6 +163,18 @@ pub enum CauseKind {
     MemoryLimit,
     /// The tool's configuration does not list the machine.
     Configuration,
+    /// The machine has no such device.
+    NoDevice,
+    /// The device has no driver that answers.
+    NoDriver,
+    /// The device does not report the quantity.
+    UnsupportedByDevice,
+    /// The library of the driver cannot be opened.
+    NoLibrary,
+    /// Versions of a driver and its library do not fit together.
+    VersionMismatch,
+    /// The driver does not answer, or reports a fault of the device.
+    DriverFault,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -185,6 +201,12 @@ impl CauseKind {
             CauseKind::FileSizeLimit => "file_size_limit",
             CauseKind::MemoryLimit => "memory_limit",
             CauseKind::Configuration => "configuration",
+            CauseKind::NoDevice => "no_device",
+            CauseKind::NoDriver => "no_driver",
+            CauseKind::UnsupportedByDevice => "unsupported_by_device",
+            CauseKind::NoLibrary => "no_library",
+            CauseKind::VersionMismatch => "version_mismatch",
+            CauseKind::DriverFault => "driver_fault",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }

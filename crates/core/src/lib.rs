@@ -21,6 +21,7 @@ pub mod energy;
 pub mod error;
 pub mod event;
 pub mod exec;
+pub mod gpu;
 pub mod ladder;
 pub mod machine;
 pub mod modes;

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::counter::CounterMask;
 use crate::cpuset::CpuSet;
 use crate::energy::EnergyZone;
+use crate::gpu::Gpus;
 use crate::ladder::Ladder;
 use crate::pmu::KernelPmu;
 
@@ -34,6 +35,8 @@ pub struct Machine {
     pub pmus: Vec<KernelPmu>,
     /// The energy counters of the kernel's power capping.
     pub energy: Vec<EnergyZone>,
+    /// The GPUs, as far as they can be found without waking their drivers.
+    pub gpus: Gpus,
     /// The rights of this process.
     pub access: AccessRights,
     /// The summary that the C and Python interfaces export.

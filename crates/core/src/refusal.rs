@@ -33,6 +33,8 @@ pub enum RefusalKind {
     NoSuchTarget,
     /// The source cannot count this kind of target.
     TargetNotSupported,
+    /// The device has the event, and its driver does not report it now: it is silent, or reports a fault.
+    Unavailable,
     /// Too many open files.
     TooManyFiles,
     /// Any other error.

@@ -1,5 +1,6 @@
 //! Where facts come from.
 
+use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
 pub use cyclometer_sys::macos::KpcCounters;
 use cyclometer_sys::tracer_call::TracerCall;
@@ -125,6 +126,23 @@ pub trait FactSource {
     /// An error number: `ENOENT` without the framework, `EPERM` without root, `EBUSY` while another client of
     /// the kernel has the PMU.
     fn kpc_probe(&self) -> Result<KpcCounters, i32>;
+
+    /// The driver and the devices that NVIDIA's management library lists. Asking may wake devices, and is
+    /// limited in time.
+    ///
+    /// # Errors
+    ///
+    /// Why the library gave no answer.
+    fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle>;
+}
+
+/// What NVIDIA's management library says of the machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NvmlFacts {
+    /// The version of the driver.
+    pub driver: String,
+    /// Name (`nvidia0`, `nvidia0-mig1`) and model of each device, MIG instances behind their device.
+    pub devices: Vec<(String, String)>,
 }
 
 /// Which accounts of counters the system has.

@@ -2,10 +2,11 @@
 
 use std::io::Read;
 
+use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
 
 use crate::facts::{
-    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, TraceRefusal,
+    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, NvmlFacts, PerfProbe, TraceRefusal,
 };
 
 #[cfg(target_os = "macos")]
@@ -26,6 +27,12 @@ mod kpc;
 #[cfg(not(target_os = "macos"))]
 #[path = "host_no_kpc.rs"]
 mod kpc;
+#[cfg(not(target_os = "linux"))]
+#[path = "host_no_nvml.rs"]
+mod nvml;
+#[cfg(target_os = "linux")]
+#[path = "host_nvml.rs"]
+mod nvml;
 #[cfg(not(target_os = "linux"))]
 #[path = "host_no_perf.rs"]
 mod perf;
@@ -137,6 +144,10 @@ impl FactSource for HostFacts {
 
     fn kpc_probe(&self) -> Result<KpcCounters, i32> {
         kpc::probe()
+    }
+
+    fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle> {
+        nvml::probe()
     }
 }
 

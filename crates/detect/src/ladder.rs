@@ -5,6 +5,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os};
 
 use crate::probes::AccessProbes;
 
+mod gpu;
 mod kperf;
 mod msr;
 mod perf;
@@ -47,6 +48,7 @@ fn state(rung: Rung, machine: &Machine, probes: &AccessProbes, perf: &perf::Perf
         Rung::Sysreg => sysreg::rung(machine, probes),
         Rung::SelfCounts => selfcounts::rung(machine, probes),
         Rung::Soft => soft::rung(machine, probes),
+        Rung::Gpu => gpu::rung(machine, probes),
         _ => RungState { rung, works: Works::Yes, causes: Vec::new() },
     }
 }

@@ -26,6 +26,7 @@ mod cpuid;
 mod detected;
 mod energy;
 mod facts;
+mod gpu;
 mod host;
 mod hypervisor;
 mod intel;
@@ -43,7 +44,7 @@ use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
 pub use cyclometer_sys::tracer_call::TracerCall;
-pub use facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, ProcessAccounts, TraceRefusal};
+pub use facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal};
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
 pub use recorder::FactRecorder;
@@ -101,6 +102,7 @@ fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {
         container: container::detect(facts),
         pmus,
         energy: energy::detect(facts),
+        gpus: gpu::detect(facts, depth),
         access,
         capabilities: capabilities::unknown(),
         ladder: ladder::empty(),
@@ -108,6 +110,9 @@ fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {
     let probes = probes::run(facts, &machine, depth);
     if let Some(Ok(counters)) = probes.kpc {
         apple::limit_to_offered(&mut machine.core_types, counters);
+    }
+    if let Some(Ok(found)) = &probes.nvml {
+        gpu::with_nvml(&mut machine.gpus, found);
     }
     machine.ladder = ladder::build(&machine, &probes);
     machine.capabilities = capabilities::summarise(&machine);

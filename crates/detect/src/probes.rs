@@ -1,10 +1,11 @@
 //! The events that the kernel opens when asked, class by class.
 
+use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_sys::process_list::ProcessList;
 
-use crate::facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, TraceRefusal};
+use crate::facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, TraceRefusal};
 use crate::process_list;
 use crate::{DetectionDepth, text};
 
@@ -70,6 +71,8 @@ pub(crate) struct AccessProbes {
     pub(crate) accounts: Option<AccountFacts>,
     /// kperf's counters; `None` where kperf is not asked: off macOS, without root, in a virtual machine.
     pub(crate) kpc: Option<Result<KpcCounters, i32>>,
+    /// NVML; `None` where it is not asked, as it may wake devices.
+    pub(crate) nvml: Option<Result<NvmlFacts, NvmlObstacle>>,
 }
 
 /// How Apple's registers are kept from user mode, or not.
@@ -153,6 +156,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
             sysreg,
             accounts: facts.counter_accounts(),
             kpc: asks_kpc(machine).then(|| facts.kpc_probe()),
+            nvml: None,
         };
     }
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
@@ -180,6 +184,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
         sysreg,
         accounts: None,
         kpc: None,
+        nvml: asks_nvml(machine, depth).then(|| facts.nvml_probe()),
     }
 }
 
@@ -189,6 +194,11 @@ fn asks_kpc(machine: &Machine) -> bool {
         && machine.cpu.vendor == Vendor::Apple
         && machine.access.root
         && machine.hypervisor.is_none()
+}
+
+/// Whether NVML is asked: for a diagnosis, on a machine whose driver can be reached.
+fn asks_nvml(machine: &Machine, depth: DetectionDepth) -> bool {
+    depth == DetectionDepth::Everything && machine.gpus.nvidia_nodes
 }
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that

@@ -1,14 +1,16 @@
 //! Facts replayed from a text file.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::tracer_call::TracerCall;
 
 use crate::facts::{
-    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe, ProcessAccounts,
-    TraceRefusal,
+    AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, NvmlFacts, PerfProbe,
+    ProcessAccounts, TraceRefusal,
 };
 use crate::text::integer;
 
@@ -59,6 +61,9 @@ struct OpenFile {
 /// kpc N forced|shared|ERRNO kperf's configurable counters, after all were requested with or without success
 /// accounts process=none|totals|cores thread=0|1 counts=0|1   macOS's accounts of counters: those of
 ///                             processes, whether threads have some, whether counts are in them
+/// nvml driver VERSION         the driver behind NVIDIA's management library, and then each of its devices:
+/// nvml device NAME MODEL      nvidia0, nvidia0-mig1; instead of these lines one of:
+/// nvml missing TEXT|error CODE|silent MS   why the library gave no answer
 /// # …                         a remark, as is an empty line
 /// ```
 ///
@@ -84,6 +89,7 @@ pub struct RecordedFacts {
     pub(crate) sysreg: Option<std::result::Result<(), i32>>,
     pub(crate) accounts: Option<AccountFacts>,
     pub(crate) kpc: Option<std::result::Result<KpcCounters, i32>>,
+    pub(crate) nvml: Option<std::result::Result<NvmlFacts, NvmlObstacle>>,
 }
 
 impl RecordedFacts {
@@ -134,6 +140,7 @@ impl RecordedFacts {
             sysreg: None,
             accounts: None,
             kpc: None,
+            nvml: None,
         }
     }
 
@@ -158,6 +165,7 @@ impl RecordedFacts {
             "sysreg" => self.sysreg = Some(outcome(rest)?),
             "accounts" => self.accounts = Some(account_facts(rest)?),
             "kpc" => self.kpc = Some(kpc_outcome(rest)?),
+            "nvml" => self.add_nvml(rest)?,
             _ => return Err("no kind of fact is called that"),
         }
         Ok(None)
@@ -217,6 +225,28 @@ impl RecordedFacts {
     fn add_sysctl(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
         let (name, value) = rest.split_once(' ').ok_or("a sysctl has a name and a value")?;
         self.sysctls.insert(unescape(name)?, unescape(value)?);
+        Ok(())
+    }
+
+    fn add_nvml(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
+        let (kind, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let obstacle = match kind {
+            "missing" => NvmlObstacle::NoLibrary(unescape(rest)?),
+            "error" => NvmlObstacle::Returned(NvmlReturn(small(rest)?)),
+            "silent" => NvmlObstacle::NoAnswer(Duration::from_millis(small(rest)?.into())),
+            "driver" => {
+                self.nvml = Some(Ok(NvmlFacts { driver: unescape(rest)?, devices: Vec::new() }));
+                return Ok(());
+            }
+            "device" => {
+                let Some(Ok(found)) = &mut self.nvml else { return Err("a device of NVML needs a driver") };
+                let (name, model) = rest.split_once(' ').unwrap_or((rest, ""));
+                found.devices.push((unescape(name)?, unescape(model)?));
+                return Ok(());
+            }
+            _ => return Err("nvml has a driver and devices, or is missing, silent or an error"),
+        };
+        self.nvml = Some(Err(obstacle));
         Ok(())
     }
 
@@ -298,6 +328,11 @@ impl FactSource for RecordedFacts {
 
     fn counter_accounts(&self) -> Option<AccountFacts> {
         self.accounts
+    }
+
+    fn nvml_probe(&self) -> std::result::Result<NvmlFacts, NvmlObstacle> {
+        let missing = || Err(NvmlObstacle::NoLibrary("the recording has none".to_owned()));
+        self.nvml.clone().unwrap_or_else(missing)
     }
 }
 
@@ -460,6 +495,8 @@ mod tests {
             ("trace 1 no_call", "line 2: the call is none that the software PMU makes"),
             ("trace traced by", "line 2: a number of 32 bits is expected"),
             ("kpc 8 taken", "line 2: counters are forced or shared"),
+            ("nvml fast", "line 2: nvml has a driver and devices, or is missing, silent or an error"),
+            ("nvml device nvidia0 X", "line 2: a device of NVML needs a driver"),
             ("counted twice", "line 2: what counts is software, or the line is left out"),
             ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),
             ("| text", "line 2: no file is open for this line"),

@@ -3,9 +3,12 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
+use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{AccountFacts, FactSource, KpcCounters, PerfProbe, ProcessAccounts, TraceRefusal};
+use crate::facts::{
+    AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal,
+};
 use crate::recorded::RecordedFacts;
 
 /// A fact source that passes every question on to another one and remembers the answers.
@@ -67,7 +70,7 @@ impl FactSource for FactRecorder<'_> {
     fn list(&self, dir: &str) -> Vec<String> {
         let names = self.inner.list(dir);
         if !names.is_empty() {
-            self.seen.borrow_mut().lists.insert(dir.to_owned(), names.clone());
+            self.seen.borrow_mut().lists.insert(dir.to_owned(), recordable_names(dir, &names));
         }
         names
     }
@@ -119,6 +122,12 @@ impl FactSource for FactRecorder<'_> {
         self.seen.borrow_mut().kpc = Some(outcome);
         outcome
     }
+
+    fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle> {
+        let outcome = self.inner.nvml_probe();
+        self.seen.borrow_mut().nvml = Some(outcome.clone());
+        outcome
+    }
 }
 
 /// The content as it may be kept: without what changes from run to run or tells more than detection asks.
@@ -132,6 +141,12 @@ fn recordable(path: &str, content: &str) -> String {
         path if path.starts_with("/sys/firmware/acpi/tables/") => content.chars().take(ACPI_HEADER).collect(),
         _ => content.to_owned(),
     }
+}
+
+/// The names that may be kept: of device files, those of GPUs alone.
+fn recordable_names(dir: &str, names: &[String]) -> Vec<String> {
+    let is_kept = |name: &&String| dir != "/dev" || name.starts_with("nvidia") || *name == "dxg";
+    names.iter().filter(is_kept).cloned().collect()
 }
 
 /// The lines of `/proc/self/status` that are kept.
@@ -182,6 +197,22 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
     facts.sysreg.iter().for_each(|outcome| line(format!("sysreg {}", outcome_word(*outcome))));
     facts.kpc.iter().for_each(|outcome| line(format!("kpc {}", kpc_words(*outcome))));
     facts.accounts.iter().for_each(|accounts| line(account_words(accounts)));
+    facts.nvml.iter().flat_map(nvml_words).for_each(|words| line(format!("nvml {words}")));
+}
+
+/// The words of each line about NVML.
+fn nvml_words(outcome: &Result<NvmlFacts, NvmlObstacle>) -> Vec<String> {
+    match outcome {
+        Ok(found) => {
+            let device =
+                |(name, model): &(String, String)| format!("device {} {}", escape_word(name), escape(model));
+            let driver = format!("driver {}", escape(&found.driver));
+            std::iter::once(driver).chain(found.devices.iter().map(device)).collect()
+        }
+        Err(NvmlObstacle::NoLibrary(reason)) => vec![format!("missing {}", escape(reason))],
+        Err(NvmlObstacle::Returned(code)) => vec![format!("error {}", code.0)],
+        Err(NvmlObstacle::NoAnswer(limit)) => vec![format!("silent {}", limit.as_millis())],
+    }
 }
 
 fn account_words(accounts: &AccountFacts) -> String {
@@ -342,8 +373,18 @@ mod tests {
                 0 => Err(errno),
                 one => Ok(KpcCounters { configurable: errno as u32, forced: one == 1 }),
             });
+            source.nvml = Some(match errno % 4 {
+                0 => Err(NvmlObstacle::NoLibrary("no such file".to_owned())),
+                1 => Err(NvmlObstacle::Returned(cyclometer_core::gpu::NvmlReturn(errno as u32))),
+                2 => Err(NvmlObstacle::NoAnswer(std::time::Duration::from_millis(errno as u64))),
+                _ => Ok(NvmlFacts {
+                    driver: "550.1".to_owned(),
+                    devices: vec![("nvidia0".to_owned(), "NVIDIA H100 80GB".to_owned())],
+                }),
+            });
             let recorder = FactRecorder::new(&source);
             recorder.list("/d");
+            let _ = recorder.nvml_probe();
             recorder.counter_accounts();
             let _ = recorder.perf_probe(&probe);
             let _ = recorder.trace_probe();
@@ -358,6 +399,7 @@ mod tests {
             prop_assert_eq!(replayed.sysreg_probe(), source.sysreg_probe());
             prop_assert_eq!(replayed.counter_accounts(), source.accounts);
             prop_assert_eq!(replayed.kpc_probe(), source.kpc_probe());
+            prop_assert_eq!(replayed.nvml_probe(), source.nvml_probe());
         }
     }
 }

@@ -51,6 +51,7 @@ pub struct EventFamilies {
     joules: MetricFamily,
     others: MetricFamily,
     peaks: MetricFamily,
+    gauges: MetricFamily,
     states: MetricFamily,
     enabled: MetricFamily,
     running: MetricFamily,
@@ -88,6 +89,12 @@ impl Default for EventFamilies {
                 "Quantities in the unit of the label, since their counters were opened.",
             ),
             peaks: family("cyclometer_peak_bytes", Gauge, Some("bytes"), "The highest value so far."),
+            gauges: family(
+                "cyclometer_gauge",
+                Gauge,
+                None,
+                "The mean of a sampled quantity since the last read, in the unit of the label.",
+            ),
             states: family(
                 "cyclometer_event_state",
                 Gauge,
@@ -143,6 +150,10 @@ impl EventFamilies {
         let number = value.total as f64 * value.scale;
         let (family, number) = match &value.unit {
             _ if value.is_peak => (&mut self.peaks, number),
+            unit if value.is_gauge => {
+                own.push(("unit", Cow::Owned(unit.symbol().to_owned())));
+                (&mut self.gauges, number)
+            }
             Unit::Count => (&mut self.events, number),
             Unit::Nanoseconds => (&mut self.seconds, number / 1e9),
             Unit::Joules => (&mut self.joules, number),
@@ -156,10 +167,20 @@ impl EventFamilies {
 
     /// The families.
     pub fn into_families(self) -> Vec<MetricFamily> {
-        let EventFamilies { events, seconds, joules, others, peaks, mut states, enabled, running, targets } =
-            self;
+        let EventFamilies {
+            events,
+            seconds,
+            joules,
+            others,
+            peaks,
+            gauges,
+            mut states,
+            enabled,
+            running,
+            targets,
+        } = self;
         states.samples = merged(states.samples, &targets);
-        vec![events, seconds, joules, others, peaks, states, enabled, running]
+        vec![events, seconds, joules, others, peaks, gauges, states, enabled, running]
     }
 }
 
@@ -233,6 +254,7 @@ mod tests {
             total,
             times: None,
             is_peak: false,
+            is_gauge: false,
             scale: 1.0,
             unit,
             provenance: Some(Provenance::Kernel),
@@ -269,6 +291,17 @@ mod tests {
             text.contains(&format!("cyclometer_quantity_total{},unit=\"MiB\"}} 3\n", labels("uncore"))),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_gauge_is_a_gauge_with_its_unit_as_a_label_and_no_counter() {
+        let mut power = value("gpu-power", Count::Exact(2), 250_500, Unit::Other("W".into()));
+        (power.is_gauge, power.scale, power.scope) = (true, 1e-3, Scope::Device);
+        let text = text(vec![power]);
+        assert!(text.contains("# TYPE cyclometer_gauge gauge\n"), "{text}");
+        let labels = "verdict=\"exact\",provenance=\"kernel\",scope=\"device\",unit=\"W\"";
+        let line = format!("cyclometer_gauge{{cgroup=\"/a\",event=\"gpu-power\",{labels}}} 250.5\n");
+        assert!(text.contains(&line), "{text}");
     }
 
     #[test]

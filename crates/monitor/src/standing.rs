@@ -71,7 +71,8 @@ pub struct StandingValue {
     pub event: String,
     /// The count since the read before, or the reason why there is none.
     pub latest: Count,
-    /// The sum of all counts since the opening, in raw counts; for a peak, the highest value.
+    /// The sum of all counts since the opening, in raw counts; for a peak, the highest value; for a gauge, the
+    /// mean since the read before.
     pub total: u64,
     /// How far the total can be trusted. [`Verdict::Partial`] where a read had no number. `None` where
     /// none had a number.
@@ -80,6 +81,8 @@ pub struct StandingValue {
     pub times: Option<CounterTimes>,
     /// Whether the total is a peak, which is no sum.
     pub is_peak: bool,
+    /// Whether the total is the value of a gauge, which is no sum.
+    pub is_gauge: bool,
     /// The value of one raw count, in the unit.
     pub scale: f64,
     /// Unit of the scaled value.
@@ -207,6 +210,7 @@ impl StandingSum {
     fn add(&mut self, line: &PlanLine, now: Reading, slot: SlotId, scope: Scope) -> Count {
         let count = settle_interval(line, &now, &self.before, slot, scope);
         match count.value() {
+            Some(value) if is_gauge(line) => self.total = value,
             Some(value) if is_peak(line) => self.total = self.total.max(value),
             Some(value) => self.total = self.total.saturating_add(value),
             None => self.has_gap = true,
@@ -244,6 +248,7 @@ fn value(line: &PlanLine, sum: &StandingSum, latest: Count, scope: Scope) -> Sta
         verdict: sum.verdict(),
         times: candidate.is_some_and(needs_counter).then_some(times),
         is_peak: is_peak(line),
+        is_gauge: is_gauge(line),
         scale: candidate.map_or(1.0, |candidate| candidate.scale),
         unit: line.event.unit.clone(),
         provenance: candidate.map(|candidate| candidate.provenance),
@@ -259,6 +264,10 @@ fn needs_counter(candidate: &Candidate) -> bool {
         Part::Perf(event) => event.class != PerfClass::Software,
         _ => false,
     })
+}
+
+fn is_gauge(line: &PlanLine) -> bool {
+    line.candidate().is_some_and(|candidate| candidate.gauge().is_some())
 }
 
 fn is_peak(line: &PlanLine) -> bool {

@@ -235,7 +235,9 @@ fn fall(
                 line.skipped.iter().find_map(|skipped| Some((skipped.refusal()?, skipped.reason.clone())));
             let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.text.clone()));
             let count = match kind {
-                RefusalKind::Busy | RefusalKind::NoPermission => Count::NotCounted { reason },
+                RefusalKind::Busy | RefusalKind::NoPermission | RefusalKind::Unavailable => {
+                    Count::NotCounted { reason }
+                }
                 _ => Count::NotSupported { reason },
             };
             (PlanLine { outcome: Outcome::NotCounted(count), ..line }, "left it out".to_owned())

@@ -26,6 +26,7 @@ pub(crate) fn machine() -> Machine {
         online: CpuSet::parse("0-3").unwrap(),
         smt_active: None,
         energy: Vec::new(),
+        gpus: cyclometer_core::gpu::Gpus::default(),
         hypervisor: None,
         container: None,
         pmus: Vec::new(),

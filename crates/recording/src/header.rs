@@ -94,16 +94,26 @@ pub struct RecordedSource {
     pub reasons: Vec<String>,
 }
 
-const PROVENANCES: [Provenance; 5] = [
+const PROVENANCES: [Provenance; 6] = [
     Provenance::Hardware,
     Provenance::Kernel,
     Provenance::Counted,
     Provenance::Modelled,
     Provenance::Simulated,
+    Provenance::Nvml,
 ];
 
-const SOURCES: [Rung; 8] =
-    [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os, Rung::Sim];
+const SOURCES: [Rung; 9] = [
+    Rung::Perf,
+    Rung::Kperf,
+    Rung::Msr,
+    Rung::Sysreg,
+    Rung::SelfCounts,
+    Rung::Soft,
+    Rung::Os,
+    Rung::Sim,
+    Rung::Gpu,
+];
 
 impl RecordingHeader {
     /// Index of the event that windows were cut by, if they were cut by one: the leader of the first

@@ -82,6 +82,7 @@ impl Model {
             online: cpus,
             smt_active: None,
             energy: Vec::new(),
+            gpus: cyclometer_core::gpu::Gpus::default(),
             hypervisor: None,
             container: None,
             pmus: Vec::new(),

@@ -64,7 +64,7 @@ fn cell_difference(now: &Cell, before: &Cell) -> Cell {
 
 /// The count of one event between two readings.
 ///
-/// A peak has no difference: the later value is used.
+/// A peak has no difference: the later value is used. A gauge has the mean of the time between.
 pub fn settle_interval(
     line: &PlanLine,
     now: &Reading,

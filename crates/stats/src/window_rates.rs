@@ -4,6 +4,7 @@
 //! |---|---|
 //! | instructions, and cycles | instructions per cycle |
 //! | instructions, and another event | the event per 1,000 instructions |
+//! | a gauge, as the power of a GPU | its mean in each window |
 //! | others, where the length of a window is known | per second |
 //! | others, if nothing else is left | the count of each window |
 //!
@@ -13,6 +14,7 @@
 //! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
 
 use cyclometer_core::event::Unit;
+use cyclometer_core::gpu::is_gauge;
 use cyclometer_core::{Modes, Rung};
 
 /// An event of a recording, as far as rates depend on it.
@@ -46,7 +48,7 @@ pub enum RateDivisor {
     ThousandInstructions(usize),
     /// One second.
     Second,
-    /// One window.
+    /// One window, for which a gauge has its mean.
     Window,
 }
 
@@ -125,7 +127,9 @@ fn rate_of(events: &[RatedEvent], event: usize, is_timed: bool) -> Option<Window
     let by_time = is_timed && rated.source != Some(Rung::Soft);
     let second = by_time.then_some(RateDivisor::Second);
     let divisor = |names, modes| divisor(events, rated, names, modes);
-    let per = if is_any(rated, &INSTRUCTIONS) {
+    let per = if is_gauge(rated.source, &rated.unit) {
+        Some(RateDivisor::Window)
+    } else if is_any(rated, &INSTRUCTIONS) {
         divisor(&CYCLES, rated.modes).map(RateDivisor::Cycle).or(second)
     } else if is_any(rated, &CYCLES) {
         let is_divisor = divisor(&INSTRUCTIONS, rated.modes).is_some();
@@ -274,5 +278,21 @@ mod tests {
         let parts = rate.parts(|_| Some(5e8), Some(1e9)).unwrap();
         assert_eq!(rate.value(parts).unwrap() * rate.factor(&Unit::Nanoseconds), 0.5);
         assert_eq!(rate.unit(&Unit::Nanoseconds), Unit::Other("CPUs".to_owned()));
+    }
+
+    #[test]
+    fn a_gauge_is_shown_as_it_is_and_never_divided_by_time() {
+        let gauge =
+            |name: &str, unit| RatedEvent { unit, source: Some(Rung::Gpu), modes: None, ..event(name) };
+        let power = gauge("gpu-power", Unit::Other("W".to_owned()));
+        let memory = gauge("gpu-memory-used", Unit::Bytes);
+        let energy = gauge("gpu-energy", Unit::Joules);
+        assert_eq!(
+            rates(&[power.clone(), memory, energy], true),
+            [(0, RateDivisor::Window), (1, RateDivisor::Window), (2, RateDivisor::Second)]
+        );
+        let rate = WindowRate { event: 0, per: RateDivisor::Window };
+        assert_eq!(rate.value((90.0, 3.0)), Some(30.0), "of three windows, the mean");
+        assert_eq!(rate.unit(&power.unit), power.unit);
     }
 }

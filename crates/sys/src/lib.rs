@@ -47,6 +47,8 @@ mod memory;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;
 #[cfg(target_os = "linux")]
+pub mod nvml;
+#[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]
 pub mod process;

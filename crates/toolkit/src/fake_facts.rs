@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use cyclometer_backend::kperf;
+use cyclometer_backend::{gpu, kperf};
+use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    AccountFacts, FactSource, HostFacts, KpcCounters, PerfProbe, RecordedFacts, TraceRefusal,
+    AccountFacts, FactSource, HostFacts, KpcCounters, NvmlFacts, PerfProbe, RecordedFacts, TraceRefusal,
 };
 
 /// From the file `machine` in the folder that the environment names; without that variable or file from the
-/// host. With a library `kperf` in the folder, kperf is asked through that.
+/// host. With a library `kperf` or `nvml` in the folder, kperf or NVML is asked through that.
 ///
 /// # Panics
 ///
@@ -22,16 +23,16 @@ pub(super) fn here() -> Box<dyn FactSource> {
     }
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let facts = RecordedFacts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    match kperf::library() {
-        Some(_) => Box::new(FakeMac(facts)),
-        None => Box::new(facts),
+    match kperf::library().is_some() || gpu::library().exists() {
+        true => Box::new(FakeMachine(facts)),
+        false => Box::new(facts),
     }
 }
 
-/// Recorded facts of a Mac whose kperf is a library of the tests.
-struct FakeMac(RecordedFacts);
+/// Recorded facts of a machine whose kperf or NVML is a library of the tests.
+struct FakeMachine(RecordedFacts);
 
-impl FactSource for FakeMac {
+impl FactSource for FakeMachine {
     fn os(&self) -> Os {
         self.0.os()
     }
@@ -94,5 +95,10 @@ impl FactSource for FakeMac {
 
     fn kpc_probe(&self) -> Result<KpcCounters, i32> {
         kperf::probe()
+    }
+
+    fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle> {
+        let found = gpu::probe()?;
+        Ok(NvmlFacts { driver: found.driver, devices: found.devices })
     }
 }

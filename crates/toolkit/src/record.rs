@@ -216,6 +216,7 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
         Some(Rung::SelfCounts) if line.skipped.iter().any(is_of_whole_cpus) => {
             Err(obstacle("macOS's sums raise no interrupt; as root, choose the counters: --backend kperf"))
         }
+        Some(Rung::Gpu) => Err(obstacle("the driver of a GPU raises no interrupt")),
         Some(Rung::Os | Rung::SelfCounts) => match line.skipped.iter().find(|skipped| is_here(skipped)) {
             Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
             None => Err(obstacle("accounts of the operating system raise no interrupt")),
@@ -540,6 +541,9 @@ fn launch_note(column: &RecordedColumn, total: &Count, rows: Option<u64>) -> Opt
 /// total does not: the rows may have a little more.
 fn unassigned(line: &PlanLine, total: &Count, rows: Option<u64>) -> Count {
     let is_account = line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os);
+    if line.candidate().is_some_and(|candidate| candidate.gauge().is_some()) {
+        return Count::NotCounted { reason: "a mean is no sum of rows".to_owned() };
+    }
     if let Count::Scaled { .. } = total {
         let reason = "the total is an estimate, as windows have the counters".to_owned();
         return Count::NotCounted { reason };

@@ -25,6 +25,9 @@ pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String
         out += &entry("cores", &machine::core_type_text(core), paint);
         out += &entry("counters", &machine::counters_text(core), paint);
     }
+    for device in &machine.gpus.devices {
+        out += &entry("gpu", &machine::gpu_text(device, &machine.gpus), paint);
+    }
     out += &entry("system", &machine::system_text(machine), paint);
     out += &entry("rights", &rights_text(&machine.access), paint);
     out += "\n";
@@ -170,6 +173,7 @@ pub fn json(machine: &Machine, left: &[LeftRegisters]) -> Value {
             "kernel_mode": kernel_mode,
             "cpu_wide": cpu_wide,
         },
+        "gpus": machine.gpus.devices.iter().map(machine::gpu_json).collect::<Vec<_>>(),
         "ladder": ladder_json(machine),
         "left_registers": left.iter().map(left_json).collect::<Vec<_>>(),
     })

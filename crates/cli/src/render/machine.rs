@@ -1,6 +1,7 @@
 //! A machine as JSON and in words.
 
 use cyclometer_toolkit::core::Machine;
+use cyclometer_toolkit::core::gpu::{GpuAccess, GpuDevice, Gpus};
 use cyclometer_toolkit::core::machine::{AccessRights, CoreType};
 use serde_json::{Value, json};
 
@@ -78,6 +79,28 @@ pub fn cpu_text(machine: &Machine) -> String {
         None if cores.is_empty() => format!("unknown CPU ({vendor}, {id})"),
         None => format!("{vendor} {} ({id})", cores.join(" and ")),
     }
+}
+
+/// A GPU in a line: its name in events, the model, and how it is read.
+pub fn gpu_text(device: &GpuDevice, of: &Gpus) -> String {
+    let model = device.model.as_deref().map(|model| format!(" ({})", clean(model))).unwrap_or_default();
+    let access = match (&device.access, &of.nvidia_driver) {
+        (GpuAccess::Nvml, Some(driver)) => format!("NVML, driver {}", clean(driver)),
+        (GpuAccess::Nvml, None) => "NVML".to_owned(),
+        (GpuAccess::Files(_), _) => "files of amdgpu".to_owned(),
+        (GpuAccess::Unsupported(_), _) => "not read".to_owned(),
+    };
+    format!("{}{model}: {access}", clean(&device.name))
+}
+
+/// A GPU as JSON.
+pub fn gpu_json(device: &GpuDevice) -> Value {
+    let (access, reason) = match &device.access {
+        GpuAccess::Nvml => ("nvml", None),
+        GpuAccess::Files(_) => ("files", None),
+        GpuAccess::Unsupported(reason) => ("none", Some(reason)),
+    };
+    json!({ "name": device.name, "model": device.model, "access": access, "reason": reason })
 }
 
 /// The system in a line: operating system, architecture, hypervisor and container.

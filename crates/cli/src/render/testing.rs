@@ -95,6 +95,7 @@ pub fn vm_without_pmu() -> Machine {
         online: CpuSet::parse("0-1").unwrap(),
         smt_active: None,
         energy: Vec::new(),
+        gpus: cyclometer_toolkit::core::gpu::Gpus::default(),
         hypervisor: Some("KVM".into()),
         container: Some("docker".into()),
         pmus: vec![KernelPmu { name: "msr".into(), pmu_type: 9, ..KernelPmu::default() }],

@@ -2,10 +2,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    AccountFacts, FactRecorder, FactSource, KpcCounters, PerfProbe, ProcessAccounts, RecordedFacts,
-    TraceRefusal, TracerCall, detect,
+    AccountFacts, FactRecorder, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts,
+    RecordedFacts, TraceRefusal, TracerCall, detect,
 };
 use proptest::prelude::*;
 
@@ -102,6 +103,20 @@ impl FactSource for Garbage {
         match self.number("sysreg") % 3 {
             0 => Ok(()),
             errno => Err(errno as i32),
+        }
+    }
+
+    fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle> {
+        match self.number("nvml") % 3 {
+            0 => Err(NvmlObstacle::Returned(NvmlReturn(self.number("code")))),
+            1 => Err(NvmlObstacle::NoLibrary(self.pick("library", &self.texts).clone())),
+            _ => Ok(NvmlFacts {
+                driver: self.pick("driver", &self.texts).clone(),
+                devices: vec![(
+                    self.pick("device", &self.texts).clone(),
+                    self.pick("model", &self.texts).clone(),
+                )],
+            }),
         }
     }
 

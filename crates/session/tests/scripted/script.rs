@@ -325,6 +325,7 @@ pub fn machine() -> Machine {
         online: CpuSet::parse("0-1").unwrap(),
         smt_active: None,
         energy: Vec::new(),
+        gpus: cyclometer_core::gpu::Gpus::default(),
         hypervisor: None,
         container: None,
         pmus: Vec::new(),

@@ -37,7 +37,7 @@ impl Times {
             _ => false,
         };
         match candidate.rung {
-            Rung::Os | Rung::SelfCounts => Times::Untold,
+            Rung::Os | Rung::SelfCounts | Rung::Gpu => Times::Untold,
             _ if line.event.group.is_none() && candidate.parts.iter().all(is_software) => Times::Presence,
             _ => Times::OnCounter,
         }

@@ -1,6 +1,7 @@
 //! From the cells of one event to a count.
 
 mod combine;
+mod gauge;
 mod instance;
 mod parts;
 mod rotated;
@@ -30,7 +31,7 @@ use trust::{SourceLimits, incredible_zero};
 /// times, and without one of them there is no sum. Software events of the kernel need no counter, so they
 /// are never scaled. A count is partial if instances were lost or never reached a counter, or if the
 /// source's scope is wider than `asked`, or if the candidate is uncertain. A zero of an event that cannot
-/// be zero is not a count. Some drivers claim that an event without a counter ran (RISC-V with more events
+/// be zero is not a count. The count of a gauge is its mean ([`gauge`]). Some drivers claim that an event without a counter ran (RISC-V with more events
 /// than counters).
 ///
 /// # Source
@@ -69,6 +70,9 @@ impl<'a> SlotReading<'a> {
             return not_counted("the plan names no way to count it");
         };
         let cells = self.cells();
+        if let Some(total) = candidate.gauge() {
+            return SourceLimits { of: self, candidate }.apply(gauge::mean(&cells, total), &cells, &[]);
+        }
         let instances = Judged::of(self.line, candidate).instances(&cells);
         let count = combine(&instances);
         let is_zero = candidate.never_zero && count.value() == Some(0);

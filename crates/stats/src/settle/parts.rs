@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, Rung, Scope, SlotId};
 
 use super::SlotReading;
 use super::combine::{Span, combine};
+use super::gauge::mean;
 use super::instance::{Judged, clamp, not_counted};
 use super::trust::SourceLimits;
 use crate::times::total;
@@ -57,10 +58,13 @@ pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -
 impl SlotReading<'_> {
     /// As [`by_part`], where the state of the whole is known.
     pub(crate) fn parts(self, whole: Whole) -> Vec<PartCount> {
-        let Some(candidate) = self.line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
-            return Vec::new();
-        };
         let cells = self.cells();
+        let has_parts = |candidate: &&Candidate| match candidate.rung {
+            // One part may be several devices.
+            Rung::Gpu => cells.iter().any(|cell| cell.at.pmu != cells[0].at.pmu),
+            _ => candidate.parts.len() > 1,
+        };
+        let Some(candidate) = self.line.candidate().filter(has_parts) else { return Vec::new() };
         let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
         for cell in &cells {
             parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
@@ -70,7 +74,11 @@ impl SlotReading<'_> {
         let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
             true => {
                 let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
-                SourceLimits { of: self, candidate }.apply(combine(&instances, Span::Whole), own, &instances)
+                let count = match candidate.gauge() {
+                    Some(total) => mean(own, total),
+                    None => combine(&instances, Span::Whole),
+                };
+                SourceLimits { of: self, candidate }.apply(count, own, &instances)
             }
             false => unscaled(pmu, own, whole),
         };

@@ -1,0 +1,251 @@
+//! GPUs: what their drivers report, sampled while a target runs.
+//!
+//! A driver reports most quantities as the value of a moment. A thread samples them every 100 ms and at each
+//! read, and integrates over time; `stats` makes means of the integrals. All calls of a driver are made on
+//! that thread: one that never returns does not stop the measurement, which goes on without it.
+//!
+//! NVML is opened when the first event needs it, and stays open as long as the source exists.
+
+mod files;
+mod meter;
+mod nvml;
+#[cfg(not(feature = "fake-devices"))]
+mod place;
+#[cfg(feature = "fake-devices")]
+#[path = "place_fake.rs"]
+mod place;
+mod processes;
+mod sampler;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cyclometer_core::exec::{At, Cell, Exit, Reading};
+use cyclometer_core::gpu::{GpuPart, GpuPlace};
+use cyclometer_core::{Counting, Part, Refusal, RefusalKind, Result, Rung, Slot, SlotId, Source, Target};
+
+use files::FileReader;
+use nvml::NvmlReader;
+use processes::MeasuredProcesses;
+use sampler::{JobId, Obstacle, Sampler, WantedPart};
+
+pub use nvml::probe;
+pub use place::library;
+
+/// The time that a driver has for an answer. Reading PCIe takes 20 ms for each device and direction.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Reads what drivers of GPUs report.
+#[derive(Debug)]
+pub struct GpuSource {
+    library: PathBuf,
+    /// The samplers, once they are needed; an obstacle is met once and not again.
+    nvml: RefCell<Option<std::result::Result<Rc<Sampler>, Obstacle>>>,
+    files: RefCell<Option<std::result::Result<Rc<Sampler>, Obstacle>>>,
+}
+
+impl Default for GpuSource {
+    fn default() -> GpuSource {
+        GpuSource::new()
+    }
+}
+
+impl GpuSource {
+    /// The source of this system. Nothing is opened before an event needs it.
+    pub fn new() -> GpuSource {
+        GpuSource::with_library(library())
+    }
+
+    /// The source over a library that behaves as NVML does.
+    pub fn with_library(library: PathBuf) -> GpuSource {
+        GpuSource { library, nvml: RefCell::default(), files: RefCell::default() }
+    }
+
+    /// The sampler of a place, started if it is not.
+    fn sampler(&self, place: &GpuPlace) -> std::result::Result<Rc<Sampler>, Obstacle> {
+        match place {
+            GpuPlace::Nvml(_) => {
+                let library = self.library.clone();
+                let start = || Sampler::start("NVML", place::OPEN_LIMIT, move || NvmlReader::open(&library));
+                self.nvml.borrow_mut().get_or_insert_with(|| start().map(Rc::new)).clone()
+            }
+            GpuPlace::File { .. } => {
+                let start = || Sampler::start("the driver", ANSWER_LIMIT, || Ok(FileReader));
+                self.files.borrow_mut().get_or_insert_with(|| start().map(Rc::new)).clone()
+            }
+        }
+    }
+
+    /// Adds a slot to the jobs of its samplers.
+    fn add(
+        &self,
+        slot: &Slot,
+        processes: &MeasuredProcesses,
+        jobs: &mut OpenJobs,
+    ) -> std::result::Result<(), Refusal> {
+        let mut obstacles = Vec::new();
+        let mut is_open = false;
+        for (index, part) in slot.parts.iter().enumerate() {
+            let Part::Gpu(part) = part else {
+                let text = format!("{} is no event of GPUs", slot.name);
+                return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text });
+            };
+            let wanted =
+                WantedPart { slot: slot.id, index, part: part.clone(), processes: processes.clone() };
+            match self.sampler(&part.place).and_then(|sampler| jobs.add(sampler, wanted)) {
+                Ok(()) => is_open = true,
+                Err(obstacle) => obstacles.push((index, part, obstacle)),
+            }
+        }
+        if let (false, Some((_, _, obstacle))) = (is_open, obstacles.first()) {
+            let (kind, text) = (obstacle.kind, obstacle.text.clone());
+            return Err(Refusal { slot: Some(slot.id), kind, text });
+        }
+        jobs.lost.extend(
+            obstacles.into_iter().map(|(index, part, obstacle)| lost(slot.id, index, part, obstacle)),
+        );
+        Ok(())
+    }
+}
+
+/// The cell of a part that its driver does not report, while another part of the event has a value.
+fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: Obstacle) -> Cell {
+    let device = match &of.place {
+        GpuPlace::Nvml(device) => device.clone().unwrap_or_else(|| "nvidia".to_owned()),
+        GpuPlace::File { device, .. } => device.clone(),
+    };
+    Cell {
+        at: At { part, pmu: device, ..At::default() },
+        lost: Some(obstacle.text),
+        ..Cell::new(slot, 0, 0, 0)
+    }
+}
+
+impl Source for GpuSource {
+    fn rung(&self) -> Rung {
+        Rung::Gpu
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        if let (Target::Cgroup { .. }, Some(slot)) = (on, slots.first()) {
+            let text = "a GPU reports for whole devices, not for control groups: count the machine (-a)";
+            let kind = RefusalKind::TargetNotSupported;
+            return Err(Refusal { slot: Some(slot.id), kind, text: text.to_owned() });
+        }
+        let processes = MeasuredProcesses::of(on);
+        let mut jobs = OpenJobs::default();
+        for slot in slots {
+            self.add(slot, &processes, &mut jobs)?;
+        }
+        Ok(Box::new(GpuCounting { jobs, last: Vec::new(), is_running: false }))
+    }
+}
+
+/// The jobs of one measurement; dropping them ends the sampling.
+#[derive(Default)]
+struct OpenJobs {
+    jobs: Vec<(Rc<Sampler>, JobId)>,
+    /// The cells of parts that cannot be read.
+    lost: Vec<Cell>,
+}
+
+impl OpenJobs {
+    /// Adds a part to the job of its sampler, with a new job if there is none yet.
+    fn add(&mut self, sampler: Rc<Sampler>, wanted: WantedPart) -> std::result::Result<(), Obstacle> {
+        let job = match self.jobs.iter().find(|(held, _)| Rc::ptr_eq(held, &sampler)) {
+            Some((_, job)) => *job,
+            None => {
+                let job = sampler.new_job();
+                self.jobs.push((Rc::clone(&sampler), job));
+                job
+            }
+        };
+        sampler.ask(move |desk| desk.add(job, wanted))?
+    }
+}
+
+impl Drop for OpenJobs {
+    fn drop(&mut self) {
+        for (sampler, job) in &self.jobs {
+            let job = *job;
+            sampler.tell(move |desk| desk.close(job));
+        }
+    }
+}
+
+struct GpuCounting {
+    jobs: OpenJobs,
+    /// The cells of the last reading of each job, by the job's index.
+    last: Vec<Vec<Cell>>,
+    is_running: bool,
+}
+
+impl GpuCounting {
+    /// Samples every job now. A job whose driver does not answer keeps its places, and its values are lost.
+    fn refresh(&mut self) {
+        if !self.is_running {
+            return;
+        }
+        let answers = self.jobs.jobs.iter().map(|(sampler, job)| {
+            let job = *job;
+            sampler.ask(move |desk| desk.sample(job))
+        });
+        let answers: Vec<_> = answers.collect();
+        for (last, answer) in self.last.iter_mut().zip(answers) {
+            match answer {
+                Ok(cells) => *last = cells,
+                Err(obstacle) => last.iter_mut().for_each(|cell| lose(cell, &obstacle)),
+            }
+        }
+    }
+}
+
+fn lose(cell: &mut Cell, obstacle: &Obstacle) {
+    cell.lost = Some(obstacle.text.clone());
+    (cell.time_enabled_ns, cell.time_running_ns) = (0, 0);
+}
+
+impl Counting for GpuCounting {
+    fn start(&mut self) -> Result<()> {
+        self.last.clear();
+        for (sampler, job) in &self.jobs.jobs {
+            let job = *job;
+            let places = sampler.ask(move |desk| desk.places(job)).unwrap_or_default();
+            let started = sampler.ask(move |desk| desk.start(job));
+            self.last.push(match started {
+                Ok(cells) => cells,
+                Err(obstacle) => {
+                    let mut places = places;
+                    places.iter_mut().for_each(|cell| lose(cell, &obstacle));
+                    places
+                }
+            });
+        }
+        self.is_running = true;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.refresh();
+        self.is_running = false;
+        for (sampler, job) in &self.jobs.jobs {
+            let job = *job;
+            sampler.tell(move |desk| desk.stop(job));
+        }
+        Ok(())
+    }
+
+    fn exited(&mut self, _: &Exit) {
+        // What the devices do after the end is not the command's.
+        let _ = self.stop();
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        self.refresh();
+        out.cells.extend(self.last.iter().flatten().cloned());
+        out.cells.extend(self.jobs.lost.iter().cloned());
+        Ok(())
+    }
+}
