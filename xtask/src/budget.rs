@@ -1,4 +1,5 @@
-//! The build budget: what the command-line tool may cost someone who installs it from source.
+//! The build budget: the cost of the command-line tool for a user who installs it from source, and of the SDK
+//! for a program that depends on it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,13 +20,18 @@ const YARDSTICK: Duration = Duration::from_millis(3100);
 /// Modules of the source that serves as the yardstick.
 const MODULES: usize = 16;
 const TOOL: &str = "cyclometer-cli";
+/// Crates that a program compiles which depends on the SDK with its default features.
+const SDK_CRATES: usize = 50;
+const SDK: &str = "cyclometer";
 
 /// Counts the crates and times a cold release build in a folder of its own.
 ///
 /// The same machine compiles at half its speed in some hours, so the limit is a ratio: what the compiler
 /// takes for a source that never changes is measured before and behind the build.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let crates = crates()?;
+    let sdk_crates = crates(SDK)?;
+    ensure!(sdk_crates <= SDK_CRATES, "{SDK} needs {sdk_crates} crates; the budget is {SDK_CRATES}");
+    let crates = crates(TOOL)?;
     ensure!(crates <= CRATES, "{TOOL} needs {crates} crates; the budget is {CRATES}");
     let folder = root.join("target").join("budget");
     if folder.exists() {
@@ -38,7 +44,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     std::fs::remove_dir_all(&folder)?;
     let limit = limit([before, behind]);
     eprintln!(
-        "==> budget: {crates} crates of {CRATES}, {:.0} s of {:.0} s (yardstick {:.1} and {:.1} s, {:.1} s where {} s are allowed)",
+        "==> budget: {SDK} {sdk_crates} crates of {SDK_CRATES}; {TOOL} {crates} crates of {CRATES}, {:.0} s of {:.0} s (yardstick {:.1} and {:.1} s, {:.1} s where {} s are allowed)",
         took.as_secs_f64(),
         limit.as_secs_f64(),
         before.as_secs_f64(),
@@ -103,8 +109,10 @@ fn module(i: usize) -> String {
     )
 }
 
-fn crates() -> Result<usize> {
-    let args = ["tree", "--package", TOOL, "--edges", "normal,build", "--prefix", "none", "--format", "{p}"];
+/// The crates of a package with its default features, itself included.
+fn crates(package: &str) -> Result<usize> {
+    let args =
+        ["tree", "--package", package, "--edges", "normal,build", "--prefix", "none", "--format", "{p}"];
     let tree = output("cargo", &args)?;
     Ok(tree.lines().map(|line| line.trim_end_matches(" (*)")).collect::<BTreeSet<_>>().len())
 }

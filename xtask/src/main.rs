@@ -38,7 +38,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy [--list | --lower]
             the invariants of ARCHITECTURE.md only; --list prints all that is counted against xtask/src/tidy/ratchet.txt,
             --lower lowers its limits to the tree
-  budget    the cold release build's time and number of crates only
+  public-api
+            writes crates/cyclometer/public-api.txt from the code; `tidy` compares them
+  budget    the tool's cold release build and number of crates, and the SDK's number of crates, only
   golden    rewrites the golden files of the tests
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
@@ -76,6 +78,7 @@ fn dispatch(command: &str) -> Result<()> {
         "python" => bindings::python(),
         "targets" => targets::check(),
         "tidy" => tidy::run(&root(), std::env::args().skip(2)),
+        "public-api" => tidy::public_api::write(&root()),
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),

@@ -33,6 +33,7 @@ pub(crate) fn full() -> Result<()> {
     in_hostile_surroundings()?;
     on_fake_devices()?;
     with_all_formats()?;
+    sdk_alone()?;
     bindings::python()?;
     corpus::small()?;
     targets::check()?;
@@ -81,6 +82,11 @@ fn with_all_formats() -> Result<()> {
     let lints = ["--all-targets", "--", "-D", "warnings"];
     cargo(&[&["clippy"], &tool[..], &["--features", "parquet,firefox"], &lints].concat())?;
     cargo(&[&["test"], &tool[..], &["--features", "parquet,firefox", "--test", "convert"]].concat())
+}
+
+/// Lints the SDK with its default features; in the other steps programs of the workspace turn them all on.
+fn sdk_alone() -> Result<()> {
+    cargo(&["clippy", "--package", "cyclometer", "--lib", "--locked", "--", "-D", "warnings"])
 }
 
 /// Surroundings of a service or of a job under `nohup`: ignored signals, no home, files that are the owner's

@@ -236,6 +236,7 @@ pub use cyclometer_toolkit::{Simulated, simulated::Misery};
 
 /// Settings of monitors from files and the environment. Example: [`Config`].
 pub mod config {
+    /// Settings of monitors. Example: [`Config`].
     #[doc(inline)]
     pub use cyclometer_toolkit::config::{AppleConfig, CONFIG_KEYS, Config, ConfigKey, X86Config};
 }
@@ -255,6 +256,7 @@ pub mod config {
 /// Without `cyclometer stat -m`, each end of a region costs a call, a load and a branch. The project's page
 /// `docs/guides/markers.md` has the whole of it.
 pub mod marker {
+    /// Marks of regions. Example: [the module's](crate::marker).
     #[doc(inline)]
     pub use cyclometer_toolkit::marker::{Region, begin, end, is_attached, region};
 }

@@ -8,7 +8,7 @@ use crate::{CommandSpec, Launcher, Quiet, Stat, machine};
 /// A command to be run and counted, as `cyclometer stat` does.
 ///
 /// Where there is no PMU, events that were asked for by name are counted by the software PMU, which runs the
-/// program under translation.
+/// program under translation. It is built with the feature `software-pmu`.
 ///
 /// ```
 /// use cyclometer::{Command, CommandSpec, Launcher};

@@ -1,6 +1,7 @@
 //! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
 //!
-//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `pages`, `phrases`). Rules that the
+//! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `pages`,
+//! `phrases`, `public_api`). Rules that the
 //! tree does not keep yet are counted, and the committed numbers only fall (`ratchet`): one name for one type
 //! (`type_names`), sentences with a noun as their subject (`subjects`), the width of comments (`columns`),
 //! modules that import in one direction (`cycles`).
@@ -12,6 +13,7 @@ mod files;
 mod modules;
 mod pages;
 mod phrases;
+pub(crate) mod public_api;
 mod ratchet;
 mod restrictions;
 mod subjects;
@@ -95,6 +97,7 @@ fn rules(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()
     }
     files.iter().for_each(|file| restrictions::of_links(file, found));
     phrases::check(root, files, found)?;
+    public_api::findings(root, found)?;
     pages::findings(root)?.into_iter().for_each(|finding| found.add(finding));
     Ok(())
 }

@@ -69,7 +69,7 @@ impl<'a> Visit<'a> for SyntaxReader {
         if let Item::Mod(module) = item {
             self.declarations.extend(declaration(module));
         }
-        if self.is_test(attributes(item), item) {
+        if self.is_test(item_attributes(item), item) {
             return;
         }
         let name = match item {
@@ -111,7 +111,7 @@ impl<'a> Visit<'a> for SyntaxReader {
     }
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+pub(super) fn item_attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -136,13 +136,13 @@ fn attributes(item: &Item) -> &[Attribute] {
 fn declaration(module: &ItemMod) -> Option<ModDeclaration> {
     module.content.is_none().then(|| ModDeclaration {
         name: module.ident.to_string(),
-        path: module.attrs.iter().find_map(path),
+        path: module.attrs.iter().find_map(module_path),
         is_test: module.attrs.iter().any(needs_test),
     })
 }
 
 /// The file in `#[path = "FILE"]`.
-fn path(attribute: &Attribute) -> Option<String> {
+pub(super) fn module_path(attribute: &Attribute) -> Option<String> {
     let value = &attribute.meta.require_name_value().ok().filter(|meta| meta.path.is_ident("path"))?.value;
     match value {
         Expr::Lit(literal) => match &literal.lit {
@@ -153,7 +153,7 @@ fn path(attribute: &Attribute) -> Option<String> {
     }
 }
 
-fn needs_test(attribute: &Attribute) -> bool {
+pub(super) fn needs_test(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|meta: Meta| is_for_test(&meta))
 }
 
