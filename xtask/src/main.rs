@@ -8,6 +8,7 @@
 mod bindings;
 mod budget;
 mod catalog;
+mod ci;
 mod command;
 mod corpus;
 mod cross_check;
@@ -15,8 +16,8 @@ mod cross_check_jevents;
 mod guests;
 mod page;
 mod registers_page;
+mod released_tool;
 mod reverse_score;
-mod run;
 mod targets;
 mod tidy;
 
@@ -28,8 +29,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests in hostile surroundings and on fake devices, the Python package, the small corpus, cross checks,
-            some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
+  ci [--list | --only NAME]
+            full: every step of continuous integration, or one of them; installs the peers that tests compare with;
+            CYCLOMETER_GUESTS=no leaves the emulated machines out
   python    the Python package only: lints, installs it into an environment of its own, tests and checks types
   targets   lints and assembly for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
@@ -71,13 +73,13 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &str) -> Result<()> {
     match command {
-        "test" => run::quick(),
-        "ci" => run::full(),
+        "test" => ci::quick(),
+        "ci" => ci::run(std::env::args().skip(2)),
         "python" => bindings::python(),
         "targets" => targets::check(),
         "tidy" => tidy::run(&root(), std::env::args().skip(2)),
         "budget" => budget::check(&root()),
-        "golden" => run::golden(),
+        "golden" => ci::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
         "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),

@@ -21,7 +21,7 @@ use super::program::{CorpusProgram, LoadScale};
 use super::row::{Runner, Runs};
 use super::running::Supervisor;
 use super::table::PROGRAMS;
-use super::{Build, CorpusTool, SOURCES, named};
+use super::{CorpusTool, SOURCES, named};
 use crate::root;
 use plan::SeededRandom;
 use round::{NativeBaseline, TortureTally};
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
          begin in the foreground, or in a shell with job control"
     );
     let programs = options.programs()?;
-    let tool = CorpusTool::new(options.tool.clone(), Build::Release)?;
+    let tool = CorpusTool::new(options.tool.clone())?;
     if let Some(reason) = tool.refuses()? {
         bail!("the software PMU does not work here: {reason}");
     }
