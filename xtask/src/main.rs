@@ -13,7 +13,10 @@ mod command;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;
+mod dependencies;
 mod guests;
+mod mutate;
+mod nightly;
 mod page;
 mod registers_page;
 mod released_tool;
@@ -41,6 +44,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             the invariants of ARCHITECTURE.md only; --list prints all that is counted against xtask/src/tidy/ratchet.txt,
             --lower lowers its limits to the tree
   budget    the cold release build's time and number of crates only
+  dependencies
+            licences, sources, versions and the oldest compiler of the crates from outside, by deny.toml
   golden    rewrites the golden files of the tests
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
@@ -51,8 +56,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   corpus [--small | --write [--note TEXT]] [--install] [--tool FILE] [NAME...]
             real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
             renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
-  torture --minutes N [--seed S] [--tool FILE] [NAME...]
+  torture --minutes N | --rounds N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its tracer and the programs
+  mutate [--files N] [--seed S] [TARGET...]
+            changed files for every parser of foreign bytes: no panic, no hang, bounded memory
+  nightly [--list] [--only NAME]... [--minutes N]
+            the long checks: torture, the whole corpus, every guest, benchmarks, fuzzing; their output is in target/nightly
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
   reverse-score [--seeds A-B] [--chip ID]... [--list]
@@ -78,6 +87,9 @@ fn dispatch(command: &str) -> Result<()> {
         "python" => bindings::python(),
         "targets" => targets::check(),
         "tidy" => tidy::run(&root(), std::env::args().skip(2)),
+        "dependencies" => dependencies::check(),
+        "mutate" => mutate::run(std::env::args().skip(2)),
+        "nightly" => nightly::run(std::env::args().skip(2)),
         "budget" => budget::check(&root()),
         "golden" => ci::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),

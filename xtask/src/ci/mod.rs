@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 pub(crate) use checks::{golden, quick};
 pub(crate) use test_programs::WorkspaceBuild;
 
-use crate::{bindings, budget, corpus, guests, root, targets, tidy};
+use crate::{bindings, budget, corpus, dependencies, guests, mutate, root, targets, tidy};
 
 /// A step of continuous integration.
 #[derive(Clone, Copy)]
@@ -33,6 +33,7 @@ const FIRST: &[CiStep] = &[
     step("peers", "installs the Debian packages that tests compare with", checks::install_peers),
     step("tidy", "the invariants of ARCHITECTURE.md", || tidy::check(&root())),
     step("format", "the form of the code", checks::format),
+    step("dependencies", "licences, sources, versions of the crates from outside", dependencies::check),
     step("build", "all tests, with every feature", checks::build),
 ];
 
@@ -41,6 +42,7 @@ const TESTS: &[CiStep] = &[
     step("tests", "the test programs of all crates, with every feature", checks::test_programs),
     step("doc-tests", "the examples in documentation", checks::doc_tests),
     step("hostile", "some test programs in hostile surroundings", checks::in_hostile_surroundings),
+    step("mutate", "parsers of foreign bytes on changed files", mutate::some),
     step("corpus", "the small corpus of programs under the software PMU", corpus::small),
 ];
 

@@ -50,6 +50,8 @@ pub(crate) struct WorkspaceBuild {
     pub tests: Vec<TestProgram>,
     /// The command-line tool.
     pub tool: PathBuf,
+    /// Every program that is no test.
+    programs: Vec<PathBuf>,
 }
 
 impl WorkspaceBuild {
@@ -69,13 +71,16 @@ impl WorkspaceBuild {
             messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let tests: Vec<TestProgram> = messages.iter().filter_map(test_program).collect();
         ensure!(!tests.is_empty(), "cargo built no test program");
-        let is_tool = |message: &&Value| {
-            message["target"]["name"] == "cyclometer"
-                && message["target"]["kind"][0] == "bin"
-                && message["profile"]["test"] == false
-        };
-        let tool = messages.iter().find(is_tool).and_then(executable);
-        Ok(WorkspaceBuild { tests, tool: tool.context("cargo built no command-line tool")? })
+        let is_program =
+            |message: &&Value| message["target"]["kind"][0] == "bin" && message["profile"]["test"] == false;
+        let programs: Vec<PathBuf> = messages.iter().filter(is_program).filter_map(executable).collect();
+        let tool = named(&programs, "cyclometer").context("cargo built no command-line tool")?;
+        Ok(WorkspaceBuild { tests, tool, programs })
+    }
+
+    /// The program with a name.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        named(&self.programs, name)
     }
 
     /// The program with the tests of a target.
@@ -83,6 +88,10 @@ impl WorkspaceBuild {
         let found = self.tests.iter().find(|test| test.package == package && test.target == target);
         found.with_context(|| format!("{package} has no test program {target}"))
     }
+}
+
+fn named(programs: &[PathBuf], name: &str) -> Option<PathBuf> {
+    programs.iter().find(|program| program.file_stem().is_some_and(|stem| stem == name)).cloned()
 }
 
 fn executable(message: &Value) -> Option<PathBuf> {
