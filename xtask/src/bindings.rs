@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::{cargo, output, step};
+use crate::command::{cargo, cargo_command, output, step};
 use crate::root;
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
@@ -18,7 +18,11 @@ pub(crate) fn python() -> Result<()> {
         return Ok(());
     }
     cargo(&["fmt", "--manifest-path", MANIFEST, "--check"])?;
-    cargo(&["clippy", "--manifest-path", MANIFEST, "--locked", "--", "-D", "warnings"])?;
+    let lints = ["clippy", "--manifest-path", MANIFEST, "--locked", "--", "-D", "warnings"];
+    let mut clippy = cargo_command(&lints);
+    // Crates from outside are the same as in our workspace.
+    clippy.env("CARGO_TARGET_DIR", target());
+    step(&format!("cargo {}", lints.join(" ")), clippy)?;
     let environment = VirtualEnvironment::fresh(&target().join("python"))?;
     environment.install()?;
     environment.run("pytest", &["-q", "-p", "no:cacheprovider"])?;

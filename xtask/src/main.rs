@@ -8,15 +8,19 @@
 mod bindings;
 mod budget;
 mod catalog;
+mod ci;
 mod command;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;
+mod dependencies;
 mod guests;
+mod mutate;
+mod nightly;
 mod page;
 mod registers_page;
+mod released_tool;
 mod reverse_score;
-mod run;
 mod targets;
 mod tidy;
 
@@ -28,8 +32,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests in hostile surroundings and on fake devices, the Python package, the small corpus, cross checks,
-            some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
+  ci [--list | --only NAME]
+            full: every step of continuous integration, or one of them; installs the peers that tests compare with;
+            CYCLOMETER_GUESTS=no leaves the emulated machines out
   python    the Python package only: lints, installs it into an environment of its own, tests and checks types
   targets   lints and assembly for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
@@ -41,6 +46,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   public-api
             writes crates/cyclometer/public-api.txt from the code; `tidy` compares them
   budget    the tool's cold release build and number of crates, and the SDK's number of crates, only
+  dependencies
+            licences, sources, versions and the oldest compiler of the crates from outside, by deny.toml
   golden    rewrites the golden files of the tests
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
@@ -51,8 +58,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   corpus [--small | --write [--note TEXT]] [--install] [--tool FILE] [NAME...]
             real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
             renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
-  torture --minutes N [--seed S] [--tool FILE] [NAME...]
+  torture --minutes N | --rounds N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its tracer and the programs
+  mutate [--files N] [--seed S] [TARGET...]
+            changed files for every parser of foreign bytes: no panic, no hang, bounded memory
+  nightly [--list] [--only NAME]... [--minutes N]
+            the long checks: torture, the whole corpus, every guest, benchmarks, fuzzing; their output is in target/nightly
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
   reverse-score [--seeds A-B] [--chip ID]... [--list]
@@ -73,14 +84,17 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &str) -> Result<()> {
     match command {
-        "test" => run::quick(),
-        "ci" => run::full(),
+        "test" => ci::quick(),
+        "ci" => ci::run(std::env::args().skip(2)),
         "python" => bindings::python(),
         "targets" => targets::check(),
         "tidy" => tidy::run(&root(), std::env::args().skip(2)),
         "public-api" => tidy::public_api::write(&root()),
+        "dependencies" => dependencies::check(),
+        "mutate" => mutate::run(std::env::args().skip(2)),
+        "nightly" => nightly::run(std::env::args().skip(2)),
         "budget" => budget::check(&root()),
-        "golden" => run::golden(),
+        "golden" => ci::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
         "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),

@@ -8,6 +8,7 @@ mod support;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use support::caches::{TestCacheFolder, numbers};
@@ -268,6 +269,35 @@ fn a_damaged_file_is_replaced_before_it_is_used() {
     for len in [0, 4, 100, 5000, sound.len() / 2, sound.len() - 1] {
         check(sound[..len].to_vec(), &format!("{len} bytes"));
     }
+}
+
+/// A mapped file would end the process that reads beyond its new end (SIGBUS).
+#[test]
+fn files_that_are_cut_while_a_command_uses_them_end_nothing_and_change_no_count() {
+    let Some(kept) = CacheTest::of("language.c", &["-O2"], &[]) else { return };
+    let kept = kept.prepared();
+    let expected = kept.run();
+    let files: Vec<(PathBuf, Vec<u8>)> =
+        kept.folder.kept().into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut cut = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                for (path, bytes) in &files {
+                    cut = (cut + 4999) % bytes.len();
+                    // The tool may have removed the file meanwhile.
+                    let file = File::options().write(true).open(path);
+                    let _ = file.and_then(|file| file.set_len(cut as u64));
+                    std::thread::yield_now();
+                    let _ = fs::write(path, bytes);
+                }
+            }
+        });
+        let runs: Vec<TestRun> = (0..8).map(|_| kept.run()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        runs.iter().for_each(|run| assert_same(run, &expected));
+    });
 }
 
 #[test]

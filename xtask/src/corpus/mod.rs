@@ -21,6 +21,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::ci::WorkspaceBuild;
 use crate::command::{apt, cargo_command, installed, output};
 use crate::root;
 use folder::CorpusFolder;
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     if options.install {
         install(&programs)?;
     }
-    let tool = CorpusTool::new(options.tool.clone(), Build::Release)?;
+    let tool = CorpusTool::new(options.tool.clone())?;
     let runs = Runs { native: 3, counted: 3 };
     let (rows, mut circumstances) = measured(&programs, &tool, LoadScale::Full, runs)?;
     circumstances.note = options.note;
@@ -110,22 +111,13 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
 pub(crate) fn small() -> Result<()> {
     let programs: Vec<&CorpusProgram> =
         PROGRAMS.iter().filter(|program| program.also.contains(&ProgramUse::Small)).collect();
-    let tool = CorpusTool::new(None, Build::Dev)?;
+    let tool = CorpusTool { file: WorkspaceBuild::new()?.tool, origin: "the build of the tests".to_owned() };
     if let Some(reason) = tool.refuses()? {
         eprintln!("==> the small corpus cannot run here: {reason}");
         return Ok(());
     }
     let runs = Runs { native: 1, counted: 2 };
     judge(&measured(&programs, &tool, LoadScale::Small, runs)?.0)
-}
-
-/// How the tool is built.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Build {
-    /// As users have it: for times that mean something.
-    Release,
-    /// As the tests have it, which is there already.
-    Dev,
 }
 
 /// The tool that the corpus runs.
@@ -137,16 +129,13 @@ struct CorpusTool {
 }
 
 impl CorpusTool {
-    /// The one that was named, or one that is built now.
-    fn new(named: Option<PathBuf>, build: Build) -> Result<CorpusTool> {
+    /// The one that was named, or a release build, which users have: for times that mean something.
+    fn new(named: Option<PathBuf>) -> Result<CorpusTool> {
         match named {
             Some(file) => {
                 Ok(CorpusTool { file, origin: "built beforehand, and named with --tool".to_owned() })
             }
-            None => Ok(CorpusTool {
-                file: built(build)?,
-                origin: format!("a build of profile {}", build.profile()),
-            }),
+            None => Ok(CorpusTool { file: built()?, origin: "a build of profile release".to_owned() }),
         }
     }
 
@@ -165,22 +154,12 @@ impl CorpusTool {
     }
 }
 
-impl Build {
-    fn profile(self) -> &'static str {
-        match self {
-            Build::Release => "release",
-            Build::Dev => "dev",
-        }
-    }
-}
-
 /// Builds the tool and gives its path.
-fn built(build: Build) -> Result<PathBuf> {
-    let profile = ["--profile", build.profile()];
-    let package = ["build", "--locked", "--package", "cyclometer-cli", "--message-format", "json"];
-    let mut command = cargo_command(&[&package[..], &profile].concat());
-    command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-    eprintln!("==> cargo build --package cyclometer-cli --profile {}", build.profile());
+fn built() -> Result<PathBuf> {
+    let options = ["build", "--release", "--locked", "--package", "cyclometer-cli"];
+    let mut command = cargo_command(&options);
+    command.args(["--message-format", "json"]).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    eprintln!("==> cargo {}", options.join(" "));
     let out = command.output().context("starting cargo")?;
     ensure!(out.status.success(), "building the tool: {}", out.status);
     let messages = String::from_utf8_lossy(&out.stdout);

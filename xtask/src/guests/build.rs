@@ -229,6 +229,8 @@ fn cargo(all: &[Tools]) -> Result<Vec<PathBuf>> {
             command.env(format!("CARGO_TARGET_{variable}_LINKER"), folder.join(target.compiler()));
         }
     }
+    // Programs are stripped for the machines.
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     // They would stand in for those above.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let targets: Vec<&str> = all.iter().map(|tools| tools.target.triple()).collect();

@@ -1,11 +1,12 @@
 //! `cargo xtask torture`: the corpus' short loads under random signals.
 //!
 //! While a load runs under the software PMU, the tool, its tracer and the program's processes are stopped and
-//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it or its tracer is killed, at
-//! random points. Whatever comes: nobody hangs, nothing is left behind, and the output is the native one.
+//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it, its tracer or its helper is
+//! killed or terminated, at random points. Whatever comes: nobody hangs, nothing is left behind, and the output is the native one.
 //! Only an interrupted program may stop early, or one whose tracer was killed, with which the kernel kills
 //! it.
 
+mod outside;
 mod plan;
 mod round;
 
@@ -21,7 +22,7 @@ use super::program::{CorpusProgram, LoadScale};
 use super::row::{Runner, Runs};
 use super::running::Supervisor;
 use super::table::PROGRAMS;
-use super::{Build, CorpusTool, SOURCES, named};
+use super::{CorpusTool, SOURCES, named};
 use crate::root;
 use plan::SeededRandom;
 use round::{NativeBaseline, TortureTally};
@@ -29,10 +30,15 @@ use round::{NativeBaseline, TortureTally};
 /// Rounds of one program before the next has its turn.
 const ROUNDS: u32 = 12;
 
+/// The time of a run that ends after a number of rounds.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// The options of the command line.
 #[derive(Debug, Default)]
 struct TortureOptions {
     time: Duration,
+    /// The most rounds.
+    rounds: Option<u32>,
     seed: Option<u64>,
     tool: Option<PathBuf>,
     names: Vec<String>,
@@ -45,15 +51,19 @@ impl TortureOptions {
             let mut number = || number(&argument, arguments.next());
             match argument.as_str() {
                 "--minutes" => options.time = Duration::from_secs(60 * number()?),
+                "--rounds" => options.rounds = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
                 "--seed" => options.seed = Some(number()?),
                 "--tool" => options.tool = Some(arguments.next().context("--tool needs a FILE")?.into()),
                 option if option.starts_with('-') => {
-                    bail!("'{option}' is no option; there are --minutes, --seed and --tool")
+                    bail!("'{option}' is no option; there are --minutes, --rounds, --seed and --tool")
                 }
                 name => options.names.push(name.to_owned()),
             }
         }
-        ensure!(!options.time.is_zero(), "--minutes N is needed, with N of 1 or more");
+        if options.rounds.is_some_and(|rounds| rounds > 0) && options.time.is_zero() {
+            options.time = LONGEST;
+        }
+        ensure!(!options.time.is_zero(), "--minutes N or --rounds N is needed, with N of 1 or more");
         Ok(options)
     }
 
@@ -80,13 +90,14 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
          begin in the foreground, or in a shell with job control"
     );
     let programs = options.programs()?;
-    let tool = CorpusTool::new(options.tool.clone(), Build::Release)?;
+    let tool = CorpusTool::new(options.tool.clone())?;
     if let Some(reason) = tool.refuses()? {
         bail!("the software PMU does not work here: {reason}");
     }
     let seed = options.seed.unwrap_or_else(SeededRandom::seed);
     eprintln!("seed {seed}");
-    let tally = torture(&programs, &tool, seed, Instant::now() + options.time)?;
+    let end = TortureEnd { at: Instant::now() + options.time, rounds: options.rounds.unwrap_or(u32::MAX) };
+    let tally = torture(&programs, &tool, seed, end)?;
     eprintln!("seed {seed}: {tally}");
     ensure!(tally.faults() == 0, "{} rounds went wrong", tally.faults());
     ensure!(tally.rounds() > 0, "not one round was made");
@@ -100,11 +111,24 @@ fn ignores_interrupts(status: &str) -> bool {
     ignored & (1 << (SIGINT - 1)) != 0
 }
 
+/// The end of a run: whichever comes first.
+#[derive(Clone, Copy)]
+struct TortureEnd {
+    at: Instant,
+    rounds: u32,
+}
+
+impl TortureEnd {
+    fn is_reached(self, tally: &TortureTally) -> bool {
+        Instant::now() >= self.at || tally.rounds() >= self.rounds
+    }
+}
+
 fn torture(
     programs: &[&'static CorpusProgram],
     tool: &CorpusTool,
     seed: u64,
-    until: Instant,
+    end: TortureEnd,
 ) -> Result<TortureTally> {
     let supervisor = Supervisor::new()?;
     let place = CorpusFolder::new(&root().join(SOURCES), LoadScale::Small)?;
@@ -113,12 +137,12 @@ fn torture(
     let mut random = SeededRandom::new(seed);
     let mut tally = TortureTally::default();
     for program in programs.iter().cycle() {
-        if Instant::now() >= until {
+        if end.is_reached(&tally) {
             break;
         }
         match runner.missing(program) {
             Some(reason) => eprintln!("{}: SKIPPED: {reason}", program.name),
-            None => turn(&runner, program, &mut random, &mut tally, until)?,
+            None => turn(&runner, program, &mut random, &mut tally, end)?,
         }
         ensure!(programs.iter().any(|program| runner.missing(program).is_none()), "not one program is here");
     }
@@ -131,12 +155,12 @@ fn turn(
     program: &'static CorpusProgram,
     random: &mut SeededRandom,
     tally: &mut TortureTally,
-    until: Instant,
+    end: TortureEnd,
 ) -> Result<()> {
     let baseline = NativeBaseline::new(runner, program)?;
     let before = tally.faults();
     for _ in 0..ROUNDS {
-        if Instant::now() < until {
+        if !end.is_reached(tally) {
             baseline.round(random, tally)?;
         }
     }
@@ -157,6 +181,8 @@ mod tests {
         let options = parsed(&["--minutes", "2", "--seed", "7", "bash"]).unwrap();
         assert_eq!((options.time, options.seed), (Duration::from_secs(120), Some(7)));
         assert_eq!(options.programs().unwrap().len(), 1);
+        let options = parsed(&["--rounds", "500"]).unwrap();
+        assert_eq!((options.time, options.rounds), (LONGEST, Some(500)));
     }
 
     #[test]
@@ -169,10 +195,11 @@ mod tests {
     #[test]
     fn mistakes_name_what_is_wrong() {
         for (arguments, words) in [
-            (&[][..], "--minutes N is needed"),
+            (&[][..], "--minutes N or --rounds N is needed"),
+            (&["--rounds", "0"], "--minutes N or --rounds N is needed"),
             (&["--minutes"], "--minutes needs a number"),
             (&["--minutes", "x"], "--minutes x: no whole number"),
-            (&["--minutes", "0"], "--minutes N is needed"),
+            (&["--minutes", "0"], "--minutes N or --rounds N is needed"),
             (&["--hours", "1"], "'--hours' is no option"),
         ] {
             assert!(parsed(arguments).unwrap_err().to_string().starts_with(words), "{arguments:?}");

@@ -47,6 +47,8 @@ pub(super) enum Victim {
     Tool,
     /// The process that traces the command.
     Tracer,
+    /// The process that starts commands for the tool.
+    Helper,
     /// One of the command's processes; the number chooses.
     Program(u64),
     /// All of these at a time.
@@ -64,8 +66,16 @@ pub(super) enum Assault {
     Interrupt,
     /// SIGKILL to the tool alone.
     Kill,
+    /// SIGTERM to the tool alone.
+    Terminate,
     /// SIGKILL to the process that traces the command, with which the kernel kills what it traces.
     KillTracer,
+    /// SIGTERM to that process.
+    TerminateTracer,
+    /// SIGKILL to the process that starts commands.
+    KillHelper,
+    /// SIGTERM to that process.
+    TerminateHelper,
 }
 
 /// The disturbances of one run, each after a time from its start, in order.
@@ -82,11 +92,15 @@ impl AssaultPlan {
             let pause = Duration::from_micros(random.below(LONGEST_PAUSE_US));
             plan.push((moment(random, usual), Assault::Pause(victim, pause)));
         }
-        let last = match random.below(5) {
+        let last = match random.below(9) {
             0 if interrupts => Some(Assault::Interrupt),
             1 if interrupts => Some(Assault::CtrlC),
             2 => Some(Assault::Kill),
             3 if interrupts => Some(Assault::KillTracer),
+            4 if interrupts => Some(Assault::Terminate),
+            5 if interrupts => Some(Assault::TerminateTracer),
+            6 if interrupts => Some(Assault::KillHelper),
+            7 if interrupts => Some(Assault::TerminateHelper),
             _ => None,
         };
         plan.extend(last.map(|assault| (moment(random, usual), assault)));
@@ -96,10 +110,11 @@ impl AssaultPlan {
 }
 
 fn victim(random: &mut SeededRandom) -> Victim {
-    match random.below(6) {
+    match random.below(7) {
         0 => Victim::Tool,
         1 => Victim::Tracer,
         2 => Victim::All,
+        3 => Victim::Helper,
         _ => Victim::Program(random.next()),
     }
 }
@@ -142,10 +157,19 @@ mod tests {
     #[test]
     fn every_kind_of_assault_comes_up() {
         let all: Vec<Assault> = plans(1).iter().flat_map(|plan| plan.0.iter().map(|step| step.1)).collect();
-        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill, Assault::KillTracer] {
+        for kind in [
+            Assault::CtrlC,
+            Assault::Interrupt,
+            Assault::Kill,
+            Assault::Terminate,
+            Assault::KillTracer,
+            Assault::TerminateTracer,
+            Assault::KillHelper,
+            Assault::TerminateHelper,
+        ] {
             assert!(all.contains(&kind), "{kind:?}");
         }
-        for victim in [Victim::Tool, Victim::Tracer, Victim::All] {
+        for victim in [Victim::Tool, Victim::Tracer, Victim::Helper, Victim::All] {
             assert!(all.iter().any(|a| matches!(a, Assault::Pause(v, _) if *v == victim)), "{victim:?}");
         }
         assert!(all.iter().any(|assault| matches!(assault, Assault::Pause(Victim::Program(_), _))));

@@ -14,10 +14,17 @@ use super::super::processes::ProcessSnapshot;
 use super::super::program::CorpusProgram;
 use super::super::row::{COUNTS, Runner, native};
 use super::super::running::{EndedCommand, RunningCommand, shown};
+use super::outside::OutsideState;
 use super::plan::{Assault, AssaultPlan, SeededRandom, Victim};
 
 /// Time that a run may take beyond many times its usual one.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `signal(7)`: SIGTERM, on every Linux.
+const SIGTERM: i32 = 15;
+
+/// The name of the tool's processes that are no tracers.
+const TOOL: &str = "cyclometer";
 
 /// A program, what it leaves natively, and how long it takes when nobody disturbs it.
 pub(super) struct NativeBaseline<'a> {
@@ -37,6 +44,8 @@ pub(super) struct TortureTally {
     killed: (u32, u32),
     /// Ended early as its tracer was killed.
     bereaved: u32,
+    /// The helper was killed or terminated.
+    without_helper: u32,
     exact: u32,
     lost: u32,
     faults: u32,
@@ -47,6 +56,8 @@ pub(super) struct TortureTally {
 struct RoundOutcome {
     ended: Option<EndedCommand>,
     left: Vec<ProcessSnapshot>,
+    /// What is not as before, besides processes.
+    changed: Option<String>,
     pauses: u32,
     /// The last assault, when it was no pause and the run had not ended before.
     struck: Option<Assault>,
@@ -101,8 +112,9 @@ impl NativeBaseline<'_> {
     }
 
     fn assaulted(&self, plan: &AssaultPlan) -> Result<RoundOutcome> {
+        let traces = OutsideState::now()?;
         let mut running = self.runner.start(self.program, &self.runner.counted(self.program))?;
-        let mut outcome = RoundOutcome { ended: None, left: vec![], pauses: 0, struck: None };
+        let mut outcome = RoundOutcome { ended: None, left: vec![], changed: None, pauses: 0, struck: None };
         for (at, assault) in &plan.0 {
             outcome.ended = running.wait(running.started() + *at)?;
             if outcome.ended.is_some() {
@@ -123,7 +135,12 @@ impl NativeBaseline<'_> {
             outcome.ended = running.wait(self.limit())?;
         }
         // The program goes on without the tool when that is killed; it has its time as well.
-        let until = (outcome.struck == Some(Assault::Kill)).then(|| self.limit());
+        let until = matches!(
+            outcome.struck,
+            Some(Assault::Kill | Assault::Terminate | Assault::KillHelper | Assault::TerminateHelper)
+        );
+        let until = until.then(|| self.limit());
+        outcome.changed = traces.changed(&running)?;
         outcome.left = running.bury(if outcome.ended.is_some() { until } else { Some(Instant::now()) })?;
         Ok(outcome)
     }
@@ -134,22 +151,31 @@ impl NativeBaseline<'_> {
         if !outcome.left.is_empty() {
             return Ok(Some(format!("left behind: {}", shown(&outcome.left))));
         }
+        if let Some(changed) = &outcome.changed {
+            return Ok(Some(changed.clone()));
+        }
         match outcome.struck {
             Some(Assault::Kill) if !self.has_begun() => {
                 tally.killed.1 += 1;
                 self.differs_from(&self.runner.place.input())
             }
-            Some(Assault::KillTracer) if !ended.status.success() => {
+            Some(Assault::KillTracer | Assault::TerminateTracer) if !ended.status.success() => {
                 tally.bereaved += 1;
                 self.is_no_start()
             }
             // The load was not followed yet, ran as it is, and the tool says why there is no count.
-            Some(Assault::KillTracer) if self.runner.log(COUNTS).contains("the tracer died") => {
+            Some(Assault::KillTracer | Assault::TerminateTracer)
+                if self.runner.log(COUNTS).contains("the tracer died") =>
+            {
                 tally.bereaved += 1;
                 self.differs_from(&self.runner.place.native())
             }
-            Some(Assault::CtrlC | Assault::Interrupt) if !ended.status.success() => {
+            Some(Assault::CtrlC | Assault::Interrupt | Assault::Terminate) if !ended.status.success() => {
                 tally.interrupted += 1;
+                self.is_no_start()
+            }
+            Some(Assault::KillHelper | Assault::TerminateHelper) if !ended.status.success() => {
+                tally.without_helper += 1;
                 self.is_no_start()
             }
             Some(Assault::Kill) => {
@@ -208,10 +234,16 @@ fn pause(running: &RunningCommand<'_>, victim: Victim, time: Duration) -> Result
 
 /// The processes that a victim stands for.
 fn chosen(victim: Victim, tool: u32, family: &[ProcessSnapshot]) -> Vec<u32> {
-    let programs = || family.iter().filter(|process| process.pid != tool && !process.is_tracer());
+    let is_helper = |process: &ProcessSnapshot| process.parent == tool && process.name == TOOL;
+    let programs = || {
+        family
+            .iter()
+            .filter(move |process| process.pid != tool && !process.is_tracer() && !is_helper(process))
+    };
     match victim {
         Victim::Tool => vec![tool],
         Victim::Tracer => family.iter().filter(|process| process.is_tracer()).map(|p| p.pid).collect(),
+        Victim::Helper => family.iter().filter(|process| is_helper(process)).map(|p| p.pid).collect(),
         Victim::Program(number) => {
             let index = number.checked_rem(programs().count() as u64).unwrap_or(0);
             programs().nth(index as usize).map(|process| process.pid).into_iter().collect()
@@ -222,13 +254,18 @@ fn chosen(victim: Victim, tool: u32, family: &[ProcessSnapshot]) -> Vec<u32> {
 
 /// Sends what ends a run.
 fn strike(running: &RunningCommand<'_>, assault: Assault) -> Result<()> {
+    let helpers = |victim, number| -> Result<()> {
+        let chosen = chosen(victim, running.pid(), &running.family()?);
+        // One that has ended meanwhile needs no more.
+        chosen.into_iter().for_each(|pid| drop(signal(pid, number)));
+        Ok(())
+    };
     let sent = match assault {
-        Assault::KillTracer => {
-            let tracers = chosen(Victim::Tracer, running.pid(), &running.family()?);
-            // One that has ended meanwhile needs no more.
-            tracers.into_iter().for_each(|pid| drop(signal(pid, SIGKILL)));
-            return Ok(());
-        }
+        Assault::KillTracer => return helpers(Victim::Tracer, SIGKILL),
+        Assault::TerminateTracer => return helpers(Victim::Tracer, SIGTERM),
+        Assault::KillHelper => return helpers(Victim::Helper, SIGKILL),
+        Assault::TerminateHelper => return helpers(Victim::Helper, SIGTERM),
+        Assault::Terminate => signal(running.pid(), SIGTERM),
         Assault::CtrlC => return ctrl_c(running.pid()),
         Assault::Kill => signal(running.pid(), SIGKILL),
         Assault::Interrupt | Assault::Pause(..) => signal(running.pid(), SIGINT),
@@ -267,6 +304,7 @@ impl fmt::Display for TortureTally {
             interrupted,
             killed: (killed, early),
             bereaved,
+            without_helper,
             exact,
             lost,
             faults,
@@ -274,6 +312,7 @@ impl fmt::Display for TortureTally {
         write!(f, "{rounds} rounds, {pauses} pauses; {interrupted} interrupted before the end; ")?;
         write!(f, "the tool killed {killed} times while the load ran and {early} times before; ")?;
         write!(f, "its tracer killed {bereaved} times while the load ran; ")?;
+        write!(f, "its helper ended {without_helper} times before the load; ")?;
         write!(f, "undisturbed by either: {exact} with exact counts, {lost} with lost ones; {faults} faults")
     }
 }
@@ -288,14 +327,20 @@ mod tests {
 
     #[test]
     fn victims_are_those_meant() {
-        let family =
-            [process(1, "cyclometer"), process(2, "cyclometer-keep"), process(3, "sh"), process(4, "tr")];
+        let family = [
+            process(1, "cyclometer"),
+            process(2, "cyclometer-keep"),
+            process(3, "sh"),
+            process(4, "tr"),
+            process(5, "cyclometer"),
+        ];
         for (victim, expected) in [
             (Victim::Tool, &[1][..]),
             (Victim::Tracer, &[2]),
             (Victim::Program(0), &[3]),
             (Victim::Program(3), &[4]),
-            (Victim::All, &[1, 2, 3, 4]),
+            (Victim::Helper, &[5]),
+            (Victim::All, &[1, 2, 3, 4, 5]),
         ] {
             assert_eq!(chosen(victim, 1, &family), expected, "{victim:?}");
         }

@@ -1,0 +1,4 @@
+//! Execution profiles of earlier runs.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cyclometer_fuzz_targets::run("execution_profile", bytes));

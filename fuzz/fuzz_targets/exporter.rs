@@ -1,0 +1,4 @@
+//! Configuration files of the exporter.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cyclometer_fuzz_targets::run("exporter", bytes));

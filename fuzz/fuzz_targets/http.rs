@@ -1,0 +1,4 @@
+//! Requests to the exporter.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cyclometer_fuzz_targets::run("http", bytes));

@@ -1,0 +1,4 @@
+//! Journals of sweeps.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cyclometer_fuzz_targets::run("sweep_journal", bytes));

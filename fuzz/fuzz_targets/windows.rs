@@ -1,0 +1,4 @@
+//! Rows of windows from the tracer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cyclometer_fuzz_targets::run("windows", bytes));

@@ -1,0 +1,38 @@
+//! `cargo xtask mutate`: parsers of foreign bytes on changed files, as the program of `tests/fuzz-targets` runs
+//! them.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::ci::WorkspaceBuild;
+use crate::command::{cargo, cargo_command, step};
+use crate::root;
+
+/// The package of the program.
+const PACKAGE: &str = "cyclometer-fuzz-targets";
+
+/// Changes of each format in continuous integration.
+const FILES: &str = "300";
+
+/// Builds the program and the tool, and runs the program with the arguments of the command line.
+pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
+    cargo(&["build", "--locked", "--package", "cyclometer-cli"])?;
+    let tool = target().join("debug/cyclometer");
+    let mut command = cargo_command(&["run", "--locked", "--package", PACKAGE, "--bin", "mutate", "--"]);
+    command.arg("--tool").arg(tool).args(arguments);
+    step("mutate", command)
+}
+
+/// The step of continuous integration: programs that are built, some hundred changes of each format.
+pub(crate) fn some() -> Result<()> {
+    let build = WorkspaceBuild::new()?;
+    let mut command = Command::new(build.program("mutate").context("cargo built no mutate")?);
+    command.args(["--files", FILES, "--tool"]).arg(&build.tool).current_dir(root());
+    step("mutate", command)
+}
+
+/// Where everything is built.
+fn target() -> std::path::PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
+}
