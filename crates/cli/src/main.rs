@@ -77,6 +77,7 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         CliCommand::Plot(args) => commands::plot::run(args, cli),
         CliCommand::Phases(args) => commands::phases::run(args, cli),
         CliCommand::Convert(args) => commands::convert::run(args, cli.verbose),
+        CliCommand::Mcp { args } => commands::mcp::run(args),
         CliCommand::Completions { shell } => commands::completions::run(*shell),
         CliCommand::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }

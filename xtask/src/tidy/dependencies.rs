@@ -58,6 +58,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     ("cli", &["cyclometer"]),
     ("exporter", &["cyclometer"]),
+    ("mcp", &["sys"]),
 ];
 
 /// Crates that never see others, directly or through a dependency, not even in tests: a crate that explains
