@@ -17,7 +17,7 @@ mod tools;
 mod wire;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -76,6 +76,11 @@ fn run(args: &ServerArgs) -> Result<(), String> {
     if args.dry_run {
         return dry_run::print(&caller, &rules, &tools)
             .map_err(|error| format!("cannot write: {}", reason(&error)));
+    }
+    if std::io::stdin().is_terminal() {
+        let hint =
+            "waiting for a client on standard input; clients start this program themselves (Ctrl-D ends it)";
+        let _ = writeln!(std::io::stderr(), "cyclometer-mcp: {hint}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

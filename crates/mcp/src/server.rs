@@ -144,7 +144,7 @@ async fn with_progress<T>(
             done = &mut work => return done,
             _ = ticks.tick() => {
                 let seconds = start.elapsed().as_secs_f64();
-                let message = format!("running for {seconds:.0} s, of at most {} s", limit.as_secs());
+                let message = format!("in progress for {seconds:.0} s; a call runs for at most {} s", limit.as_secs());
                 let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message(message);
                 // A client that has gone away ends the session by itself.
                 let _ = tokio::time::timeout(PROGRESS_INTERVAL, context.peer.notify_progress(progress)).await;

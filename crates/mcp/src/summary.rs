@@ -58,11 +58,13 @@ fn of_metric(metric: &Value) -> String {
 
 /// The rows of `--by`, the largest first.
 fn of_rows(by: &Value) -> String {
-    let (mut out, total) = (String::new(), number(&by["totals"][0]));
+    let mut out = String::new();
+    let total = by["totals"][0].as_f64().filter(|total| *total > 0.0);
     for row in list(&by["rows"]).iter().take(MOST_ROWS) {
         let count = &row["counts"][0];
-        let share = if total > 0.0 { 100.0 * number(count) / total } else { 0.0 };
-        let _ = writeln!(out, "{:>15} {share:5.1} %  {}", quantity(count, ""), place(row));
+        let share = total.and_then(|total| Some(100.0 * count.as_f64()? / total));
+        let share = share.map_or_else(|| "?".to_owned(), |share| format!("{share:.1}"));
+        let _ = writeln!(out, "{:>15} {share:>5} %  {}", quantity(count, ""), place(row));
     }
     out
 }
@@ -109,13 +111,13 @@ fn of_change(metric: &Value) -> String {
         let (a, b) = (quantity(&metric["a"]["mean"], unit), quantity(&metric["b"]["mean"], unit));
         out += &format!(", {a} to {b}");
     }
-    let change = &metric["change"];
-    if let (Some(true), Some(estimate)) = (change["is_relative"].as_bool(), change["estimate"].as_f64()) {
-        out += &format!(" ({:+.2} %", 100.0 * estimate);
-        let (low, high) = (100.0 * number(&change["low"]), 100.0 * number(&change["high"]));
-        out += &match metric["basis"].as_str() {
-            Some("deterministic") => ", exactly)".to_owned(),
-            _ => format!(", 95 % interval {low:+.2} % to {high:+.2} %)"),
+    if let Some(change) = signed_change(&metric["change"], "estimate", unit) {
+        let bounds =
+            [signed_change(&metric["change"], "low", unit), signed_change(&metric["change"], "high", unit)];
+        out += &match (metric["basis"].as_str(), bounds) {
+            (Some("deterministic"), _) => format!(" ({change}, exactly)"),
+            (_, [Some(low), Some(high)]) => format!(" ({change}, 95 % interval {low} to {high})"),
+            _ => format!(" ({change})"),
         };
     }
     if let Some(reason) = metric["reason"].as_str() {
@@ -124,11 +126,21 @@ fn of_change(metric: &Value) -> String {
     out
 }
 
+/// One number of a change: a share, or a difference in the unit of the metric.
+fn signed_change(change: &Value, field: &str, unit: &str) -> Option<String> {
+    match (change["is_relative"].as_bool(), &change[field]) {
+        (Some(true), share) => Some(format!("{:+.2} %", 100.0 * share.as_f64()?)),
+        (Some(false), difference) => Some(signed(difference.as_f64()?, unit)),
+        (None, _) => None,
+    }
+}
+
 /// The change of a function: its counts of the first event.
 fn of_code(change: &Value) -> String {
-    let counts = &change["counts"][0];
+    let difference = change["counts"][0]["change"].as_f64();
     let code = if change["b"].is_null() { &change["a"] } else { &change["b"] };
-    format!("{:>+15} {}", number(&counts["change"]), place(code))
+    let difference = difference.map_or_else(|| "?".to_owned(), |difference| signed(difference, ""));
+    format!("{difference:>15} {}", place(code))
 }
 
 /// Passes of `plan`; of each core type, where there are several.
@@ -224,10 +236,6 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_default()
-}
-
 fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
@@ -240,10 +248,27 @@ fn words(command: &Value) -> String {
 fn quantity(value: &Value, unit: &str) -> String {
     let digits = match (value.as_u64(), value.as_f64()) {
         (Some(whole), _) => separated(whole),
-        (None, Some(real)) if real.abs() >= 1e6 => format!("{real:.0}"),
-        (None, Some(real)) => format!("{real:.6}").trim_end_matches('0').trim_end_matches('.').to_owned(),
-        _ => "?".to_owned(),
+        (None, Some(real)) => magnitude(real),
+        (None, None) => "?".to_owned(),
     };
+    with_unit(digits, unit)
+}
+
+/// A difference with its sign.
+fn signed(difference: f64, unit: &str) -> String {
+    let digits = magnitude(difference.abs());
+    with_unit(if difference < 0.0 { format!("-{digits}") } else { format!("+{digits}") }, unit)
+}
+
+fn magnitude(real: f64) -> String {
+    let is_whole = real.fract() == 0.0 || real >= 1e6;
+    match is_whole && (0.0..1e18).contains(&real) {
+        true => separated(real.round() as u64),
+        false => format!("{real:.6}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}
+
+fn with_unit(digits: String, unit: &str) -> String {
     if unit.is_empty() { digits } else { format!("{digits} {unit}") }
 }
 
@@ -304,5 +329,20 @@ mod tests {
             "change": {"is_relative": true, "estimate": 0.5, "low": 0.5, "high": 0.5}, "reason": null,
             "a": {"mean": 1000}, "b": {"mean": 1500}});
         assert_eq!(of_change(&exact), "loads:u: changed, 1,000 to 1,500 (+50.00 %, exactly)");
+        let difference = json!({"name": "system_time", "unit": "ns", "finding": "inconclusive", "basis": "pairs",
+            "change": {"is_relative": false, "estimate": -1295333.5, "low": -2e6, "high": 5.0},
+            "reason": null, "a": {"mean": 1295333.5}, "b": {"mean": 0}});
+        assert_eq!(
+            of_change(&difference),
+            "system_time: inconclusive, 1,295,334 ns to 0 ns (-1,295,334 ns, 95 % interval -2,000,000 ns to +5 ns)"
+        );
+    }
+
+    #[test]
+    fn a_missing_interval_is_no_zero() {
+        let few = json!({"name": "wall_time", "unit": "ns", "finding": "inconclusive", "basis": "pairs",
+            "change": {"is_relative": true, "estimate": -0.5, "low": null, "high": null},
+            "reason": "too few pairs", "a": {"mean": 10}, "b": {"mean": 5}});
+        assert_eq!(of_change(&few), "wall_time: inconclusive, 10 ns to 5 ns (-50.00 %); too few pairs");
     }
 }

@@ -241,7 +241,7 @@ impl ClientHandler for Listener {
         params: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        assert!(params.message.is_some_and(|message| message.contains("running for")));
+        assert!(params.message.is_some_and(|message| message.contains("in progress for")));
         self.0.notify_one();
     }
 }
