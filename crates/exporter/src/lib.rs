@@ -11,6 +11,7 @@
 //! samples, which [`exposition`] writes as text and `otlp` as protocol messages.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod auth;
 pub mod budget;
 pub mod cgroups;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use cyclometer::{counted_cgroup_root, diagnosed_machine, raise_open_files};
+use cyclometer_exporter::answers::{MOST_TEXTS, TextPlaces};
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::budget::{self, TargetNeed};
 use cyclometer_exporter::collector::{Collector, Rescan};
@@ -130,7 +131,8 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     let reader = start_reader(collector, end, config.rescan)?;
     let setup =
         ServerSetup { listener, tls, connections: room.connections, head_timeout: server::HEAD_TIMEOUT };
-    let state = Arc::new(ServerState { hub: hub.clone(), users: Users::new(config.users.clone()), scrapes });
+    let (users, texts) = (Users::new(config.users.clone()), TextPlaces::new(MOST_TEXTS));
+    let state = Arc::new(ServerState { hub: hub.clone(), users, scrapes, texts });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
