@@ -223,9 +223,48 @@ pub fn of_doctor(report: &Value) -> String {
     out
 }
 
-/// Findings of `advise`: as JSON, whose form is the tool's.
+/// Findings of `advise`, the weightiest first.
 pub fn of_advice(report: &Value) -> String {
-    serde_json::to_string_pretty(report).unwrap_or_default()
+    let mut out = String::new();
+    for finding in list(&report["findings"]) {
+        let share = finding["share"].as_f64().map(|share| format!(", {:.0} % of the time", 100.0 * share));
+        let confidence = text(&finding["confidence"]);
+        let _ = writeln!(
+            out,
+            "{}{} (confidence: {confidence})",
+            text(&finding["title"]),
+            share.unwrap_or_default()
+        );
+        let evidence = sentences(&finding["evidence"]);
+        if !evidence.is_empty() {
+            let _ = writeln!(out, "  {evidence}");
+        }
+        for function in list(&finding["functions"]).iter().take(MOST_ROWS) {
+            let _ = writeln!(out, "  in {}", place(function));
+        }
+        for (what, field) in [("advice", "advice"), ("next", "next")] {
+            let words = sentences(&finding[field]);
+            if !words.is_empty() {
+                let _ = writeln!(out, "  {what}: {words}");
+            }
+        }
+    }
+    if out.is_empty() {
+        out += "nothing stands out\n";
+    }
+    let unjudged: Vec<&str> = list(&report["not_measured"]).iter().map(|rule| text(&rule["rule"])).collect();
+    if !unjudged.is_empty() {
+        let _ = writeln!(out, "not judged, for want of counts: {}", unjudged.join(", "));
+    }
+    for note in list(&report["notes"]) {
+        let _ = writeln!(out, "note: {}", text(note));
+    }
+    out
+}
+
+/// A text, or several.
+fn sentences(value: &Value) -> String {
+    value.as_str().map_or_else(|| list(value).iter().map(text).collect::<Vec<_>>().join("; "), str::to_owned)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -336,6 +375,21 @@ mod tests {
             of_change(&difference),
             "system_time: inconclusive, 1,295,334 ns to 0 ns (-1,295,334 ns, 95 % interval -2,000,000 ns to +5 ns)"
         );
+    }
+
+    #[test]
+    fn advice_has_evidence_functions_and_what_was_not_judged() {
+        let report = json!({
+            "findings": [{"title": "bound by memory", "share": 0.4, "confidence": "high", "evidence": "9 misses",
+                "functions": [{"object": "/x/a", "function": "walk", "share": 0.9}], "advice": "walk by rows",
+                "next": "cyclometer stat"}],
+            "not_measured": [{"rule": "branches", "needs": ["a PMU"]}], "notes": []});
+        assert_eq!(
+            of_advice(&report),
+            "bound by memory, 40 % of the time (confidence: high)\n  9 misses\n  in walk a\n  \
+             advice: walk by rows\n  next: cyclometer stat\nnot judged, for want of counts: branches\n"
+        );
+        assert_eq!(of_advice(&json!({"findings": []})), "nothing stands out\n");
     }
 
     #[test]

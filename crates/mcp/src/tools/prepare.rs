@@ -100,7 +100,7 @@ fn of_stat() -> Vec<OsString> {
 }
 
 fn advise(params: AdviseParams, rules: &Rules) -> Result<Task, RefusedCall> {
-    let args = ["advise", "--json"].map(OsString::from).to_vec();
+    let args = ["advise", "--json", "--input=null"].map(OsString::from).to_vec();
     let run = NamedProgram { program: &params.program, arguments: &params.arguments };
     run_one(ToolKind::Advise, args, &run, params.working_directory.as_deref(), params.timeout_seconds, rules)
 }
