@@ -70,6 +70,13 @@ pub enum CliCommand {
     Plot(PlotArgs),
     /// Show the phases of a recording: parts in which the program does the same work, with the rates of each.
     Phases(PhasesArgs),
+    /// Serve measurements to coding agents, by the Model Context Protocol (program cyclometer-mcp).
+    #[command(disable_help_flag = true)]
+    Mcp {
+        /// Arguments of cyclometer-mcp; `cyclometer mcp --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        args: Vec<OsString>,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

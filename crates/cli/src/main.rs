@@ -80,6 +80,7 @@ fn dispatch(
         CliCommand::Plot(args) => commands::plot::run(args, cli),
         CliCommand::Phases(args) => commands::phases::run(args, cli),
         CliCommand::Convert(args) => commands::convert::run(args, cli.verbose),
+        CliCommand::Mcp { args } => commands::mcp::run(args),
         CliCommand::Completions { shell } => commands::completions::run(*shell),
         CliCommand::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }

@@ -336,3 +336,47 @@ fn rows_of_a_cpu_end_by_time_where_the_kernel_permits_no_interrupts() {
     assert_eq!(chosen.status.code(), Some(125), "{chosen:?}");
     assert!(stderr(&chosen).contains("perf: not permitted"), "{chosen:?}");
 }
+
+/// A folder with the tool alone, on the same file system.
+fn folder_with_the_tool() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::hard_link(TOOL, folder.path().join("cyclometer")).unwrap();
+    folder
+}
+
+#[test]
+fn the_server_for_agents_is_executed_from_beside_the_tool_with_all_arguments() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder_with_the_tool();
+    let server = folder.path().join("cyclometer-mcp");
+    fs::write(&server, "#!/bin/sh\nprintf '<%s>' \"$@\"; exit 9\n").unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let mcp = |args: &[&str]| {
+        Command::new(folder.path().join("cyclometer")).arg("mcp").args(args).output().unwrap()
+    };
+    for (args, expected) in [
+        (&["--allow", "a b", "--dry-run"][..], "<--allow><a b><--dry-run>"),
+        (&["--help"], "<--help>"),
+        (&["--version"], "<--version>"),
+        (&["-x", "stat"], "<-x><stat>"),
+    ] {
+        let out = mcp(args);
+        assert_eq!((stdout(&out).as_str(), out.status.code()), (expected, Some(9)), "{}", stderr(&out));
+    }
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o644)).unwrap();
+    let out = mcp(&[]);
+    assert_eq!(out.status.code(), Some(126), "{}", stderr(&out));
+}
+
+#[test]
+fn without_the_server_for_agents_the_tool_says_how_to_install_it() {
+    let folder = folder_with_the_tool();
+    let mut tool = Command::new(folder.path().join("cyclometer"));
+    let out = tool.args(["mcp", "--allow", "."]).env("PATH", folder.path()).output().unwrap();
+    assert_eq!(out.status.code(), Some(127));
+    let text = stderr(&out);
+    assert!(
+        text.contains("cyclometer-mcp is not installed") && text.contains("help: `cargo install"),
+        "{text}"
+    );
+}

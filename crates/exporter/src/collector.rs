@@ -61,6 +61,8 @@ pub struct Collector<O> {
     scrapes: Arc<ScrapeCounts>,
     /// Why control groups cannot be found.
     scan_error: Option<String>,
+    /// The control groups of the last search.
+    groups: Vec<FoundCgroup>,
 }
 
 /// Whether a rescan has seen to every target.
@@ -99,12 +101,19 @@ impl<O: OpenTarget> Collector<O> {
             reads: 0,
             scrapes,
             scan_error: None,
+            groups: Vec::new(),
         }
     }
 
     /// Looks for targets: closes the counters of those that have gone, and opens those of new ones. The
     /// machine comes first, so that it is counted where the budget is too small for its groups.
     pub fn rescan(&mut self) -> Rescan {
+        self.search_groups();
+        self.rescan_known_groups()
+    }
+
+    /// The same with the control groups of the last search: no group has come or gone since.
+    pub fn rescan_known_groups(&mut self) -> Rescan {
         let found = self.find();
         let existing: BTreeSet<&FleetTarget> = found.iter().collect();
         let gone: Vec<FleetTarget> =
@@ -129,6 +138,11 @@ impl<O: OpenTarget> Collector<O> {
         let processes = processes::scan(&self.config.processes);
         self.missing = processes.missing;
         found.extend(processes.found.into_iter().map(FleetTarget::Process));
+        found.extend(self.groups.iter().cloned().map(FleetTarget::Cgroup));
+        found
+    }
+
+    fn search_groups(&mut self) {
         let rules = &self.config.cgroups;
         let patterns = CgroupPatterns { include: &rules.include, exclude: &rules.exclude };
         let groups = match &self.root {
@@ -138,8 +152,7 @@ impl<O: OpenTarget> Collector<O> {
             None => Err("this machine has no control groups that perf can count".to_owned()),
         };
         self.scan_error = groups.as_ref().err().cloned();
-        found.extend(groups.unwrap_or_default().into_iter().map(FleetTarget::Cgroup));
-        found
+        self.groups = groups.unwrap_or_default();
     }
 
     fn admit(&mut self, target: FleetTarget) {

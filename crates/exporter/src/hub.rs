@@ -4,15 +4,20 @@
 //! enough; else it wakes the reader and waits for the next, together with all other scrapes that wait.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::cgroup_watch::CgroupNews;
 use crate::collector::{Collector, Rescan};
 use crate::counters::OpenTarget;
 use crate::snapshot::Snapshot;
+
+/// How often control groups are searched although all of them are watched.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Why a scrape has no snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +43,8 @@ impl fmt::Display for NoSnapshot {
 #[derive(Clone, Debug)]
 pub struct Hub {
     latest: watch::Receiver<Option<Arc<Snapshot>>>,
-    wake: SyncSender<()>,
+    wake: Arc<SyncSender<()>>,
+    is_asked: Arc<AtomicBool>,
     max_age: Duration,
     deadline: Duration,
 }
@@ -48,6 +54,26 @@ pub struct Hub {
 pub struct ReaderEnd {
     publish: watch::Sender<Option<Arc<Snapshot>>>,
     woken: Receiver<()>,
+    /// Whether a scrape waits for a read. The reader is woken for changes of the groups, too.
+    is_asked: Arc<AtomicBool>,
+}
+
+/// Wakes the reader, for other reasons than a scrape. It does not keep the reader from ending.
+#[derive(Clone, Debug)]
+pub struct ReaderWake(Weak<SyncSender<()>>);
+
+impl ReaderWake {
+    /// Wakes the reader.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSnapshot::Ended`] when it has ended, or is to end.
+    pub fn wake(&self) -> Result<(), NoSnapshot> {
+        match self.0.upgrade().ok_or(NoSnapshot::Ended)?.try_send(()) {
+            Err(TrySendError::Disconnected(())) => Err(NoSnapshot::Ended),
+            Ok(()) | Err(TrySendError::Full(())) => Ok(()),
+        }
+    }
 }
 
 /// Both ends. A snapshot may be `max_age` old for another scrape, and a scrape waits until the deadline.
@@ -55,10 +81,17 @@ pub fn channel(max_age: Duration, deadline: Duration) -> (Hub, ReaderEnd) {
     let (publish, latest) = watch::channel(None);
     // One place is enough: whoever wakes a reader that is to wake already gets the same snapshot.
     let (wake, woken) = sync_channel(1);
-    (Hub { latest, wake, max_age, deadline }, ReaderEnd { publish, woken })
+    let (wake, is_asked) = (Arc::new(wake), Arc::new(AtomicBool::new(false)));
+    let end = ReaderEnd { publish, woken, is_asked: Arc::clone(&is_asked) };
+    (Hub { latest, wake, is_asked, max_age, deadline }, end)
 }
 
 impl Hub {
+    /// A way to wake the reader.
+    pub fn reader_wake(&self) -> ReaderWake {
+        ReaderWake(Arc::downgrade(&self.wake))
+    }
+
     /// A snapshot that is young enough.
     ///
     /// # Errors
@@ -73,6 +106,7 @@ impl Hub {
             if let Some(snapshot) = latest.borrow_and_update().clone().filter(young) {
                 return Ok(snapshot);
             }
+            self.is_asked.store(true, Ordering::Release);
             if let Err(TrySendError::Disconnected(())) = self.wake.try_send(()) {
                 return Err(NoSnapshot::Ended);
             }
@@ -87,25 +121,42 @@ impl Hub {
 }
 
 impl ReaderEnd {
-    /// Reads whenever a scrape asks for it, and looks for targets at the rescan's period, until no scrape
-    /// can come any more.
-    pub fn run<O: OpenTarget>(self, collector: &mut Collector<O>, rescan: Duration) {
+    /// Reads whenever a scrape asks for it, until no scrape can come any more. Looks for targets at the
+    /// rescan's period; for control groups when there are news of them, or at that period without a watch.
+    pub fn run<O: OpenTarget>(
+        self,
+        collector: &mut Collector<O>,
+        rescan: Duration,
+        news: Option<&CgroupNews>,
+    ) {
         let after = |rescanned| match rescanned {
             Rescan::Complete => Instant::now() + rescan,
             Rescan::MoreToOpen => Instant::now(),
         };
         let mut next_rescan = after(collector.rescan());
+        let mut next_search = Instant::now() + SEARCH_INTERVAL;
         loop {
-            match self.woken.recv_timeout(next_rescan.saturating_duration_since(Instant::now())) {
-                Ok(()) => {
-                    self.publish.send_replace(Some(Arc::new(collector.read())));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            let woken = self.woken.recv_timeout(next_rescan.saturating_duration_since(Instant::now()));
+            if woken == Err(RecvTimeoutError::Disconnected) {
+                return;
             }
-            if Instant::now() >= next_rescan {
+            if news.is_some_and(CgroupNews::take) {
                 next_rescan = after(collector.rescan());
             }
+            if self.is_asked.swap(false, Ordering::AcqRel) {
+                self.publish.send_replace(Some(Arc::new(collector.read())));
+            }
+            let now = Instant::now();
+            if now < next_rescan {
+                continue;
+            }
+            next_rescan = match news.is_some_and(CgroupNews::is_complete) && now < next_search {
+                true => after(collector.rescan_known_groups()),
+                false => {
+                    next_search = now + SEARCH_INTERVAL;
+                    after(collector.rescan())
+                }
+            };
         }
     }
 }

@@ -11,8 +11,10 @@
 //! samples, which [`exposition`] writes as text and `otlp` as protocol messages.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod auth;
 pub mod budget;
+pub mod cgroup_watch;
 pub mod cgroups;
 pub mod collector;
 pub mod config;

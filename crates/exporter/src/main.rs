@@ -10,8 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use cyclometer_exporter::answers::{MOST_TEXTS, TextPlaces};
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::budget::{self, TargetNeed};
+use cyclometer_exporter::cgroup_watch::{self, CgroupNews};
 use cyclometer_exporter::collector::{Collector, Rescan};
 use cyclometer_exporter::config::{ExporterConfig, Limits};
 use cyclometer_exporter::counters::HostCounters;
@@ -118,6 +120,7 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     let room = Room::of_this_process(config.limits);
     let scrapes = Arc::new(ScrapeCounts::default());
     let root = config.cgroups.root.clone().or_else(counted_cgroup_root);
+    let watched_root = root.clone();
     let collector = {
         let (config, scrapes) = (config.clone(), Arc::clone(&scrapes));
         move || Collector::new(counters, config, &machine, root, room.counters, scrapes)
@@ -127,10 +130,12 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     }
     let listener = server::listen(config.listen)?;
     let (hub, end) = hub::channel(config.max_age, config.deadline);
-    let reader = start_reader(collector, end, config.rescan)?;
+    let news = watched_groups(&config, watched_root, &hub);
+    let reader = start_reader(collector, end, config.rescan, news)?;
     let setup =
         ServerSetup { listener, tls, connections: room.connections, head_timeout: server::HEAD_TIMEOUT };
-    let state = Arc::new(ServerState { hub: hub.clone(), users: Users::new(config.users.clone()), scrapes });
+    let (users, texts) = (Users::new(config.users.clone()), TextPlaces::new(MOST_TEXTS));
+    let state = Arc::new(ServerState { hub: hub.clone(), users, scrapes, texts });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -186,6 +191,21 @@ fn print_once(mut collector: Collector<HostCounters>) -> Result<(), String> {
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("cannot write: {error}"))
 }
 
+/// The watch of the control groups, if any are counted and the system permits it.
+fn watched_groups(config: &ExporterConfig, root: Option<PathBuf>, hub: &Hub) -> Option<CgroupNews> {
+    let root = root.filter(|_| !config.cgroups.include.is_empty())?;
+    let watch = cgroup_watch::start(&root, hub.reader_wake());
+    watch
+        .map_err(|error| {
+            let seconds = config.rescan.as_secs();
+            warn(&format!(
+                "control groups are searched every {seconds} s, as they cannot be watched: {error}; if there \
+                 are too many, raise fs.inotify.max_user_watches"
+            ));
+        })
+        .ok()
+}
+
 /// The thread that owns the counters.
 struct Reader {
     thread: JoinHandle<()>,
@@ -197,6 +217,7 @@ fn start_reader(
     collector: impl FnOnce() -> Collector<HostCounters> + Send + 'static,
     end: ReaderEnd,
     rescan: Duration,
+    news: Option<CgroupNews>,
 ) -> Result<Reader, String> {
     let (drops, ended) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new()
@@ -204,7 +225,7 @@ fn start_reader(
         .stack_size(READER_STACK)
         .spawn(move || {
             let _drops = drops;
-            end.run(&mut collector(), rescan);
+            end.run(&mut collector(), rescan, news.as_ref());
         })
         .map_err(|error| format!("cannot start the thread that reads the counters: {error}"))?;
     Ok(Reader { thread, ended })

@@ -20,6 +20,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::answers::TextPlaces;
 use crate::auth::{UserAccess, Users};
 use crate::config::TlsFiles;
 use crate::exposition::TextFormat;
@@ -42,6 +43,8 @@ pub struct ServerState {
     pub users: Users,
     /// Counts of scrapes.
     pub scrapes: Arc<ScrapeCounts>,
+    /// Places for the texts of answers.
+    pub texts: TextPlaces,
 }
 
 /// The pages.
@@ -61,14 +64,15 @@ async fn index() -> &'static str {
 async fn metrics(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = TextFormat::accepted(accept);
-    match state.hub.snapshot().await {
-        Ok(snapshot) => {
-            state.scrapes.answer();
-            ([(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()))], snapshot.text(format))
-                .into_response()
-        }
-        Err(reason) => busy(&state, reason),
-    }
+    let snapshot = match state.hub.snapshot().await {
+        Ok(snapshot) => snapshot,
+        Err(reason) => return busy(&state, reason),
+    };
+    let Some(text) = snapshot.text(format, &state.texts) else {
+        return busy(&state, "too many older answers are being sent");
+    };
+    state.scrapes.answer();
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()))], text).into_response()
 }
 
 fn busy(state: &ServerState, reason: impl Display) -> Response {

@@ -10,6 +10,7 @@ use cyclometer_toolkit::core::Unit;
 use cyclometer_toolkit::core::ladder::RungState;
 use cyclometer_toolkit::{Machine, StandingValue};
 
+use crate::answers::TextPlaces;
 use crate::exposition::{TextFormat, render};
 use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels};
 
@@ -33,13 +34,17 @@ impl Snapshot {
         Snapshot { at, wall: SystemTime::now(), families, open_metrics, prometheus }
     }
 
-    /// Its text, which all scrapes share.
-    pub fn text(&self, format: TextFormat) -> Bytes {
+    /// Its text, which all scrapes share; `None` if too many texts of other snapshots are being sent.
+    pub fn text(&self, format: TextFormat, places: &TextPlaces) -> Option<Bytes> {
         let text = match format {
             TextFormat::OpenMetrics => &self.open_metrics,
             TextFormat::Prometheus => &self.prometheus,
         };
-        text.get_or_init(|| Bytes::from(render(&self.families, format))).clone()
+        if let Some(text) = text.get() {
+            return Some(text.clone());
+        }
+        let made = places.keep(|| render(&self.families, format))?;
+        Some(text.get_or_init(|| made).clone())
     }
 }
 

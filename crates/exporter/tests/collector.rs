@@ -9,12 +9,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cyclometer_exporter::budget::TargetNeed;
+use cyclometer_exporter::cgroup_watch;
 use cyclometer_exporter::collector::{Collector, Rescan};
 use cyclometer_exporter::config::ExporterConfig;
 use cyclometer_exporter::counters::{EventsOf, OpenTarget, TargetCounters};
 use cyclometer_exporter::exposition::{TextFormat, render};
+use cyclometer_exporter::hub;
 use cyclometer_exporter::scrapes::ScrapeCounts;
 use cyclometer_toolkit::core::{Count, Error, ErrorKind, Result, Unit};
 use cyclometer_toolkit::{Machine, Provenance, Scope, StandingValue, Target, Verdict};
@@ -324,4 +327,32 @@ fn a_root_that_cannot_be_read_is_reported_and_the_machine_is_counted() {
     );
     assert!(text.contains("cyclometer_events_total{target=\"machine\""), "{text}");
     fixture.make("");
+}
+
+#[test]
+fn a_group_that_is_made_is_counted_without_a_search_of_the_period() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("early")).unwrap();
+    let (hub, end) = hub::channel(Duration::ZERO, Duration::from_secs(600));
+    let news = cgroup_watch::start(root.path(), hub.reader_wake()).unwrap();
+    let folder = root.path().to_owned();
+    let reader = std::thread::spawn(move || {
+        let config = ExporterConfig::parse("cgroups: {include: ['**']}\n").unwrap();
+        let scrapes = Arc::new(ScrapeCounts::default());
+        let mut collector =
+            Collector::new(MadeUp::default(), config, &machine(), Some(folder), PLENTY, scrapes);
+        end.run(&mut collector, Duration::from_secs(3600), Some(&news));
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let scrape = || {
+        let snapshot = runtime.block_on(hub.snapshot()).unwrap();
+        render(&snapshot.families, TextFormat::Prometheus)
+    };
+    assert!(scrape().contains("cgroup=\"/early\""));
+    fs::create_dir_all(root.path().join("late/inner")).unwrap();
+    while !scrape().contains("cgroup=\"/late/inner\"") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(hub);
+    reader.join().unwrap();
 }

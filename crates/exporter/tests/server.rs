@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cyclometer_exporter::answers::TextPlaces;
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::hub;
 use cyclometer_exporter::scrapes::ScrapeCounts;
@@ -30,7 +31,7 @@ impl Server {
         let setup = ServerSetup { listener, tls: None, connections: 4, head_timeout };
         let (hub, _) = hub::channel(Duration::ZERO, Duration::from_secs(1));
         let (users, scrapes) = (Users::new(BTreeMap::new()), Arc::new(ScrapeCounts::default()));
-        let state = Arc::new(ServerState { hub, users, scrapes });
+        let state = Arc::new(ServerState { hub, users, scrapes, texts: TextPlaces::new(1) });
         runtime.spawn(server::serve(setup, state, async {
             let _ = ended.await;
         }));

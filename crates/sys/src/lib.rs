@@ -22,6 +22,11 @@ pub mod filesystem;
 #[cfg(all(unix, not(target_os = "linux")))]
 #[path = "filesystem_other.rs"]
 pub mod filesystem;
+#[cfg(target_os = "linux")]
+pub mod folder_changes;
+#[cfg(not(target_os = "linux"))]
+#[path = "folder_changes_other.rs"]
+pub mod folder_changes;
 #[cfg(unix)]
 pub mod fork;
 #[cfg(unix)]

@@ -85,6 +85,7 @@ pub use cyclometer_sweep as sweep;
 #[cfg(feature = "symbols")]
 pub use cyclometer_symbols as symbols;
 pub use cyclometer_sys::descriptor::inherited_for_writing as inherited_output;
+pub use cyclometer_sys::folder_changes::{FolderChange, FolderWatch, WatchedFolder};
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::process::{raise_open_files, with_stack};
 pub use cyclometer_sys::signals::{FileSizeSignalIgnored, Watch as SignalWatch};

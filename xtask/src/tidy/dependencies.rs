@@ -59,6 +59,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("cyclometer", &["toolkit"]),
     ("cli", &["toolkit"]),
     ("exporter", &["toolkit"]),
+    ("mcp", &["sys"]),
 ];
 
 /// Crates that never see others, directly or through a dependency, not even in tests: a crate that explains

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod encode;
 pub mod list;
 pub mod man;
+pub mod mcp;
 pub mod phases;
 pub mod plan;
 pub mod plot;

@@ -70,7 +70,7 @@ pub(crate) use origin::set as set_disposition;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use pid::to_pid;
 pub use tool::ToolLimits;
-pub use wait::{Ended, Reap, Status, group_of, has_ended, own_group, reap, signal};
+pub use wait::{Ended, Reap, Status, group_of, has_ended, own_group, reap, signal, signal_group};
 pub use witness::Witness;
 
 use helper::Helper;

@@ -104,6 +104,23 @@ pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Sends a signal to all processes of a group.
+///
+/// # Errors
+///
+/// As [`signal`]. Number 1 is refused: for the system it means every process.
+pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
+    let group = to_pid(group)?;
+    if group == 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: touches no memory of ours; a negative pid below -1 means one group.
+    match unsafe { libc::kill(-group, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The process group of a process; a zombie still has one.
 ///
 /// # Errors
@@ -124,6 +141,14 @@ pub fn own_group() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_one_group() {
+        for group in [0, 1, u32::MAX, 1 << 31] {
+            assert!(signal_group(group, 0).is_err(), "{group}");
+        }
+        assert!(signal_group(own_group(), 0).is_ok());
+    }
 
     #[test]
     fn a_pid_never_means_a_group_of_processes() {
