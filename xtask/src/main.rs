@@ -6,19 +6,24 @@
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
 mod bindings;
+mod book;
 mod budget;
 mod catalog;
 mod command;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;
+mod debian;
+mod dist;
 mod guests;
 mod page;
+mod pictures;
 mod registers_page;
 mod reverse_score;
 mod run;
 mod targets;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +56,15 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
   torture --minutes N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its tracer and the programs
+  book [--out DIR]
+            the documentation as a site that can be searched, by mdBook, in DIR (target/book/site), and a check of its links
+  pictures [--tool FILE] [NAME...]
+            renews the pictures of terminal sessions in docs/pictures, with the tool FILE or a release build
+  dist [--out DIR] [--url URL] [--no-wheel] [--allow-dirty]
+            static archives and Debian packages for x86_64 and aarch64 Linux, their bills of materials, the Python wheel,
+            the sources, a Homebrew formula if URL says where they will lie, and SHA256SUMS, in DIR (target/dist/out)
+  dist-check
+            makes them twice, compares them, and uses them in a clean Debian system (root, network)
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
   reverse-score [--seeds A-B] [--chip ID]... [--list]
@@ -84,6 +98,10 @@ fn dispatch(command: &str) -> Result<()> {
         "corpus" => corpus::run(std::env::args().skip(2)),
         "torture" => corpus::torture::run(std::env::args().skip(2)),
         "guests" => guests::run(std::env::args().skip(2)),
+        "book" => book::run(std::env::args().skip(2)),
+        "pictures" => pictures::run(std::env::args().skip(2)),
+        "dist" => dist::run(std::env::args().skip(2)),
+        "dist-check" => dist::check(),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         "reverse-score" => reverse_score::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::command::{apt, cargo, cargo_command, installed, output, step};
-use crate::{bindings, budget, corpus, guests, root, targets, tidy};
+use crate::{bindings, budget, corpus, dist, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with, or needs to try what is installed.
 const PEERS: &[&str] = &[
@@ -34,6 +34,7 @@ pub(crate) fn full() -> Result<()> {
     on_fake_devices()?;
     with_all_formats()?;
     bindings::python()?;
+    dist::crates::package()?;
     corpus::small()?;
     targets::check()?;
     kernel_module()?;
