@@ -18,7 +18,7 @@ use crate::command::step;
 use crate::root;
 use crate::tools::CargoTool;
 
-const MDBOOK: CargoTool = CargoTool { name: "mdbook", version: "@MDBOOK@" };
+const MDBOOK: CargoTool = CargoTool { name: "mdbook", version: "0.5.4" };
 
 /// The book's settings. Examples run on the reader's machine, not on a server of others.
 const SETTINGS: &str = r#"[book]

@@ -9,6 +9,8 @@ mod clean_root;
 pub(crate) mod crates;
 mod deb;
 mod formula;
+#[cfg(test)]
+mod install_tests;
 mod licences;
 mod options;
 mod release;
