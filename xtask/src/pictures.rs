@@ -6,6 +6,8 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anstyle::RgbColor;
+use anstyle_svg::{Palette, Term};
 use anyhow::{Context, Result, bail, ensure};
 use vt100::{Cell, Color, Parser, Screen};
 
@@ -18,6 +20,30 @@ const FOLDER: &str = "docs/pictures";
 const COLUMNS: u16 = 80;
 /// Lines of it: more than any session has.
 const LINES: u16 = 100;
+/// Colours that can be read on light and dark pages.
+const TEXT: RgbColor = RgbColor(0xd8, 0xdb, 0xe0);
+const BEHIND: RgbColor = RgbColor(0x1d, 0x20, 0x26);
+/// The colour of text that the tool shows dimmed. A share of the opacity would be hard to read.
+const DIMMED: RgbColor = RgbColor(0x9a, 0xa0, 0xaa);
+/// The sixteen colours of a terminal, of a brightness that can be read on [`BEHIND`].
+const PALETTE: Palette = Palette([
+    RgbColor(0x3a, 0x3f, 0x48),
+    RgbColor(0xec, 0x72, 0x72),
+    RgbColor(0x7c, 0xc7, 0x7c),
+    RgbColor(0xdd, 0xb4, 0x5f),
+    RgbColor(0x74, 0xa8, 0xee),
+    RgbColor(0xc9, 0x8f, 0xe3),
+    RgbColor(0x62, 0xc2, 0xc4),
+    TEXT,
+    RgbColor(0x7b, 0x82, 0x8d),
+    RgbColor(0xff, 0x93, 0x93),
+    RgbColor(0x9b, 0xe3, 0x9b),
+    RgbColor(0xf3, 0xcf, 0x7f),
+    RgbColor(0x98, 0xc2, 0xff),
+    RgbColor(0xe0, 0xb0, 0xf6),
+    RgbColor(0x86, 0xdf, 0xe1),
+    RgbColor(0xff, 0xff, 0xff),
+]);
 /// Pixels of 80 columns, so that all pictures are drawn at one scale.
 const WIDTH: usize = 672;
 
@@ -29,13 +55,17 @@ struct Picture {
     commands: &'static [&'static str],
 }
 
-const PICTURES: [Picture; 4] = [
-    Picture { name: "stat", commands: &["cyclometer stat -r 5 -- gzip -kc Cargo.lock"] },
+const PICTURES: [Picture; 3] = [
     Picture {
         name: "compare",
-        commands: &["cyclometer compare 'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'"],
+        commands: &[
+            "cyclometer compare -e instructions,branches,wall_time 'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'",
+        ],
     },
-    Picture { name: "where", commands: &["cyclometer stat --by function --top 8 -- gzip -kc Cargo.lock"] },
+    Picture {
+        name: "where",
+        commands: &["cyclometer stat --by function --top 8 --output null -- gzip -kc Cargo.lock"],
+    },
     Picture { name: "doctor", commands: &["cyclometer doctor"] },
 ];
 
@@ -143,16 +173,14 @@ fn lines(screen: &Screen) -> String {
 
 /// The escape sequence for a cell's style; empty for a plain one.
 fn style_of(cell: &Cell) -> String {
-    let flags = [
-        (cell.bold(), "1"),
-        (cell.dim(), "2"),
-        (cell.italic(), "3"),
-        (cell.underline(), "4"),
-        (cell.inverse(), "7"),
-    ];
+    let flags = [(cell.bold(), "1"), (cell.italic(), "3"), (cell.underline(), "4"), (cell.inverse(), "7")];
     let mut codes: Vec<String> =
         flags.iter().filter(|(on, _)| *on).map(|(_, code)| (*code).to_owned()).collect();
-    codes.extend(color(cell.fgcolor(), 38));
+    let text = match cell.fgcolor() {
+        Color::Default if cell.dim() => Color::Rgb(DIMMED.r(), DIMMED.g(), DIMMED.b()),
+        other => other,
+    };
+    codes.extend(color(text, 38));
     codes.extend(color(cell.bgcolor(), 48));
     if codes.is_empty() { String::new() } else { format!("\x1b[{}m", codes.join(";")) }
 }
@@ -168,7 +196,8 @@ fn color(color: Color, base: u8) -> Option<String> {
 }
 
 fn drawn(session: &str) -> String {
-    anstyle_svg::Term::new().min_width_px(WIDTH).render_svg(session.trim_end())
+    let term = Term::new().fg_color(TEXT.into()).bg_color(BEHIND.into()).palette(PALETTE);
+    term.min_width_px(WIDTH).render_svg(session.trim_end())
 }
 
 #[cfg(test)]
@@ -196,8 +225,8 @@ mod tests {
 
     #[test]
     fn an_unknown_picture_is_refused_with_the_names_of_those_there_are() {
-        let refused = chosen(["stats".to_owned()].into_iter()).err().unwrap().to_string();
-        assert!(refused.contains("stat, compare"), "{refused}");
+        let refused = chosen(["compared".to_owned()].into_iter()).err().unwrap().to_string();
+        assert!(refused.contains("compare, where"), "{refused}");
         assert!(chosen(["--tool".to_owned()].into_iter()).is_err());
         assert_eq!(chosen(std::iter::empty()).unwrap().1.len(), PICTURES.len());
     }

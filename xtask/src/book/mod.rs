@@ -47,7 +47,7 @@ level = 1
 
 /// Pages have wide tables and lines of 80 columns.
 const STYLE: &str =
-    ":root { --content-max-width: 62rem; }\nmain table { display: block; overflow-x: auto; }\n";
+    ":root { --content-max-width: 90rem; }\nmain table { display: block; overflow-x: auto; }\n";
 
 /// Builds the site, and makes sure that all of its links lead somewhere.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
@@ -57,8 +57,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
     let pages = pages::collect(&root())?;
-    source::write(&root(), &pages, &folder.join("src"))?;
-    fs::write(folder.join("src/SUMMARY.md"), summary::summary(&pages)?)?;
+    source::write(&root(), &pages, &summary::summary(&pages)?, &folder.join("src"))?;
     fs::write(folder.join("book.toml"), SETTINGS)?;
     fs::write(folder.join("book.css"), STYLE)?;
     let mut build = Command::new(MDBOOK.program()?);

@@ -88,11 +88,17 @@ fn a_full_disk_leaves_the_old_version_and_nothing_else() {
     // Files end at 512 bytes, and the signal for that is ignored: a write fails, as on a full disk.
     let script = unpacked.folder.path().join("install.sh");
     let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; ulimit -f 1; exec sh \"$0\" --prefix \"$1\""]).arg(script).arg(unpacked.prefix());
+    shell
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec sh \"$0\" --prefix \"$1\""])
+        .arg(script)
+        .arg(unpacked.prefix());
     let out = shell.output().unwrap();
     assert!(!out.status.success(), "{out:?}");
     let told = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(told.contains("bin/cyclometer cannot be written; what was installed before is unchanged"), "{told}");
+    assert!(
+        told.contains("bin/cyclometer cannot be written; what was installed before is unchanged"),
+        "{told}"
+    );
     assert_eq!(unpacked.installed_version(), "1");
     assert_eq!(files(&unpacked.prefix()).len(), 2, "{:?}", files(&unpacked.prefix()));
 }
