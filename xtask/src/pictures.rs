@@ -11,7 +11,7 @@ use anstyle_svg::{Palette, Term};
 use anyhow::{Context, Result, bail, ensure};
 use vt100::{Cell, Color, Parser, Screen};
 
-use crate::command::cargo;
+use crate::command::{cargo, step};
 use crate::root;
 
 /// Where the pictures are, from the root.
@@ -47,11 +47,16 @@ const PALETTE: Palette = Palette([
 /// Pixels of 80 columns, so that all pictures are drawn at one scale.
 const WIDTH: usize = 672;
 
+/// Files that the commands read, from the root.
+const FILES: [&str; 2] = ["Cargo.lock", "docs/tutorial/matrix.c"];
+/// What is typed beforehand, and not shown.
+const PREPARED: &str = "gcc -O1 -o matrix matrix.c";
+
 /// A picture.
 struct Picture {
     /// Its file without the ending.
     name: &'static str,
-    /// What is typed, in the folder of the project.
+    /// What is typed, in a folder with [`FILES`].
     commands: &'static [&'static str],
 }
 
@@ -59,12 +64,12 @@ const PICTURES: [Picture; 3] = [
     Picture {
         name: "compare",
         commands: &[
-            "cyclometer compare -e instructions,branches,wall_time 'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'",
+            "cyclometer compare -e instructions,branches 'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'",
         ],
     },
     Picture {
         name: "where",
-        commands: &["cyclometer stat --by function --top 8 --output null -- gzip -kc Cargo.lock"],
+        commands: &["cyclometer stat --by function --top 6 -e instructions,loads -- ./matrix 48 ikj"],
     },
     Picture { name: "doctor", commands: &["cyclometer doctor"] },
 ];
@@ -76,10 +81,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
         Some(tool) => tool,
         None => built()?,
     };
+    let place = prepared()?;
     let folder = root().join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| FOLDER.to_owned())?;
     for picture in chosen {
-        let session = session(&tool, picture.commands)?;
+        let session = session(&tool, &place, picture.commands)?;
         let file = folder.join(format!("{}.svg", picture.name));
         fs::write(&file, drawn(&session)).with_context(|| file.display().to_string())?;
         eprintln!("==> {}", file.display());
@@ -110,13 +116,27 @@ fn built() -> Result<PathBuf> {
     Ok(target.join("release").join("cyclometer"))
 }
 
+/// The folder in which commands are typed.
+fn prepared() -> Result<PathBuf> {
+    let place = root().join("target").join("pictures");
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    for file in FILES {
+        let name = Path::new(file).file_name().unwrap_or_default();
+        fs::copy(root().join(file), place.join(name)).with_context(|| file.to_owned())?;
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", PREPARED]).current_dir(&place);
+    step(PREPARED, shell)?;
+    Ok(place)
+}
+
 /// The session as text with colours: prompts, commands, and what they leave on the screen.
-fn session(tool: &Path, commands: &[&str]) -> Result<String> {
+fn session(tool: &Path, place: &Path, commands: &[&str]) -> Result<String> {
     let mut session = String::new();
     for command in commands {
         let _ = writeln!(session, "\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m");
         let mut screen = terminal(LINES, COLUMNS);
-        screen.process(&typed(tool, command)?);
+        screen.process(&typed(tool, place, command)?);
         let shown = lines(screen.screen());
         ensure!(!shown.trim().is_empty(), "`{command}` prints nothing");
         session.push_str(&shown);
@@ -131,13 +151,13 @@ fn terminal(lines: u16, columns: u16) -> Parser {
 }
 
 /// The bytes that a command sends to its terminal. `script` (util-linux) gives it one.
-fn typed(tool: &Path, command: &str) -> Result<Vec<u8>> {
+fn typed(tool: &Path, place: &Path, command: &str) -> Result<Vec<u8>> {
     let folder = tool.parent().context("the tool is in a folder")?;
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--echo", "never", "--command"]);
     script.arg(format!("stty cols {COLUMNS} rows {LINES}; {command}")).arg("/dev/null");
     let path = std::env::var("PATH").unwrap_or_default();
-    script.current_dir(root()).env("PATH", format!("{}:{path}", folder.display()));
+    script.current_dir(place).env("PATH", format!("{}:{path}", folder.display()));
     script.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").stdin(Stdio::null());
     let out = script.output().context("starting script, of the package bsdutils")?;
     ensure!(out.status.success(), "`{command}`: {}\n{}", out.status, String::from_utf8_lossy(&out.stdout));
