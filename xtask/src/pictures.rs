@@ -49,14 +49,14 @@ const WIDTH: usize = 672;
 
 /// Files that the commands read, from the root.
 const FILES: [&str; 2] = ["Cargo.lock", "docs/tutorial/matrix.c"];
-/// What is typed beforehand, and not shown.
+/// A command that is typed beforehand, and not shown.
 const PREPARED: &str = "gcc -O1 -o matrix matrix.c";
 
 /// A picture.
 struct Picture {
     /// Its file without the ending.
     name: &'static str,
-    /// What is typed, in a folder with [`FILES`].
+    /// Commands that are typed in a folder with [`FILES`].
     commands: &'static [&'static str],
 }
 
@@ -64,7 +64,7 @@ const PICTURES: [Picture; 3] = [
     Picture {
         name: "compare",
         commands: &[
-            "cyclometer compare -e instructions,branches 'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'",
+            "cyclometer compare -e instructions,branches \\\n    'gzip -1 -kc Cargo.lock' 'gzip -2 -kc Cargo.lock'",
         ],
     },
     Picture {

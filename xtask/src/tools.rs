@@ -1,4 +1,4 @@
-//! Programs that the project's tools use and nobody has by default: installed from crates.io into `target/tools`.
+//! Programs that the project's tools need, installed from crates.io into `target/tools`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

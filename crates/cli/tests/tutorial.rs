@@ -1,11 +1,12 @@
 //! The tutorial is correct: every command of `docs/tutorial` runs, and prints the text of the page.
 //!
-//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console compiler`
-//! too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be that of the
-//! page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words of each line
-//! must be the same, as times depend on the load. `console no-pmu` has the form of the page on a machine like
-//! the page's, and runs without a comparison on others. `console library` and `console example` are run by
-//! the tests of the C interface and the façade. The pages beside the tutorial are in `guides`. `UPDATE_GOLDEN=1` accepts the printed text.
+//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console
+//! compiler` too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be
+//! that of the page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words
+//! of each line must be the same, as times depend on the load. `console no-pmu` has the form of the page on
+//! a machine like the page's, and runs without a comparison on others. `console library` and `console
+//! example` are run by the tests of the C interface and the façade. The pages beside the tutorial are in
+//! `guides`. `UPDATE_GOLDEN=1` accepts the printed text.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

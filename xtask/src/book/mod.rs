@@ -1,7 +1,7 @@
 //! The documentation as one site that can be searched, by mdBook.
 //!
-//! Pages stay where they are in the tree, and so do their links. The table of contents is made from docs/README.md, so
-//! that there is no second list of pages.
+//! Pages stay where they are in the tree, and so do their links. The table of contents is made from
+//! docs/README.md, so that there is no second list of pages.
 
 mod pages;
 mod site;

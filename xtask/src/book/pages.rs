@@ -43,7 +43,8 @@ pub(super) fn links(page: &str, text: &str) -> Vec<String> {
     parser(text).filter_map(address).filter_map(|link| file(page, &link)).collect()
 }
 
-/// The file that a link of a page leads to, from the root; none for a link within the page or to another site.
+/// The file that a link of a page leads to, from the root; none for a link within the page or to another
+/// site.
 pub(super) fn file(page: &str, link: &str) -> Option<String> {
     let path = link.split('#').next().filter(|path| !path.is_empty() && !path.contains("://"))?;
     Some(tidy::link_target(page, path))

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::tidy;
 
-/// What links of a page of the site may lead to: its own names of places, and its links.
+/// A page of the site: its places, which links may lead to, and its links.
 struct HtmlPage {
     places: BTreeSet<String>,
     links: Vec<String>,
@@ -64,7 +64,8 @@ fn html_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The values of an attribute in tags. mdBook writes all values in double quotes, and `<` in text as `&lt;`.
+/// The values of an attribute in tags. mdBook writes all values in double quotes, and `<` in text as
+/// `&lt;`.
 fn attributes<'a>(html: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let tags = html.split('<').skip(1).filter_map(|rest| rest.split('>').next());
     tags.filter_map(move |tag| {

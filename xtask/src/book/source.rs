@@ -1,4 +1,5 @@
-//! The folder that mdBook reads: pages in their places, files that they show, and no link that leads out of the book.
+//! The folder that mdBook reads: pages in their places, files that they show, and no link that leads out of
+//! the book.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,8 +36,8 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     written.with_context(|| format!("writing {}", path.display()))
 }
 
-/// A page whose links lead to the places of the book. A link to a folder of the tree becomes its text, as a book has
-/// no folders.
+/// A page whose links lead to the places of the book. A link to a folder of the tree becomes its text, as a
+/// book has no folders.
 fn adapted(root: &Path, page: &str, text: &str) -> String {
     let mut out = String::new();
     let mut done = 0;

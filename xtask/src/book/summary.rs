@@ -17,7 +17,7 @@ const OTHERS: &str = "The project";
 
 /// A section and its pages, each with the title that the index gives it.
 #[derive(PartialEq, Eq, Debug)]
-struct Section {
+struct BookSection {
     title: String,
     pages: Vec<(String, String)>,
 }
@@ -62,8 +62,8 @@ fn add_chapters(pages: &Pages, page: &str, seen: &mut BTreeSet<String>, text: &m
 }
 
 /// The sections of the index: a bold cell begins one, and a link in a first cell is a page.
-fn sections(index: &str) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
+fn sections(index: &str) -> Vec<BookSection> {
+    let mut sections: Vec<BookSection> = Vec::new();
     let (mut in_table, mut bold, mut link) = (false, false, None);
     let mut text = String::new();
     for event in parser(index) {
@@ -77,7 +77,7 @@ fn sections(index: &str) -> Vec<Section> {
             Event::Text(part) | Event::Code(part) => text.push_str(&part),
             Event::End(TagEnd::TableCell) => match (link.take(), sections.last_mut()) {
                 (Some(page), Some(section)) => section.pages.push((text.clone(), page)),
-                (None, _) if bold => sections.push(Section { title: text.clone(), pages: Vec::new() }),
+                (None, _) if bold => sections.push(BookSection { title: text.clone(), pages: Vec::new() }),
                 _ => {}
             },
             _ => {}

@@ -10,7 +10,8 @@ use super::release::Release;
 use crate::command::{output, step};
 use crate::root;
 
-/// Packs a folder below another one: names in order, no owner, the time of the release, no time in the head of gzip.
+/// Packs a folder below another one: names in order, no owner, the time of the release, no time in the head
+/// of gzip.
 pub(super) fn pack(release: &Release, parent: &Path, name: &str, to: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner"]);

@@ -54,7 +54,7 @@ impl CleanRoot {
         Ok(())
     }
 
-    /// What a shell in the system prints, both streams; the user is `UID:GID`.
+    /// The output of a shell in the system, both streams; the user is `UID:GID`.
     fn run(&self, user: &str, script: &str) -> Result<String> {
         let proc = format!("--mount-proc={}", self.folder.join("proc").display());
         let mut shell = Command::new("unshare");
@@ -102,7 +102,8 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// Installs the files of a release in `out` and uses them; `folder` keeps the clean system. Says what is skipped.
+/// Installs the files of a release in `out` and uses them; `folder` keeps the clean system. Says what is
+/// skipped.
 pub(super) fn check(release: &Release, out: &Path, folder: &Path) -> Result<()> {
     if output("id", &["--user"])?.trim() != "0" {
         eprintln!("==> skipped: installing into a clean system: that needs root");
@@ -124,7 +125,8 @@ pub(super) fn check(release: &Release, out: &Path, folder: &Path) -> Result<()> 
     remove(&root.folder)
 }
 
-/// The archive: installed without rights, over another version, removed; and used from where it was unpacked.
+/// The archive: installed without rights, over another version, removed; and used from where it was
+/// unpacked.
 fn archive(release: &Release, root: &CleanRoot) -> Result<()> {
     let folder = format!("cyclometer-{}-{}-linux", release.version, X86_64.name);
     root.expect(
@@ -180,7 +182,8 @@ fn wheel(root: &CleanRoot) -> Result<()> {
     )
 }
 
-/// The program for arm64, in an emulator of its instructions. The emulator has no tracing, so there is no software PMU.
+/// The program for arm64, in an emulator of its instructions. The emulator has no tracing, so there is no
+/// software PMU.
 fn emulated(release: &Release, root: &CleanRoot) -> Result<()> {
     let folder = format!("cyclometer-{}-{}-linux", release.version, AARCH64.name);
     fs::copy("/usr/bin/qemu-aarch64-static", root.folder.join("usr/bin/qemu-aarch64-static"))?;

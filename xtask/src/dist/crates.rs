@@ -24,7 +24,7 @@ fn is_published(package: &Value) -> bool {
     !package["publish"].as_array().is_some_and(Vec::is_empty)
 }
 
-/// What crates.io asks for and a manifest lacks.
+/// The fields that crates.io requires and a manifest lacks.
 fn gaps(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or("a crate without a name");
     let absent = |key: &&str| package[*key].as_str().is_none_or(str::is_empty);

@@ -1,4 +1,5 @@
-//! The licence texts of the crates in a program, in one file: most licences want their text to go with copies.
+//! The licence texts of the crates in a program, in one file: most licences want their text to go with
+//! copies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::command::output;
 /// How the files begin that hold a licence or a notice.
 const BEGINNINGS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 
-/// What the C library in a static program wants to be said.
+/// The notice that the licence of the C library in a static program requires.
 const C_LIBRARY: &str = "The program is linked statically with the GNU C Library, which is under the GNU Lesser General \
 Public License,\nversion 2.1 or later. It is that of Debian, which has its source and licence (package glibc). The \
 source of this\nprogram is public; `cargo xtask dist` in it links the program with another version of the library.\n";

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// What is made, and where.
+/// The files that are made, and their folder.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct DistOptions {
     /// The folder of the files; `target/dist/out` if left out.

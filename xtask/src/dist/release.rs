@@ -1,4 +1,4 @@
-//! What is released: a version, and the time that stands in all files of it.
+//! A release: its version, and the time that all of its files carry.
 
 use anyhow::{Context, Result, bail, ensure};
 

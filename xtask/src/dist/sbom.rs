@@ -1,8 +1,8 @@
-//! The bill of materials of a program: the crates that are in it, with licences and sums, and the libraries that
-//! are linked with them, as CycloneDX 1.5 in JSON.
+//! The bill of materials of a program: the crates that are in it, with licences and sums, and the libraries
+//! that are linked with them, as CycloneDX 1.5 in JSON.
 //!
-//! Source: CycloneDX specification 1.5 (ECMA-424), `bom-1.5.schema.json`. There is no random serial number, so that two
-//! builds of a commit have the same bill.
+//! Source: CycloneDX specification 1.5 (ECMA-424), `bom-1.5.schema.json`. There is no random serial number,
+//! so that two builds of a commit have the same bill.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,8 @@ pub(super) struct Ingredient {
     pub licence: String,
 }
 
-/// What a program consists of: the root first, then in the order of their names; and what needs what, by index.
+/// The crates of a program: the root first, then in the order of their names. `needs` has the dependencies
+/// of each, by index.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Ingredients {
     pub all: Vec<Ingredient>,
@@ -177,8 +178,8 @@ fn dependencies(crates: &Ingredients, libraries: &[LinkedLibrary]) -> Vec<Value>
     found
 }
 
-/// A time in RFC 3339. The calendar is that of Howard Hinnant, "chrono-compatible low-level date algorithms",
-/// `civil_from_days`, for days from 1970 on.
+/// A time in RFC 3339. The calendar is that of Howard Hinnant, "chrono-compatible low-level date
+/// algorithms", `civil_from_days`, for days from 1970 on.
 fn timestamp(epoch: u64) -> String {
     let (days, seconds) = (epoch / 86_400 + 719_468, epoch % 86_400);
     let (era, of_era) = (days / 146_097, days % 146_097);

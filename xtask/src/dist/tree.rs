@@ -45,7 +45,8 @@ pub(super) fn write_share(tool: &Path, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts program, `share` and the installer into a folder, which is made anew; gives the folder that it is in.
+/// Puts program, `share` and the installer into a folder, which is made anew; gives the folder that it is
+/// in.
 pub(super) fn stage(program: &Path, share: &Path, folder: &Path) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;

@@ -1,4 +1,5 @@
-//! The Python wheel: one for all versions of Python 3 (abi3) and all Linux systems with glibc 2.17 (manylinux2014).
+//! The Python wheel: one for all versions of Python 3 (abi3) and all Linux systems with glibc 2.17
+//! (manylinux2014).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use crate::bindings::VirtualEnvironment;
 use crate::command::step;
 use crate::root;
 
-/// What builds wheels, and the linker that links with an old glibc.
+/// The builder of wheels, and the linker that links with an old glibc.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "ziglang==0.15.2"];
 
 /// Builds the wheel for this machine.

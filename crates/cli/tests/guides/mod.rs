@@ -1,9 +1,9 @@
 //! The commands of all other pages run, too, or the reason why not stands here.
 //!
-//! A block of `console` has prompts, and one of `sh` is one script. The word behind the language is that of the
-//! tutorial's blocks; `runs` wants nothing but that the commands succeed. A command behind which the page shows a gate
-//! that failed ends with status 1, and one before `echo $?` with the status that is shown there. A file that a page
-//! shows by `cat` is there with that text.
+//! A block of `console` has prompts, and one of `sh` is one script. The word behind the language is that of
+//! the tutorial's blocks; `runs` wants nothing but that the commands succeed. A command behind which the
+//! page shows a gate that failed ends with status 1, and one before `echo $?` with the status that is shown
+//! there. A file that a page shows by `cat` is there with that text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn not_run(page: &str, command: &str) -> Option<usize> {
     NOT_RUN.iter().position(|(listed, beginning, _)| *listed == page && command.starts_with(beginning))
 }
 
-/// What a shell prints, and its status.
+/// The output of a shell, and its status.
 fn typed(place: &Place, command: &str) -> (String, i32) {
     let mut shell = Command::new("sh");
     shell.args(["-ec", &format!("exec 2>&1\n{command}")]).current_dir(place.folder.path());
