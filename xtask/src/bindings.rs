@@ -30,12 +30,12 @@ pub(crate) fn python() -> Result<()> {
 }
 
 /// A virtual environment.
-struct VirtualEnvironment {
+pub(crate) struct VirtualEnvironment {
     folder: PathBuf,
 }
 
 impl VirtualEnvironment {
-    fn fresh(folder: &Path) -> Result<VirtualEnvironment> {
+    pub(crate) fn fresh(folder: &Path) -> Result<VirtualEnvironment> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
@@ -59,7 +59,7 @@ impl VirtualEnvironment {
         step(&format!("{program} of the Python package"), in_folder(command, &root().join("bindings/python")))
     }
 
-    fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
 mod bindings;
+mod book;
 mod budget;
 mod catalog;
 mod ci;
@@ -13,16 +14,20 @@ mod command;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;
+mod debian;
 mod dependencies;
+mod dist;
 mod guests;
 mod mutate;
 mod nightly;
 mod page;
+mod pictures;
 mod registers_page;
 mod released_tool;
 mod reverse_score;
 mod targets;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +69,15 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             changed files for every parser of foreign bytes: no panic, no hang, bounded memory
   nightly [--list] [--only NAME]... [--minutes N]
             the long checks: torture, the whole corpus, every guest, benchmarks, fuzzing; their output is in target/nightly
+  book [--out DIR]
+            the documentation as a site that can be searched, by mdBook, in DIR (target/book/site), and a check of its links
+  pictures [--tool FILE] [NAME...]
+            renews the pictures of terminal sessions in docs/pictures, with the tool FILE or a release build
+  dist [--out DIR] [--url URL] [--no-wheel] [--allow-dirty]
+            static archives and Debian packages for x86_64 and aarch64 Linux, their bills of materials, the Python wheel,
+            the sources, a Homebrew formula if URL says where they will lie, and SHA256SUMS, in DIR (target/dist/out)
+  dist-check
+            makes them twice, compares them, and uses them in a clean Debian system (root, network)
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
   reverse-score [--seeds A-B] [--chip ID]... [--list]
@@ -101,6 +115,10 @@ fn dispatch(command: &str) -> Result<()> {
         "corpus" => corpus::run(std::env::args().skip(2)),
         "torture" => corpus::torture::run(std::env::args().skip(2)),
         "guests" => guests::run(std::env::args().skip(2)),
+        "book" => book::run(std::env::args().skip(2)),
+        "pictures" => pictures::run(std::env::args().skip(2)),
+        "dist" => dist::run(std::env::args().skip(2)),
+        "dist-check" => dist::check(),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         "reverse-score" => reverse_score::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),

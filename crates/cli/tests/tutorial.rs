@@ -1,15 +1,17 @@
 //! The tutorial is correct: every command of `docs/tutorial` runs, and prints the text of the page.
 //!
-//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console compiler`
-//! too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be that of the
-//! page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words of each line
-//! must be the same, as times depend on the load. `console no-pmu` has the form of the page on a machine like
-//! the page's, and runs without a comparison on others. `console library` and `console example` are run by
-//! the tests of the C interface and the façade. `UPDATE_GOLDEN=1` accepts the printed text.
+//! A fence says how its commands are compared. `console` prints exactly that, everywhere; `console
+//! compiler` too, and needs gcc. `console counted` needs gcc and the software PMU; only the form must be
+//! that of the page, as the numbers depend on the compiler. `console timed` needs gcc; only the first words
+//! of each line must be the same, as times depend on the load. `console no-pmu` has the form of the page on
+//! a machine like the page's, and runs without a comparison on others. `console library` and `console
+//! example` are run by the tests of the C interface and the façade. The pages beside the tutorial are in
+//! `guides`. `UPDATE_GOLDEN=1` accepts the printed text.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod guides;
 mod support;
 
 use std::collections::BTreeMap;
@@ -156,6 +158,7 @@ fn kind(word: &str) -> Option<Kind> {
         "compiler" => has_peer("gcc").then_some(Kind::Exact),
         "timed" => has_peer("gcc").then_some(Kind::FirstWords),
         "counted" => (has_peer("gcc") && software_pmu_works()).then_some(Kind::Form),
+        "runs" => (has_peer("gcc") && software_pmu_works()).then_some(Kind::Runs),
         "no-pmu" if !has_peer("gcc") => None,
         "no-pmu" if stdout(&run(&["doctor"])).contains(REFUSAL) && software_pmu_works() => Some(Kind::Form),
         "no-pmu" => {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 pub(crate) use checks::{golden, quick};
 pub(crate) use test_programs::WorkspaceBuild;
 
-use crate::{bindings, budget, corpus, dependencies, guests, mutate, root, targets, tidy};
+use crate::{bindings, budget, corpus, dependencies, dist, guests, mutate, root, targets, tidy};
 
 /// A step of continuous integration.
 #[derive(Clone, Copy)]
@@ -53,6 +53,7 @@ const BESIDE: &[CiStep] = &[
     step("documentation", "rustdoc without a warning", checks::documentation),
     step("targets", "lints, assembly and tests for other targets", targets::check),
     step("module", "the kernel module for Apple's registers", checks::kernel_module),
+    step("packages", "every crate as a package of crates.io", dist::crates::package),
     step("python", "the Python package, installed", bindings::python),
     step("guests", "emulated machines, the reduced form", guests::reduced),
 ];

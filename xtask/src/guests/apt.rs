@@ -9,11 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use super::missing::missing;
 use crate::command::output;
+use crate::debian::mirror;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/// Where the archive is when the host's own sources do not say.
-const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// A suite of the archive, and the architectures that are wanted of it.
 pub(super) struct Suite {
@@ -172,14 +170,6 @@ fn unpack(package: &Path, to: &Path, patterns: &[&str]) -> Result<()> {
         bail!("unpacking {} to {}: tar: {status}", package.display(), to.display());
     }
     Ok(())
-}
-
-/// The mirror that the host itself uses.
-fn mirror() -> String {
-    let args = ["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
-    let uris = output("apt-get", &args).unwrap_or_default();
-    let own = uris.lines().map(|uri| uri.trim_end_matches('/')).find(|uri| uri.ends_with("/debian"));
-    own.unwrap_or(MIRROR).to_owned()
 }
 
 fn proxies() -> String {

@@ -20,6 +20,7 @@ mod subjects;
 mod syntax;
 mod type_names;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -56,6 +57,16 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let limits = limits(root)?;
     measure(&files).iter().filter_map(|count| limits.finding(count)).for_each(|finding| found.add(finding));
     found.into_result()
+}
+
+/// The pages of the documentation: their paths from the root, with `/`, and their texts.
+pub(crate) fn documents(root: &Path) -> Result<BTreeMap<String, String>> {
+    Ok(pages::all(root)?.into_iter().map(|page| (page.path, page.text)).collect())
+}
+
+/// The path of a page's link from the root.
+pub(crate) fn link_target(page: &str, link: &str) -> String {
+    pages::target(page, link)
 }
 
 /// Prints all that the ratchet counts.

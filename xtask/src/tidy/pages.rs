@@ -45,7 +45,7 @@ impl DocPage {
 
 /// Missing pages, broken links, pages that no index names, and pages for users that are too long.
 pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
-    let pages = pages(root)?;
+    let pages = all(root)?;
     let missing = REQUIRED.iter().filter(|name| !root.join(name).is_file());
     let mut found: Vec<String> = missing.map(|name| format!("{name} is missing")).collect();
     for page in &pages {
@@ -58,12 +58,13 @@ pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
 
 /// The pages for users, with the READMEs.
 pub(super) fn for_users(root: &Path) -> Result<Vec<DocPage>> {
-    let mut pages = pages(root)?;
+    let mut pages = all(root)?;
     pages.retain(|page| page.is_for_users() || page.path.ends_with("README.md"));
     Ok(pages)
 }
 
-fn pages(root: &Path) -> Result<Vec<DocPage>> {
+/// All pages.
+pub(super) fn all(root: &Path) -> Result<Vec<DocPage>> {
     let mut files = markdown_files(root)?;
     for folder in FOLDERS {
         files.extend(markdown_files(&root.join(folder))?);
@@ -115,7 +116,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 /// The path of a link from the root; the page itself for a link within it.
-fn target(page: &str, link: &str) -> String {
+pub(super) fn target(page: &str, link: &str) -> String {
     if link.is_empty() {
         return page.to_owned();
     }

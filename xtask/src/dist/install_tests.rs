@@ -1,0 +1,126 @@
+//! `install.sh` of the archives, on a tree with a program that says its version.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// An unpacked archive and an empty home.
+struct Unpacked {
+    folder: tempfile::TempDir,
+}
+
+impl Unpacked {
+    fn new(version: &str) -> Unpacked {
+        let unpacked = Unpacked { folder: tempfile::tempdir().unwrap() };
+        unpacked.release(version);
+        fs::create_dir(unpacked.home()).unwrap();
+        unpacked
+    }
+
+    /// Puts another version into the archive's place.
+    fn release(&self, version: &str) {
+        let program = self.folder.path().join("bin/cyclometer");
+        for folder in ["bin", "share/man/man1"] {
+            fs::create_dir_all(self.folder.path().join(folder)).unwrap();
+        }
+        // Larger than the limit of the test with a full disk.
+        fs::write(&program, format!("#!/bin/sh\necho {version}\n{}", "#".repeat(9_000))).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(self.folder.path().join("share/man/man1/cyclometer.1"), version).unwrap();
+        fs::copy(crate::root().join("packaging/install.sh"), self.folder.path().join("install.sh")).unwrap();
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("a home")
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.home().join("p q")
+    }
+
+    fn install(&self, arguments: &[&str]) -> Output {
+        let mut shell = Command::new("sh");
+        shell.arg(self.folder.path().join("install.sh")).args(arguments).env("HOME", self.home());
+        shell.current_dir("/").output().unwrap()
+    }
+
+    fn install_to_prefix(&self) -> Output {
+        self.install(&["--prefix", &self.prefix().to_string_lossy()])
+    }
+
+    fn installed_version(&self) -> String {
+        let out = Command::new(self.prefix().join("bin/cyclometer")).output().unwrap();
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+}
+
+/// The files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().path()));
+    let paths = entries.into_iter().flatten();
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_version_is_installed_over_another_one_and_removed() {
+    let unpacked = Unpacked::new("1");
+    let out = unpacked.install_to_prefix();
+    assert!(out.status.success(), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("p q/bin is not on your PATH"), "{out:?}");
+    assert_eq!(unpacked.installed_version(), "1");
+    fs::write(unpacked.prefix().join("share/man/man1/cyclometer-gone.1"), "a command of version 1").unwrap();
+    fs::write(unpacked.prefix().join("bin/other"), "of another program").unwrap();
+    unpacked.release("2");
+    assert!(unpacked.install_to_prefix().status.success());
+    assert_eq!(unpacked.installed_version(), "2");
+    assert_eq!(files(&unpacked.prefix()).len(), 3, "{:?}", files(&unpacked.prefix()));
+    let prefix = unpacked.prefix();
+    assert!(unpacked.install(&["--uninstall", "--prefix", &prefix.to_string_lossy()]).status.success());
+    assert_eq!(files(&prefix), [prefix.join("bin/other")]);
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_version_and_nothing_else() {
+    let unpacked = Unpacked::new("1");
+    assert!(unpacked.install_to_prefix().status.success());
+    unpacked.release("2");
+    // Files end at 512 bytes, and the signal for that is ignored: a write fails, as on a full disk.
+    let script = unpacked.folder.path().join("install.sh");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec sh \"$0\" --prefix \"$1\""])
+        .arg(script)
+        .arg(unpacked.prefix());
+    let out = shell.output().unwrap();
+    assert!(!out.status.success(), "{out:?}");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        told.contains("bin/cyclometer cannot be written; what was installed before is unchanged"),
+        "{told}"
+    );
+    assert_eq!(unpacked.installed_version(), "1");
+    assert_eq!(files(&unpacked.prefix()).len(), 2, "{:?}", files(&unpacked.prefix()));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
+    let unpacked = Unpacked::new("1");
+    fs::write(unpacked.prefix(), "a file").unwrap();
+    let out = unpacked.install_to_prefix();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && told.contains("--prefix"), "{out:?}");
+}
+
+#[test]
+fn unknown_options_and_a_copy_of_the_script_alone_are_refused() {
+    let unpacked = Unpacked::new("1");
+    for (arguments, text) in [(&["--prefix"][..], "must follow --prefix"), (&["-x"], "'-x' is no option")] {
+        let out = unpacked.install(arguments);
+        assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains(text), "{out:?}");
+    }
+    fs::remove_dir_all(unpacked.folder.path().join("bin")).unwrap();
+    let out = unpacked.install_to_prefix();
+    assert!(String::from_utf8_lossy(&out.stderr).contains("no bin/cyclometer"), "{out:?}");
+    assert!(files(&unpacked.home()).is_empty());
+}
