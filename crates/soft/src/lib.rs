@@ -74,6 +74,7 @@
 pub mod addend;
 pub mod baseline;
 pub mod block;
+pub mod call_paths;
 mod chunks;
 mod classify;
 pub mod code_profile;

@@ -1,5 +1,6 @@
 //! Counts by function, line or file of code.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use cyclometer::code_is_unchanged;
@@ -10,6 +11,7 @@ use cyclometer::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode,
 use serde_json::{Value, json};
 
 use crate::output::clean;
+use crate::render::call_paths::{EXPLANATION, InclusiveRows, RowInclusive, edges_json};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, table, units};
 
@@ -45,10 +47,10 @@ impl ByCode {
             Some(Err(error)) => (CodeCounts::default(), Some(error.to_string())),
             None => (CodeCounts::default(), Some("the software PMU did not run the command".to_owned())),
         };
-        let counts = group(&counts, grouping, code_is_unchanged);
+        let counts = with_entered_rows(group(&counts, grouping, code_is_unchanged));
         let lines: Vec<Option<&LineSummary>> =
             counts.slots.iter().map(|slot| summary.lines.iter().find(|line| line.slot == *slot)).collect();
-        let events =
+        let events: Vec<String> =
             lines.iter().map(|line| line.map(|line| line.name.clone()).unwrap_or_default()).collect();
         let missing = missing.map(|why| format!("where counts were made is unknown: {why}"));
         let incomplete =
@@ -58,10 +60,11 @@ impl ByCode {
         let is_left_out = |line: &&LineSummary| {
             line.rung == Some(Rung::Soft) && !counts.slots.contains(&line.slot) && missing.is_none()
         };
+        let unpathed = unpathed(&counts, &events);
         let left_out = summary.lines.iter().filter(is_left_out);
         let left_out =
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
-        let others = incomplete.into_iter().chain(left_out).collect::<Vec<_>>();
+        let others = incomplete.into_iter().chain(left_out).chain(unpathed).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
         ByCode { counts, events, top, has_calls: false, is_complete, notes }
     }
@@ -112,16 +115,28 @@ impl ByCode {
             0 => self.counts.rows.len(),
             top => top.min(self.counts.rows.len()),
         };
-        let (rows, others) = self.counts.rows.split_at(shown);
+        let inclusive = InclusiveRows::of(&self.counts);
+        let mut in_order: Vec<(&CountsOfCode, Option<RowInclusive>)> = self
+            .counts
+            .rows
+            .iter()
+            .map(|row| (row, inclusive.as_ref().map(|inclusive| inclusive.row(row, self.instructions(row)))))
+            .collect();
+        in_order.sort_by_key(|(_, inclusive)| std::cmp::Reverse(inclusive.and_then(|row| row.count)));
+        let (rows, others) = in_order.split_at(shown);
         let number = |value: u64| units::grouped(value as f64);
         let total = |slot: usize| self.counts.totals[slot].map_or("–".to_owned(), number);
         let width = |slot: usize| {
-            let values = rows.iter().map(|row| number(row.counts[slot]).len());
+            let values = rows.iter().map(|(row, _)| number(row.counts[slot]).len());
             values.chain([total(slot).chars().count(), self.events[slot].chars().count()]).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..self.events.len()).map(width).collect();
         // The columns that leave room for a name.
-        let mut left = WIDTH - LEAST_NAME - 11;
+        let inclusive_width = inclusive.as_ref().map_or(0, |_| {
+            let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
+            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 1
+        });
+        let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width;
         let fits = widths.iter().take_while(|width| {
             let fits = left >= **width + 2;
             left = left.saturating_sub(**width + 2);
@@ -130,35 +145,59 @@ impl ByCode {
         let fits = fits.count().max(1);
         let hidden = widths.len() - fits;
         widths.truncate(fits);
-        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9;
+        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9 + inclusive_width;
         let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
         let cells = |of: &dyn Fn(usize) -> String| {
             let cells = widths.iter().enumerate().map(|(slot, width)| format!("  {:>width$}", of(slot)));
             cells.collect::<String>()
         };
         let heading = cells(&|slot| self.events[slot].clone());
-        let heading = format!("{heading}    share  {}", self.counts.grouping.word());
+        let inclusive_cell = |text: &str| match inclusive_width {
+            0 => String::new(),
+            width => format!("{text:>width$}"),
+        };
+        let heading = format!(
+            "{heading}{}   share  {}",
+            match inclusive_width {
+                0 => " ".to_owned(),
+                _ => inclusive_cell(&format!("{INCLUSIVE} ")),
+            },
+            self.counts.grouping.word()
+        );
         let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
-        for row in rows {
-            let share = self.share(row.counts[0]);
+        for (row, inclusive_row) in rows {
+            let share = match (inclusive_row, &inclusive) {
+                (Some(row), Some(all)) => {
+                    row.count.map_or_else(|| "–".to_owned(), |count| share_of(count, all.total()))
+                }
+                _ => self.share(row.counts[0]),
+            };
             out += &format!(
-                "{}  {share:>7}  {}\n",
+                "{}{}  {share:>7}  {}\n",
                 cells(&|slot| number(row.counts[slot])),
+                inclusive_cell(&inclusive_row.map(RowInclusive::text).unwrap_or_default()),
                 displayed(&row.name, self.counts.grouping, room)
             );
         }
         if !others.is_empty() {
-            let sum =
-                |slot: usize| others.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
+            let sum = |slot: usize| {
+                others.iter().try_fold(0_u64, |sum, (row, _)| sum.checked_add(row.counts[slot]))
+            };
             let text = format!(
-                "{}  {:>7}  {} more; --top 0 shows them",
+                "{}{}  {:>7}  {} more; --top 0 shows them",
                 cells(&|slot| sum(slot).map_or("–".to_owned(), number)),
-                self.share(sum(0).unwrap_or(0)),
+                inclusive_cell(""),
+                if inclusive.is_some() { String::new() } else { self.share(sum(0).unwrap_or(0)) },
                 others.len()
             );
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
         }
-        out += &format!("{}  {:>7}  total\n", cells(&total), self.share(self.counts.totals[0].unwrap_or(0)));
+        let all = inclusive.as_ref().map(|all| format!("{} ", number(all.total()))).unwrap_or_default();
+        let share = self.share(self.counts.totals[0].unwrap_or(0));
+        out += &format!("{}{}  {share:>7}  total\n", cells(&total), inclusive_cell(&all));
+        if rows.iter().any(|(_, row)| row.is_some_and(|row| row.is_partial)) {
+            out += &table::remark(EXPLANATION, paint);
+        }
         if hidden > 0 {
             let names = self.events[fits..].join(", ");
             out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
@@ -199,25 +238,38 @@ impl ByCode {
         out + &row(all, "total")
     }
 
+    /// The instructions of a row, if they are counted.
+    fn instructions(&self, row: &CountsOfCode) -> Option<u64> {
+        let slot = self.events.iter().position(|event| is_instructions(event))?;
+        row.counts.get(slot).copied()
+    }
+
     /// The share of the first event.
     fn share(&self, count: u64) -> String {
         match self.counts.totals.first() {
-            Some(Some(total)) if *total > 0 => format!("{:.1} %", 100.0 * count as f64 / *total as f64),
+            Some(Some(total)) if *total > 0 => share_of(count, *total),
             _ => "–".to_owned(),
         }
     }
 
     /// As `by` in `schemas/stat-1.json`.
     pub fn json(&self) -> Value {
+        let inclusive = InclusiveRows::of(&self.counts);
         let row = |row: &CountsOfCode| {
             let CodeName { function, line, .. } = &row.name;
-            json!({
+            let mut value = json!({
                 "object": file_of(&row.name),
                 "function": function,
                 "file": line.as_ref().map(|line| &line.file),
                 "line": line.as_ref().and_then(|line| line.line),
                 "counts": row.counts,
-            })
+            });
+            if let (Some(inclusive), Value::Object(object)) = (&inclusive, &mut value) {
+                let row = inclusive.row(row, self.instructions(row));
+                object.insert("inclusive".to_owned(), row.count.into());
+                object.insert("partial".to_owned(), row.is_partial.into());
+            }
+            value
         };
         let mut value = json!({
             "grouping": self.counts.grouping.word(),
@@ -227,8 +279,11 @@ impl ByCode {
             "notes": self.notes,
         });
         if let (true, Value::Object(object)) = (self.has_calls, &mut value) {
-            let calls = self.counts.calls.iter().map(calls_json).collect::<Vec<_>>();
-            object.insert("calls".to_owned(), Value::from(calls));
+            let calls = match &self.counts.graph {
+                Some(graph) => edges_json(graph),
+                None => self.counts.calls.iter().map(calls_json).collect(),
+            };
+            object.insert("calls".to_owned(), calls);
         }
         value
     }
@@ -254,6 +309,42 @@ impl ByCode {
         };
         self.counts.rows.iter().flat_map(of_row)
     }
+}
+
+/// The heading of inclusive counts.
+const INCLUSIVE: &str = "inclusive";
+
+fn share_of(count: u64, total: u64) -> String {
+    format!("{:.1} %", 100.0 * count as f64 / total.max(1) as f64)
+}
+
+/// Whether an event is the one that call paths have.
+pub fn is_instructions(event: &str) -> bool {
+    event.split(':').next() == Some("instructions")
+}
+
+/// Counts with a row for each function that was entered, and may have executed nothing there.
+fn with_entered_rows(mut counts: CountsByCode) -> CountsByCode {
+    let Some(graph) = &counts.graph else { return counts };
+    let known: HashSet<&CodeName> = counts.rows.iter().map(|row| &row.name).collect();
+    let missing = graph.functions.iter().map(|function| &function.name);
+    let missing: Vec<CodeName> = missing.filter(|name| !known.contains(name)).cloned().collect();
+    let none = vec![0; counts.slots.len()];
+    counts.rows.extend(missing.into_iter().map(|name| CountsOfCode { name, counts: none.clone() }));
+    counts
+}
+
+/// A note, where the call paths do not have all instructions.
+fn unpathed(counts: &CountsByCode, events: &[String]) -> Option<String> {
+    let graph = counts.graph.as_ref()?;
+    let slot = events.iter().position(|event| is_instructions(event))?;
+    let all = (*counts.totals.get(slot)?)?;
+    let text = format!(
+        "inclusive counts have {} of {} instructions",
+        units::grouped(graph.total as f64),
+        units::grouped(all as f64)
+    );
+    (graph.total != all).then_some(text)
 }
 
 /// The callee of a call through a register or memory.

@@ -34,8 +34,9 @@
 
 use super::batch::expected;
 use super::budget::{LIMIT_BYTES, MOST_OF_LOOP};
+use super::call_log::{LogExit, RecordKind};
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
-use super::instruction::{RegisterUse, RunTimeUnits};
+use super::instruction::{BranchOperand, RegisterUse, RunTimeUnits};
 use super::*;
 use crate::flow::FlowPoint;
 
@@ -69,6 +70,8 @@ struct DeferredCode {
     budget: Vec<BudgetExit>,
     /// Jumps out of loops whose counter has reached its limit.
     limits: Vec<LimitExit>,
+    /// Jumps that are taken when the log of calls is full.
+    logs: Vec<LogExit>,
 }
 
 impl DeferredCode {
@@ -76,8 +79,8 @@ impl DeferredCode {
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        let (budget, limits) = (Vec::new(), Vec::new());
-        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget, limits }
+        let (budget, limits, logs) = (Vec::new(), Vec::new(), Vec::new());
+        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget, limits, logs }
     }
 }
 
@@ -218,6 +221,7 @@ impl Translation {
             }
             None => drop(deferred.adjacent.insert(from, out.here())),
         }
+        let at = self.log_direct(at, RecordKind::Call, out, deferred);
         out.direct_thunk(at, return_to);
         let arc = self.blocks[from as usize].edges[BlockExit::Taken as usize];
         self.count_edge(arc, after, to, out);
@@ -540,8 +544,23 @@ impl Translation {
                 deferred.thunks.push(CallThunk { field, at, after, call, direct: false });
                 self.return_site(id, return_to, out, deferred);
             }
-            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, after, outside),
-            Terminator::Return { drops } => out.ret(at, drops, after, outside),
+            Terminator::IndirectJump => {
+                let (at, after) = out.begin_indirect_jump(at, last(), after, outside);
+                if self.logs_calls && leads_to_function(last()) {
+                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), RecordKind::IndirectJump);
+                    deferred.logs.push(exit);
+                }
+                out.end_indirect_jump(self.table, after);
+            }
+            Terminator::Return { drops } => {
+                let (mut at, after) = out.begin_return(at, after, outside);
+                if self.logs_calls {
+                    let (exit, logged) = out.log_without_rcx(at.with(PcBits::RCX), RecordKind::Return);
+                    deferred.logs.push(exit);
+                    at = logged;
+                }
+                out.end_return(at, drops, after);
+            }
             Terminator::Trap(crate::block::TrapKind::Undefined) => {
                 out.copy(at, last());
                 out.release_r11(at);
@@ -551,6 +570,40 @@ impl Translation {
             }
             Terminator::Detach(reason) => self.last_stop(next, ExitStub::Detach(reason), out),
         }
+    }
+
+    /// Logs a direct branch, if branches are logged; the state after it. The bytes on the stack that
+    /// [`PcBits::PUSHED`] speaks of are those of a call that has not reached its thunk's end.
+    fn log_direct(
+        &self,
+        at: EmitState,
+        kind: RecordKind,
+        out: &mut CodeEmitter,
+        deferred: &mut DeferredCode,
+    ) -> EmitState {
+        if !self.logs_calls {
+            return at;
+        }
+        let (exit, logged) = out.log_direct(at.with(PcBits::PUSHED), kind);
+        deferred.logs.push(exit);
+        EmitState { bits: logged.bits.without(PcBits::PUSHED), ..logged }
+    }
+
+    /// Logs a call of the address in rcx, if calls are logged, with the program's rcx in the slot; the state
+    /// after it.
+    fn log_indirect(
+        &self,
+        at: EmitState,
+        kind: RecordKind,
+        out: &mut CodeEmitter,
+        deferred: &mut DeferredCode,
+    ) -> EmitState {
+        if !self.logs_calls {
+            return at;
+        }
+        let (exit, logged) = out.log_indirect(at.with(PcBits::PUSHED).with(PcBits::RCX), kind);
+        deferred.logs.push(exit);
+        EmitState { bits: logged.bits.without(PcBits::PUSHED.with(PcBits::RCX)), ..logged }
     }
 
     /// A stop at the end of a block. A task that is found behind it comes from there.
@@ -636,7 +689,8 @@ impl Translation {
             out.fill(thunk.field, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
-                    out.direct_thunk(thunk.at, return_to);
+                    let at = self.log_direct(thunk.at, RecordKind::Call, out, &mut deferred);
+                    out.direct_thunk(at, return_to);
                     let field = out.put_field(thunk.after, &[0xe9]);
                     deferred.exits.push(BranchExit {
                         field,
@@ -647,7 +701,8 @@ impl Translation {
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
-                    out.indirect_thunk(thunk.at, back, self.table, thunk.after);
+                    let at = self.log_indirect(thunk.at, RecordKind::IndirectCall, out, &mut deferred);
+                    out.indirect_thunk(at, back, self.table, thunk.after);
                 }
             }
         }
@@ -666,6 +721,15 @@ impl Translation {
             out.settle_rounds(before, block.instructions, counter);
             let start = EmitState { bits: before.bits.without(PcBits::COUNTING), ..before };
             out.put_to(start, &[0xe9], block.body);
+        }
+        for LogExit { field, at, behind, reloads } in std::mem::take(&mut deferred.logs) {
+            let here = out.here();
+            out.fill(field, here);
+            if reloads {
+                out.reload_target(at);
+            }
+            self.stop(at, ExitStub::CallLog, out);
+            out.put_to(at, &[0xe9], behind);
         }
         for exit in std::mem::take(&mut deferred.exits) {
             self.emit_exit(exit, out, &mut deferred.bodies);
@@ -908,6 +972,17 @@ fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
 /// so that a window can end before that instruction.
 fn is_left_out(terminator: Terminator) -> bool {
     matches!(terminator, Terminator::Jump { .. } | Terminator::Trap(crate::block::TrapKind::Breakpoint))
+}
+
+/// Whether an indirect jump leads to the start of a function, most likely: by a cell of the loader or of an
+/// object, or by r11, which compilers use for nothing else. Jumps within a function go by a register, or by a
+/// table with an index.
+fn leads_to_function(jump: &DecodedInstruction) -> bool {
+    match jump.target {
+        Some(BranchOperand::Register(number)) => number == 11,
+        Some(BranchOperand::Memory) => !jump.has_index(),
+        None => false,
+    }
 }
 
 fn exits_indirectly(terminator: Terminator) -> bool {
