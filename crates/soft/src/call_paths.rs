@@ -288,6 +288,25 @@ impl CallStack {
         }
     }
 
+    /// A jump by which a stub leads to its function: the function takes the place of the stub.
+    pub(crate) fn replace(&mut self, tree: &mut CallTree, sp: u64, function: FunctionId) {
+        self.skip(tree, sp, sp);
+        let segment = self.segment();
+        let Some(back) = segment.frames.last().map(|frame| frame.back) else {
+            return self.jump(tree, sp, function);
+        };
+        if tree.node(back).function == Some(function) {
+            tree.node(back).recursions += 1;
+            segment.node = back;
+            return;
+        }
+        let node = tree.child(back, function);
+        segment.node = node;
+        if node != back {
+            tree.node(node).calls += 1;
+        }
+    }
+
     /// A return, whose return address is at `sp`.
     #[inline]
     pub(crate) fn ret(&mut self, tree: &mut CallTree, sp: u64) {
@@ -558,6 +577,16 @@ mod tests {
         replay.call(STACK - 8, 1).spend(2).jump(STACK - 8, 2).spend(3).jump(STACK - 8, 1).spend(1);
         replay.ret(STACK - 8).spend(5);
         assert_eq!(replay.paths(), ["0 5", "0>1 3", "0>1>2 3"]);
+    }
+
+    #[test]
+    fn a_function_takes_the_place_of_the_stub_that_leads_to_it() {
+        let mut replay = Replay::new();
+        replay.call(STACK - 8, 1).spend(2);
+        let function = replay.places.function(place(2));
+        replay.stack.replace(&mut replay.tree, STACK - 8, function);
+        replay.spend(30).ret(STACK - 8).spend(5);
+        assert_eq!(replay.paths(), ["0 5", "0>1 2", "0>2 30"]);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use cyclometer::code_is_unchanged;
 use cyclometer::core::code::CodeCounts;
 use cyclometer::core::{Result, Rung};
 use cyclometer::stats::{LineSummary, Summary};
-use cyclometer::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer::symbols::{
+    CallGraph, CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group,
+};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -134,7 +136,7 @@ impl ByCode {
         // The columns that leave room for a name.
         let inclusive_width = inclusive.as_ref().map_or(0, |_| {
             let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
-            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 1
+            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 2
         });
         let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width;
         let fits = widths.iter().take_while(|width| {
@@ -205,18 +207,35 @@ impl ByCode {
         out
     }
 
+    /// The calls, with inclusive counts if there are any, the most first.
+    fn shown_calls(&self) -> Vec<ShownCalls<'_>> {
+        match &self.counts.graph {
+            Some(graph) => ShownCalls::of_graph(graph),
+            None => self.counts.calls.iter().map(ShownCalls::counted).collect(),
+        }
+    }
+
     fn calls(&self, paint: Paint) -> String {
-        let calls = &self.counts.calls;
+        let calls = self.shown_calls();
         let all: u128 = calls.iter().map(|calls| u128::from(calls.times)).sum();
         let (shown, others) =
             calls.split_at(if self.top == 0 { calls.len() } else { self.top.min(calls.len()) });
         let number = |times: u128| units::grouped(times as f64);
         let share = |times: u128| format!("{:.1} %", 100.0 * times as f64 / all.max(1) as f64);
         let width = number(all).len().max("calls".len());
-        let row =
-            |times: u128, text: &str| format!("  {:>width$}  {:>7}  {text}\n", number(times), share(times));
-        let room = WIDTH.saturating_sub(width + 13 + " → ".chars().count());
-        let heading = format!("  {:>width$}    share  caller → callee", "calls");
+        // Inclusive counts take the place of the share of calls.
+        let largest = calls.iter().filter_map(|calls| calls.inclusive).max();
+        let second_width = largest.map_or(7, |most| number(most.into()).len().max(INCLUSIVE.len()));
+        let second = |calls: &ShownCalls<'_>| match calls.inclusive {
+            Some(inclusive) => number(inclusive.into()),
+            None => share(calls.times.into()),
+        };
+        let row = |times: u128, second: &str, text: &str| {
+            format!("  {:>width$}  {second:>second_width$}  {text}\n", number(times))
+        };
+        let room = WIDTH.saturating_sub(width + second_width + 6 + " → ".chars().count());
+        let name = if largest.is_some() { INCLUSIVE } else { "share" };
+        let heading = format!("  {:>width$}  {name:>second_width$}  caller → callee", "calls");
         let mut out = format!("\n{}\n", paint.paint(Style::Heading, &heading));
         for calls in shown {
             let callee = |room| match &calls.callee {
@@ -225,17 +244,18 @@ impl ByCode {
             };
             // The caller has half of the room, and what the callee leaves.
             let caller_room = (room / 2).max(room.saturating_sub(callee(room / 2).chars().count()));
-            let caller = displayed(&calls.caller, Grouping::Function, caller_room);
+            let caller = displayed(calls.caller, Grouping::Function, caller_room);
             let callee = callee(room.saturating_sub(caller.chars().count()).max(room / 2));
-            out += &row(calls.times.into(), &format!("{caller} → {callee}"));
+            out += &row(calls.times.into(), &second(calls), &format!("{caller} → {callee}"));
         }
+        let rest = |sum: u128| if largest.is_some() { String::new() } else { share(sum) };
         if !others.is_empty() {
             let sum = others.iter().map(|calls| u128::from(calls.times)).sum();
-            let text = row(sum, &format!("{} more; --top 0 shows them", others.len()));
+            let text = row(sum, &rest(sum), &format!("{} more; --top 0 shows them", others.len()));
             out += &paint.paint(Style::Dim, text.trim_end());
             out.push('\n');
         }
-        out + &row(all, "total")
+        out + &row(all, &rest(all), "total")
     }
 
     /// The instructions of a row, if they are counted.
@@ -345,6 +365,32 @@ fn unpathed(counts: &CountsByCode, events: &[String]) -> Option<String> {
         units::grouped(all as f64)
     );
     (graph.total != all).then_some(text)
+}
+
+/// Calls of one function by another, as the table shows them.
+struct ShownCalls<'a> {
+    caller: &'a CodeName,
+    callee: Option<&'a CodeName>,
+    times: u64,
+    inclusive: Option<u64>,
+}
+
+impl ShownCalls<'_> {
+    fn of_graph(graph: &CallGraph) -> Vec<ShownCalls<'_>> {
+        let name = |index: usize| &graph.functions[index].name;
+        let edges = graph.edges.iter().map(|edge| ShownCalls {
+            caller: name(edge.caller),
+            callee: Some(name(edge.callee)),
+            times: edge.calls,
+            inclusive: Some(edge.inclusive),
+        });
+        edges.collect()
+    }
+
+    fn counted(calls: &CallsOfFunction) -> ShownCalls<'_> {
+        let (caller, callee) = (&calls.caller, calls.callee.as_ref());
+        ShownCalls { caller, callee, times: calls.times, inclusive: None }
+    }
 }
 
 /// The callee of a call through a register or memory.

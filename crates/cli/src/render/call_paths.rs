@@ -98,15 +98,32 @@ pub fn frame(name: &CodeName, grouping: Grouping) -> String {
     }
 }
 
-/// Folded stacks: each path with its instructions.
+/// The part of all instructions below which a path is folded into one line with its siblings: a compiler has
+/// millions of paths.
+const LEAST_PART: u64 = 100_000;
+
+/// Folded stacks: each path with its instructions. Small paths of one caller are one line.
 pub fn folded(graph: &CallGraph, grouping: Grouping) -> String {
     let frames: Vec<String> = graph
         .functions
         .iter()
         .map(|function| clean(&frame(&function.name, grouping)).replace(';', ":"))
         .collect();
+    let mut inclusive: Vec<u64> = graph.paths.iter().map(|path| path.own).collect();
+    let mut small: Vec<u64> = vec![0; graph.paths.len()];
+    let least = graph.total / LEAST_PART;
+    for index in (0..graph.paths.len()).rev() {
+        let Some(parent) = graph.paths[index].parent else { continue };
+        inclusive[parent] = inclusive[parent].wrapping_add(inclusive[index]);
+        if inclusive[index] < least {
+            small[parent] = small[parent].wrapping_add(inclusive[index]);
+        }
+    }
     let mut out = String::new();
-    for path in graph.paths.iter().filter(|path| path.own > 0) {
+    for (index, path) in graph.paths.iter().enumerate() {
+        if inclusive[index] < least && path.parent.is_some() {
+            continue;
+        }
         let mut names = vec![frames[path.function].as_str()];
         let mut parent = path.parent;
         while let Some(above) = parent.map(|parent| &graph.paths[parent]) {
@@ -114,7 +131,45 @@ pub fn folded(graph: &CallGraph, grouping: Grouping) -> String {
             parent = above.parent;
         }
         names.reverse();
-        out += &format!("{} {}\n", names.join(";"), path.own);
+        let stack = names.join(";");
+        for (below, count) in [("", path.own), (";[less than 0.001 %]", small[index])] {
+            if count > 0 {
+                out += &format!("{stack}{below} {count}\n");
+            }
+        }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use cyclometer::symbols::CallPathNode;
+
+    use super::*;
+
+    #[test]
+    fn small_paths_are_one_line_and_nothing_is_lost() {
+        let name = |function: &str| CodeName {
+            object: Some("/p".to_owned()),
+            function: Some(function.to_owned()),
+            line: None,
+        };
+        let function =
+            |text: &str| InclusiveCount { name: name(text), own: 0, inclusive: 0, is_partial: false };
+        let path = |parent, function, own| CallPathNode { parent, function, own };
+        let graph = CallGraph {
+            functions: ["main", "f;g", "tiny"].map(function).into(),
+            edges: Vec::new(),
+            paths: vec![
+                path(None, 0, 999_000),
+                path(Some(0), 1, 1_000_000),
+                path(Some(0), 2, 4),
+                path(Some(2), 1, 3),
+                path(Some(0), 0, 2),
+            ],
+            total: 1_999_009,
+        };
+        let text = folded(&graph, Grouping::Function);
+        assert_eq!(text, "main 999000\nmain;[less than 0.001 %] 9\nmain;f:g 1000000\n");
+    }
 }

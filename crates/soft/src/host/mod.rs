@@ -52,6 +52,7 @@ mod code_reader;
 mod cpu_affinity;
 mod equivalent_blocks;
 mod fork_event;
+mod function_starts;
 mod heat_map;
 mod instruction_counts;
 mod ledger;

@@ -125,6 +125,7 @@ impl ThreadCalls {
                 RecordKind::Return => stack.ret(tree, record.sp),
                 RecordKind::Call | RecordKind::IndirectCall => stack.call(tree, record.sp, function()),
                 RecordKind::Jump | RecordKind::IndirectJump => stack.jump(tree, record.sp, function()),
+                RecordKind::StubJump => stack.replace(tree, record.sp, function()),
             }
         }
         cache.store(slot, CALL_LOG_END, EMPTY_LOG);
@@ -158,7 +159,8 @@ impl BranchedFunctions {
     ) -> FunctionId {
         let translation = &cache.translation;
         let mut at = |address| places.function(translation.place(address));
-        if matches!(record.kind, RecordKind::IndirectCall | RecordKind::IndirectJump) {
+        let in_instruction = matches!(record.kind, RecordKind::Call | RecordKind::Jump);
+        if !in_instruction {
             return *self.by_address.entry(record.target).or_insert_with(|| at(record.target));
         }
         let block = record.block as usize;

@@ -43,6 +43,8 @@ pub enum RecordKind {
     Jump,
     /// A jump to the target in the record.
     IndirectJump,
+    /// The same from a stub, which only leads to a function: that of the linkage table, or of the loader.
+    StubJump,
 }
 
 /// A record of the log.
@@ -61,12 +63,13 @@ pub struct CallRecord {
 }
 
 impl RecordKind {
-    const ALL: [RecordKind; 5] = [
+    const ALL: [RecordKind; 6] = [
         RecordKind::Call,
         RecordKind::IndirectCall,
         RecordKind::Return,
         RecordKind::Jump,
         RecordKind::IndirectJump,
+        RecordKind::StubJump,
     ];
 
     fn tag(self, block: u32) -> u32 {

@@ -32,6 +32,8 @@
 //!   stubs.
 //! - A loop of one block keeps its counter in r11, and stores it where the loop is left.
 
+use std::collections::HashSet;
+
 use super::batch::expected;
 use super::budget::{LIMIT_BYTES, MOST_OF_LOOP};
 use super::call_log::{LogExit, RecordKind};
@@ -72,6 +74,8 @@ struct DeferredCode {
     limits: Vec<LimitExit>,
     /// Jumps that are taken when the log of calls is full.
     logs: Vec<LogExit>,
+    /// Blocks that jump to the start of a function, where calls are logged.
+    function_jumps: HashSet<u32>,
 }
 
 impl DeferredCode {
@@ -80,7 +84,8 @@ impl DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
         let (budget, limits, logs) = (Vec::new(), Vec::new(), Vec::new());
-        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget, limits, logs }
+        let (adjacent, function_jumps) = (AddressMap::default(), HashSet::new());
+        DeferredCode { thunks, adjacent, exits, sites, bodies, budget, limits, logs, function_jumps }
     }
 }
 
@@ -155,6 +160,9 @@ impl Translation {
         self.flow.close_epoch();
         let mut out = self.emitter(region);
         let mut deferred = DeferredCode::with_room(batch.blocks.len());
+        if self.logs_calls {
+            deferred.function_jumps = function_jumps(&batch, first, code);
+        }
         let mut entries = Vec::with_capacity(indirect_entries.len());
         let (adjacent, separate) = self.split_by_fallthrough(&batch, first, indirect_entries);
         let mut adjacent = adjacent.into_iter().peekable();
@@ -520,7 +528,13 @@ impl Translation {
             Terminator::FallThrough { next: to } => {
                 self.flow_on(id, next, BlockExit::Next, to, out, deferred)
             }
-            Terminator::Jump { target } => self.flow_on(id, taken, BlockExit::Taken, target, out, deferred),
+            Terminator::Jump { target } => {
+                if deferred.function_jumps.contains(&id) {
+                    let (exit, _) = out.log_direct(at, RecordKind::Jump);
+                    deferred.logs.push(exit);
+                }
+                self.flow_on(id, taken, BlockExit::Taken, target, out, deferred);
+            }
             Terminator::Conditional { taken: target, not_taken } => {
                 let field = out.conditional(at, taken, last());
                 deferred.exits.push(BranchExit { field, at: taken, exit: BlockExit::Taken, target });
@@ -546,8 +560,8 @@ impl Translation {
             }
             Terminator::IndirectJump => {
                 let (at, after) = out.begin_indirect_jump(at, last(), after, outside);
-                if self.logs_calls && leads_to_function(last()) {
-                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), RecordKind::IndirectJump);
+                if let Some(kind) = function_jump(last()).filter(|_| self.logs_calls) {
+                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), kind);
                     deferred.logs.push(exit);
                 }
                 out.end_indirect_jump(self.table, after);
@@ -974,14 +988,23 @@ fn is_left_out(terminator: Terminator) -> bool {
     matches!(terminator, Terminator::Jump { .. } | Terminator::Trap(crate::block::TrapKind::Breakpoint))
 }
 
-/// Whether an indirect jump leads to the start of a function, most likely: by a cell of the loader or of an
-/// object, or by r11, which compilers use for nothing else. Jumps within a function go by a register, or by a
-/// table with an index.
-fn leads_to_function(jump: &DecodedInstruction) -> bool {
-    match jump.target {
-        Some(BranchOperand::Register(number)) => number == 11,
-        Some(BranchOperand::Memory) => !jump.has_index(),
-        None => false,
+/// The blocks of a batch that jump to the start of a function. `first` is the batch's first block.
+fn function_jumps(batch: &BlockBatch, first: u32, code: &mut dyn CodeSource) -> HashSet<u32> {
+    let jumps = (first..).zip(&batch.blocks).filter_map(|(id, pending)| match pending.terminator {
+        Terminator::Jump { target } => Some((id, target)),
+        _ => None,
+    });
+    jumps.filter(|(_, target)| code.is_function_start(*target)).map(|(id, _)| id).collect()
+}
+
+/// The kind of an indirect jump to the start of a function, most likely. Stubs jump by a cell of the loader, or
+/// by r11, which compilers use for nothing else; functions by a cell of an object. Jumps within a function go
+/// by another register, or by a table with an index.
+fn function_jump(jump: &DecodedInstruction) -> Option<RecordKind> {
+    match jump.target? {
+        BranchOperand::Register(number) => (number == 11).then_some(RecordKind::StubJump),
+        BranchOperand::Memory if jump.relative.is_some() => Some(RecordKind::StubJump),
+        BranchOperand::Memory => (!jump.has_index()).then_some(RecordKind::IndirectJump),
     }
 }
 
