@@ -218,6 +218,8 @@ struct StackSegment {
     /// The highest stack pointer so far.
     high: u64,
     frames: Vec<CallFrame>,
+    /// The path from which it was entered.
+    base: NodeId,
     /// The path of the next instruction on this stack.
     node: NodeId,
 }
@@ -244,7 +246,7 @@ impl CallStack {
     pub(crate) fn new(tree: &mut CallTree, sp: u64, function: FunctionId) -> CallStack {
         let node = tree.child(ROOT, function);
         tree.node(node).calls += 1;
-        let first = StackSegment { number: 0, below: 0, high: sp, frames: Vec::new(), node };
+        let first = StackSegment { number: 0, below: 0, high: sp, frames: Vec::new(), base: node, node };
         CallStack { segments: vec![first], current: 0, next_number: 1 }
     }
 
@@ -307,9 +309,9 @@ impl CallStack {
         }
     }
 
-    /// A return, whose return address is at `sp`.
+    /// A return, whose return address is at `sp`. Without its call, the function that it leads to goes on.
     #[inline]
-    pub(crate) fn ret(&mut self, tree: &mut CallTree, sp: u64) {
+    pub(crate) fn ret(&mut self, tree: &mut CallTree, sp: u64, to: impl FnOnce() -> FunctionId) {
         self.skip(tree, sp, sp);
         let segment = self.segment();
         match segment.frames.last().copied() {
@@ -320,7 +322,11 @@ impl CallStack {
                     self.leave_empty();
                 }
             }
-            _ => tree.mark(segment.node),
+            _ => {
+                tree.mark(segment.node);
+                self.jump(tree, sp, to());
+                self.mark(tree);
+            }
         }
     }
 
@@ -400,15 +406,16 @@ impl CallStack {
         let StackSegment { number: below, node, .. } = self.segments[self.current];
         let number = self.next_number;
         self.next_number += 1;
-        self.segments.push(StackSegment { number, below, high: sp, frames: Vec::new(), node });
+        self.segments.push(StackSegment { number, below, high: sp, frames: Vec::new(), base: node, node });
         self.current = self.segments.len() - 1;
     }
 
-    /// Goes back to the stack that was left for one whose oldest call has returned.
+    /// Goes back to the stack that was left for one whose oldest call has returned. A stack that began with a
+    /// jump goes on.
     fn leave_empty(&mut self) {
-        let StackSegment { number, below, .. } = self.segments[self.current];
+        let StackSegment { number, below, base, node, .. } = self.segments[self.current];
         let Some(next) = self.segments.iter().position(|segment| segment.number == below) else { return };
-        if number == below {
+        if number == below || node != base {
             return;
         }
         self.segments.remove(self.current);
@@ -420,6 +427,7 @@ impl CallStack {
     pub(crate) fn forked(&self, tree: &CallTree, child: &mut CallTree) -> CallStack {
         let mut stack = self.clone();
         for segment in &mut stack.segments {
+            segment.base = copied(tree, child, segment.base);
             segment.node = copied(tree, child, segment.node);
             segment.frames.iter_mut().for_each(|frame| frame.back = copied(tree, child, frame.back));
         }
@@ -470,7 +478,8 @@ mod tests {
         }
 
         fn ret(&mut self, sp: u64) -> &mut Replay {
-            self.stack.ret(&mut self.tree, sp);
+            let to = self.places.function(place(7));
+            self.stack.ret(&mut self.tree, sp, || to);
             self
         }
 
@@ -538,10 +547,10 @@ mod tests {
     }
 
     #[test]
-    fn a_return_without_a_call_changes_no_path_and_marks_it() {
+    fn a_return_without_a_call_leads_to_a_function_and_marks_both() {
         let mut replay = Replay::new();
-        replay.call(STACK - 8, 1).spend(1).ret(STACK - 64).spend(1).ret(STACK - 8).spend(1);
-        assert_eq!(replay.paths(), ["0 1", "0>1 2?"]);
+        replay.call(STACK - 8, 1).spend(1).ret(STACK - 64).spend(2).ret(STACK - 8).spend(1);
+        assert_eq!(replay.paths(), ["0 1", "0>1 1?", "0>1>7 2?"]);
     }
 
     #[test]
@@ -559,6 +568,14 @@ mod tests {
         assert!(paths.contains(&"0 7".to_owned()), "{paths:?}");
         assert!(paths.contains(&"0>1 101".to_owned()), "{paths:?}");
         assert!(paths.contains(&"0>1>2>3 30".to_owned()), "{paths:?}");
+    }
+
+    #[test]
+    fn a_stack_that_begins_with_a_return_goes_on_after_its_first_call() {
+        let other = STACK - (64 << 20);
+        let mut replay = Replay::new();
+        replay.call(STACK - 8, 1).ret(other).spend(1).call(other - 8, 2).spend(10).ret(other - 8).spend(100);
+        assert_eq!(replay.paths(), ["0 0", "0>1 0?", "0>1>7 101?", "0>1>7>2 10"]);
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl ThreadCalls {
             logged.last = record.budget;
             let mut function = || functions.of(cache, places, &record);
             match record.kind {
-                RecordKind::Return => stack.ret(tree, record.sp),
+                RecordKind::Return => stack.ret(tree, record.sp, function),
                 RecordKind::Call | RecordKind::IndirectCall => stack.call(tree, record.sp, function()),
                 RecordKind::Jump | RecordKind::IndirectJump => stack.jump(tree, record.sp, function()),
                 RecordKind::StubJump => stack.replace(tree, record.sp, function()),

@@ -37,7 +37,7 @@ pub enum RecordKind {
     Call,
     /// A call of the target in the record.
     IndirectCall,
-    /// A return.
+    /// A return to the target in the record.
     Return,
     /// A jump to the start of a function, which is in the instruction.
     Jump,
@@ -122,18 +122,11 @@ impl CodeEmitter {
     pub(super) fn log_direct(&mut self, at: EmitState, kind: RecordKind) -> (LogExit, EmitState) {
         self.store(at, 1, RCX);
         let busy = at.with(PcBits::RCX);
-        let (exit, logged) = self.log_without_rcx(busy, kind);
-        self.load(logged, 1, RCX);
-        (exit, EmitState { bits: logged.bits.without(PcBits::RCX), ..logged })
-    }
-
-    /// The same with the program's rcx in the slot; rcx is lost.
-    pub(super) fn log_without_rcx(&mut self, at: EmitState, kind: RecordKind) -> (LogExit, EmitState) {
-        debug_assert!(at.bits.has(PcBits::RCX));
         let behind = self.here();
-        let field = self.check_log(at);
-        self.log_record(at, kind);
-        (LogExit { field, at, behind, reloads: false }, at.with(PcBits::LOGGED))
+        let field = self.check_log(busy);
+        self.log_record(busy, kind);
+        self.load(busy.with(PcBits::LOGGED), 1, RCX);
+        (LogExit { field, at: busy, behind, reloads: false }, at.with(PcBits::LOGGED))
     }
 
     /// Logs a branch to the target in rcx, with the program's rcx in the slot, and keeps rcx.
@@ -147,6 +140,12 @@ impl CodeEmitter {
         let record = TO_LOG.wrapping_sub(RECORD_BYTES as u32);
         self.put32(logged, &[0x65, 0x49, 0x8b, 0x8b], record.wrapping_add(8));
         (LogExit { field, at, behind, reloads: true }, logged)
+    }
+
+    /// Logs a return, with the program's rcx in the slot; rcx is lost.
+    pub(super) fn log_return(&mut self, at: EmitState) -> (LogExit, EmitState) {
+        self.put(at, &[0x48, 0x8b, 0x0c, 0x24]);
+        self.log_indirect(at, RecordKind::Return)
     }
 
     /// Brings the target of the branch back to rcx at the stop of a full log.

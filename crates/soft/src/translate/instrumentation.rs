@@ -569,7 +569,7 @@ impl Translation {
             Terminator::Return { drops } => {
                 let (mut at, after) = out.begin_return(at, after, outside);
                 if self.logs_calls {
-                    let (exit, logged) = out.log_without_rcx(at.with(PcBits::RCX), RecordKind::Return);
+                    let (exit, logged) = out.log_return(at.with(PcBits::RCX));
                     deferred.logs.push(exit);
                     at = logged;
                 }
