@@ -51,6 +51,8 @@ pub struct SoftwareSettings {
     pub hints: bool,
     /// Counts by instruction, too: [`Counting::take_code`](cyclometer_core::Counting::take_code).
     pub by_code: bool,
+    /// Instructions by call path, beside the counts by instruction.
+    pub call_paths: bool,
 }
 
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]

@@ -188,14 +188,20 @@ pub struct StatArgs {
     /// call through a register or memory is unknown.
     #[arg(help_heading = COUNTING, long, requires = "by")]
     pub calls: bool,
+    /// With --by function or object, also show inclusive instructions: those of a function and of everything
+    /// that it calls. The command runs slower.
+    #[arg(help_heading = COUNTING, long, requires = "by")]
+    pub inclusive: bool,
     /// Write the counts of --by in Callgrind's format, for callgrind_annotate and KCachegrind: exclusive
-    /// costs, with lines if --by line; - is standard output.
+    /// costs, with lines if --by line, with calls if --inclusive; - is standard output.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub export_callgrind: Option<PathBuf>,
-    /// Write the first event of --by as folded stacks, file of code and function, for flame graphs.
+    /// Write the first event of --by as folded stacks, for flame graphs: file of code and function, or with
+    /// --inclusive instructions by call path.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub export_folded: Option<PathBuf>,
-    /// Write the first event of --by as a page with a tree map, which needs no other file.
+    /// Write the first event of --by as a page with a tree map, or with --inclusive a flame graph, which needs
+    /// no other file.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub html: Option<PathBuf>,
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.

@@ -642,3 +642,159 @@ fn calls_of_functions_are_exact_and_add_up() {
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     assert!(stderr(&out).contains("use --by function"), "{}", stderr(&out));
 }
+
+/// Functions whose frames are skipped, suspended, or on stacks of their own.
+const STACKS: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+#define NI __attribute__((noinline))
+static volatile long sink; static jmp_buf back; static char stack[65536], other_stack[65536];
+static ucontext_t outside, inside;
+NI void spin(long n) { for (long i = 0; i < n; i++) sink += i; }
+NI void jump(int n) { if (n == 0) longjmp(back, 1); jump(n - 1); sink++; }
+NI void jumps(void) { for (volatile int i = 0; i < 50; i++) if (!setjmp(back)) jump(30); }
+NI void coroutine(void) { for (int i = 0; i < 20; i++) { spin(100); swapcontext(&inside, &outside); } }
+NI void coroutines(void) {
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = stack; inside.uc_stack.ss_size = sizeof stack; inside.uc_link = &outside;
+    makecontext(&inside, coroutine, 0);
+    for (int i = 0; i < 20; i++) { swapcontext(&outside, &inside); spin(50); }
+}
+NI void handler(int n) { (void)n; spin(200); }
+NI void signals(void) {
+    stack_t s = { .ss_sp = other_stack, .ss_size = sizeof other_stack };
+    struct sigaction a = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
+    sigaltstack(&s, 0); sigaction(SIGUSR1, &a, 0);
+    for (int i = 0; i < 10; i++) { raise(SIGUSR1); spin(10); }
+}
+NI void *worker(void *n) { spin((long)n); return 0; }
+NI void threads(void) {
+    pthread_t t[2];
+    for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, worker, (void *)1000);
+    for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+}
+NI void child(void) { spin(3000); _exit(0); }
+NI void forks(void) { int s; if (fork() == 0) child(); wait(&s); }
+NI void last(long n) { spin(n); sink++; }
+NI void tail(long n) { sink++; last(n); }
+int main(void) { jumps(); coroutines(); signals(); threads(); forks(); tail(4000); return 0; }
+"#;
+
+/// The inclusive count of each function of a file, and whether it is partial.
+fn inclusive(by: &Value, file: &str) -> BTreeMap<String, (u64, bool)> {
+    let of_file = |row: &&Value| row["object"].as_str().is_some_and(|path| path.ends_with(file));
+    let rows = by["rows"].as_array().unwrap().iter().filter(of_file);
+    let of = |row: &Value| {
+        let count = (row["inclusive"].as_u64()?, row["partial"].as_bool()?);
+        Some((row["function"].as_str()?.to_owned(), count))
+    };
+    rows.filter_map(of).collect()
+}
+
+#[test]
+fn inclusive_counts_have_each_instruction_once_and_are_the_sum_of_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &["-static"]) else { return };
+    let files = ["--export-callgrind", "f.out", "--export-folded", "f.folded", "--html", "f.html"];
+    let options = [&["--by", "function", "--inclusive", "--calls"][..], &files].concat();
+    let by = by(folder.path(), &options, &["env", "-i", "./program"]);
+    let all = by["totals"][0].as_u64().unwrap();
+    assert_eq!(by["notes"].as_array().map(Vec::len), Some(0), "{}", by["notes"]);
+    let (own, inclusive) = (functions(&by, "/program"), inclusive(&by, "/program"));
+    let of = |name: &str| *inclusive.get(name).unwrap_or_else(|| panic!("{name}: {inclusive:?}"));
+    // Nothing is below these: fib calls itself alone.
+    assert_eq!([of("fib"), of("sum")], ["fib", "sum"].map(|name| (own[name][0], false)));
+    // main calls even, which with odd has the instructions of both.
+    let both = own["even"][0] + own["odd"][0];
+    assert!(of("even").0 < both && of("odd").0 < both && !of("even").1, "{inclusive:?}");
+    assert!(of("even").0 + of("odd").0 > both, "each has most of the other");
+    assert!(of("jump").1 && of("longjmp").1, "frames were skipped: {inclusive:?}");
+    assert!(inclusive.values().all(|(count, _)| *count <= all), "{inclusive:?}");
+    assert!(inclusive.iter().all(|(name, (count, _))| own[name][0] <= *count), "{inclusive:?}");
+    let calls = by["calls"].as_array().unwrap();
+    let into = |name: &str| {
+        let calls = calls.iter().filter(|call| call["callee"]["function"] == name);
+        calls.map(|call| call["inclusive"].as_u64().unwrap()).sum::<u64>()
+    };
+    for name in ["fib", "even", "odd", "jump", "main"] {
+        assert_eq!(into(name), of(name).0, "{name}");
+    }
+    check_exports(folder.path(), all, &inclusive);
+}
+
+/// The exports have the same counts, by the tool that reads Callgrind's format too.
+fn check_exports(folder: &Path, all: u64, inclusive: &BTreeMap<String, (u64, bool)>) {
+    let folded = fs::read_to_string(folder.join("f.folded")).unwrap();
+    let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(counts.sum::<u64>(), all);
+    assert!(folded.lines().any(|line| line.contains(";main;fib ")), "{folded}");
+    let page = fs::read_to_string(folder.join("f.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("<details") && !page.contains("<script"), "{page}");
+    if !has("callgrind_annotate") {
+        return skip("valgrind is not installed");
+    }
+    let options = ["--inclusive=yes", "--threshold=100", "f.out"];
+    let out = Command::new("callgrind_annotate").args(options).current_dir(folder).output().unwrap();
+    let text = stdout(&out);
+    for name in ["fib", "even", "odd", "main"] {
+        let line = text.lines().find(|line| line.contains(&format!(":{name} "))).unwrap_or_default();
+        let number = line.split('(').next().unwrap_or_default().trim().replace(',', "");
+        assert_eq!(number, inclusive[name].0.to_string(), "{name}: {text}");
+    }
+}
+
+#[test]
+fn inclusive_counts_survive_skipped_frames_other_stacks_handlers_threads_and_forks() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    fs::write(folder.path().join("stacks.c"), STACKS).unwrap();
+    let options = ["-O2", "-fno-inline", "-pthread", "-o", "stacks", "stacks.c"];
+    let out = Command::new("gcc").args(options).current_dir(folder.path()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let by = by(folder.path(), &["--by", "function", "--inclusive"], &["./stacks"]);
+    assert_eq!(by["notes"].as_array().map(Vec::len), Some(0), "the paths have all: {}", by["notes"]);
+    let all = by["totals"][0].as_u64().unwrap();
+    let (own, inclusive) = (functions(&by, "/stacks"), inclusive(&by, "/stacks"));
+    let of = |name: &str| *inclusive.get(name).unwrap_or_else(|| panic!("{name}: {inclusive:?}"));
+    assert!(inclusive.values().all(|(count, _)| *count <= all), "{inclusive:?}");
+    // A round of spin has the same number of instructions everywhere.
+    let rounds = 20 * (100 + 50) + 10 * (200 + 10) + 2 * 1000 + 3000 + 4000;
+    let round = own["spin"][0] / rounds;
+    assert_eq!(of("spin"), (own["spin"][0], of("spin").1));
+    let least = |name: &str, rounds: u64| {
+        let (count, _) = of(name);
+        assert!(
+            count >= rounds * round && count < rounds * round + 40_000,
+            "{name} {rounds} {round}: {count}"
+        );
+    };
+    least("coroutine", 20 * 100);
+    least("handler", 10 * 200);
+    least("signals", 10 * 210);
+    least("worker", 2 * 1000);
+    least("child", 3000);
+    least("forks", 3000);
+    // `tail` ends with a jump to `last`.
+    least("last", 4000);
+    assert!(of("tail").0 > of("last").0 && !of("tail").1, "{inclusive:?}");
+    assert!(
+        !of("handler").1 && !of("worker").1 && !of("forks").1,
+        "all their frames are known: {inclusive:?}"
+    );
+    assert!(of("coroutine").1, "its stack was switched: {inclusive:?}");
+}
+
+#[test]
+fn inclusive_counts_of_lines_are_an_error() {
+    let out = run(&["stat", "--by", "line", "--inclusive", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("use --by function or --by object"), "{}", stderr(&out));
+    let out = run(&["stat", "--inclusive", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("--by"), "{}", stderr(&out));
+}

@@ -14,6 +14,8 @@ pub struct CodeCounts {
     pub places: Vec<CodePlace>,
     /// The executions of call instructions, ascending by object and offset.
     pub calls: Vec<CodeCall>,
+    /// The instructions by call path, where that was requested: a path comes after that of its caller.
+    pub paths: Vec<CodePath>,
 }
 
 /// A file of code.
@@ -34,6 +36,25 @@ pub struct CodePlace {
     pub offset: u64,
     /// The count of each slot.
     pub counts: Box<[u64]>,
+}
+
+/// A path of functions that have called each other, with the instructions that were executed at its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodePath {
+    /// The index of the path of the caller in [`CodeCounts::paths`]; `None` at the start of a thread.
+    pub parent: Option<usize>,
+    /// As [`CodePlace::object`], of the instruction at which the function was entered.
+    pub object: Option<usize>,
+    /// As [`CodePlace::offset`].
+    pub offset: u64,
+    /// The number of calls from the caller.
+    pub calls: u64,
+    /// The number of calls by itself, which stay in this path.
+    pub recursions: u64,
+    /// The instructions of this path alone. Those of all paths add up to all instructions.
+    pub instructions: u64,
+    /// Whether some instructions may belong to a neighbouring path, because frames were skipped.
+    pub is_partial: bool,
 }
 
 /// The executions of a call instruction.

@@ -78,6 +78,8 @@ pub mod baseline;
 #[cfg(feature = "translator")]
 pub mod block;
 #[cfg(feature = "translator")]
+pub mod call_paths;
+#[cfg(feature = "translator")]
 mod chunks;
 #[cfg(feature = "translator")]
 mod classify;

@@ -373,6 +373,7 @@ mod tests {
             rows: rows.collect(),
             totals: Vec::new(),
             calls: Vec::new(),
+            graph: None,
             notes: vec!["note".to_owned()],
         }
     }

@@ -1,11 +1,12 @@
 //! The counts of instructions, added up by what they belong to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use cyclometer_core::SlotId;
-use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
 
+use crate::call_graph::CallGraph;
 use crate::object_file::{FunctionSymbol, ObjectFile, SourceLine};
 
 /// The kind of code that counts are added up by.
@@ -66,6 +67,8 @@ pub struct CountsByCode {
     pub totals: Vec<Option<u64>>,
     /// Calls between functions, most first; none where counts are not by function.
     pub calls: Vec<CallsOfFunction>,
+    /// Inclusive counts, where the counts have call paths and are not by line.
+    pub graph: Option<CallGraph>,
     /// Files whose names are missing, and why.
     pub notes: Vec<String>,
 }
@@ -95,6 +98,7 @@ pub fn group(
         calls: HashMap::new(),
         notes: Vec::new(),
         is_full: vec![false; slots],
+        entered: HashMap::new(),
     };
     let mut of_objects: BTreeMap<Option<usize>, (&[CodePlace], &[CodeCall])> = BTreeMap::new();
     for places in counts.places.chunk_by(|one, other| one.object == other.object) {
@@ -105,10 +109,24 @@ pub fn group(
             of_objects.entry(calls[0].object).or_default().1 = calls;
         }
     }
-    for (object, (places, calls)) in of_objects {
-        let object = object.and_then(|index| counts.objects.get(index));
-        groups.add(object, places, calls, &is_unchanged);
+    let mut entered: BTreeMap<Option<usize>, BTreeSet<u64>> = BTreeMap::new();
+    for path in counts.paths.iter().filter(|_| grouping != Grouping::Line) {
+        entered.entry(path.object).or_default().insert(path.offset);
+        of_objects.entry(path.object).or_default();
     }
+    for (index, (places, calls)) in of_objects {
+        let object = index.and_then(|index| counts.objects.get(index));
+        let file = groups.add(object, places, calls, &is_unchanged);
+        for offset in entered.remove(&index).unwrap_or_default() {
+            let name = name_of(object, file.as_ref().and_then(|file| file.function(offset)));
+            groups.entered.insert((index, offset), name);
+        }
+    }
+    let name = |path: &CodePath| {
+        let unknown = || name_of(None, None);
+        groups.entered.get(&(path.object, path.offset)).cloned().unwrap_or_else(unknown)
+    };
+    let graph = (!groups.entered.is_empty()).then(|| CallGraph::of(&counts.paths, name));
     let calls = groups.calls.into_iter();
     let mut calls: Vec<CallsOfFunction> =
         calls.map(|((caller, callee), times)| CallsOfFunction { caller, callee, times }).collect();
@@ -124,7 +142,7 @@ pub fn group(
         false => rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot])),
     };
     let totals = (0..slots).map(total).collect();
-    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, calls, notes: groups.notes }
+    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, calls, graph, notes: groups.notes }
 }
 
 struct Groups {
@@ -135,16 +153,27 @@ struct Groups {
     notes: Vec<String>,
     /// Whether the sum of a row does not fit in 64 bits, for each slot.
     is_full: Vec<bool>,
+    /// The names of functions, by the place where they were entered.
+    entered: HashMap<(Option<usize>, u64), CodeName>,
+}
+
+fn name_of(object: Option<&CodeObject>, function: Option<&FunctionSymbol>) -> CodeName {
+    CodeName {
+        object: object.map(|object| object.path.clone()),
+        function: function.map(|function| function.name.clone()),
+        line: None,
+    }
 }
 
 impl Groups {
+    /// Adds the counts of a file, and gives the file with its names.
     fn add(
         &mut self,
         object: Option<&CodeObject>,
         places: &[CodePlace],
         calls: &[CodeCall],
         is_unchanged: &impl Fn(&CodeObject) -> bool,
-    ) {
+    ) -> Option<ObjectFile> {
         let file = object.and_then(|object| self.open(object, is_unchanged));
         // A function is looked up once for all of its instructions.
         let mut names: BTreeMap<u64, CodeName> = BTreeMap::new();
@@ -167,11 +196,7 @@ impl Groups {
             };
             self.count(name, &place.counts);
         }
-        let name = |function: Option<&FunctionSymbol>| CodeName {
-            object: object.map(|object| object.path.clone()),
-            function: function.map(|function| function.name.clone()),
-            line: None,
-        };
+        let name = |function: Option<&FunctionSymbol>| name_of(object, function);
         for call in calls {
             let caller = name(file.as_ref().and_then(|file| file.function(call.offset)));
             let callee =
@@ -179,6 +204,7 @@ impl Groups {
             let sum = self.calls.entry((caller, call.distance.map(callee))).or_default();
             *sum = sum.saturating_add(call.times);
         }
+        file
     }
 
     fn count(&mut self, name: CodeName, counts: &[u64]) {

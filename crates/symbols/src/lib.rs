@@ -6,12 +6,14 @@
 //!
 //! - [`ObjectFile`]: the symbols of a file, also of its separate file with debug information.
 //! - [`group`]: the counts of instructions, added up by function, line or file.
+//! - [`CallGraph`]: inclusive counts and calls, from the instructions by call path.
 //! - [`changes`]: the counts by function or file of two commands, matched by name.
 //!
 //! Counts come before names: a file without symbols, or one that was replaced, has a row of its own, and the
 //! rows always add up to the sum over all instructions.
 #![forbid(unsafe_code)]
 
+mod call_graph;
 mod changes;
 mod demangled;
 mod grouped;
@@ -20,6 +22,7 @@ mod object_file;
 mod same_names;
 mod separate;
 
+pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
 pub use changes::{CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, mean};
 pub use grouped::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
 pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};

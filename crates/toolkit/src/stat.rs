@@ -43,6 +43,7 @@ pub struct Stat {
     random_layout: bool,
     hints: bool,
     by_code: bool,
+    call_paths: bool,
     cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
     seed: u64,
@@ -147,6 +148,7 @@ impl Stat {
             random_layout: false,
             hints: false,
             by_code: false,
+            call_paths: false,
             cpu_baseline: None,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
@@ -370,6 +372,13 @@ impl Stat {
         self
     }
 
+    /// With [`Stat::by_code`], counts instructions by call path, too, for inclusive counts. The command runs
+    /// slower.
+    pub fn call_paths(mut self, call_paths: bool) -> Stat {
+        self.call_paths = call_paths;
+        self
+    }
+
     /// Shows translated commands a processor that is the same on every machine, so that they execute the same
     /// code on two of them. Native runs have the processor that there is.
     pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
@@ -403,14 +412,14 @@ impl Stat {
 
     /// The settings with which the software PMU runs commands for a plan: it counts only the quantities that
     /// events of the plan need.
-    fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
-        let Stat { random_layout, cpu_baseline, hints, by_code, .. } = *self;
+    pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
+        let Stat { random_layout, cpu_baseline, hints, by_code, call_paths, .. } = *self;
         let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
         let wanted = WantedEvents::only(parts.filter_map(|part| match part {
             Part::Soft(name) => Some(name.as_str()),
             _ => None,
         }));
-        SoftwareSettings { random_layout, cpu_baseline, hints, wanted, by_code }
+        SoftwareSettings { random_layout, cpu_baseline, hints, wanted, by_code, call_paths }
     }
 
     /// Checks whether the CPU baseline fits a plan.

@@ -42,7 +42,8 @@ impl Launch for SoftwareLauncher<'_> {
             ..host::TracerSettings::default()
         }
         .with_baseline(cpu_baseline.and_then(baseline))
-        .counting(self.settings.events());
+        .counting(self.settings.events())
+        .with_call_paths(self.settings.by_code && self.settings.call_paths);
         let hints = if self.settings.hints { hints::folder() } else { None };
         let pid = native.pid();
         let make = || traced(pid, settings, hints.as_deref());

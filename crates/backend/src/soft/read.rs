@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
@@ -144,7 +144,17 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
         distance: call.distance,
         times: call.times,
     });
-    Ok(CodeCounts { slots, objects, places: places.collect(), calls: calls.collect() })
+    let paths = report.paths.iter().map(|path| CodePath {
+        parent: path.parent.map(|parent| parent as usize),
+        object: path.place.object.and_then(index),
+        offset: path.place.offset,
+        calls: path.calls,
+        recursions: path.recursions,
+        instructions: path.own,
+        is_partial: path.is_partial,
+    });
+    let paths = paths.collect();
+    Ok(CodeCounts { slots, objects, places: places.collect(), calls: calls.collect(), paths })
 }
 
 fn cell(slot: SlotId, sum: &EventSum, elapsed_ns: u64) -> Cell {

@@ -157,6 +157,10 @@ fn check_grouping(args: &StatArgs) -> Result<()> {
             "use --by function",
         ));
     }
+    if args.inclusive && grouping == Grouping::Line {
+        let text = "--inclusive counts are those of functions and files of code, not of lines";
+        return Err(failure::usage(text, "use --by function or --by object"));
+    }
     by_code::check_source(grouping, args.backend)
 }
 
@@ -275,6 +279,7 @@ fn measurement(
         .multiplex(multiplex(args));
     let rung = args.by.map_or(args.backend.rung(), |_| Some(Rung::Soft));
     let stat = stat.ignore_failure(args.ignore_failure).backend(rung).by_code(args.by.is_some());
+    let stat = stat.call_paths(args.inclusive);
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
     Ok(seed.into_iter().fold(stat, Stat::seed))

@@ -1,15 +1,19 @@
 //! Counts by function, line or file of code.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use cyclometer_toolkit::code_is_unchanged;
 use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Result, Rung};
 use cyclometer_toolkit::stats::{LineSummary, Summary};
-use cyclometer_toolkit::symbols::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer_toolkit::symbols::{
+    CallGraph, CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group,
+};
 use serde_json::{Value, json};
 
 use crate::output::clean;
+use crate::render::call_paths::{EXPLANATION, InclusiveRows, RowInclusive, edges_json};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, table, units};
 
@@ -45,10 +49,10 @@ impl ByCode {
             Some(Err(error)) => (CodeCounts::default(), Some(error.to_string())),
             None => (CodeCounts::default(), Some("the software PMU did not run the command".to_owned())),
         };
-        let counts = group(&counts, grouping, code_is_unchanged);
+        let counts = with_entered_rows(group(&counts, grouping, code_is_unchanged));
         let lines: Vec<Option<&LineSummary>> =
             counts.slots.iter().map(|slot| summary.lines.iter().find(|line| line.slot == *slot)).collect();
-        let events =
+        let events: Vec<String> =
             lines.iter().map(|line| line.map(|line| line.name.clone()).unwrap_or_default()).collect();
         let missing = missing.map(|why| format!("where counts were made is unknown: {why}"));
         let incomplete =
@@ -58,10 +62,11 @@ impl ByCode {
         let is_left_out = |line: &&LineSummary| {
             line.rung == Some(Rung::Soft) && !counts.slots.contains(&line.slot) && missing.is_none()
         };
+        let unpathed = unpathed(&counts, &events);
         let left_out = summary.lines.iter().filter(is_left_out);
         let left_out =
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
-        let others = incomplete.into_iter().chain(left_out).collect::<Vec<_>>();
+        let others = incomplete.into_iter().chain(left_out).chain(unpathed).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
         ByCode { counts, events, top, has_calls: false, is_complete, notes }
     }
@@ -112,16 +117,28 @@ impl ByCode {
             0 => self.counts.rows.len(),
             top => top.min(self.counts.rows.len()),
         };
-        let (rows, others) = self.counts.rows.split_at(shown);
+        let inclusive = InclusiveRows::of(&self.counts);
+        let mut in_order: Vec<(&CountsOfCode, Option<RowInclusive>)> = self
+            .counts
+            .rows
+            .iter()
+            .map(|row| (row, inclusive.as_ref().map(|inclusive| inclusive.row(row, self.instructions(row)))))
+            .collect();
+        in_order.sort_by_key(|(_, inclusive)| std::cmp::Reverse(inclusive.and_then(|row| row.count)));
+        let (rows, others) = in_order.split_at(shown);
         let number = |value: u64| units::grouped(value as f64);
         let total = |slot: usize| self.counts.totals[slot].map_or("–".to_owned(), number);
         let width = |slot: usize| {
-            let values = rows.iter().map(|row| number(row.counts[slot]).len());
+            let values = rows.iter().map(|(row, _)| number(row.counts[slot]).len());
             values.chain([total(slot).chars().count(), self.events[slot].chars().count()]).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..self.events.len()).map(width).collect();
         // The columns that leave room for a name.
-        let mut left = WIDTH - LEAST_NAME - 11;
+        let inclusive_width = inclusive.as_ref().map_or(0, |_| {
+            let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
+            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 2
+        });
+        let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width;
         let fits = widths.iter().take_while(|width| {
             let fits = left >= **width + 2;
             left = left.saturating_sub(**width + 2);
@@ -130,35 +147,59 @@ impl ByCode {
         let fits = fits.count().max(1);
         let hidden = widths.len() - fits;
         widths.truncate(fits);
-        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9;
+        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9 + inclusive_width;
         let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
         let cells = |of: &dyn Fn(usize) -> String| {
             let cells = widths.iter().enumerate().map(|(slot, width)| format!("  {:>width$}", of(slot)));
             cells.collect::<String>()
         };
         let heading = cells(&|slot| self.events[slot].clone());
-        let heading = format!("{heading}    share  {}", self.counts.grouping.word());
+        let inclusive_cell = |text: &str| match inclusive_width {
+            0 => String::new(),
+            width => format!("{text:>width$}"),
+        };
+        let heading = format!(
+            "{heading}{}   share  {}",
+            match inclusive_width {
+                0 => " ".to_owned(),
+                _ => inclusive_cell(&format!("{INCLUSIVE} ")),
+            },
+            self.counts.grouping.word()
+        );
         let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
-        for row in rows {
-            let share = self.share(row.counts[0]);
+        for (row, inclusive_row) in rows {
+            let share = match (inclusive_row, &inclusive) {
+                (Some(row), Some(all)) => {
+                    row.count.map_or_else(|| "–".to_owned(), |count| share_of(count, all.total()))
+                }
+                _ => self.share(row.counts[0]),
+            };
             out += &format!(
-                "{}  {share:>7}  {}\n",
+                "{}{}  {share:>7}  {}\n",
                 cells(&|slot| number(row.counts[slot])),
+                inclusive_cell(&inclusive_row.map(RowInclusive::text).unwrap_or_default()),
                 displayed(&row.name, self.counts.grouping, room)
             );
         }
         if !others.is_empty() {
-            let sum =
-                |slot: usize| others.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot]));
+            let sum = |slot: usize| {
+                others.iter().try_fold(0_u64, |sum, (row, _)| sum.checked_add(row.counts[slot]))
+            };
             let text = format!(
-                "{}  {:>7}  {} more; --top 0 shows them",
+                "{}{}  {:>7}  {} more; --top 0 shows them",
                 cells(&|slot| sum(slot).map_or("–".to_owned(), number)),
-                self.share(sum(0).unwrap_or(0)),
+                inclusive_cell(""),
+                if inclusive.is_some() { String::new() } else { self.share(sum(0).unwrap_or(0)) },
                 others.len()
             );
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
         }
-        out += &format!("{}  {:>7}  total\n", cells(&total), self.share(self.counts.totals[0].unwrap_or(0)));
+        let all = inclusive.as_ref().map(|all| format!("{} ", number(all.total()))).unwrap_or_default();
+        let share = self.share(self.counts.totals[0].unwrap_or(0));
+        out += &format!("{}{}  {share:>7}  total\n", cells(&total), inclusive_cell(&all));
+        if rows.iter().any(|(_, row)| row.is_some_and(|row| row.is_partial)) {
+            out += &table::remark(EXPLANATION, paint);
+        }
         if hidden > 0 {
             let names = self.events[fits..].join(", ");
             out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
@@ -166,18 +207,35 @@ impl ByCode {
         out
     }
 
+    /// The calls, with inclusive counts if there are any, the most first.
+    fn shown_calls(&self) -> Vec<ShownCalls<'_>> {
+        match &self.counts.graph {
+            Some(graph) => ShownCalls::of_graph(graph),
+            None => self.counts.calls.iter().map(ShownCalls::counted).collect(),
+        }
+    }
+
     fn calls(&self, paint: Paint) -> String {
-        let calls = &self.counts.calls;
+        let calls = self.shown_calls();
         let all: u128 = calls.iter().map(|calls| u128::from(calls.times)).sum();
         let (shown, others) =
             calls.split_at(if self.top == 0 { calls.len() } else { self.top.min(calls.len()) });
         let number = |times: u128| units::grouped(times as f64);
         let share = |times: u128| format!("{:.1} %", 100.0 * times as f64 / all.max(1) as f64);
         let width = number(all).len().max("calls".len());
-        let row =
-            |times: u128, text: &str| format!("  {:>width$}  {:>7}  {text}\n", number(times), share(times));
-        let room = WIDTH.saturating_sub(width + 13 + " → ".chars().count());
-        let heading = format!("  {:>width$}    share  caller → callee", "calls");
+        // Inclusive counts take the place of the share of calls.
+        let largest = calls.iter().filter_map(|calls| calls.inclusive).max();
+        let second_width = largest.map_or(7, |most| number(most.into()).len().max(INCLUSIVE.len()));
+        let second = |calls: &ShownCalls<'_>| match calls.inclusive {
+            Some(inclusive) => number(inclusive.into()),
+            None => share(calls.times.into()),
+        };
+        let row = |times: u128, second: &str, text: &str| {
+            format!("  {:>width$}  {second:>second_width$}  {text}\n", number(times))
+        };
+        let room = WIDTH.saturating_sub(width + second_width + 6 + " → ".chars().count());
+        let name = if largest.is_some() { INCLUSIVE } else { "share" };
+        let heading = format!("  {:>width$}  {name:>second_width$}  caller → callee", "calls");
         let mut out = format!("\n{}\n", paint.paint(Style::Heading, &heading));
         for calls in shown {
             let callee = |room| match &calls.callee {
@@ -186,38 +244,52 @@ impl ByCode {
             };
             // The caller has half of the room, and what the callee leaves.
             let caller_room = (room / 2).max(room.saturating_sub(callee(room / 2).chars().count()));
-            let caller = displayed(&calls.caller, Grouping::Function, caller_room);
+            let caller = displayed(calls.caller, Grouping::Function, caller_room);
             let callee = callee(room.saturating_sub(caller.chars().count()).max(room / 2));
-            out += &row(calls.times.into(), &format!("{caller} → {callee}"));
+            out += &row(calls.times.into(), &second(calls), &format!("{caller} → {callee}"));
         }
+        let rest = |sum: u128| if largest.is_some() { String::new() } else { share(sum) };
         if !others.is_empty() {
             let sum = others.iter().map(|calls| u128::from(calls.times)).sum();
-            let text = row(sum, &format!("{} more; --top 0 shows them", others.len()));
+            let text = row(sum, &rest(sum), &format!("{} more; --top 0 shows them", others.len()));
             out += &paint.paint(Style::Dim, text.trim_end());
             out.push('\n');
         }
-        out + &row(all, "total")
+        out + &row(all, &rest(all), "total")
+    }
+
+    /// The instructions of a row, if they are counted.
+    fn instructions(&self, row: &CountsOfCode) -> Option<u64> {
+        let slot = self.events.iter().position(|event| is_instructions(event))?;
+        row.counts.get(slot).copied()
     }
 
     /// The share of the first event.
     fn share(&self, count: u64) -> String {
         match self.counts.totals.first() {
-            Some(Some(total)) if *total > 0 => format!("{:.1} %", 100.0 * count as f64 / *total as f64),
+            Some(Some(total)) if *total > 0 => share_of(count, *total),
             _ => "–".to_owned(),
         }
     }
 
     /// As `by` in `schemas/stat-1.json`.
     pub fn json(&self) -> Value {
+        let inclusive = InclusiveRows::of(&self.counts);
         let row = |row: &CountsOfCode| {
             let CodeName { function, line, .. } = &row.name;
-            json!({
+            let mut value = json!({
                 "object": file_of(&row.name),
                 "function": function,
                 "file": line.as_ref().map(|line| &line.file),
                 "line": line.as_ref().and_then(|line| line.line),
                 "counts": row.counts,
-            })
+            });
+            if let (Some(inclusive), Value::Object(object)) = (&inclusive, &mut value) {
+                let row = inclusive.row(row, self.instructions(row));
+                object.insert("inclusive".to_owned(), row.count.into());
+                object.insert("partial".to_owned(), row.is_partial.into());
+            }
+            value
         };
         let mut value = json!({
             "grouping": self.counts.grouping.word(),
@@ -227,8 +299,11 @@ impl ByCode {
             "notes": self.notes,
         });
         if let (true, Value::Object(object)) = (self.has_calls, &mut value) {
-            let calls = self.counts.calls.iter().map(calls_json).collect::<Vec<_>>();
-            object.insert("calls".to_owned(), Value::from(calls));
+            let calls = match &self.counts.graph {
+                Some(graph) => edges_json(graph),
+                None => self.counts.calls.iter().map(calls_json).collect(),
+            };
+            object.insert("calls".to_owned(), calls);
         }
         value
     }
@@ -253,6 +328,68 @@ impl ByCode {
             })
         };
         self.counts.rows.iter().flat_map(of_row)
+    }
+}
+
+/// The heading of inclusive counts.
+const INCLUSIVE: &str = "inclusive";
+
+fn share_of(count: u64, total: u64) -> String {
+    format!("{:.1} %", 100.0 * count as f64 / total.max(1) as f64)
+}
+
+/// Whether an event is the one that call paths have.
+pub fn is_instructions(event: &str) -> bool {
+    event.split(':').next() == Some("instructions")
+}
+
+/// Counts with a row for each function that was entered, and may have executed nothing there.
+fn with_entered_rows(mut counts: CountsByCode) -> CountsByCode {
+    let Some(graph) = &counts.graph else { return counts };
+    let known: HashSet<&CodeName> = counts.rows.iter().map(|row| &row.name).collect();
+    let missing = graph.functions.iter().map(|function| &function.name);
+    let missing: Vec<CodeName> = missing.filter(|name| !known.contains(name)).cloned().collect();
+    let none = vec![0; counts.slots.len()];
+    counts.rows.extend(missing.into_iter().map(|name| CountsOfCode { name, counts: none.clone() }));
+    counts
+}
+
+/// A note, where the call paths do not have all instructions.
+fn unpathed(counts: &CountsByCode, events: &[String]) -> Option<String> {
+    let graph = counts.graph.as_ref()?;
+    let slot = events.iter().position(|event| is_instructions(event))?;
+    let all = (*counts.totals.get(slot)?)?;
+    let text = format!(
+        "inclusive counts have {} of {} instructions",
+        units::grouped(graph.total as f64),
+        units::grouped(all as f64)
+    );
+    (graph.total != all).then_some(text)
+}
+
+/// Calls of one function by another, as the table shows them.
+struct ShownCalls<'a> {
+    caller: &'a CodeName,
+    callee: Option<&'a CodeName>,
+    times: u64,
+    inclusive: Option<u64>,
+}
+
+impl ShownCalls<'_> {
+    fn of_graph(graph: &CallGraph) -> Vec<ShownCalls<'_>> {
+        let name = |index: usize| &graph.functions[index].name;
+        let edges = graph.edges.iter().map(|edge| ShownCalls {
+            caller: name(edge.caller),
+            callee: Some(name(edge.callee)),
+            times: edge.calls,
+            inclusive: Some(edge.inclusive),
+        });
+        edges.collect()
+    }
+
+    fn counted(calls: &CallsOfFunction) -> ShownCalls<'_> {
+        let (caller, callee) = (&calls.caller, calls.callee.as_ref());
+        ShownCalls { caller, callee, times: calls.times, inclusive: None }
     }
 }
 

@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cyclometer_toolkit::symbols::{CodeName, CountsByCode, CountsOfCode, Grouping};
+use cyclometer_toolkit::symbols::{CallGraph, CallPathNode, CodeName, CountsByCode, CountsOfCode, Grouping};
 
 use crate::output::clean;
-use crate::render::by_code::{ByCode, base, file_of};
+use crate::render::by_code::{ByCode, base, file_of, is_instructions};
+use crate::render::call_paths;
+use crate::render::plot::flame_graph::{self, FlamePath};
 use crate::render::plot::tree_map::{MapNode, MapTexts, html};
 use crate::render::{Results, target};
 
 const UNKNOWN: &str = "[unknown]";
 const NO_FILE: &str = "[no file]";
 
-/// Callgrind's format, with exclusive costs: by line of source code where counts are by line.
+/// Callgrind's format, with exclusive costs: by line of source code where counts are by line. With call paths
+/// it has the instructions alone, and calls with inclusive costs.
 ///
 /// # Source
 ///
@@ -33,13 +36,21 @@ struct CallgrindFile {
 
 impl CallgrindFile {
     fn of(by_code: &ByCode, results: &Results<'_>) -> String {
-        let (counts, names) = (by_code.counts(), by_code.events());
+        let (counts, mut names) = (by_code.counts(), by_code.events());
+        let instructions = names.iter().position(|name| is_instructions(name));
+        let graph = counts.graph.as_ref().and_then(|graph| Some((graph, instructions?)));
+        let columns = match graph {
+            Some((_, slot)) => slot..slot + 1,
+            None => 0..names.len(),
+        };
+        names = &names[columns.clone()];
         let mut file = CallgrindFile::default();
         file.line("# callgrind format");
         file.line("version: 1");
         file.line(&format!("creator: cyclometer {}", env!("CARGO_PKG_VERSION")));
         file.line(&format!("cmd: {}", clean(&target::command_words(results.report).join(" "))));
-        file.line(&format!("desc: Cost: exclusive, {}", by_code.provenance()));
+        let costs = if graph.is_some() { "exclusive, and inclusive of calls" } else { "exclusive" };
+        file.line(&format!("desc: Cost: {costs}, {}", by_code.provenance()));
         by_code.notes().iter().for_each(|note| file.line(&format!("desc: Note: {}", clean(note))));
         file.line("positions: line");
         let events: Vec<String> = names.iter().map(|name| event(name)).collect();
@@ -47,11 +58,14 @@ impl CallgrindFile {
             file.line(&format!("event: {event} : {}", clean(name)));
         }
         file.line(&format!("events: {}", events.join(" ")));
-        if let Some(totals) = counts.totals.iter().copied().collect::<Option<Vec<u64>>>() {
+        let totals = counts.totals.get(columns.clone()).unwrap_or_default();
+        if let Some(totals) = totals.iter().copied().collect::<Option<Vec<u64>>>() {
             file.line(&format!("summary: {}", numbers(&totals)));
         }
-        for ((object, function), lines) in functions(counts) {
-            file.function(object, function, &lines);
+        let calls = graph.map(|(graph, _)| OutgoingCalls::of(graph)).unwrap_or_default();
+        for (key, lines) in functions(counts, columns) {
+            file.function(key, &lines);
+            calls.0.get(&key).into_iter().flatten().for_each(|call| file.call(call));
         }
         file.out
     }
@@ -69,7 +83,25 @@ impl CallgrindFile {
         self.line(&format!("{kind}=({number}){text}"));
     }
 
-    fn function(&mut self, object: &str, function: &str, lines: &FunctionLines<'_>) {
+    /// The calls of a function to another one.
+    fn call(&mut self, call: &OutgoingCall<'_>) {
+        let (object, function) = call.callee;
+        self.name("cob", "ob", object);
+        self.name("cfi", "fl", NO_SOURCE);
+        self.function_name("cfn", object, function);
+        self.line(&format!("calls={} 0", call.times));
+        self.line(&format!("0 {}", call.inclusive));
+    }
+
+    /// callgrind_annotate adds up functions of one name, whatever their file of code.
+    fn function_name(&mut self, kind: &'static str, object: &str, function: &str) {
+        match function {
+            UNKNOWN => self.name(kind, "fn", &format!("{UNKNOWN} {}", base(object))),
+            known => self.name(kind, "fn", known),
+        }
+    }
+
+    fn function(&mut self, (object, function): (&str, &str), lines: &FunctionLines<'_>) {
         self.line("");
         self.name("ob", "ob", object);
         // The function is taken to be of the file with most of its cost; the others are inlined.
@@ -81,11 +113,7 @@ impl CallgrindFile {
         };
         let own = lines.iter().max_by_key(|(_, lines)| cost(lines)).map(|(file, _)| *file);
         self.name("fl", "fl", own.unwrap_or(NO_SOURCE));
-        // callgrind_annotate adds up functions of one name, whatever their file of code.
-        match function {
-            UNKNOWN => self.name("fn", "fn", &format!("{UNKNOWN} {}", base(object))),
-            known => self.name("fn", "fn", known),
-        }
+        self.function_name("fn", object, function);
         let in_order = lines.iter().filter(|(file, _)| Some(**file) == own);
         for (file, lines) in in_order.chain(lines.iter().filter(|(file, _)| Some(**file) != own)) {
             if Some(*file) != own {
@@ -101,10 +129,42 @@ impl CallgrindFile {
 /// The name of an unknown source file, as Callgrind writes it.
 const NO_SOURCE: &str = "???";
 
-fn functions(counts: &CountsByCode) -> BTreeMap<(&str, &str), FunctionLines<'_>> {
-    let mut all: BTreeMap<(&str, &str), FunctionLines<'_>> = BTreeMap::new();
+/// A file of code and a function.
+type FunctionKey<'a> = (&'a str, &'a str);
+
+fn key(name: &CodeName) -> FunctionKey<'_> {
+    (file_of(name).unwrap_or(NO_FILE), name.function.as_deref().unwrap_or(UNKNOWN))
+}
+
+/// The calls of each function.
+#[derive(Default)]
+struct OutgoingCalls<'a>(HashMap<FunctionKey<'a>, Vec<OutgoingCall<'a>>>);
+
+struct OutgoingCall<'a> {
+    callee: FunctionKey<'a>,
+    times: u64,
+    inclusive: u64,
+}
+
+impl<'a> OutgoingCalls<'a> {
+    fn of(graph: &'a CallGraph) -> OutgoingCalls<'a> {
+        let mut calls = OutgoingCalls::default();
+        for edge in &graph.edges {
+            let [caller, callee] = [edge.caller, edge.callee].map(|index| key(&graph.functions[index].name));
+            let call = OutgoingCall { callee, times: edge.calls, inclusive: edge.inclusive };
+            calls.0.entry(caller).or_default().push(call);
+        }
+        calls
+    }
+}
+
+fn functions(
+    counts: &CountsByCode,
+    columns: std::ops::Range<usize>,
+) -> BTreeMap<FunctionKey<'_>, FunctionLines<'_>> {
+    let mut all: BTreeMap<FunctionKey<'_>, FunctionLines<'_>> = BTreeMap::new();
     for CountsOfCode { name, counts } in &counts.rows {
-        let key = (file_of(name).unwrap_or(NO_FILE), name.function.as_deref().unwrap_or(UNKNOWN));
+        let (key, counts) = (key(name), &counts[columns.clone()]);
         let (file, line) = match &name.line {
             Some(line) => (line.file.as_str(), line.line.unwrap_or(0)),
             None => (NO_SOURCE, 0),
@@ -127,9 +187,13 @@ fn numbers(counts: &[u64]) -> String {
     counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Folded stacks of the first event: the file of code, the function, and the line if counts are by line.
+/// Folded stacks of the first event: the file of code, the function, and the line if counts are by line. With
+/// call paths, the functions of each path, and its instructions.
 pub fn folded(results: &Results<'_>) -> String {
     let Some(by_code) = results.by_code else { return String::new() };
+    if let Some(graph) = &by_code.counts().graph {
+        return call_paths::folded(graph, by_code.counts().grouping);
+    }
     let row = |row: &CountsOfCode| {
         let count = row.counts.first().filter(|count| **count > 0)?;
         let frames: Vec<String> = frames(&row.name, by_code.counts().grouping)
@@ -141,9 +205,12 @@ pub fn folded(results: &Results<'_>) -> String {
     by_code.counts().rows.iter().filter_map(row).collect()
 }
 
-/// A page with a tree map of the first event.
+/// A page with a tree map of the first event, or a flame graph of call paths.
 pub fn page(results: &Results<'_>) -> String {
     let Some(by_code) = results.by_code else { return String::new() };
+    if let Some(graph) = &by_code.counts().graph {
+        return flame_page(by_code, graph, results);
+    }
     let mut root = MapNode::default();
     for row in &by_code.counts().rows {
         root.add(&frames(&row.name, by_code.counts().grouping), row.counts.first().copied().unwrap_or(0));
@@ -160,6 +227,37 @@ pub fn page(results: &Results<'_>) -> String {
         notes: by_code.notes().to_vec(),
     };
     html(&root, &texts)
+}
+
+/// A page with a flame graph of call paths.
+fn flame_page(by_code: &ByCode, graph: &CallGraph, results: &Results<'_>) -> String {
+    let grouping = by_code.counts().grouping;
+    let mut files: HashMap<Option<&str>, usize> = HashMap::new();
+    let of_function: Vec<(String, usize)> = graph
+        .functions
+        .iter()
+        .map(|function| {
+            let next = files.len();
+            let file = *files.entry(function.name.object.as_deref()).or_insert(next);
+            (clean(&call_paths::frame(&function.name, grouping)).into(), file)
+        })
+        .collect();
+    let path = |path: &CallPathNode| {
+        let (name, file) = of_function[path.function].clone();
+        FlamePath { parent: path.parent, name, file, own: path.own }
+    };
+    let paths: Vec<FlamePath> = graph.paths.iter().map(path).collect();
+    let texts = MapTexts {
+        title: target::command_words(results.report).join(" "),
+        subtitle: format!(
+            "instructions by call path: {} in all, {}. Widths are in proportion to inclusive counts; callers are \
+             above the functions that they call.",
+            crate::render::units::grouped(graph.total as f64),
+            by_code.provenance()
+        ),
+        notes: by_code.notes().to_vec(),
+    };
+    flame_graph::html(&paths, &texts)
 }
 
 /// The file of code, the function and the line of a row, as far as they are asked for.

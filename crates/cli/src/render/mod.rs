@@ -1,6 +1,7 @@
 //! From results to text, one module for each format.
 
 pub mod by_code;
+pub mod call_paths;
 pub mod claims;
 pub mod code_exports;
 pub mod compare;

@@ -34,6 +34,7 @@ use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
 use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
+use super::thread_calls::BranchedFunctions;
 use super::writers;
 use crate::flow::{ArcId, FlowPoint};
 use crate::pack::{ChunkReader, ChunkWriter};
@@ -70,6 +71,8 @@ pub(crate) struct CodeCacheMapping {
     pub(super) shared_code: SharedCode,
     /// The event counts of its blocks.
     pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
+    /// The functions that branches lead to, where call paths are requested.
+    pub(super) functions: RefCell<BranchedFunctions>,
     /// The weights of its counters.
     pub(super) readout: RefCell<EventReadout>,
     /// Approximate executions of each block and edge.
@@ -285,6 +288,7 @@ impl CodeCacheMapping {
             translation,
             shared_code: SharedCode::default(),
             equivalent_blocks: RefCell::default(),
+            functions: RefCell::default(),
             readout: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::cache_folder::{O_NONBLOCK_NOCTTY, file_sum};
+use super::function_starts::FunctionStarts;
 use crate::translate::{ObjectPage, PAGE};
 
 /// Files of code that programs have mapped.
@@ -18,6 +19,8 @@ use crate::translate::{ObjectPage, PAGE};
 pub(super) struct CodeObjects {
     files: Vec<MappedFile>,
     numbers: HashMap<(String, Option<FileStamp>), u32>,
+    /// By path, where they were needed.
+    starts: HashMap<String, FunctionStarts>,
 }
 
 /// A file as programs saw it.
@@ -55,6 +58,15 @@ impl CodeObjects {
             None => self.add(name, stamp, Path::new(&path)),
         };
         ObjectPage { object, offset }
+    }
+
+    /// Whether a function starts at an offset of a file called so.
+    pub(super) fn is_function_start(&mut self, tid: u32, name: &str, offset: u64) -> bool {
+        if let Some(known) = self.starts.get(name) {
+            return known.contains(offset);
+        }
+        let starts = FunctionStarts::of(Path::new(&format!("/proc/{tid}/root{name}")));
+        self.starts.entry(name.to_owned()).or_insert(starts).contains(offset)
     }
 
     fn add(&mut self, name: &str, stamp: Option<FileStamp>, path: &Path) -> u32 {

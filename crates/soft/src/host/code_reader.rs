@@ -98,4 +98,11 @@ impl CodeSource for CodeReader<'_> {
         let place = (mapping.name.as_str(), address - mapping.start + mapping.offset);
         Some(objects.borrow_mut().of_page(self.tid, place, bytes))
     }
+
+    fn is_function_start(&mut self, address: u64) -> bool {
+        let (Some(objects), Ok(maps)) = (self.objects, self.known.read(self.tid)) else { return false };
+        let Some(mapping) = maps.at(address).filter(|mapping| mapping.file.is_some()) else { return false };
+        let offset = address - mapping.start + mapping.offset;
+        objects.borrow_mut().is_function_start(self.tid, &mapping.name, offset)
+    }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::address_limits::ReportedLimits;
 use super::code_cache::CodeCacheMapping;
 use super::cpu_affinity::CpuBinding;
+use super::tracer::ForkedCalls;
 
 /// The code segment of 64-bit programs.
 ///
@@ -30,6 +31,8 @@ pub(super) struct ForkEvent {
     pub(super) limits: Option<ReportedLimits>,
     /// The CPU that the child is bound to, if its parent was bound at the fork.
     pub(super) binding: Option<Rc<CpuBinding>>,
+    /// The calls that the child returns from, if call paths are requested.
+    pub(super) calls: Option<Rc<ForkedCalls>>,
 }
 
 impl ForkEvent {
@@ -40,6 +43,7 @@ impl ForkEvent {
 
     /// The same event for another child.
     pub(super) fn duplicate(&self) -> ForkEvent {
-        ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
+        let (home, binding, calls) = (self.home.clone(), self.binding.clone(), self.calls.clone());
+        ForkEvent { home, binding, calls, ..*self }
     }
 }

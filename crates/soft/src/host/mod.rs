@@ -52,6 +52,7 @@ mod code_reader;
 mod cpu_affinity;
 mod equivalent_blocks;
 mod fork_event;
+mod function_starts;
 mod heat_map;
 mod instruction_counts;
 mod ledger;
@@ -72,6 +73,7 @@ mod shared_code;
 mod signal_throttling;
 mod syscalls;
 mod task_state;
+mod thread_calls;
 mod trace_error;
 mod tracer;
 mod translated_pc;
@@ -83,6 +85,7 @@ pub mod window_protocol;
 mod window_rows;
 mod writers;
 
+use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -115,6 +118,8 @@ pub struct TracerSettings {
     pub events: EventSet,
     /// Whether the last report says how often each instruction was executed.
     pub profiled: bool,
+    /// Whether the last report has the call paths too: [`TracerSettings::with_call_paths`].
+    pub has_call_paths: bool,
 }
 
 impl TracerSettings {
@@ -123,6 +128,15 @@ impl TracerSettings {
         let translation =
             translate::TranslationSettings { stop_at_cpu_queries: baseline.is_some(), ..self.translation };
         TracerSettings { baseline, translation, ..self }
+    }
+
+    /// Reports the call paths, or not. Then each program has a budget, which counts its instructions.
+    #[must_use]
+    pub fn with_call_paths(self, has_call_paths: bool) -> TracerSettings {
+        let budget = NonZeroU64::new(thread_calls::FULL_BUDGET).filter(|_| has_call_paths);
+        let translation =
+            translate::TranslationSettings { budget, logs_calls: has_call_paths, ..self.translation };
+        TracerSettings { translation, has_call_paths, ..self }
     }
 
     /// Counts no units but those that these events need, and reports no other events during the run.

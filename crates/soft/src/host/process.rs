@@ -14,11 +14,13 @@ use super::maps_listing::MapsListing;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
 use super::task_state::{TaskEvent, TaskState, TransitionEffect};
+use super::thread_calls::ThreadCalls;
 use super::translated_pc::TranslatedPc;
 use super::translation_context::TranslationContext;
 use super::translation_context::TranslationCounts;
 use super::window_rows::OpenWindow;
 use crate::EventTotals;
+use crate::call_paths::CallTree;
 use crate::code_profile::CodeProfile;
 
 /// A process, from its fork to its end, whatever it executes.
@@ -30,6 +32,8 @@ pub(crate) struct TracedProcess {
     code: AddressRanges,
     /// The executions by address in translations that it has left, where they are requested.
     profile: CodeProfile,
+    /// The instructions by call path, where they are requested.
+    pub(super) call_tree: CallTree,
     /// Contexts of threads that have ended, with their counts.
     pub(crate) ended_contexts: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
@@ -86,6 +90,8 @@ pub(crate) struct TracedTask {
     pub(crate) carried: Option<Result<EventTotals, String>>,
     /// Its open window, if windows are recorded.
     pub(super) window: Option<Box<OpenWindow>>,
+    /// Its calls, if call paths are requested.
+    pub(super) calls: Option<Box<ThreadCalls>>,
 }
 
 impl TracedTask {
@@ -106,6 +112,7 @@ impl TracedTask {
             age: TranslationAge::default(),
             carried: None,
             window: None,
+            calls: None,
         }
     }
 
@@ -162,6 +169,7 @@ impl TracedProcess {
             totals,
             code,
             profile: CodeProfile::default(),
+            call_tree: CallTree::default(),
             ended_contexts,
             ended_counts,
             no_restarts,

@@ -9,12 +9,15 @@
 //! object NUMBER SUM PATH         for profiles, in the last report: a file of code
 //! run OBJECT OFFSET TIMES NOT-TAKEN TAKEN BYTES OFFSET:UNITS...    executions of instructions; - for no file
 //! full                           more code was executed than is reported
+//! path PARENT OBJECT OFFSET CALLS RECURSIONS OWN PARTIAL    for call paths: a path; - for no parent
 //! so far | end                   the end of a requested report, or of the last one
 //! ```
 
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read};
 
+use crate::call_paths::CallPath;
 use crate::code_profile::{CodeProfile, CodeRun, InstructionPlace, RunExecutions};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
@@ -96,8 +99,7 @@ pub(crate) fn code<'a>(
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        let (path, sum) = file(object).unwrap_or_default();
-        let _ = writeln!(text, "object {object} {} {}", sum.unwrap_or(NO_FILE), one_line(path));
+        text += &object_line(object, file(object));
     }
     for (run, executions) in profile.runs() {
         let object = run.place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
@@ -115,6 +117,33 @@ pub(crate) fn code<'a>(
         text.push_str("full\n");
     }
     text
+}
+
+/// The lines of call paths, with the files of their code that the profile does not have.
+pub(crate) fn paths<'a>(
+    paths: &[CallPath],
+    profile: &CodeProfile,
+    file: impl Fn(u32) -> Option<(&'a str, Option<&'a str>)>,
+) -> String {
+    let mut text = String::new();
+    let known: HashSet<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
+    let entered: BTreeSet<u32> = paths.iter().filter_map(|path| path.place.object).collect();
+    for object in entered.into_iter().filter(|object| !known.contains(object)) {
+        text += &object_line(object, file(object));
+    }
+    for CallPath { parent, place, calls, recursions, own, is_partial } in paths {
+        let parent = parent.map_or(NO_FILE.to_owned(), |parent| parent.to_string());
+        let object = place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
+        let partial = u8::from(*is_partial);
+        let _ =
+            writeln!(text, "path {parent} {object} {:x} {calls} {recursions} {own} {partial}", place.offset);
+    }
+    text
+}
+
+fn object_line(object: u32, file: Option<(&str, Option<&str>)>) -> String {
+    let (path, sum) = file.unwrap_or_default();
+    format!("object {object} {} {}\n", sum.unwrap_or(NO_FILE), one_line(path))
 }
 
 /// A text for code of no file.
@@ -164,6 +193,8 @@ pub struct CodeReport {
     pub objects: Vec<ReportedFile>,
     /// The executions.
     pub profile: CodeProfile,
+    /// The instructions by call path, where they were requested: a path comes after that of its caller.
+    pub paths: Vec<CallPath>,
 }
 
 /// A file of code.
@@ -193,6 +224,7 @@ impl TracerReport {
             let known = match line.split_once(' ') {
                 Some(("running", number)) => number.parse().ok().map(|number| running = number),
                 Some(("run", rest)) => code.add_run(rest),
+                Some(("path", rest)) => code.add_path(rest),
                 Some(("object", rest)) => code.add_object(rest),
                 None if line == "full" => {
                     code.profile.set_full();
@@ -212,6 +244,24 @@ impl CodeReport {
         let number = fields.next()?.parse().ok()?;
         let (sum, path) = (fields.next()?.to_owned(), fields.next()?.to_owned());
         self.objects.push(ReportedFile { number, sum, path });
+        Some(())
+    }
+
+    fn add_path(&mut self, rest: &str) -> Option<()> {
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let [parent, object, offset, calls, recursions, own, partial] = fields.try_into().ok()?;
+        let number = |text: &str| match text {
+            NO_FILE => Some(None),
+            number => number.parse().ok().map(Some),
+        };
+        let is_known =
+            |parent: &Option<u32>| parent.is_none_or(|parent| (parent as usize) < self.paths.len());
+        let parent = number(parent).filter(is_known)?;
+        let place =
+            InstructionPlace { object: number(object)?, offset: u64::from_str_radix(offset, 16).ok()? };
+        let (calls, recursions) = (calls.parse().ok()?, recursions.parse().ok()?);
+        let (own, is_partial) = (own.parse().ok()?, partial == "1");
+        self.paths.push(CallPath { parent, place, calls, recursions, own, is_partial });
         Some(())
     }
 
@@ -315,6 +365,19 @@ mod tests {
     }
 
     #[test]
+    fn call_paths_are_read_as_they_were_written() {
+        let path = |parent, object, offset, is_partial| {
+            let place = InstructionPlace { object, offset };
+            CallPath { parent, place, calls: 3, recursions: 1, own: u64::MAX, is_partial }
+        };
+        let all = [path(None, Some(2), 0x10, false), path(Some(0), None, 0xffff_0000, true)];
+        let text = paths(&all, &CodeProfile::default(), |_| Some(("/p", None))) + "end\n";
+        let report = TracerReport::read(&mut text.as_bytes()).unwrap();
+        assert_eq!(report.code.paths, all);
+        assert_eq!(report.code.objects[0].number, 2);
+    }
+
+    #[test]
     fn text_that_is_not_a_report_is_an_error() {
         let texts = [
             "",
@@ -329,6 +392,8 @@ mod tests {
             "run - 0 1 2 3 zz\nend\n",
             "run - 0 1 2 3 90 1\nend\n",
             "object x y z\nend\n",
+            "path 0 - 1 1 0 1 0\nend\n",
+            "path - - 1 1 0 1\nend\n",
         ];
         for text in texts {
             assert!(read_report(&mut text.as_bytes()).is_err(), "{text:?}");

@@ -27,6 +27,7 @@
 //! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
 mod cache_flush;
+mod call_paths;
 mod cpu_binding;
 mod cpu_queries;
 mod exits;
@@ -61,6 +62,7 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use self::cache_flush::CHANGES_SHARED;
+pub(super) use self::call_paths::ForkedCalls;
 use self::probe::InstructionProbe;
 use self::shared_translations::SharedTranslations;
 use super::TracerSettings;
@@ -84,6 +86,7 @@ use super::translation_context::TranslationCounts;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
+use crate::call_paths::{CallTree, EnteredPlaces};
 use crate::code_profile::CodeProfile;
 use crate::translate::{self, StopReason, TranslationNeed};
 
@@ -105,6 +108,10 @@ pub(crate) struct Tracer {
     pub(super) processes: Vec<TracedProcess>,
     /// The executions by address of processes that have ended, where they are requested.
     pub(super) ended_profile: CodeProfile,
+    /// The instructions by call path of processes that have ended, where they are requested.
+    pub(super) ended_calls: CallTree,
+    /// The functions that were entered, where call paths are requested.
+    pub(super) call_places: Option<Rc<RefCell<EnteredPlaces>>>,
     /// Fork events of children that have not stopped yet.
     pub(super) fork_events: HashMap<u32, ForkEvent>,
     /// Early children, which stopped before their fork event, with their parents.
@@ -243,6 +250,8 @@ impl Tracer {
             tasks: HashMap::new(),
             processes: Vec::new(),
             ended_profile: CodeProfile::default(),
+            ended_calls: CallTree::default(),
+            call_places: settings.has_call_paths.then(Rc::default),
             fork_events: HashMap::new(),
             early_children: HashMap::new(),
             dead_parents: Vec::new(),
@@ -517,7 +526,9 @@ impl Tracer {
             return Err(TraceError::Gone);
         };
         let address = registers.rip;
-        if let Err(trouble) = self.enter_window(tid, &context) {
+        let own_registers = registers;
+        let prepared = self.enter_window(tid, &context).and_then(|()| self.enter_calls(tid, &context));
+        if let Err(trouble) = prepared {
             self.task(tid)?.mode = TaskMode::Native(context);
             return Err(trouble);
         }
@@ -544,6 +555,7 @@ impl Tracer {
                 (task.mode, task.last_pc) =
                     (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
                 task.throttle.returned_to(address);
+                self.begin_function(tid, &own_registers);
                 self.resume_checked(tid)
             }
             Err(trouble) => {
@@ -572,6 +584,10 @@ impl Tracer {
             StopReason::Budget => {
                 self.follow_cpu(tid);
                 self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers)
+            }
+            StopReason::CallLog => {
+                self.follow_cpu(tid);
+                self.empty_log(tid)
             }
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),

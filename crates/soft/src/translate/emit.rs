@@ -386,18 +386,22 @@ impl CodeEmitter {
         self.put32(at, &[0x42, 0xff, 0x24, 0xdd], table as u32);
     }
 
-    /// An indirect jump; `outside` counts it.
-    pub(crate) fn indirect_jump(
+    /// The first part of an indirect jump, which brings its target to rcx; `outside` counts it. Returns the
+    /// states before and behind the jump.
+    pub(crate) fn begin_indirect_jump(
         &mut self,
         at: EmitState,
         instruction: &DecodedInstruction,
-        table: u64,
         after: EmitState,
         outside: Option<u32>,
-    ) {
+    ) -> (EmitState, EmitState) {
         self.store(at, 1, slot_layout::RCX);
         self.load_target(at, instruction);
-        let (_, after) = self.count_outside(at, after, outside);
+        self.count_outside(at, after, outside)
+    }
+
+    /// The jump itself.
+    pub(crate) fn end_indirect_jump(&mut self, table: u64, after: EmitState) {
         self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
 
@@ -442,11 +446,21 @@ impl CodeEmitter {
         self.push_address(at, return_to);
     }
 
-    /// A return. The program's return address goes to rcx, the address from the return-address table to the
-    /// stack, for a real `ret`. `outside` is the counter of the edge.
-    pub(crate) fn ret(&mut self, at: EmitState, drops: u16, after: EmitState, outside: Option<u32>) {
+    /// The first part of a return, which frees rcx. `outside` is the counter of the edge. Returns the states
+    /// before and behind the return.
+    pub(crate) fn begin_return(
+        &mut self,
+        at: EmitState,
+        after: EmitState,
+        outside: Option<u32>,
+    ) -> (EmitState, EmitState) {
         self.store(at, 1, slot_layout::RCX);
-        let (at, after) = self.count_outside(at, after, outside);
+        self.count_outside(at, after, outside)
+    }
+
+    /// The return itself. The program's return address goes to rcx, the address from the return-address table
+    /// to the stack, for a real `ret`.
+    pub(crate) fn end_return(&mut self, at: EmitState, drops: u16, after: EmitState) {
         debug_assert_eq!(self.r11, R11State::Free);
         let busy = at.with(PcBits::RCX);
         self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);

@@ -93,6 +93,12 @@ impl DecodedInstruction {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// Whether its operand in memory has an index register.
+    pub(crate) fn has_index(&self) -> bool {
+        let mut decoder = Decoder::with_ip(64, self.code(), self.address, DecoderOptions::NONE);
+        decoder.decode().memory_index() != Register::None
+    }
+
     /// The address after it.
     pub(crate) fn next(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.len))

@@ -32,10 +32,13 @@
 //!   stubs.
 //! - A loop of one block keeps its counter in r11, and stores it where the loop is left.
 
+use std::collections::HashSet;
+
 use super::batch::expected;
 use super::budget::{LIMIT_BYTES, MOST_OF_LOOP};
+use super::call_log::{LogExit, RecordKind};
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
-use super::instruction::{RegisterUse, RunTimeUnits};
+use super::instruction::{BranchOperand, RegisterUse, RunTimeUnits};
 use super::*;
 use crate::flow::FlowPoint;
 
@@ -69,6 +72,10 @@ struct DeferredCode {
     budget: Vec<BudgetExit>,
     /// Jumps out of loops whose counter has reached its limit.
     limits: Vec<LimitExit>,
+    /// Jumps that are taken when the log of calls is full.
+    logs: Vec<LogExit>,
+    /// Blocks that jump to the start of a function, where calls are logged.
+    function_jumps: HashSet<u32>,
 }
 
 impl DeferredCode {
@@ -76,8 +83,9 @@ impl DeferredCode {
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        let (budget, limits) = (Vec::new(), Vec::new());
-        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies, budget, limits }
+        let (budget, limits, logs) = (Vec::new(), Vec::new(), Vec::new());
+        let (adjacent, function_jumps) = (AddressMap::default(), HashSet::new());
+        DeferredCode { thunks, adjacent, exits, sites, bodies, budget, limits, logs, function_jumps }
     }
 }
 
@@ -152,6 +160,9 @@ impl Translation {
         self.flow.close_epoch();
         let mut out = self.emitter(region);
         let mut deferred = DeferredCode::with_room(batch.blocks.len());
+        if self.logs_calls {
+            deferred.function_jumps = function_jumps(&batch, first, code);
+        }
         let mut entries = Vec::with_capacity(indirect_entries.len());
         let (adjacent, separate) = self.split_by_fallthrough(&batch, first, indirect_entries);
         let mut adjacent = adjacent.into_iter().peekable();
@@ -222,6 +233,7 @@ impl Translation {
             }
             None => drop(deferred.adjacent.insert(from, out.here())),
         }
+        let at = self.log_direct(at, RecordKind::Call, out, deferred);
         out.direct_thunk(at, return_to);
         let arc = self.blocks[from as usize].edges[BlockExit::Taken as usize];
         self.count_edge(arc, after, to, out);
@@ -536,7 +548,13 @@ impl Translation {
             Terminator::FallThrough { next: to } => {
                 self.flow_on(id, next, BlockExit::Next, to, out, deferred)
             }
-            Terminator::Jump { target } => self.flow_on(id, taken, BlockExit::Taken, target, out, deferred),
+            Terminator::Jump { target } => {
+                if deferred.function_jumps.contains(&id) {
+                    let (exit, _) = out.log_direct(at, RecordKind::Jump);
+                    deferred.logs.push(exit);
+                }
+                self.flow_on(id, taken, BlockExit::Taken, target, out, deferred);
+            }
             Terminator::Conditional { taken: target, not_taken } => {
                 let field = out.conditional(at, taken, last());
                 deferred.exits.push(BranchExit { field, at: taken, exit: BlockExit::Taken, target });
@@ -560,8 +578,23 @@ impl Translation {
                 deferred.thunks.push(CallThunk { field, at, after, call, direct: false });
                 self.return_site(id, return_to, out, deferred);
             }
-            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, after, outside),
-            Terminator::Return { drops } => out.ret(at, drops, after, outside),
+            Terminator::IndirectJump => {
+                let (at, after) = out.begin_indirect_jump(at, last(), after, outside);
+                if let Some(kind) = function_jump(last()).filter(|_| self.logs_calls) {
+                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), kind);
+                    deferred.logs.push(exit);
+                }
+                out.end_indirect_jump(self.table, after);
+            }
+            Terminator::Return { drops } => {
+                let (mut at, after) = out.begin_return(at, after, outside);
+                if self.logs_calls {
+                    let (exit, logged) = out.log_return(at.with(PcBits::RCX));
+                    deferred.logs.push(exit);
+                    at = logged;
+                }
+                out.end_return(at, drops, after);
+            }
             Terminator::Trap(crate::block::TrapKind::Undefined) => {
                 out.copy(at, last());
                 out.release_r11(at);
@@ -571,6 +604,40 @@ impl Translation {
             }
             Terminator::Detach(reason) => self.last_stop(next, ExitStub::Detach(reason), out),
         }
+    }
+
+    /// Logs a direct branch, if branches are logged; the state after it. The bytes on the stack that
+    /// [`PcBits::PUSHED`] speaks of are those of a call that has not reached its thunk's end.
+    fn log_direct(
+        &self,
+        at: EmitState,
+        kind: RecordKind,
+        out: &mut CodeEmitter,
+        deferred: &mut DeferredCode,
+    ) -> EmitState {
+        if !self.logs_calls {
+            return at;
+        }
+        let (exit, logged) = out.log_direct(at.with(PcBits::PUSHED), kind);
+        deferred.logs.push(exit);
+        EmitState { bits: logged.bits.without(PcBits::PUSHED), ..logged }
+    }
+
+    /// Logs a call of the address in rcx, if calls are logged, with the program's rcx in the slot; the state
+    /// after it.
+    fn log_indirect(
+        &self,
+        at: EmitState,
+        kind: RecordKind,
+        out: &mut CodeEmitter,
+        deferred: &mut DeferredCode,
+    ) -> EmitState {
+        if !self.logs_calls {
+            return at;
+        }
+        let (exit, logged) = out.log_indirect(at.with(PcBits::PUSHED).with(PcBits::RCX), kind);
+        deferred.logs.push(exit);
+        EmitState { bits: logged.bits.without(PcBits::PUSHED.with(PcBits::RCX)), ..logged }
     }
 
     /// A stop at the end of a block. A task that is found behind it comes from there.
@@ -657,7 +724,8 @@ impl Translation {
             out.fill(thunk.field, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
-                    out.direct_thunk(thunk.at, return_to);
+                    let at = self.log_direct(thunk.at, RecordKind::Call, out, &mut deferred);
+                    out.direct_thunk(at, return_to);
                     let field = out.put_field(thunk.after, &[0xe9]);
                     deferred.exits.push(BranchExit {
                         field,
@@ -668,7 +736,8 @@ impl Translation {
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
-                    out.indirect_thunk(thunk.at, back, self.table, thunk.after);
+                    let at = self.log_indirect(thunk.at, RecordKind::IndirectCall, out, &mut deferred);
+                    out.indirect_thunk(at, back, self.table, thunk.after);
                 }
             }
         }
@@ -687,6 +756,15 @@ impl Translation {
             out.settle_rounds(before, block.instructions, counter);
             let start = EmitState { bits: before.bits.without(PcBits::COUNTING), ..before };
             out.put_to(start, &[0xe9], block.body);
+        }
+        for LogExit { field, at, behind, reloads } in std::mem::take(&mut deferred.logs) {
+            let here = out.here();
+            out.fill(field, here);
+            if reloads {
+                out.reload_target(at);
+            }
+            self.stop(at, ExitStub::CallLog, out);
+            out.put_to(at, &[0xe9], behind);
         }
         for exit in std::mem::take(&mut deferred.exits) {
             self.emit_exit(exit, out, &mut deferred.bodies);
@@ -995,6 +1073,26 @@ fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
 /// so that a window can end before that instruction.
 fn is_left_out(terminator: Terminator) -> bool {
     matches!(terminator, Terminator::Jump { .. } | Terminator::Trap(crate::block::TrapKind::Breakpoint))
+}
+
+/// The blocks of a batch that jump to the start of a function. `first` is the batch's first block.
+fn function_jumps(batch: &BlockBatch, first: u32, code: &mut dyn CodeSource) -> HashSet<u32> {
+    let jumps = (first..).zip(&batch.blocks).filter_map(|(id, pending)| match pending.terminator {
+        Terminator::Jump { target } => Some((id, target)),
+        _ => None,
+    });
+    jumps.filter(|(_, target)| code.is_function_start(*target)).map(|(id, _)| id).collect()
+}
+
+/// The kind of an indirect jump to the start of a function, most likely. Stubs jump by a cell of the loader, or
+/// by r11, which compilers use for nothing else; functions by a cell of an object. Jumps within a function go
+/// by another register, or by a table with an index.
+fn function_jump(jump: &DecodedInstruction) -> Option<RecordKind> {
+    match jump.target? {
+        BranchOperand::Register(number) => (number == 11).then_some(RecordKind::StubJump),
+        BranchOperand::Memory if jump.relative.is_some() => Some(RecordKind::StubJump),
+        BranchOperand::Memory => (!jump.has_index()).then_some(RecordKind::IndirectJump),
+    }
 }
 
 fn exits_indirectly(terminator: Terminator) -> bool {

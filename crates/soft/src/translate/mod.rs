@@ -45,6 +45,7 @@
 
 mod batch;
 mod budget;
+mod call_log;
 mod emit;
 mod instruction;
 mod instrumentation;
@@ -59,6 +60,7 @@ mod slot_layout;
 mod tests;
 mod versions;
 
+pub use call_log::{CallRecord, EMPTY_LOG, RECORD_BYTES, RecordKind};
 pub(crate) use pages::StoredPages;
 pub use pages::{CodeSource, CodeStability, FilePage, ObjectPage, PAGE, PageContent};
 pub use program_point::{
@@ -66,8 +68,9 @@ pub use program_point::{
 };
 pub use region::REGION;
 pub use slot_layout::{
-    BASE, BUDGET, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES,
-    RETURN_TABLE, ROUNDS, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
+    BASE, BUDGET, CALL_LOG, CALL_LOG_END, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX,
+    RCX, RETURN_ENTRIES, RETURN_TABLE, ROUNDS, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter,
+    unit_counter,
 };
 
 use std::num::{NonZeroU32, NonZeroU64};
@@ -167,6 +170,9 @@ pub enum StopReason {
     /// Before a block that has more instructions than the budget of the thread ([`BUDGET`]). The program
     /// continues behind the stop; the block is subtracted already.
     Budget,
+    /// Before a call or return for which the log has no room ([`CALL_LOG_END`]). The program continues behind
+    /// the stop.
+    CallLog,
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
@@ -274,6 +280,7 @@ enum ExitStub {
     CpuQuery(CpuQuery),
     Detach(DetachReason),
     Budget,
+    CallLog,
     Breakpoint,
 }
 
@@ -291,6 +298,8 @@ pub struct TranslationSettings {
     pub counted: AddendKinds,
     /// The instructions after which each thread stops, again and again ([`StopReason::Budget`]).
     pub budget: Option<NonZeroU64>,
+    /// Whether calls and returns are logged ([`CallRecord`]). They need a budget.
+    pub logs_calls: bool,
 }
 
 impl Default for TranslationSettings {
@@ -300,6 +309,7 @@ impl Default for TranslationSettings {
             stop_at_cpu_queries: false,
             counted: AddendKinds::OF_UNITS,
             budget: None,
+            logs_calls: false,
         }
     }
 }
@@ -324,6 +334,7 @@ pub struct Translation {
     stop_at_cpu_queries: bool,
     counted: AddendKinds,
     budget: Option<NonZeroU64>,
+    logs_calls: bool,
     /// Loops that compare their counter with a limit, ascending.
     budget_loops: Vec<u32>,
     exit_stubs: AddressMap<u64, ExitStub>,
@@ -362,6 +373,7 @@ impl Translation {
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
             budget: settings.budget,
+            logs_calls: settings.logs_calls,
             budget_loops: Vec::new(),
             exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: PendingLinks::with_capacity(ROOM),
@@ -466,6 +478,7 @@ impl Translation {
             ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
             ExitStub::Detach(reason) => StopReason::Detach(*reason),
             ExitStub::Budget => StopReason::Budget,
+            ExitStub::CallLog => StopReason::CallLog,
             ExitStub::Breakpoint => StopReason::Breakpoint,
         })
     }
@@ -512,6 +525,19 @@ impl Translation {
             () if bits.has(PcBits::RCX) => BudgetState::Settling,
             () => settled,
         }
+    }
+
+    /// Whether a record of the log is of a branch that is not done, at an instruction pointer in translated
+    /// code.
+    pub(crate) fn is_logged_early(&self, pc: u64) -> bool {
+        let region = self.regions.iter().find(|region| region.contains(pc));
+        let entry = region.and_then(|region| region.pc_entry(pc, self.stored_pages.as_deref()));
+        entry.is_some_and(|entry| entry.bits.has(PcBits::LOGGED))
+    }
+
+    /// The target of the branch of a block, if it is in the instruction.
+    pub(crate) fn branch_target(&self, block: u32) -> Option<u64> {
+        self.blocks.get(block as usize)?.successors()[BlockExit::Taken as usize]
     }
 
     /// Whether a block is a loop that is not subtracted from the budget in each round.

@@ -110,6 +110,7 @@ impl Translation {
             flow,
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             budget: settings.budget,
+            logs_calls: settings.logs_calls,
             budget_loops: Vec::new(),
             counted: settings.counted,
             exit_stubs,
@@ -242,6 +243,7 @@ impl ExitStub {
             }
             ExitStub::Breakpoint => to.u8(7),
             ExitStub::Budget => to.u8(8),
+            ExitStub::CallLog => to.u8(10),
         }
     }
 
@@ -260,6 +262,7 @@ impl ExitStub {
             6 => ExitStub::Detach(one_of(&DetachReason::ALL, from)?),
             7 => ExitStub::Breakpoint,
             8 => ExitStub::Budget,
+            10 => ExitStub::CallLog,
             _ => return None,
         })
     }

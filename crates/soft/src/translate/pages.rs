@@ -31,6 +31,11 @@ pub trait CodeSource {
     fn object(&mut self, _address: u64, _bytes: &[u8; PAGE as usize]) -> Option<ObjectPage> {
         None
     }
+
+    /// Whether a function is known to start at an address, if places are requested.
+    fn is_function_start(&mut self, _address: u64) -> bool {
+        false
+    }
 }
 
 /// Whether the bytes of a page of code can change without a system call that the host sees.

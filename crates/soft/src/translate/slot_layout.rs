@@ -33,6 +33,9 @@ pub const ROUNDS: u32 = BEHIND_BUDGET + 8;
 /// Offset in a slot: the value of that loop's counter behind these rounds. Its counter is this, plus r11.
 pub const BASE: u32 = ROUNDS + 8;
 
+/// Offset in a slot: the end of the log of calls, for translations that log them.
+pub const CALL_LOG_END: u32 = 0x80;
+
 /// Offset in a slot: 32 bytes that the host uses.
 pub const HOST_SCRATCH: u32 = 64;
 
@@ -44,9 +47,15 @@ pub const RETURN_TABLE: u32 = 0x1_0000;
 /// Entries of the return-address table that are initialised when a process starts.
 pub const RETURN_ENTRIES: usize = 0x1_0000 / 8 + 1;
 
+/// Offset in a slot: the log of calls and returns. The target of a branch may be written behind a full log.
+pub const CALL_LOG: u32 = 0x2_1000;
+
+/// Bytes of the log.
+pub const CALL_LOG_BYTES: u32 = 0x8_0000;
+
 /// Offset in a slot: the counters, 8 bytes each. Counters of the flow graph grow up from here, unit counters
 /// down from the end.
-pub const COUNTERS: u32 = 0x2_1000;
+pub const COUNTERS: u32 = CALL_LOG + CALL_LOG_BYTES + 0x1000;
 
 /// The capacity of a slot, in counters.
 pub const MAX_COUNTERS: u32 = (SLOT_BYTES as u32 - COUNTERS) / 8;

@@ -228,12 +228,17 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
     emits(|out| _ = out.lookup_stub(0, FAR_AT, None), &[&far[..], &restored].concat());
 }
 
+fn ret(out: &mut CodeEmitter, drops: u16, outside: Option<u32>) {
+    let (at, after) = out.begin_return(clean(), clean(), outside);
+    out.end_return(at, drops, after);
+}
+
 #[test]
 fn a_return_drops_the_programs_address_and_goes_by_its_own() {
     let usual = ["mov [gs:8],rcx", "movzx r11d,sp", "pop rcx"];
     let last = ["push qword [gs:r11+10000h]", "ret"];
-    emits(|out| out.ret(clean(), 0, clean(), None), &[&usual[..], &last].concat());
-    emits(|out| out.ret(clean(), 24, clean(), None), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+    emits(|out| ret(out, 0, None), &[&usual[..], &last].concat());
+    emits(|out| ret(out, 24, None), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
 }
 
 #[test]
@@ -242,12 +247,15 @@ fn an_indirect_branch_is_counted_by_the_register_that_is_ours() {
     let kept = ["mov [gs:8],rcx"];
     let rest = ["movzx r11d,sp", "pop rcx", "push qword [gs:r11+10000h]", "ret"];
     let outside = Some(0x21000);
-    emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
+    emits(|out| ret(out, 0, outside), &[&kept[..], &count, &rest].concat());
     // The branch may use r11.
     let jump = shape(&[0x41, 0xff, 0xe3]);
     let rest = ["movzx r11d,cx", "jmp qword [r11*8+7F000000h]"];
     emits(
-        |out| out.indirect_jump(clean(), &jump, TABLE_AT, clean(), outside),
+        |out| {
+            let (_, after) = out.begin_indirect_jump(clean(), &jump, clean(), outside);
+            out.end_indirect_jump(TABLE_AT, after);
+        },
         &[&kept[..], &["mov r11,[gs:10h]", "mov rcx,r11"], &count, &rest].concat(),
     );
 }

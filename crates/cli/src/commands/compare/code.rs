@@ -168,6 +168,7 @@ fn of_columns(counts: &CountsByCode, columns: &[usize]) -> CountsByCode {
         rows: rows.collect(),
         totals: columns.iter().map(|column| counts.totals[*column]).collect(),
         calls: Vec::new(),
+        graph: None,
         notes: counts.notes.clone(),
     }
 }
@@ -206,6 +207,7 @@ mod tests {
             rows: Vec::new(),
             totals: Vec::new(),
             calls: Vec::new(),
+            graph: None,
             notes: Vec::new(),
         };
         let runs = (0..values[0].1.len() as u32).map(|run| RunByCode { run, counts: &counts }).collect();

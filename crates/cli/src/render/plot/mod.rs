@@ -3,6 +3,7 @@
 
 pub mod chart;
 pub mod envelope;
+pub mod flame_graph;
 pub mod markup;
 pub mod page;
 pub mod recording;

@@ -150,6 +150,10 @@ impl Tracer {
         }
         let profile = self.processes[process].take_profile();
         self.ended_profile.merge(profile);
+        let calls = std::mem::take(&mut self.processes[process].call_tree);
+        if self.processes[process].lost.is_none() && self.call_places.is_some() {
+            self.ended_calls.merge(&calls);
+        }
     }
 
     /// A task is gone; `how`, if the kernel reported it.

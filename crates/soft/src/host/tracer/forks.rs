@@ -113,7 +113,18 @@ impl Tracer {
         let binding = self.binding_of_child(parent);
         let TracedProcess { pid, limits, shares, .. } = self.processes[task.process];
         let (filtered, trap_action) = (task.filtered, task.trap_action);
-        Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
+        let (thread_of, calls) = (None, None);
+        Some(ForkEvent {
+            parent: pid,
+            thread_of,
+            home,
+            filtered,
+            shares,
+            trap_action,
+            limits,
+            binding,
+            calls,
+        })
     }
 
     pub(super) fn forked(&mut self, tid: u32, change: Change) -> ActionResult {
@@ -126,6 +137,9 @@ impl Tracer {
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
         if change == Change::Clone && is_thread(child) {
             fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
+        }
+        if fork_event.thread_of.is_none() {
+            fork_event.calls = self.forked_calls(tid);
         }
         self.unbind(tid);
         self.announce(child, fork_event);
@@ -140,6 +154,7 @@ impl Tracer {
             Some(process) => self.adopt_thread(child, process, fork_event.filtered),
             None => {
                 self.adopt(child, fork_event.parent, TaskMode::Untranslated, fork_event.filtered);
+                fork_event.calls.iter().for_each(|calls| self.inherit_calls(child, calls));
                 if let Some(process) = self.process(child) {
                     (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
                 }
@@ -282,6 +297,7 @@ impl Tracer {
         self.end_listing(tid);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::Exec);
+        self.task(tid)?.calls = None;
         Ok(())
     }
 }

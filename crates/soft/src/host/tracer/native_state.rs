@@ -69,6 +69,7 @@ impl Tracer {
             let position = TranslatedPc::new(pc, &registers);
             context.ledger.exit_at(&mut cache, context.slot, point, position);
             task.window.iter_mut().for_each(|window| window.keep_budget(&cache, context.slot, position));
+            task.calls.iter_mut().for_each(|calls| calls.leave(&cache, context.slot, position));
             restore_registers(&cache, context.slot, point, &mut registers);
         }
         drop(cache);

@@ -169,7 +169,8 @@ impl Tracer {
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         let code = if profiled { self.code_lines(&profile) } else { String::new() };
-        lines + &code + end + "\n"
+        let paths = if profiled { self.path_lines(&profile) } else { String::new() };
+        lines + &code + &paths + end + "\n"
     }
 
     /// The lines of a profile, with the files of its code.

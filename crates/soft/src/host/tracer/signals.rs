@@ -183,6 +183,7 @@ impl Tracer {
             return Ok(TaskAction::Continue { signal });
         }
         self.restore_trap_handler(tid)?;
+        let returns = returning.is_some();
         if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.repeat_last(&cache.borrow(), block);
@@ -190,7 +191,12 @@ impl Tracer {
         }
         Ok(match self.has_made_call(tid) {
             true => TaskAction::CompleteFlush(registers),
-            false => TaskAction::Enter(registers),
+            false => {
+                if !returns {
+                    self.begin_handler(tid, registers.rsp);
+                }
+                TaskAction::Enter(registers)
+            }
         })
     }
 

@@ -113,6 +113,7 @@ impl Tracer {
     /// A task leaves its translation. With the last task of a process, the counts of all are added to the
     /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
+        self.close_calls(tid);
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)

@@ -44,8 +44,8 @@ use crate::host::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
-/// The largest budget.
-const MOST_BUDGET: u64 = 1 << 62;
+/// The largest budget: the upper byte of one that is not used up is zero.
+const MOST_BUDGET: u64 = 1 << 55;
 
 /// The trap flag.
 const TRAP: u64 = 0x100;
@@ -180,7 +180,7 @@ impl Tracer {
 
     /// Adds instructions to a thread's budget that its ledger takes back, or subtracts those that it adds.
     pub(super) fn change_budget(&mut self, tid: u32, instructions: i64) {
-        if self.recording.is_none() {
+        if self.recording.is_none() && self.call_places.is_none() {
             return;
         }
         if let Some(TaskMode::Translated(context) | TaskMode::Native(context)) =
@@ -275,7 +275,7 @@ impl TranslationContext {
     }
 
     /// The instructions of a thread that is outside of every block.
-    fn instructions_outside(&self) -> Result<u64, TraceError> {
+    pub(super) fn instructions_outside(&self) -> Result<u64, TraceError> {
         let totals = self.totals_outside([ExecutionEvent::Instructions].into_iter().collect())?;
         totals.total(ExecutionEvent::Instructions).map_err(unreadable)
     }
@@ -320,7 +320,7 @@ impl TranslationContext {
     }
 
     /// Whether kept budgets are compared with the counters.
-    fn is_checked(&self) -> bool {
+    pub(super) fn is_checked(&self) -> bool {
         cfg!(debug_assertions) && self.cache.borrow().translation.blocks() < CHECKED_BLOCKS
     }
 
