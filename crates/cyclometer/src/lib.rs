@@ -64,6 +64,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "advise", unix))]
+pub mod advise;
 mod chips;
 #[cfg(feature = "reverse")]
 pub mod claims;

@@ -16,6 +16,7 @@
 //! - [`translate`]: translated blocks, links between them, and the program point of each translated
 //!   instruction.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
+//! - [`model`]: caches, a branch predictor and line sharing, for programs that are executed step by step.
 //! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!
 //! # Conventions
@@ -84,6 +85,7 @@ mod hash;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
 mod memory;
+pub mod model;
 mod pack;
 pub mod profile;
 mod simd;
