@@ -33,6 +33,7 @@ pub fn modelled_run(
     child.release()?;
     let outcome = run.follow(child.as_mut());
     if !matches!(outcome, Ok(Progress::Ended)) {
+        // The command runs to its end, whatever happened here.
         let _ = child.wait(None)?;
     }
     match outcome {
@@ -48,14 +49,12 @@ pub fn modelled_run(
 enum Progress {
     /// To its end.
     Ended,
-    /// Through all windows; it may still run.
-    AllWindows,
     /// To this signal to us, which the command has got, too.
     Interrupted(i32),
 }
 
-/// Looks at the threads between two windows.
-const LOOKS: u32 = 16;
+/// Looks at the threads between two windows, at most.
+const LOOKS: u32 = 12;
 
 /// The shortest time between two looks.
 const LEAST_GAP: Duration = Duration::from_micros(300);
@@ -77,26 +76,45 @@ impl WindowedRun {
 
     fn follow(&mut self, child: &mut dyn Child) -> Result<Progress> {
         let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
-        let gap = self.settings.expected / (self.settings.windows + 1) / LOOKS;
+        // Another run may be faster than the one that was timed.
+        let gap = self.settings.expected / (2 * self.settings.windows + 1);
         for _ in 0..self.settings.windows {
-            for _ in 0..LOOKS {
-                match child.wait(Some(Instant::now() + gap.max(LEAST_GAP)))? {
-                    Waited::TimedOut => self.states.look(self.root),
-                    Waited::Exited(_) => return Ok(Progress::Ended),
-                    Waited::Interrupted(by) => {
-                        if !by.reached_command {
-                            child.signal(by.signal);
-                        }
-                        return Ok(Progress::Interrupted(by.signal));
-                    }
-                }
+            if let Some(end) = self.look(child, Some(Instant::now() + gap), gap / LOOKS)? {
+                return Ok(end);
             }
             self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
             if self.stepper.windows() <= self.settings.windows / 3 {
                 self.warmed_up = self.stepper.sites().len();
             }
         }
-        Ok(Progress::AllWindows)
+        let end = self.look(child, None, gap)?;
+        Ok(end.unwrap_or(Progress::Ended))
+    }
+
+    /// Looks at the threads again and again until a time; how the run ended if it did before.
+    fn look(
+        &mut self,
+        child: &mut dyn Child,
+        until: Option<Instant>,
+        gap: Duration,
+    ) -> Result<Option<Progress>> {
+        loop {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(None);
+            }
+            let next = now + gap.max(LEAST_GAP);
+            match child.wait(Some(until.map_or(next, |until| next.min(until))))? {
+                Waited::TimedOut => self.states.look(self.root),
+                Waited::Exited(_) => return Ok(Some(Progress::Ended)),
+                Waited::Interrupted(by) => {
+                    if !by.reached_command {
+                        child.signal(by.signal);
+                    }
+                    return Ok(Some(Progress::Interrupted(by.signal)));
+                }
+            }
+        }
     }
 
     /// The counts of all sites after the first ones.

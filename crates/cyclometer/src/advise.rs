@@ -265,7 +265,7 @@ impl AdviseRun {
         let settings = ModelRunSettings {
             windows: 12,
             steps: 12_000,
-            window_time: Duration::from_millis(250),
+            window_time: Duration::from_millis(500),
             expected: Duration::from_secs_f64(wall_ns / 1e9),
         };
         match modelled_run(launcher, &self.command, settings) {

@@ -16,9 +16,12 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use cyclometer_sys::affinity::Affinity;
+use cyclometer_sys::process::{Reap, has_ended};
 use cyclometer_sys::trace::{self, Change, Options, Registers};
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register, UsedMemory,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+    UsedMemory,
 };
 
 use super::maps::MemoryMaps;
@@ -28,8 +31,8 @@ use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, 
 /// Most threads that a window follows.
 const MOST_THREADS: usize = 16;
 
-/// How often a step is polled for before the next thread's turn.
-const POLLS: u32 = 2_000;
+/// How often a step that may wait in the kernel is polled for before the next thread's turn.
+const POLLS: u32 = 50;
 
 /// The size of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +81,8 @@ struct SiteCode {
     length: u64,
     kind: BranchKind,
     repeated: bool,
+    /// Whether it enters the kernel, and so may wait there.
+    may_wait: bool,
     memory: Vec<UsedMemory>,
 }
 
@@ -98,6 +103,8 @@ struct SteppedThread {
     before: Option<Registers>,
     /// A signal to be delivered with the next step.
     signal: i32,
+    /// Whether its step may wait in the kernel.
+    may_wait: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +113,9 @@ enum StepState {
     Stopped,
     /// Executes an instruction.
     Stepping,
-    /// Ended, or no longer ours.
+    /// It left its stop because it is killed, and may have to be reaped.
+    Dying,
+    /// Reaped, or no longer ours.
     Gone,
 }
 
@@ -152,8 +161,11 @@ impl WindowStepper {
         self.code.clear();
         self.code_of = pid;
         let mut model = self.models.remove(&pid).unwrap_or_default();
-        let mut threads = SeizedThreads::seize(pid)?;
-        self.step_all(&mut threads.0, &mut model, limits);
+        let mut threads = SeizedThreads::seize(pid, self.root)?;
+        // A step is two switches, which are quick on one CPU.
+        let beside = OnCpuOf::thread(pid);
+        self.step_all(&mut threads.all, &mut model, limits);
+        drop(beside);
         drop(threads);
         model.end_window();
         let sites = model.take_sites();
@@ -187,7 +199,7 @@ impl WindowStepper {
             for thread in threads.iter_mut() {
                 thread.poll();
             }
-            if threads.iter().all(|thread| thread.state == StepState::Gone) {
+            if threads.iter().all(|thread| matches!(thread.state, StepState::Gone | StepState::Dying)) {
                 return;
             }
             if steps == before {
@@ -221,6 +233,10 @@ impl WindowStepper {
             length: instruction.len() as u64,
             kind: kind_of(&instruction),
             repeated: crate::memory::is_repeated(&instruction),
+            may_wait: matches!(
+                instruction.mnemonic(),
+                Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int
+            ),
             memory,
         })
     }
@@ -268,26 +284,78 @@ pub(super) fn threads_of(pid: u32) -> Vec<u32> {
 
 /// The threads of a process, stopped; dropping them lets them run natively.
 #[derive(Debug)]
-struct SeizedThreads(Vec<SteppedThread>);
+struct SeizedThreads {
+    all: Vec<SteppedThread>,
+    /// The process that its owner waits for: it is never reaped here.
+    root: u32,
+}
+
+/// The longest time for threads to be detached or to die.
+const DETACHING: Duration = Duration::from_secs(5);
 
 impl SeizedThreads {
     /// # Errors
     ///
     /// The operating system's, if no thread can be seized though there are some.
-    fn seize(pid: u32) -> io::Result<SeizedThreads> {
-        let (mut seized, mut refused) = (SeizedThreads(Vec::new()), None);
+    fn seize(pid: u32, root: u32) -> io::Result<SeizedThreads> {
+        let (mut seized, mut refused) = (SeizedThreads { all: Vec::new(), root }, None);
         for tid in threads_of(pid).into_iter().take(MOST_THREADS) {
-            match trace::seize(tid, Options::EXIT).and_then(|()| trace::interrupt(tid)) {
-                Ok(()) => seized.0.push(SteppedThread::new(tid, seized.0.len())),
+            match trace::seize(tid, Options::EXIT) {
+                Ok(()) => seized.all.push(SteppedThread::new(tid, seized.all.len())),
                 Err(error) => refused = Some(error),
             }
         }
-        seized.0.iter_mut().for_each(SteppedThread::stop);
+        for thread in &mut seized.all {
+            if trace::interrupt(thread.tid).is_err() {
+                thread.state = StepState::Dying;
+            }
+        }
+        seized.all.iter_mut().for_each(SteppedThread::stop);
         let ended = |error: &io::Error| error.raw_os_error() == Some(ESRCH);
-        match refused.filter(|error| seized.0.is_empty() && !ended(error)) {
+        match refused.filter(|error| seized.all.is_empty() && !ended(error)) {
             Some(error) => Err(error),
             None => Ok(seized),
         }
+    }
+}
+
+impl Drop for SeizedThreads {
+    /// A thread that was killed in a stop is reaped: its process could not end otherwise.
+    fn drop(&mut self) {
+        let end = Instant::now() + DETACHING;
+        self.all.iter_mut().for_each(SteppedThread::ask_to_stop);
+        loop {
+            let root = self.root;
+            self.all.iter_mut().for_each(|thread| thread.detach(root));
+            let is_done = self.all.iter().all(|thread| thread.state == StepState::Gone);
+            if is_done || Instant::now() > end {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// This thread on the CPU of another one; dropping it restores the affinity.
+struct OnCpuOf(Affinity);
+
+impl OnCpuOf {
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/stat`: `processor`, the 39th field, 37 behind the name.
+    fn thread(tid: u32) -> Option<OnCpuOf> {
+        let stat = proc::text(format!("/proc/{tid}/stat")).ok()?;
+        let cpu = stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()?;
+        let own = Affinity::of(0).ok()?;
+        Affinity::only(cpu).give(0).ok()?;
+        Some(OnCpuOf(own))
+    }
+}
+
+impl Drop for OnCpuOf {
+    fn drop(&mut self) {
+        // It fails only when an administrator has changed the allowed CPUs meanwhile.
+        let _ = self.0.give(0);
     }
 }
 
@@ -297,40 +365,37 @@ const ESRCH: i32 = 3;
 /// The signal of a step.
 const SIGTRAP: i32 = 5;
 
-impl Drop for SeizedThreads {
-    fn drop(&mut self) {
-        for thread in &mut self.0 {
-            thread.detach();
-        }
-    }
-}
-
 impl SteppedThread {
     fn new(tid: u32, number: usize) -> SteppedThread {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        SteppedThread { tid, number, state: StepState::Stepping, before: None, signal: 0 }
+        SteppedThread { tid, number, state: StepState::Stepping, before: None, signal: 0, may_wait: true }
     }
 
     /// Waits for the stop that was asked for.
     fn stop(&mut self) {
+        if self.state != StepState::Stepping {
+            return;
+        }
         match trace::wait_for(self.tid) {
             Ok(change) => self.note(change),
-            Err(_) => self.state = StepState::Gone,
+            Err(_) => self.state = StepState::Dying,
         }
     }
 
     /// Looks whether the step is done.
     fn poll(&mut self) {
+        if self.state == StepState::Stepping && !self.may_wait {
+            // The kernel switches to the thread and back.
+            return self.stop();
+        }
         let mut polls = 0;
         while self.state == StepState::Stepping && polls < POLLS {
             match trace::poll(self.tid) {
                 Ok(Some(change)) => self.note(change),
                 Ok(None) => polls += 1,
-                Err(_) => self.state = StepState::Gone,
+                Err(_) => self.state = StepState::Dying,
             }
-            if polls > POLLS / 2 {
-                std::thread::yield_now();
-            }
+            std::thread::yield_now();
         }
     }
 
@@ -340,8 +405,7 @@ impl SteppedThread {
             Change::Exited(_) | Change::Killed(_) => self.state = StepState::Gone,
             // At its end it needs to be let go, and no step.
             Change::Exiting => {
-                let _ = trace::detach(self.tid, 0);
-                self.state = StepState::Gone;
+                self.let_go();
             }
             Change::Signal(SIGTRAP) if is_of_a_step(self.tid) => {}
             Change::Signal(signal) => {
@@ -350,11 +414,17 @@ impl SteppedThread {
             }
             // Detached in this stop, it remains in the stop of its process.
             Change::Group(_) => {
-                let _ = trace::detach(self.tid, 0);
-                self.state = StepState::Gone;
+                self.let_go();
             }
             _ => self.before = None,
         }
+    }
+
+    fn let_go(&mut self) {
+        self.state = match trace::detach(self.tid, 0) {
+            Ok(()) => StepState::Gone,
+            Err(_) => StepState::Dying,
+        };
     }
 
     /// Gives the instruction that it has executed to the models, and begins the next one.
@@ -363,7 +433,7 @@ impl SteppedThread {
             return;
         }
         let Ok(now) = trace::registers(self.tid) else {
-            self.state = StepState::Gone;
+            self.state = StepState::Dying;
             return;
         };
         if let Some(before) = self.before.take() {
@@ -371,10 +441,11 @@ impl SteppedThread {
             *steps += 1;
         }
         let signal = std::mem::take(&mut self.signal);
+        self.may_wait = signal != 0 || stepper.code_at(self.tid, now.rip).is_none_or(|code| code.may_wait);
         self.before = Some(now).filter(|_| signal == 0);
         match trace::step(self.tid, signal) {
             Ok(()) => self.state = StepState::Stepping,
-            Err(_) => self.state = StepState::Gone,
+            Err(_) => self.state = StepState::Dying,
         }
     }
 
@@ -403,17 +474,32 @@ impl SteppedThread {
         model.execute(&ExecutedInstruction { thread: self.number, pc, accesses: &accesses, branch });
     }
 
-    fn detach(&mut self) {
-        if self.state == StepState::Stepping {
-            // In a system call that waits, or at the end of a step.
-            match trace::interrupt(self.tid) {
-                Ok(()) => self.stop(),
-                Err(_) => self.state = StepState::Gone,
+    /// Stops a step that waits in the kernel.
+    fn ask_to_stop(&mut self) {
+        if self.state == StepState::Stepping && trace::interrupt(self.tid).is_err() {
+            self.state = StepState::Dying;
+        }
+    }
+
+    /// Detaches it, or reaps it if it is dead; neither may be possible yet.
+    fn detach(&mut self, root: u32) {
+        if self.state == StepState::Stopped {
+            match trace::detach(self.tid, self.signal) {
+                Ok(()) => self.state = StepState::Gone,
+                Err(_) => self.state = StepState::Dying,
             }
         }
-        if self.state == StepState::Stopped {
-            let _ = trace::detach(self.tid, self.signal);
-            self.state = StepState::Gone;
+        if matches!(self.state, StepState::Stepping | StepState::Dying) {
+            // Its owner gets the status of the command.
+            if self.tid == root && has_ended(root, Reap::Poll).unwrap_or(true) {
+                self.state = StepState::Gone;
+                return;
+            }
+            match trace::poll(self.tid) {
+                Ok(Some(change)) => self.note(change),
+                Ok(None) => {}
+                Err(_) => self.state = StepState::Gone,
+            }
         }
     }
 }
