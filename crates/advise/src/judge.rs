@@ -130,14 +130,20 @@ fn explain(mut advice: Advice) -> Advice {
 /// What each of its tests lacks.
 fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<Finding>, Vec<String>> {
     let mut lacks = Vec::new();
+    let mut judged_by: Option<&str> = None;
     for test in &rule.tests {
+        // Weaker evidence does not overrule what was measured.
+        if judged_by.is_some_and(|evidence| evidence != test.evidence) {
+            break;
+        }
         match judge_test(test, inputs) {
+            Ok(None) => judged_by = Some(&test.evidence),
             Ok(found) => return Ok(found.map(|(share, numbers)| finding(rule, test, share, numbers))),
             Err(reason) if !lacks.contains(&reason) => lacks.push(reason),
             Err(_) => {}
         }
     }
-    Err(lacks)
+    if judged_by.is_some() { Ok(None) } else { Err(lacks) }
 }
 
 fn judge_test(test: &RuleTest, inputs: &RuleInputs<'_>) -> Result<Option<(f64, Vec<Evidence>)>, String> {
@@ -245,6 +251,21 @@ share 0.1
     }
 
     #[test]
+    fn tests_of_one_evidence_are_alternatives() {
+        let rules = "cyclometer-rules 1\nrule r\ntitle t\ntest model likely\nneed a | a | > 1 | a source\n\
+                     test model possible\nneed b | b | > 1 | a source\ntest kernel likely\nneed c | c | > 1 | a source";
+        let judged = |facts: &[(&str, f64)]| {
+            let mut all = Facts::default();
+            facts.iter().for_each(|(name, value)| all.put(name, *value, Origin::Kernel));
+            judge(&Rules::parse(rules).unwrap(), &all)
+        };
+        let advice = judged(&[("a", 0.0), ("b", 2.0), ("c", 2.0)]);
+        assert_eq!(advice.findings[0].confidence, Confidence::Possible);
+        assert_eq!(judged(&[("a", 0.0), ("b", 0.0), ("c", 2.0)]).inconspicuous, ["r"]);
+        assert_eq!(judged(&[("a", 0.0), ("c", 2.0)]).inconspicuous, ["r"]);
+    }
+
+    #[test]
     fn a_number_that_is_missing_is_named_and_never_guessed() {
         let advice = advice(&[("a", 30.0), ("all", 100.0)]);
         let first = advice.not_measured.iter().find(|rule| rule.rule == "first").unwrap();
@@ -276,5 +297,50 @@ share 0.1
         let rules = "cyclometer-rules 1\nvalue x = y\nvalue y = x\nrule r\ntitle t\ntest model likely\nneed n | x | > 1 | s";
         let advice = judge(&Rules::parse(rules).unwrap(), &Facts::default());
         assert!(advice.not_measured[0].needs[0].contains("by itself"));
+    }
+
+    /// The facts that `cargo xtask advise-score --record` has written, each with the fault of its program.
+    fn recorded() -> Vec<(String, String, Facts)> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/advise");
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let fault = text.lines().next().and_then(|line| line.strip_prefix("fault ")).unwrap().to_owned();
+            let mut facts = Facts::default();
+            for line in text.lines().skip(1) {
+                let [name, value, origin] = line.split(' ').collect::<Vec<_>>()[..] else {
+                    panic!("{path:?}: {line}")
+                };
+                let origin = Origin::ALL.into_iter().find(|known| known.word() == origin).unwrap();
+                facts.put(name, value.parse().unwrap(), origin);
+            }
+            all.push((path.file_stem().unwrap().to_string_lossy().into_owned(), fault, facts));
+        }
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+
+    #[test]
+    fn recorded_programs_with_a_fault_are_told_apart_and_healthy_ones_get_no_finding() {
+        let (mut right, mut faulty, mut found, mut wrong) = (0, 0, 0, Vec::new());
+        let all = recorded();
+        assert!(all.len() >= 40, "{} programs", all.len());
+        for (name, fault, facts) in &all {
+            let advice = judge(Rules::embedded(), facts);
+            let first = advice.findings.first().map_or("none", |finding| finding.rule.as_str());
+            let is_faulty = fault != "none";
+            (faulty, found) = (faulty + usize::from(is_faulty), found + usize::from(first != "none"));
+            right += usize::from(is_faulty && first == fault);
+            if first != fault {
+                wrong.push(format!("{name}: {first} instead of {fault}"));
+            }
+        }
+        let (precision, recall) = (right as f64 / found as f64, right as f64 / faulty as f64);
+        println!("precision {precision:.3}, recall {recall:.3}: {wrong:#?}");
+        assert!(
+            precision >= 0.9 && recall >= 0.9,
+            "precision {precision:.2}, recall {recall:.2}: {wrong:#?}"
+        );
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A rule has several *tests*, best evidence first: top-down metrics of the vendor, hardware events, modelled
-//! counts. The first test of which every input was measured decides. A rule with no such test is *not
+//! counts. The first test of which every input was measured decides, with its alternatives of
+//! the same evidence. A rule with no such test is *not
 //! measured*, and names what it lacks; nothing is guessed.
 //!
 //! [`history`] compares many runs of one command.

@@ -15,6 +15,9 @@
 //! functions FACT                             the fact whose counts by function show where
 //! next COMMAND                               the next measurement; {command} is the command
 //! ```
+//!
+//! The first test of which all numbers were measured decides. Tests of the same evidence behind it are
+//! alternatives to it.
 
 use std::collections::HashMap;
 use std::fmt;

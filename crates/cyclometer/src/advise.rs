@@ -261,12 +261,15 @@ impl AdviseRun {
     }
 
     fn modelled(&self, launcher: &Launcher, all: &mut Measurements) {
-        let wall_ns = all.facts.value("wall_time").unwrap_or(0.0).max(0.0);
+        let time = |name| all.facts.value(name).unwrap_or(0.0).max(0.0);
+        let (wall_ns, cpu_ns) = (time("wall_time"), time("user_time") + time("system_time"));
+        // On a busy machine much of the time may have been spent waiting for a CPU.
+        let expected_ns = wall_ns.min(2.0 * cpu_ns);
         let settings = ModelRunSettings {
             windows: 12,
             steps: 12_000,
             window_time: Duration::from_millis(500),
-            expected: Duration::from_secs_f64(wall_ns / 1e9),
+            expected: Duration::from_secs_f64(expected_ns / 1e9),
         };
         match modelled_run(launcher, &self.command, settings) {
             Ok(run) => {

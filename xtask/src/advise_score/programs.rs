@@ -39,8 +39,8 @@ const IDLE: Option<&str> = Some("idle-cpus");
 const ALLOCATION: Option<&str> = Some("allocation");
 
 const FAMILIES: &[ProgramFamily] = &[
-    ProgramFamily { file: "cache.c", faults: &[CACHE; 5], size: (32, 96), rounds: (80, 160) },
-    ProgramFamily { file: "branches.c", faults: &[BRANCHES; 5], size: (8, 20), rounds: (120, 240) },
+    ProgramFamily { file: "cache.c", faults: &[CACHE; 5], size: (32, 96), rounds: (160, 240) },
+    ProgramFamily { file: "branches.c", faults: &[BRANCHES; 5], size: (8, 20), rounds: (300, 500) },
     ProgramFamily {
         file: "sharing.c",
         faults: &[FALSE_SHARING, FALSE_SHARING, FALSE_SHARING, FALSE_SHARING, SHARED, SHARED],
@@ -49,7 +49,7 @@ const FAMILIES: &[ProgramFamily] = &[
     },
     ProgramFamily { file: "calls.c", faults: &[CALLS; 5], size: (4, 64), rounds: (60, 120) },
     ProgramFamily { file: "faults.c", faults: &[FAULTS; 4], size: (512, 4096), rounds: (80, 160) },
-    ProgramFamily { file: "scalar.c", faults: &[SCALAR; 5], size: (8, 48), rounds: (600, 1200) },
+    ProgramFamily { file: "scalar.c", faults: &[SCALAR; 5], size: (8, 48), rounds: (1500, 2500) },
     ProgramFamily {
         file: "waits.c",
         faults: &[CONVOY, CONVOY, HANDOVERS, DEVICE, WAITS, WAITS, IDLE],

@@ -17,7 +17,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::affinity::Affinity;
-use cyclometer_sys::process::{Reap, has_ended};
 use cyclometer_sys::trace::{self, Change, Options, Registers};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -25,7 +24,7 @@ use iced_x86::{
 };
 
 use super::maps::MemoryMaps;
-use super::proc;
+use super::{proc, thread_states};
 use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, ModelCounts};
 
 /// Most threads that a window follows.
@@ -105,6 +104,8 @@ struct SteppedThread {
     signal: i32,
     /// Whether its step may wait in the kernel.
     may_wait: bool,
+    /// Steps in the same repeated string instruction.
+    repeats: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,7 +200,7 @@ impl WindowStepper {
             for thread in threads.iter_mut() {
                 thread.poll();
             }
-            if threads.iter().all(|thread| matches!(thread.state, StepState::Gone | StepState::Dying)) {
+            if threads.iter().all(SteppedThread::is_useless) {
                 return;
             }
             if steps == before {
@@ -336,6 +337,12 @@ impl Drop for SeizedThreads {
     }
 }
 
+/// Whether a process has ended and is not reaped yet. `waitid(2)` cannot say so of a tracee: it reports stops, too.
+fn is_zombie(pid: u32) -> bool {
+    let stat = proc::text(format!("/proc/{pid}/stat")).unwrap_or_default();
+    matches!(thread_states::state(&stat), None | Some('Z' | 'X'))
+}
+
 /// This thread on the CPU of another one; dropping it restores the affinity.
 struct OnCpuOf(Affinity);
 
@@ -368,7 +375,15 @@ const SIGTRAP: i32 = 5;
 impl SteppedThread {
     fn new(tid: u32, number: usize) -> SteppedThread {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        SteppedThread { tid, number, state: StepState::Stepping, before: None, signal: 0, may_wait: true }
+        SteppedThread {
+            tid,
+            number,
+            state: StepState::Stepping,
+            before: None,
+            signal: 0,
+            may_wait: true,
+            repeats: 0,
+        }
     }
 
     /// Waits for the stop that was asked for.
@@ -380,6 +395,12 @@ impl SteppedThread {
             Ok(change) => self.note(change),
             Err(_) => self.state = StepState::Dying,
         }
+    }
+
+    /// Whether more steps show nothing: it has ended, or copies a lot of memory by one instruction.
+    fn is_useless(&self) -> bool {
+        const MOST_REPEATS: u32 = 500;
+        matches!(self.state, StepState::Gone | StepState::Dying) || self.repeats > MOST_REPEATS
     }
 
     /// Looks whether the step is done.
@@ -436,12 +457,15 @@ impl SteppedThread {
             self.state = StepState::Dying;
             return;
         };
+        // After another stop the kernel may begin a system call anew that stands before this instruction.
+        let is_first = self.before.is_none();
         if let Some(before) = self.before.take() {
             self.executed(&before, &now, stepper, model);
             *steps += 1;
         }
         let signal = std::mem::take(&mut self.signal);
-        self.may_wait = signal != 0 || stepper.code_at(self.tid, now.rip).is_none_or(|code| code.may_wait);
+        self.may_wait =
+            is_first || signal != 0 || stepper.code_at(self.tid, now.rip).is_none_or(|code| code.may_wait);
         self.before = Some(now).filter(|_| signal == 0);
         match trace::step(self.tid, signal) {
             Ok(()) => self.state = StepState::Stepping,
@@ -450,7 +474,7 @@ impl SteppedThread {
     }
 
     fn executed(
-        &self,
+        &mut self,
         before: &Registers,
         now: &Registers,
         stepper: &mut WindowStepper,
@@ -460,8 +484,10 @@ impl SteppedThread {
         let Some(code) = stepper.code_at(self.tid, pc) else { return };
         // The iterations of a repeated string instruction are one; the last one moves on.
         if code.repeated && now.rip == pc {
+            self.repeats += 1;
             return;
         }
+        self.repeats = 0;
         let accesses: Vec<MemoryAccess> =
             code.memory.iter().filter_map(|used| access(used, before)).collect();
         let branch = match code.kind {
@@ -491,7 +517,7 @@ impl SteppedThread {
         }
         if matches!(self.state, StepState::Stepping | StepState::Dying) {
             // Its owner gets the status of the command.
-            if self.tid == root && has_ended(root, Reap::Poll).unwrap_or(true) {
+            if self.tid == root && is_zombie(root) {
                 self.state = StepState::Gone;
                 return;
             }

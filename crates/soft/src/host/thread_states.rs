@@ -18,7 +18,7 @@ pub struct ThreadStates {
     pub futex: u64,
     /// Those that waited in another system call.
     pub waiting: u64,
-    /// The most threads of one look.
+    /// The most threads of one process at a look.
     pub most_threads: u64,
 }
 
@@ -54,13 +54,13 @@ impl ThreadStates {
     pub fn look(&mut self, root: u32) {
         let before = self.threads;
         for pid in descendants(root) {
+            let of_others = self.threads;
             for tid in threads_of(pid) {
                 self.add(pid, tid);
             }
+            self.most_threads = self.most_threads.max(self.threads - of_others);
         }
-        let now = self.threads - before;
-        self.looks += u64::from(now > 0);
-        self.most_threads = self.most_threads.max(now);
+        self.looks += u64::from(self.threads > before);
     }
 
     fn add(&mut self, pid: u32, tid: u32) {
@@ -84,7 +84,7 @@ impl ThreadStates {
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/stat`: the letter behind the name, which may contain parentheses.
-fn state(stat: &str) -> Option<char> {
+pub(super) fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 

@@ -39,7 +39,7 @@ static __attribute__((noinline)) void columns(void)
 	ulong64 width = 4096 + 16 * (SEED % 16), height = BYTES / 4 / width, sum = 0;
 	int *matrix = malloc(width * height * 4);
 	memset(matrix, 1, width * height * 4);
-	for (long round = 0; round < ROUNDS / 20 + 1; round++)
+	for (long round = 0; round < ROUNDS / 6 + 1; round++)
 		for (ulong64 x = 0; x < width / 8; x++)
 			for (ulong64 y = 0; y < height; y++)
 				sum += matrix[y * width + x * 8];

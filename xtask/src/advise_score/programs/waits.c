@@ -19,10 +19,13 @@ static ulong64 spin(long steps, ulong64 state)
 static void *convoy(void *argument)
 {
 	ulong64 sum = (long)argument + 1;
-	for (long i = 0; i < ROUNDS * 400L; i++) {
+	for (long i = 0; i < ROUNDS * 20L; i++) {
 		pthread_mutex_lock(&lock);
-		shared[i % SIZE] += sum = spin(2000, sum | 1);
+		shared[i % SIZE] += sum = spin(500, sum | 1);
+		// Held while it waits for something else: the others queue up.
+		usleep(20);
 		pthread_mutex_unlock(&lock);
+		sum = spin(500, sum | 1);
 	}
 	return 0;
 }
