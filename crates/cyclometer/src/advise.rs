@@ -33,7 +33,7 @@ const COUNTED_EVENTS: &str = "instructions,branches_conditional,calls,atomics,sy
      simd_scalar,simd_128,simd_256,simd_512";
 
 /// Windows that the models need at least.
-const LEAST_WINDOWS: u32 = 4;
+const LEAST_WINDOWS: u32 = 2;
 
 /// Instructions that the models need at least.
 const LEAST_STEPS: u64 = 5_000;
