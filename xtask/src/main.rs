@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
+mod advise_score;
 mod bindings;
 mod book;
 mod budget;
@@ -80,6 +81,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             makes them twice, compares them, and uses them in a clean Debian system (root, network)
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
+  advise-score [--seed N] [--tool FILE] [--record FOLDER] [NAME...]
+            compiles programs with known faults and healthy ones (gcc), and judges the findings of `advise`; fails for a precision
+            or recall below 0.9; depends on time, on a disk and on a machine that is not too busy; takes minutes
   reverse-score [--seeds A-B] [--chip ID]... [--list]
             hides events on simulated chips and judges the verdicts of `reverse`; fails for a wrong A, a recall below 0.90
             of the identifiable events or a wrong mask; --list names the sums that no hypothesis explains; takes minutes with
@@ -120,6 +124,7 @@ fn dispatch(command: &str) -> Result<()> {
         "dist" => dist::run(std::env::args().skip(2)),
         "dist-check" => dist::check(),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
+        "advise-score" => advise_score::run(std::env::args().skip(2)),
         "reverse-score" => reverse_score::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }

@@ -29,6 +29,12 @@ pub mod kdebug;
 pub mod kperf;
 #[cfg(unix)]
 mod launch;
+mod modelled_counts;
+#[cfg(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))]
+mod modelled_run;
+#[cfg(all(unix, not(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))))]
+#[path = "modelled_run_other.rs"]
+mod modelled_run;
 #[cfg(all(feature = "registers", target_os = "linux", target_arch = "x86_64"))]
 pub mod msr;
 #[cfg(not(all(feature = "registers", target_os = "linux", target_arch = "x86_64")))]
@@ -90,6 +96,9 @@ pub use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, standard_output_is_null};
+pub use modelled_counts::{ModelRunSettings, ModelledRun};
+#[cfg(unix)]
+pub use modelled_run::modelled_run;
 #[cfg(unix)]
 pub use os::OsSource;
 #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@ use cyclometer_toolkit::core::{Counted, CounterId, CounterMask, CpuBaseline, Cpu
 use cyclometer_toolkit::sweep::SweepSettings;
 use cyclometer_toolkit::symbols::Grouping;
 
+use crate::commands::advise::AdviseArgs;
 use crate::commands::compare::CompareArgs;
 use crate::commands::record::RecordArgs;
 use crate::exit;
@@ -42,6 +43,8 @@ pub enum CliCommand {
     Compare(Box<CompareArgs>),
     /// Record a row of counts for every N events of a command, or for each length of time.
     Record(Box<RecordArgs>),
+    /// Measure a command, and name the faults that its counts speak for; find the odd one of many runs.
+    Advise(Box<AdviseArgs>),
     /// Run a program whose own regions (Rust, C, Python) are then counted without a PMU, too.
     Run(RunArgs),
     /// Show which sources of counts work here, and for the others the reason and the fix.

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     // The helper that starts commands is forked first and must be small: memory that a command inherits from
     // it counts as the command's peak memory.
     let launcher = std::env::args_os()
-        .any(|word| ["stat", "compare", "record", "run"].iter().any(|starts| word == *starts))
+        .any(|word| ["stat", "compare", "record", "run", "advise"].iter().any(|starts| word == *starts))
         .then(Launcher::start);
     cyclometer_toolkit::with_stack(STACK, || run(launcher))
 }
@@ -67,6 +67,9 @@ fn dispatch(
         CliCommand::Run(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::run::run(args, launcher)
+        }
+        CliCommand::Advise(args) => {
+            commands::advise::run(args, cli, || launcher.unwrap_or_else(Launcher::start))
         }
         CliCommand::Doctor(args) => commands::doctor::run(args, cli),
         CliCommand::Selftest(args) => commands::selftest::run(args, cli),

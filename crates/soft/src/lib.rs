@@ -16,6 +16,7 @@
 //! - [`translate`]: translated blocks, links between them, and the program point of each translated
 //!   instruction.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
+//! - [`model`]: caches, a branch predictor and line sharing, for programs that are executed step by step.
 //! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!
 //! # Conventions
@@ -96,6 +97,8 @@ mod hash;
 pub mod host;
 #[cfg(feature = "translator")]
 mod memory;
+#[cfg(feature = "translator")]
+pub mod model;
 #[cfg(feature = "translator")]
 mod pack;
 #[cfg(feature = "translator")]

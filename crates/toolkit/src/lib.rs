@@ -15,6 +15,8 @@
 //! A measurement of commands is wired once, in the module `wiring`: launchers, sources, the software PMU.
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "advise", unix))]
+pub mod advise;
 mod built_sources;
 mod chips;
 #[cfg(feature = "reverse")]

@@ -11,6 +11,7 @@ const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels", "marke
 
 /// Crates without I/O and clock.
 const PURE: &[&str] = &[
+    "advise",
     "core",
     "arch",
     "catalog",

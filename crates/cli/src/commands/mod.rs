@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+pub mod advise;
 mod by_code;
 pub mod claims;
 pub mod compare;

@@ -1,5 +1,6 @@
 //! From results to text, one module for each format.
 
+pub mod advice;
 pub mod by_code;
 pub mod call_paths;
 pub mod claims;

@@ -76,6 +76,15 @@ impl MemoryMaps {
         MemoryMaps(text.lines().filter_map(MemoryMapping::parse).collect())
     }
 
+    /// The path of the file with the code at an address, and the offset in it; `None` for code of no file.
+    pub(crate) fn file_offset(&self, address: u64) -> Option<(&str, u64)> {
+        let mapping = self.0.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        mapping
+            .name
+            .starts_with('/')
+            .then(|| (mapping.name.as_str(), address - mapping.start + mapping.offset))
+    }
+
     /// Whether code can be taken from a page.
     ///
     /// # Errors

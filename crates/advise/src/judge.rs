@@ -1,0 +1,346 @@
+//! Judging facts by rules.
+
+use cyclometer_stats::formula::Inputs;
+
+use crate::facts::Facts;
+use crate::rules::{Rule, RuleTest, Rules};
+
+/// How far a finding can be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Confidence {
+    /// The numbers fit, and others things would explain them, too.
+    Possible,
+    /// Modelled or estimated numbers that rarely mean anything else.
+    Likely,
+    /// Measured numbers that are the fault itself.
+    Certain,
+}
+
+impl Confidence {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Confidence::Possible => "possible",
+            Confidence::Likely => "likely",
+            Confidence::Certain => "certain",
+        }
+    }
+
+    /// The confidence of a name.
+    pub fn of(word: &str) -> Option<Confidence> {
+        [Confidence::Possible, Confidence::Likely, Confidence::Certain]
+            .into_iter()
+            .find(|one| one.word() == word)
+    }
+}
+
+/// A number that speaks for a finding.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evidence {
+    /// What it is.
+    pub label: String,
+    /// The number.
+    pub value: f64,
+    /// The threshold, as `> 5`.
+    pub threshold: String,
+    /// The source of the threshold.
+    pub source: String,
+}
+
+/// A fault that the numbers speak for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// The name of the rule.
+    pub rule: String,
+    /// The finding in a few words.
+    pub title: String,
+    /// What usually helps.
+    pub advice: String,
+    /// An estimate of the part of the time that the fault costs, 0 to 1.
+    pub share: f64,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+    /// The kind of evidence: top-down, hardware, counted, model, kernel.
+    pub evidence: String,
+    /// The numbers.
+    pub numbers: Vec<Evidence>,
+    /// The fact whose counts by function show where.
+    pub functions_by: Option<String>,
+    /// Rules whose numbers are beyond their thresholds as an effect of this one.
+    pub explains: Vec<String>,
+    /// The next measurements, with `{command}` for the command.
+    pub next: Vec<String>,
+}
+
+/// A rule that could not be judged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotMeasured {
+    /// Its name.
+    pub rule: String,
+    /// What it needs, with the reason for each.
+    pub needs: Vec<String>,
+}
+
+/// What the rules say.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Advice {
+    /// The findings, the most costly first.
+    pub findings: Vec<Finding>,
+    /// The rules that were judged, and whose numbers are inconspicuous.
+    pub inconspicuous: Vec<String>,
+    /// The rules that could not be judged.
+    pub not_measured: Vec<NotMeasured>,
+}
+
+/// Judges facts.
+pub fn judge(rules: &Rules, facts: &Facts) -> Advice {
+    let inputs = RuleInputs { rules, facts, depth: 0 };
+    let mut advice = Advice::default();
+    for rule in rules.all() {
+        match judge_rule(rule, &inputs) {
+            Ok(Some(finding)) => advice.findings.push(finding),
+            Ok(None) => advice.inconspicuous.push(rule.name.clone()),
+            Err(needs) => advice.not_measured.push(NotMeasured { rule: rule.name.clone(), needs }),
+        }
+    }
+    advice.findings.sort_by(|one, other| other.share.total_cmp(&one.share));
+    explain(advice)
+}
+
+/// Moves findings that are effects to their causes.
+fn explain(mut advice: Advice) -> Advice {
+    let all = std::mem::take(&mut advice.findings);
+    let found: Vec<String> = all.iter().map(|finding| finding.rule.clone()).collect();
+    let is_effect =
+        |rule: &String| all.iter().any(|cause| cause.rule != *rule && cause.explains.contains(rule));
+    let effects: Vec<String> = found.iter().filter(|rule| is_effect(rule)).cloned().collect();
+    for mut finding in all {
+        if !effects.contains(&finding.rule) {
+            finding.explains.retain(|rule| effects.contains(rule));
+            advice.findings.push(finding);
+        }
+    }
+    advice
+}
+
+/// The finding of a rule, if its numbers speak for one.
+///
+/// # Errors
+///
+/// What each of its tests lacks.
+fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<Finding>, Vec<String>> {
+    let mut lacks = Vec::new();
+    let mut judged_by: Option<&str> = None;
+    for test in &rule.tests {
+        // Weaker evidence does not overrule what was measured.
+        if judged_by.is_some_and(|evidence| evidence != test.evidence) {
+            break;
+        }
+        match judge_test(test, inputs) {
+            Ok(None) => judged_by = Some(&test.evidence),
+            Ok(found) => return Ok(found.map(|(share, numbers)| finding(rule, test, share, numbers))),
+            Err(reason) if !lacks.contains(&reason) => lacks.push(reason),
+            Err(_) => {}
+        }
+    }
+    if judged_by.is_some() { Ok(None) } else { Err(lacks) }
+}
+
+fn judge_test(test: &RuleTest, inputs: &RuleInputs<'_>) -> Result<Option<(f64, Vec<Evidence>)>, String> {
+    let mut numbers = Vec::new();
+    let mut holds = true;
+    // Every number is asked for, so that a missing one is noticed whatever the others say.
+    for need in &test.needs {
+        let value = need.formula.evaluate(inputs)?;
+        holds &= need.bound.holds(value);
+        numbers.push(Evidence {
+            label: need.label.clone(),
+            value,
+            threshold: need.bound.to_string(),
+            source: need.source.clone(),
+        });
+    }
+    let share = test.share.evaluate(inputs)?;
+    Ok(holds.then_some((share.clamp(0.0, 1.0), numbers)))
+}
+
+fn finding(rule: &Rule, test: &RuleTest, share: f64, numbers: Vec<Evidence>) -> Finding {
+    Finding {
+        rule: rule.name.clone(),
+        title: rule.title.clone(),
+        advice: rule.advice.clone(),
+        share,
+        confidence: test.confidence,
+        evidence: test.evidence.clone(),
+        numbers,
+        functions_by: rule.functions.clone(),
+        explains: rule.explains.clone(),
+        next: rule.next.clone(),
+    }
+}
+
+/// The deepest nesting of named values.
+const MAX_DEPTH: u32 = 16;
+
+struct RuleInputs<'a> {
+    rules: &'a Rules,
+    facts: &'a Facts,
+    depth: u32,
+}
+
+impl Inputs for RuleInputs<'_> {
+    fn value(&self, name: &str) -> Result<f64, String> {
+        match self.rules.named(name) {
+            Some(_) if self.depth >= MAX_DEPTH => Err(format!("the value '{name}' is defined by itself")),
+            Some(formula) => formula.evaluate(&RuleInputs { depth: self.depth + 1, ..*self }),
+            None => self.facts.value(name),
+        }
+    }
+
+    fn literal(&self, _name: &str) -> Option<f64> {
+        None
+    }
+
+    fn is_cpu(&self, _id: &str) -> Option<bool> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+
+    const RULES: &str = "cyclometer-rules 1
+value share_of_a = a / all
+
+rule first
+title A is large
+test hardware certain
+need h | h_a | > 10 | a source
+share h_a / 100
+test model likely
+need a of all | share_of_a | > 0.25 | a source
+need b | b | < 3 | another source
+share share_of_a
+next look at {command}
+
+rule second
+title B is large
+explains first
+test kernel certain
+need c | c | > 1 | a source
+share 0.1
+";
+
+    fn advice(facts: &[(&str, f64)]) -> Advice {
+        let mut all = Facts::default();
+        facts.iter().for_each(|(name, value)| all.put(name, *value, Origin::Kernel));
+        judge(&Rules::parse(RULES).unwrap(), &all)
+    }
+
+    #[test]
+    fn the_first_test_that_was_measured_decides() {
+        let by_model = advice(&[("a", 30.0), ("all", 100.0), ("b", 1.0)]);
+        assert_eq!(by_model.findings[0].evidence, "model");
+        assert_eq!(by_model.findings[0].share, 0.3);
+        assert_eq!(by_model.findings[0].confidence, Confidence::Likely);
+        let by_hardware = advice(&[("h_a", 1.0), ("a", 30.0), ("all", 100.0), ("b", 1.0)]);
+        assert!(by_hardware.findings.is_empty());
+        assert_eq!(by_hardware.inconspicuous, ["first"]);
+    }
+
+    #[test]
+    fn tests_of_one_evidence_are_alternatives() {
+        let rules = "cyclometer-rules 1\nrule r\ntitle t\ntest model likely\nneed a | a | > 1 | a source\n\
+                     test model possible\nneed b | b | > 1 | a source\ntest kernel likely\nneed c | c | > 1 | a source";
+        let judged = |facts: &[(&str, f64)]| {
+            let mut all = Facts::default();
+            facts.iter().for_each(|(name, value)| all.put(name, *value, Origin::Kernel));
+            judge(&Rules::parse(rules).unwrap(), &all)
+        };
+        let advice = judged(&[("a", 0.0), ("b", 2.0), ("c", 2.0)]);
+        assert_eq!(advice.findings[0].confidence, Confidence::Possible);
+        assert_eq!(judged(&[("a", 0.0), ("b", 0.0), ("c", 2.0)]).inconspicuous, ["r"]);
+        assert_eq!(judged(&[("a", 0.0), ("c", 2.0)]).inconspicuous, ["r"]);
+    }
+
+    #[test]
+    fn a_number_that_is_missing_is_named_and_never_guessed() {
+        let advice = advice(&[("a", 30.0), ("all", 100.0)]);
+        let first = advice.not_measured.iter().find(|rule| rule.rule == "first").unwrap();
+        assert_eq!(first.needs, ["h_a", "b"]);
+        assert!(advice.findings.is_empty() && advice.inconspicuous.is_empty());
+    }
+
+    #[test]
+    fn a_division_by_zero_is_not_measured() {
+        let advice = advice(&[("a", 0.0), ("all", 0.0), ("b", 1.0)]);
+        assert_eq!(advice.not_measured[0].rule, "first");
+    }
+
+    #[test]
+    fn every_condition_must_hold() {
+        assert!(advice(&[("a", 30.0), ("all", 100.0), ("b", 3.0)]).findings.is_empty());
+    }
+
+    #[test]
+    fn an_effect_is_named_by_its_cause_only() {
+        let advice = advice(&[("a", 30.0), ("all", 100.0), ("b", 1.0), ("c", 2.0)]);
+        assert_eq!(advice.findings.len(), 1);
+        assert_eq!(advice.findings[0].rule, "second");
+        assert_eq!(advice.findings[0].explains, ["first"]);
+    }
+
+    #[test]
+    fn a_value_that_is_defined_by_itself_has_no_number() {
+        let rules = "cyclometer-rules 1\nvalue x = y\nvalue y = x\nrule r\ntitle t\ntest model likely\nneed n | x | > 1 | s";
+        let advice = judge(&Rules::parse(rules).unwrap(), &Facts::default());
+        assert!(advice.not_measured[0].needs[0].contains("by itself"));
+    }
+
+    /// The facts that `cargo xtask advise-score --record` has written, each with the fault of its program.
+    fn recorded() -> Vec<(String, String, Facts)> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/advise");
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let fault = text.lines().next().and_then(|line| line.strip_prefix("fault ")).unwrap().to_owned();
+            let mut facts = Facts::default();
+            for line in text.lines().skip(1) {
+                let [name, value, origin] = line.split(' ').collect::<Vec<_>>()[..] else {
+                    panic!("{path:?}: {line}")
+                };
+                let origin = Origin::ALL.into_iter().find(|known| known.word() == origin).unwrap();
+                facts.put(name, value.parse().unwrap(), origin);
+            }
+            all.push((path.file_stem().unwrap().to_string_lossy().into_owned(), fault, facts));
+        }
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+
+    #[test]
+    fn recorded_programs_with_a_fault_are_told_apart_and_healthy_ones_get_no_finding() {
+        let (mut right, mut faulty, mut found, mut wrong) = (0, 0, 0, Vec::new());
+        let all = recorded();
+        assert!(all.len() >= 40, "{} programs", all.len());
+        for (name, fault, facts) in &all {
+            let advice = judge(Rules::embedded(), facts);
+            let first = advice.findings.first().map_or("none", |finding| finding.rule.as_str());
+            let is_faulty = fault != "none";
+            (faulty, found) = (faulty + usize::from(is_faulty), found + usize::from(first != "none"));
+            right += usize::from(is_faulty && first == fault);
+            if first != fault {
+                wrong.push(format!("{name}: {first} instead of {fault}"));
+            }
+        }
+        let (precision, recall) = (right as f64 / found as f64, right as f64 / faulty as f64);
+        println!("precision {precision:.3}, recall {recall:.3}: {wrong:#?}");
+        assert!(
+            precision >= 0.9 && recall >= 0.9,
+            "precision {precision:.2}, recall {recall:.2}: {wrong:#?}"
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! What the models say of a command.
+
+use std::time::Duration;
+
+use cyclometer_core::code::CodeCounts;
+
+/// The windows of a run for the models.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModelRunSettings {
+    /// The number of windows.
+    pub windows: u32,
+    /// Most instructions of a window.
+    pub steps: u64,
+    /// The longest time that a window takes.
+    pub window_time: Duration,
+    /// The time that the command takes natively: the windows are spread over it.
+    pub expected: Duration,
+}
+
+/// The modelled counts of a command: those of its windows, not of the whole run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelledRun {
+    /// The windows with at least one instruction; 0: the command was too short.
+    pub windows: u32,
+    /// What threads were seen doing between the windows, by name.
+    pub states: Vec<(&'static str, u64)>,
+    /// The largest footprint of a process in its windows, in bytes of pages.
+    pub footprint_bytes: u64,
+    /// The sum of each count, by name.
+    pub counts: Vec<(&'static str, u64)>,
+    /// The same by instruction, in the order of [`ModelledRun::counts`].
+    pub code: CodeCounts,
+}

@@ -1,0 +1,168 @@
+//! The run of a command for the models: native, with windows that are executed step by step.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
+use cyclometer_core::exec::{CommandSpec, Waited};
+use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId};
+use cyclometer_soft::host::file_sum;
+use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
+use cyclometer_soft::host::thread_states::ThreadStates;
+use cyclometer_soft::model::ModelCounts;
+
+use crate::Launcher;
+use crate::modelled_counts::{ModelRunSettings, ModelledRun};
+
+/// Runs a command, and executes windows of it step by step.
+///
+/// The first third of the windows only fills the modelled caches and histories.
+///
+/// # Errors
+///
+/// `ErrorKind::PermissionDenied` where tracing is not permitted, and the launcher's for a command that cannot be
+/// executed. The command has run to its end in the first case.
+pub fn modelled_run(
+    launcher: &Launcher,
+    command: &CommandSpec,
+    settings: ModelRunSettings,
+) -> Result<ModelledRun> {
+    let mut child = launcher.prepare(command)?;
+    let mut run = WindowedRun::new(child.pid(), settings);
+    child.release()?;
+    let outcome = run.follow(child.as_mut());
+    if !matches!(outcome, Ok(Progress::Ended)) {
+        // The command runs to its end, whatever happened here.
+        let _ = child.wait(None)?;
+    }
+    match outcome {
+        Ok(Progress::Interrupted(signal)) => {
+            Err(Error::new(ErrorKind::Interrupted, format!("interrupted by signal {signal}")))
+        }
+        Ok(_) => Ok(run.summed()),
+        Err(error) => Err(error),
+    }
+}
+
+/// How far a run was followed.
+enum Progress {
+    /// To its end.
+    Ended,
+    /// To this signal to us, which the command has got, too.
+    Interrupted(i32),
+}
+
+/// Looks at the threads between two windows, at most.
+const LOOKS: u32 = 12;
+
+/// The shortest time between two looks.
+const LEAST_GAP: Duration = Duration::from_micros(300);
+
+struct WindowedRun {
+    root: u32,
+    settings: ModelRunSettings,
+    stepper: WindowStepper,
+    states: ThreadStates,
+    /// The sites of windows that only fill the models.
+    warmed_up: usize,
+}
+
+impl WindowedRun {
+    fn new(root: u32, settings: ModelRunSettings) -> WindowedRun {
+        let (stepper, states) = (WindowStepper::new(root), ThreadStates::default());
+        WindowedRun { root, settings, stepper, states, warmed_up: 0 }
+    }
+
+    fn follow(&mut self, child: &mut dyn Child) -> Result<Progress> {
+        let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
+        // Another run may be faster than the one that was timed.
+        let gap = self.settings.expected / (2 * self.settings.windows + 1);
+        // Some windows may show nothing.
+        for _ in 0..2 * self.settings.windows {
+            if self.stepper.windows() >= self.settings.windows {
+                break;
+            }
+            if let Some(end) = self.look(child, Some(Instant::now() + gap), gap / LOOKS)? {
+                return Ok(end);
+            }
+            self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
+            if self.stepper.windows() <= self.settings.windows / 3 {
+                self.warmed_up = self.stepper.sites().len();
+            }
+        }
+        let end = self.look(child, None, gap)?;
+        Ok(end.unwrap_or(Progress::Ended))
+    }
+
+    /// Looks at the threads again and again until a time; how the run ended if it did before.
+    fn look(
+        &mut self,
+        child: &mut dyn Child,
+        until: Option<Instant>,
+        gap: Duration,
+    ) -> Result<Option<Progress>> {
+        loop {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(None);
+            }
+            let next = now + gap.max(LEAST_GAP);
+            match child.wait(Some(until.map_or(next, |until| next.min(until))))? {
+                Waited::TimedOut => self.states.look(self.root),
+                Waited::Exited(_) => return Ok(Some(Progress::Ended)),
+                Waited::Interrupted(by) => {
+                    if !by.reached_command {
+                        child.signal(by.signal);
+                    }
+                    return Ok(Some(Progress::Interrupted(by.signal)));
+                }
+            }
+        }
+    }
+
+    /// The counts of all sites after the first ones.
+    fn summed(&self) -> ModelledRun {
+        let sites = self.stepper.sites().get(self.warmed_up..).unwrap_or_default();
+        // A short program has no window that could be spared.
+        let sites = if sites.is_empty() { self.stepper.sites() } else { sites };
+        let mut total = ModelCounts::default();
+        sites.iter().for_each(|site| total.add(&site.counts));
+        ModelledRun {
+            windows: self.stepper.windows(),
+            footprint_bytes: self.stepper.footprint_bytes(),
+            states: ThreadStates::NAMES.into_iter().zip(self.states.values()).collect(),
+            counts: ModelCounts::NAMES.into_iter().zip(total.values()).collect(),
+            code: by_code(sites),
+        }
+    }
+}
+
+fn cannot_trace(error: &std::io::Error) -> Error {
+    let text = format!("cannot trace the command: {error}");
+    Error::new(ErrorKind::PermissionDenied, text)
+        .with_recovery(Recovery::fix("allow ptrace(2); `cyclometer doctor` says what forbids it"))
+}
+
+fn by_code(sites: &[SiteCounts]) -> CodeCounts {
+    let mut sums: BTreeMap<(Option<&str>, u64), ModelCounts> = BTreeMap::new();
+    for site in sites {
+        sums.entry((site.path.as_deref(), site.offset)).or_default().add(&site.counts);
+    }
+    let mut code =
+        CodeCounts { slots: (0..ModelCounts::NAMES.len()).map(SlotId).collect(), ..CodeCounts::default() };
+    for ((path, offset), counts) in sums {
+        let object = path.map(|path| object_of(&mut code.objects, path));
+        code.places.push(CodePlace { object, offset, counts: Box::new(counts.values()) });
+    }
+    code
+}
+
+/// The index of a file of code; files come in ascending order.
+fn object_of(objects: &mut Vec<CodeObject>, path: &str) -> usize {
+    if objects.last().is_none_or(|last| last.path != path) {
+        let sum = file_sum(Path::new(path)).unwrap_or_default();
+        objects.push(CodeObject { path: path.to_owned(), sum });
+    }
+    objects.len() - 1
+}

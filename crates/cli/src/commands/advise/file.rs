@@ -1,0 +1,169 @@
+//! Results that were written before: JSON of `advise` and of `stat`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use cyclometer_toolkit::advise::{Facts, Origin, fact_name};
+use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
+use serde_json::Value;
+
+use crate::commands::recorded;
+use crate::failure::{FileUse, of_file};
+
+/// Longest file that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The facts of a file.
+pub struct ReadFacts {
+    /// The command that was measured.
+    pub command: Vec<String>,
+    /// Its numbers.
+    pub facts: Facts,
+}
+
+/// Reads a file.
+///
+/// # Errors
+///
+/// `ErrorKind::Io`; `ErrorKind::InvalidInput` for another kind of file.
+pub fn read(path: &Path) -> Result<ReadFacts> {
+    let failed = |error: io::Error| of_file("FILE", FileUse::Read, path, error);
+    let mut bytes = Vec::new();
+    let source: Box<dyn Read> = match recorded::is_stdin(path) {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).map_err(failed)?),
+    };
+    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(refused(path, &format!("it is longer than {MAX_BYTES} bytes")));
+    }
+    let value: Value =
+        serde_json::from_slice(&bytes).map_err(|error| refused(path, &format!("it is no JSON: {error}")))?;
+    parse(&value).map_err(|reason| refused(path, &reason))
+}
+
+fn refused(path: &Path, reason: &str) -> Error {
+    let message = format!("cannot take results from {}: {reason}", recorded::name(path));
+    let fix = "make one by `cyclometer advise --json -- COMMAND`, or by `cyclometer stat --export-json FILE -- COMMAND`";
+    Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(fix))
+}
+
+/// The facts of a document.
+///
+/// # Errors
+///
+/// The reason why it is neither of the two kinds.
+fn parse(document: &Value) -> std::result::Result<ReadFacts, String> {
+    match (
+        document.get("schema_version").and_then(Value::as_u64),
+        document.get("facts"),
+        document.get("commands"),
+    ) {
+        (Some(1), Some(facts), _) => of_advice(document, facts),
+        (Some(1), None, Some(commands)) => of_stat(commands),
+        (Some(1), None, None) => Err("it has neither facts nor commands".to_owned()),
+        (Some(other), ..) => Err(format!("its schema version is {other}, and 1 is known")),
+        (None, ..) => Err("it has no schema version".to_owned()),
+    }
+}
+
+fn words(value: Option<&Value>) -> Vec<String> {
+    let words = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    words.iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
+}
+
+fn of_advice(document: &Value, facts: &Value) -> std::result::Result<ReadFacts, String> {
+    let mut read = Facts::default();
+    for fact in facts.as_array().ok_or("its facts are no list")? {
+        let name = fact.get("name").and_then(Value::as_str).ok_or("a fact has no name")?;
+        let origin = fact.get("origin").and_then(Value::as_str);
+        let origin = origin.and_then(|word| Origin::ALL.into_iter().find(|origin| origin.word() == word));
+        match (fact.get("value").and_then(Value::as_f64), origin) {
+            (Some(value), Some(origin)) => read.put(name, value, origin),
+            _ => read.lack(name, fact.get("reason").and_then(Value::as_str).unwrap_or("unknown")),
+        }
+    }
+    Ok(ReadFacts { command: words(document.get("command")), facts: read })
+}
+
+fn of_stat(commands: &Value) -> std::result::Result<ReadFacts, String> {
+    let [command] = commands.as_array().map(Vec::as_slice).unwrap_or_default() else {
+        return Err("it has the results of several commands, or of none".to_owned());
+    };
+    let mut read = Facts::default();
+    let metrics = command.get("metrics").and_then(Value::as_array).ok_or("its command has no metrics")?;
+    for metric in metrics {
+        let event = metric.get("event").or_else(|| metric.get("name")).and_then(Value::as_str);
+        let name = fact_name(event.ok_or("a metric has no name")?);
+        let origin = match metric.get("provenance").and_then(Value::as_str) {
+            Some("hardware") => Origin::Hardware,
+            Some("counted") => Origin::Counted,
+            Some("modelled" | "simulated") => Origin::Modelled,
+            _ => Origin::Kernel,
+        };
+        // Times of translated runs are those of the translation.
+        let is_translated_time =
+            metric.get("launch").and_then(Value::as_str) == Some("translated") && origin == Origin::Kernel;
+        match metric.get("mean").and_then(Value::as_f64).filter(|_| !is_translated_time) {
+            Some(value) => read.put(&name, value, origin),
+            None => read
+                .lack(&name, metric.get("reason").and_then(Value::as_str).unwrap_or("of a translated run")),
+        }
+    }
+    for metric in command.get("derived").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default() {
+        let name = metric.get("name").and_then(Value::as_str).unwrap_or_default();
+        if let Some(value) = metric.get("mean").and_then(Value::as_f64) {
+            read.put(&fact_name(name.split(':').next().unwrap_or(name)), value, Origin::Hardware);
+        }
+    }
+    Ok(ReadFacts { command: words(command.get("command")), facts: read })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused_because(document: Value) -> String {
+        match parse(&document) {
+            Err(reason) => reason,
+            Ok(_) => panic!("{document} was read"),
+        }
+    }
+
+    #[test]
+    fn facts_and_their_reasons_are_read_back() {
+        let document = json!({ "schema_version": 1, "command": ["a"], "facts": [
+            { "name": "user_time", "value": 5.0, "origin": "kernel", "reason": null },
+            { "name": "cycles", "value": null, "origin": null, "reason": "no PMU" },
+        ]});
+        let read = parse(&document).unwrap();
+        assert_eq!(read.command, ["a"]);
+        assert_eq!(read.facts.value("user_time"), Ok(5.0));
+        assert_eq!(read.facts.value("cycles"), Err("cycles: no PMU".to_owned()));
+    }
+
+    #[test]
+    fn results_of_stat_are_facts_and_translated_times_are_none() {
+        let metric = |event: &str, launch: &str, provenance: &str| json!({ "event": event, "mean": 7.0, "launch": launch, "provenance": provenance });
+        let document = json!({ "schema_version": 1, "commands": [{ "command": ["a"], "metrics": [
+            metric("minor-faults", "native", "kernel"),
+            metric("user_time", "translated", "kernel"),
+            metric("instructions", "translated", "counted"),
+        ]}]});
+        let read = parse(&document).unwrap();
+        assert_eq!(read.facts.value("minor_faults"), Ok(7.0));
+        assert!(read.facts.value("user_time").is_err());
+        assert_eq!(read.facts.value("instructions"), Ok(7.0));
+    }
+
+    #[test]
+    fn other_documents_are_refused_with_the_reason() {
+        assert!(refused_because(json!({})).contains("no schema version"));
+        assert!(refused_because(json!({ "schema_version": 2 })).contains("is 2"));
+        assert!(refused_because(json!({ "schema_version": 1 })).contains("neither"));
+        assert!(refused_because(json!({ "schema_version": 1, "commands": [] })).contains("none"));
+        assert!(refused_because(json!({ "schema_version": 1, "facts": 5 })).contains("no list"));
+    }
+}

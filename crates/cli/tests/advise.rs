@@ -1,0 +1,182 @@
+//! `advise`: findings, files of results, histories, errors.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use support::{cyclometer, has, run, schema, skip, stderr, stdout};
+
+fn checked(text: &str, name: &str) -> Value {
+    let json: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    schema(name).validate(&json).unwrap_or_else(|error| panic!("{error}: {json:#}"));
+    json
+}
+
+fn names(json: &Value) -> Vec<&str> {
+    json["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect()
+}
+
+/// A file with these facts.
+fn facts(folder: &Path, facts: &[(&str, f64, &str)]) -> PathBuf {
+    let facts: Vec<Value> = facts
+        .iter()
+        .map(
+            |(name, value, origin)| json!({ "name": name, "value": value, "origin": origin, "reason": null }),
+        )
+        .collect();
+    let path = folder.join("advice.json");
+    fs::write(&path, json!({ "schema_version": 1, "command": ["./a b"], "facts": facts }).to_string())
+        .unwrap();
+    path
+}
+
+const FAULTS: &[(&str, f64, &str)] = &[
+    ("wall_time", 2e9, "kernel"),
+    ("user_time", 5e8, "kernel"),
+    ("system_time", 1e9, "kernel"),
+    ("minor_faults", 1e6, "kernel"),
+];
+
+#[test]
+fn a_short_command_gives_advice_by_the_schema_and_says_what_was_not_measured() {
+    let out = run(&["advise", "--json", "--", "true"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let json = checked(&stdout(&out), "advise-1.json");
+    assert_eq!(json["command"], json!(["true"]));
+    assert_eq!(json["executions"][0], "native");
+    let not_measured = json["not_measured"].as_array().unwrap();
+    let lacks = |rule: &str| {
+        let found = not_measured.iter().find(|one| one["rule"] == rule);
+        found.map(|one| one["needs"].to_string())
+    };
+    // The windows of a command that does nothing are too few.
+    let needs = lacks("branch-mispredictions").unwrap();
+    assert!(needs.contains("too short") || needs.contains("did not run"), "{needs}");
+    assert!(stderr(&out).contains("runs several times: native, counted, modelled"), "{}", stderr(&out));
+}
+
+#[test]
+fn one_execution_is_native_and_the_rest_is_said_to_be_missing() {
+    let out = run(&["advise", "--json", "--runs", "1", "--", "true"]);
+    let json = checked(&stdout(&out), "advise-1.json");
+    assert_eq!(json["executions"], json!(["native"]));
+    let reason = json["facts"].as_array().unwrap().iter().find(|fact| fact["name"] == "atomics").unwrap();
+    assert_eq!((&reason["value"], &reason["reason"]), (&Value::Null, &json!("this execution was not made")));
+}
+
+#[test]
+fn results_of_a_file_are_judged_again_and_the_table_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = facts(folder.path(), FAULTS);
+    let out = run(&["advise", "--json", path.to_str().unwrap()]);
+    let json = checked(&stdout(&out), "advise-1.json");
+    assert_eq!(names(&json), ["page-faults"]);
+    assert_eq!(json["from_file"], true);
+    assert!(json["findings"][0]["next"][0].as_str().unwrap().ends_with("-- './a b'"), "{json:#}");
+    let again = folder.path().join("again.json");
+    fs::write(&again, stdout(&out)).unwrap();
+    let again = run(&["advise", "--json", again.to_str().unwrap()]);
+    assert_eq!(checked(&stdout(&again), "advise-1.json")["findings"], json["findings"]);
+    let table = stdout(&run(&["advise", path.to_str().unwrap()]));
+    assert!(table.contains("1. The program spends its time in page faults"), "{table}");
+    let is_long = |line: &&str| line.chars().count() > 80 && !line.contains("next:");
+    assert_eq!(table.lines().find(is_long), None);
+}
+
+#[test]
+fn nothing_stands_out_where_no_number_is_beyond_its_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut quiet = FAULTS.to_vec();
+    (quiet[2].1, quiet[3].1) = (1e6, 10.0);
+    let out = run(&["advise", facts(folder.path(), &quiet).to_str().unwrap()]);
+    assert!(stdout(&out).contains("Nothing stands out"), "{}", stdout(&out));
+    assert!(out.status.success());
+}
+
+#[test]
+fn a_command_that_fails_passes_its_status_on() {
+    if !has("sh") {
+        return skip("there is no sh");
+    }
+    let out = run(&["advise", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
+    assert!(stdout(&out).contains("the native run of the command failed"), "{}", stdout(&out));
+}
+
+#[test]
+fn a_process_that_ends_under_its_threads_ends() {
+    if !has("gcc") {
+        return skip("there is no gcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    let text = "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        static volatile long x; static long n;\n\
+        static void *end(void *a) { for (long i = 0; i < n; i++) x++; exit(0); }\n\
+        static void *spin(void *a) { for (;;) x++; }\n\
+        int main(int c, char **v) { pthread_t t; n = 20000000; pthread_create(&t, 0, spin, 0);\n\
+        pthread_create(&t, 0, spin, 0); pthread_create(&t, 0, end, 0); for (;;) pause(); }\n";
+    fs::write(&source, text).unwrap();
+    let made =
+        Command::new("gcc").args(["-O1", "-pthread", "-w", "-o"]).args([&program, &source]).status().unwrap();
+    assert!(made.success());
+    let out = cyclometer().args(["advise", "--json", "--"]).arg(&program).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let json = checked(&stdout(&out), "advise-1.json");
+    let threads =
+        json["facts"].as_array().unwrap().iter().find(|fact| fact["name"] == "most_threads").unwrap();
+    assert!(threads["value"].is_null() || threads["value"].as_f64() >= Some(2.0), "{threads}");
+}
+
+#[test]
+fn the_odd_run_of_a_history_is_named_with_its_counters() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..12 {
+        let instructions = if n == 7 { 1.2e6 } else { 1e6 + f64::from(n * 37 % 11) };
+        let metric = |event: &str, value: f64| json!({ "event": event, "mean": value, "provenance": "counted", "launch": "translated" });
+        let metrics =
+            [metric("instructions", instructions), metric("loads", 5e5 + f64::from(n * 53 % 13) * 100.0)];
+        let results = json!({ "schema_version": 1, "commands": [{ "command": ["a"], "metrics": metrics }] });
+        fs::write(folder.path().join(format!("{n:02}.json")), results.to_string()).unwrap();
+    }
+    fs::write(folder.path().join("notes.txt"), "no run").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let json = checked(&stdout(&run(&["advise", "--json", "--history", path])), "advise-history-1.json");
+    assert_eq!(json["unlike"].as_array().unwrap().len(), 1, "{json:#}");
+    assert_eq!(json["unlike"][0]["run"], "07.json");
+    assert_eq!(json["unlike"][0]["counters"][0]["counter"], "instructions");
+    let table = stdout(&run(&["advise", "--history", path]));
+    assert!(table.contains("1 of 12 runs unlike the others") && table.contains("07.json"), "{table}");
+}
+
+#[test]
+fn errors_name_the_file_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (empty, wrong) = (folder.path().join("none"), folder.path().join("wrong.json"));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&wrong, "{").unwrap();
+    for (arguments, message, help) in [
+        (&["advise"][..], "nothing to advise on", "--history"),
+        (&["advise", "/no/such.json"], "/no/such.json", "FILE"),
+        (&["advise", wrong.to_str().unwrap()], "it is no JSON", "stat --export-json"),
+        (
+            &["advise", "--history", empty.to_str().unwrap()],
+            "has 0 runs, and 8 are needed",
+            "stat --export-json",
+        ),
+        (&["advise", "--history", "/no/such"], "/no/such", "--history"),
+    ] {
+        let out = run(arguments);
+        let text = support::unwrapped(&out);
+        assert_eq!(out.status.code(), Some(125), "{arguments:?}: {text}");
+        assert!(text.contains(message) && text.contains(help), "{arguments:?}: {text}");
+    }
+    assert_eq!(run(&["advise", "--runs", "4", "--", "true"]).status.code(), Some(125));
+    assert_eq!(run(&["advise", "--", "/no/such/program"]).status.code(), Some(127));
+}

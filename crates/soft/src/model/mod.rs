@@ -1,0 +1,236 @@
+//! Models of caches, a branch predictor and the sharing of cache lines, fed with instructions one by one.
+//!
+//! A model is no measurement: its sizes are those of a usual core, and it knows no latencies. It separates
+//! access patterns that every cache serves from those that none does, and branches that every predictor
+//! learns from those that none can.
+//!
+//! # Terms
+//!
+//! - *Site*: an instruction of the program, by its address.
+//! - *Irregular miss*: an access that misses both caches, and that no stride prefetcher foresees.
+//! - *Misprediction*: a branch that the best of three predictors for its site predicts wrongly.
+//! - *Line transfer*: an access by one thread to a line that another thread had, where one of the two wrote.
+//!   It is *false sharing* if no byte that one of them wrote was accessed by the other in that window.
+//!
+//! # Source
+//!
+//! Two-level adaptive prediction: Yeh and Patt, MICRO 1991. Prediction by global history: McFarling, "Combining
+//! Branch Predictors", 1993. Torrellas, Lam and Hennessy, "False Sharing and Spatial Locality in
+//! Multiprocessor Caches", 1994.
+
+mod branches;
+mod caches;
+mod sharing;
+
+use std::collections::{HashMap, HashSet};
+
+use branches::BranchPredictors;
+use caches::Caches;
+use sharing::LineSharing;
+
+/// Bytes of a cache line.
+pub const LINE_BYTES: u64 = 64;
+
+/// Bytes of a page, by which the footprint is counted.
+const PAGE_BYTES: u64 = 4096;
+
+/// A memory operand that an instruction accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryAccess {
+    /// The first address.
+    pub address: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+    /// Whether it writes; a read-modify-write writes.
+    pub writes: bool,
+    /// Whether one element of a plain array may be meant: a scalar operand that is not on the stack.
+    pub is_element: bool,
+}
+
+/// What happened at a branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BranchOutcome {
+    /// A conditional branch, taken or not.
+    Conditional {
+        /// Whether it was taken.
+        taken: bool,
+    },
+    /// A jump or call by register or memory.
+    Indirect {
+        /// Its target.
+        target: u64,
+    },
+}
+
+/// An executed instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExecutedInstruction<'a> {
+    /// A number of the thread.
+    pub thread: u32,
+    /// The address of the instruction.
+    pub pc: u64,
+    /// Its memory operands.
+    pub accesses: &'a [MemoryAccess],
+    /// The outcome if it is a conditional or indirect branch.
+    pub branch: Option<BranchOutcome>,
+}
+
+/// The counts of a site, or of all sites.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ModelCounts {
+    /// Executions.
+    pub instructions: u64,
+    /// Irregular misses.
+    pub irregular_misses: u64,
+    /// Mispredictions.
+    pub mispredictions: u64,
+    /// Line transfers by false sharing.
+    pub false_sharing: u64,
+    /// Line transfers of data that threads really share.
+    pub true_sharing: u64,
+    /// Loads of array elements one after the other, one element each.
+    pub unit_stride_loads: u64,
+    /// Memory accesses.
+    pub accesses: u64,
+}
+
+impl ModelCounts {
+    /// Names of the counts, in the order of [`ModelCounts::values`].
+    pub const NAMES: [&'static str; 7] = [
+        "modelled_instructions",
+        "modelled_irregular_misses",
+        "modelled_mispredictions",
+        "modelled_false_sharing",
+        "modelled_true_sharing",
+        "modelled_unit_stride_loads",
+        "modelled_accesses",
+    ];
+
+    /// The counts in order.
+    pub fn values(&self) -> [u64; 7] {
+        [
+            self.instructions,
+            self.irregular_misses,
+            self.mispredictions,
+            self.false_sharing,
+            self.true_sharing,
+            self.unit_stride_loads,
+            self.accesses,
+        ]
+    }
+
+    /// Adds the counts of another site.
+    pub fn add(&mut self, other: &ModelCounts) {
+        self.instructions += other.instructions;
+        self.irregular_misses += other.irregular_misses;
+        self.mispredictions += other.mispredictions;
+        self.false_sharing += other.false_sharing;
+        self.true_sharing += other.true_sharing;
+        self.unit_stride_loads += other.unit_stride_loads;
+        self.accesses += other.accesses;
+    }
+}
+
+/// What a site did last, for its strides.
+#[derive(Clone, Copy, Debug)]
+struct LastAccess {
+    address: u64,
+    stride: i64,
+}
+
+/// The models of one process, over all of its windows.
+#[derive(Debug, Default)]
+pub struct CoreModel {
+    caches: Caches,
+    branches: BranchPredictors,
+    sharing: LineSharing,
+    last: HashMap<(u32, u64, usize), LastAccess>,
+    pages: HashSet<u64>,
+    sites: HashMap<u64, ModelCounts>,
+}
+
+/// The longest stride that a prefetcher follows, in bytes: it does not cross pages.
+///
+/// # Source
+///
+/// Intel 64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetching": the streamer and the
+/// stride prefetcher (2 KiB) stay in a 4 KiB page.
+const LONGEST_STRIDE: u64 = 2048;
+
+impl CoreModel {
+    /// Executes an instruction.
+    pub fn execute(&mut self, instruction: &ExecutedInstruction<'_>) {
+        let ExecutedInstruction { thread, pc, accesses, branch } = *instruction;
+        let mut counts = ModelCounts { instructions: 1, ..ModelCounts::default() };
+        for (index, access) in accesses.iter().enumerate() {
+            self.access(thread, pc, index, access, &mut counts);
+        }
+        if let Some(outcome) = branch
+            && self.branches.mispredicts(thread, pc, outcome)
+        {
+            counts.mispredictions += 1;
+        }
+        self.sites.entry(pc).or_default().add(&counts);
+    }
+
+    fn access(
+        &mut self,
+        thread: u32,
+        pc: u64,
+        index: usize,
+        access: &MemoryAccess,
+        counts: &mut ModelCounts,
+    ) {
+        counts.accesses += 1;
+        self.pages.insert(access.address / PAGE_BYTES);
+        let (is_foreseen, stride) = self.stride(thread, pc, index, access.address);
+        if access.is_element && !access.writes && stride.unsigned_abs() == access.bytes {
+            counts.unit_stride_loads += 1;
+        }
+        let line = access.address / LINE_BYTES;
+        if !self.caches.access(line) && !is_foreseen {
+            counts.irregular_misses += 1;
+        }
+        self.sharing.access(thread, pc, access);
+    }
+
+    /// Whether a prefetcher foresees an address, and its distance from the last one of the site.
+    fn stride(&mut self, thread: u32, pc: u64, index: usize, address: u64) -> (bool, i64) {
+        let key = (thread, pc, index);
+        let Some(last) = self.last.get(&key).copied() else {
+            self.last.insert(key, LastAccess { address, stride: 0 });
+            return (false, 0);
+        };
+        let stride = address.wrapping_sub(last.address).cast_signed();
+        let is_steady = stride == last.stride && stride.unsigned_abs() <= LONGEST_STRIDE;
+        let is_near = stride.unsigned_abs() < 2 * LINE_BYTES;
+        self.last.insert(key, LastAccess { address, stride });
+        (is_steady || is_near, stride)
+    }
+
+    /// Ends a window of instructions that were executed without a gap.
+    pub fn end_window(&mut self) {
+        let sites = &mut self.sites;
+        self.sharing.end_window(|pc, is_false, transfers| {
+            let counts = sites.entry(pc).or_default();
+            match is_false {
+                true => counts.false_sharing += transfers,
+                false => counts.true_sharing += transfers,
+            }
+        });
+        self.last.clear();
+    }
+
+    /// The counts of each site so far; the sites begin anew, the state of the models stays.
+    pub fn take_sites(&mut self) -> HashMap<u64, ModelCounts> {
+        std::mem::take(&mut self.sites)
+    }
+
+    /// Bytes of the pages that were accessed.
+    pub fn footprint_bytes(&self) -> u64 {
+        self.pages.len() as u64 * PAGE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests;
