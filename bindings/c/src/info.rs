@@ -67,7 +67,7 @@ impl cyclometer_capabilities_t {
             arch: arch(machine) as i32,
             pmc_count: capabilities.counter_count,
             fixed_counters: capabilities.fixed_counters,
-            counter_width: capabilities.counter_width_bits,
+            counter_width: capabilities.counter_width_bits.unwrap_or(0),
             user_mode_access: capabilities.user_mode_access,
             needs_kernel_patch: capabilities.needs_kernel_patch,
             name,

@@ -141,7 +141,7 @@ pub(crate) fn capabilities(py: Python<'_>) -> (String, u32, u32, u32, bool, bool
         known.architecture,
         known.counter_count,
         known.fixed_counters,
-        known.counter_width_bits,
+        known.counter_width_bits.unwrap_or(0),
         known.user_mode_access,
         known.needs_kernel_patch,
     )

@@ -93,8 +93,8 @@ pub(crate) struct CoreTables<'a> {
     pub pmu: Option<&'a KernelPmu>,
     /// The tables, best first; empty for a core without a table.
     pub tables: Vec<Cpu<'a>>,
-    /// The machine's counters; empty when they are not known.
-    pub counters: CounterMask,
+    /// The machine's counters; `None` when they are not known.
+    pub counters: Option<CounterMask>,
     /// The core type's id, for messages.
     pub id: &'a str,
 }
@@ -102,9 +102,7 @@ pub(crate) struct CoreTables<'a> {
 impl<'a> CoreTables<'a> {
     fn new(pmu: Option<&'a KernelPmu>, core: Option<&'a CoreType>, tables: &'a Tables) -> CoreTables<'a> {
         let id = core.map_or("cpu", table_id);
-        let counters = core.map(|core| core.pmu.counters).unwrap_or_default();
-        let known = counters.general_bits() != 0;
-        let counters = if known { counters } else { CounterMask::EMPTY };
+        let counters = core.and_then(|core| core.pmu.known_counters());
         CoreTables { pmu, tables: tables.of(id), counters, id }
     }
 

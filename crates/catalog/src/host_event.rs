@@ -295,13 +295,13 @@ fn constraint(
     // The vendor's "all counters" are those of its file, which may be more or fewer than this machine has.
     let any = (general == 0 && fixed == 0) || general == cpu.counters().general_bits();
     let named = CounterMask::from_bits(if any { u64::MAX } else { general }, fixed);
-    match (core.counters.is_empty(), named.and(core.counters)) {
-        (true, _) if any => Ok(CounterMask::EMPTY),
-        (true, _) => Ok(named),
-        (false, cut) if cut.is_empty() => {
-            Err(format!("only counter {named} counts it, and this machine has {}", core.counters))
+    match core.counters {
+        None if any => Ok(CounterMask::EMPTY),
+        None => Ok(named),
+        Some(known) if named.and(known).is_empty() => {
+            Err(format!("only counter {named} counts it, and this machine has {known}"))
         }
-        (false, cut) => Ok(cut),
+        Some(known) => Ok(named.and(known)),
     }
 }
 

@@ -216,7 +216,7 @@ struct SharedPmu<'a> {
     name: &'a str,
     id: String,
     cpus: CpuSet,
-    counters: CounterMask,
+    counters: Option<CounterMask>,
     implemented: Option<&'a [(u16, u8)]>,
 }
 
@@ -259,7 +259,7 @@ impl<'a> SharedPmu<'a> {
             name: core.pmu_name(),
             id: table_id(core).to_owned(),
             cpus: core.cpus.clone(),
-            counters: core.pmu.counters,
+            counters: core.pmu.known_counters(),
             implemented: core.pmu.implemented.as_deref(),
         }
     }
@@ -310,7 +310,7 @@ impl<'a> SharedPmu<'a> {
 
     /// A code with its counters; `None` if no counter is usable.
     fn usable(&self, cpu: &Cpu<'_>, coded: Coded, request: &EventRequest) -> Option<RegisterCode> {
-        let all = if self.counters.general_bits() == 0 { cpu.counters() } else { self.counters };
+        let all = self.counters.unwrap_or(cpu.counters());
         let own = ways::usable(all, coded.counters, request.pin);
         let is_there = |known: &[(u16, u8)]| known.contains(&(coded.code.select, coded.code.umask));
         let counters = match self.implemented.is_none_or(is_there) {

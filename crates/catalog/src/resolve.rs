@@ -308,8 +308,7 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
         .iter()
         .find(|core| core.kernel_pmu.as_deref() == Some(&part.pmu))
         .or(machine.core_types.first())
-        .map(|core| core.pmu.counters)
-        .filter(|counters| counters.general_bits() != 0)
+        .and_then(|core| core.pmu.known_counters())
         .unwrap_or_default();
     let is_code = generic.is_none() && part.pmu_type != perf_type::HW_CACHE;
     let code = is_code.then_some(part.words.config);

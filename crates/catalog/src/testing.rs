@@ -29,7 +29,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
             architecture: String::new(),
             counter_count: 0,
             fixed_counters: 0,
-            counter_width_bits: 0,
+            counter_width_bits: None,
             user_mode_access: false,
             needs_kernel_patch: false,
         },

@@ -234,15 +234,23 @@ impl CoreType {
 pub struct PmuFacts {
     /// Architectural version: Intel's perfmon version, AMD's PerfMon version, PMUv3's minor version.
     pub version: Option<u32>,
-    /// The existing counters; holes are possible. Empty when unknown or none.
+    /// The counters that are seen; holes are possible. Without a general one,
+    /// [`known_counters`](PmuFacts::known_counters) has none.
     pub counters: CounterMask,
-    /// Width of the general counters in bits; 0 when unknown.
-    pub counter_width_bits: u32,
+    /// Width of the general counters in bits; `None` when unknown.
+    pub counter_width_bits: Option<u32>,
     /// The event selects and unit masks that general counters count, where only a part of the CPU's tables is
     /// implemented; `None` when unknown.
     pub implemented: Option<Vec<(u16, u8)>>,
     /// The origin of the figures (`CPUID 0xA`), for `doctor`.
     pub source: String,
+}
+
+impl PmuFacts {
+    /// The counters, if the general ones are known. Facts without general counters are taken for incomplete.
+    pub fn known_counters(&self) -> Option<CounterMask> {
+        (self.counters.general_bits() != 0).then_some(self.counters)
+    }
 }
 
 /// The summary of the unified interface.
@@ -258,8 +266,8 @@ pub struct Capabilities {
     pub counter_count: u32,
     /// Fixed counters of the first core type.
     pub fixed_counters: u32,
-    /// Counter width in bits; 0 when unknown.
-    pub counter_width_bits: u32,
+    /// Counter width in bits; `None` when unknown.
+    pub counter_width_bits: Option<u32>,
     /// Whether counters can be read from user space now.
     pub user_mode_access: bool,
     /// Whether register access would need a changed kernel.

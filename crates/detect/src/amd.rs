@@ -70,7 +70,7 @@ pub(crate) fn pmu_facts(facts: &dyn FactSource, around: &DetectionContext<'_>) -
     PmuFacts {
         version,
         counters,
-        counter_width_bits: WIDTH_BITS,
+        counter_width_bits: Some(WIDTH_BITS),
         implemented: None,
         source: source.to_owned(),
     }

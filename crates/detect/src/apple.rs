@@ -105,15 +105,15 @@ pub(crate) const POWER_COUNTERS: CounterMask = CounterMask::from_bits(0xe0, 0);
 /// all others, where kperf offers as many.
 pub(crate) fn limit_to_offered(cores: &mut [CoreType], offered: KpcCounters) {
     for pmu in cores.iter_mut().map(|core| &mut core.pmu) {
-        let is_unknown = pmu.counters.is_empty();
-        let all = if is_unknown { COUNTERS } else { pmu.counters };
+        let known = Some(pmu.counters).filter(|counters| !counters.is_empty());
+        let all = known.unwrap_or(COUNTERS);
         let has_offered =
             |counters: &CounterMask| counters.general_bits().count_ones() == offered.configurable;
         let Some(counters) = [all, all.without(POWER_COUNTERS)].into_iter().find(has_offered) else {
             continue;
         };
         pmu.counters = counters;
-        if is_unknown {
+        if known.is_none() {
             pmu.source = "kperf".to_owned();
         }
     }
@@ -162,7 +162,7 @@ fn pmu_facts(chip: Option<&AppleChip>, counters: CounterMask) -> PmuFacts {
         Some(chip) => PmuFacts {
             version: None,
             counters,
-            counter_width_bits: chip.width_bits,
+            counter_width_bits: Some(chip.width_bits),
             implemented: None,
             source: "table of Apple's chips".to_owned(),
         },

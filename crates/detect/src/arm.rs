@@ -218,8 +218,8 @@ fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &DetectionConte
     }
     let published = implementer == 0x41 && SIX_COUNTERS.contains(&part) && !around.virtualised;
     let (general, width, source) = match published {
-        true => (0b11_1111, 32, "Arm's published figure (PMCR_EL0.N cannot be read here)"),
-        false => (0, 0, "PMUv3: the number of counters cannot be read here"),
+        true => (0b11_1111, Some(32), "Arm's published figure (PMCR_EL0.N cannot be read here)"),
+        false => (0, None, "PMUv3: the number of counters cannot be read here"),
     };
     let counters = CounterMask::from_bits(general, 1 << CYCLE_COUNTER);
     PmuFacts {

@@ -9,7 +9,7 @@ pub(crate) fn unknown() -> Capabilities {
         architecture: "unknown".to_owned(),
         counter_count: 0,
         fixed_counters: 0,
-        counter_width_bits: 0,
+        counter_width_bits: None,
         user_mode_access: false,
         needs_kernel_patch: false,
     }

@@ -277,7 +277,7 @@ fn architectural([eax, _, ecx, edx]: [u32; 4], virtualised: bool) -> PmuFacts {
     PmuFacts {
         version: Some(version),
         counters,
-        counter_width_bits: eax >> 16 & 0xff,
+        counter_width_bits: Some(eax >> 16 & 0xff).filter(|bits| *bits != 0),
         implemented: None,
         source: "CPUID 0xA".to_owned(),
     }

@@ -426,10 +426,11 @@ fn has_pair(usable: CounterMask, free: CounterMask) -> bool {
 /// The core PMUs whose counters are known, each with the counters that are free now.
 fn inventories(machine: &Machine) -> Vec<(String, CounterMask)> {
     let mut found: Vec<(String, CounterMask)> = Vec::new();
-    for core in machine.core_types.iter().filter(|core| core.pmu.counters.general_bits() != 0) {
+    for core in &machine.core_types {
         let pmu = core.pmu_name();
-        if found.iter().all(|(known, _)| known != pmu) {
-            let all = core.pmu.counters;
+        if let Some(all) = core.pmu.known_counters()
+            && found.iter().all(|(known, _)| known != pmu)
+        {
             found.push((pmu.to_owned(), all.without(taken_by_watchdog(machine, all))));
         }
     }

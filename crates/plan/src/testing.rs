@@ -35,7 +35,7 @@ pub(crate) fn machine() -> Machine {
             architecture: String::new(),
             counter_count: 4,
             fixed_counters: 3,
-            counter_width_bits: 48,
+            counter_width_bits: Some(48),
             user_mode_access: false,
             needs_kernel_patch: false,
         },

@@ -63,7 +63,7 @@ impl Model {
             pmu: PmuFacts {
                 version: Some(self.chip.pmu_version).filter(|version| *version != 0),
                 counters,
-                counter_width_bits: self.chip.counter_width_bits,
+                counter_width_bits: Some(self.chip.counter_width_bits),
                 implemented: Some(self.events.iter().map(|row| self.select(row.code)).collect()),
                 source: "the simulation".to_owned(),
             },
@@ -91,7 +91,7 @@ impl Model {
                 architecture: format!("simulated {}", self.id),
                 counter_count: counters.general_bits().count_ones(),
                 fixed_counters: counters.fixed_bits().count_ones(),
-                counter_width_bits: self.chip.counter_width_bits,
+                counter_width_bits: Some(self.chip.counter_width_bits),
                 user_mode_access: false,
                 needs_kernel_patch: false,
             },

@@ -25,8 +25,7 @@ pub(crate) fn for_counting(machine: &Machine, tables: &EventTables) -> Vec<CoreP
     let core = |core: &CoreType| {
         let tables = tables.all_of(table_id(core));
         let table = select::chip(tables.first()?);
-        let counters = Some(core.pmu.counters).filter(|counters| counters.general_bits() != 0);
-        let counters = counters.unwrap_or(table.counters);
+        let counters = core.pmu.known_counters().unwrap_or(table.counters);
         let pmu_version = core.pmu.version.unwrap_or(table.pmu_version);
         Some(CorePmu {
             name: core.pmu_name().to_owned(),

@@ -182,7 +182,7 @@ pub fn held_by_power_manager(machine: &Machine, cpu: &Cpu<'_>) -> CounterMask {
         return CounterMask::EMPTY;
     }
     let core = machine.core_types.iter().find(|core| table_id(core) == cpu.id());
-    let left = core.map(|core| core.pmu.counters).filter(|counters| counters.general_bits() != 0);
+    let left = core.and_then(|core| core.pmu.known_counters());
     left.map_or(CounterMask::EMPTY, |left| cpu.counters().without(left))
 }
 

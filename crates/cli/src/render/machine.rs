@@ -36,7 +36,7 @@ pub fn core_type_json(core: &CoreType) -> Value {
         "fixed_counters": fixed.count_ones(),
         "counter_mask": format!("{general:#x}"),
         "fixed_counter_mask": format!("{fixed:#x}"),
-        "counter_width_bits": known(core.pmu.counter_width_bits),
+        "counter_width_bits": core.pmu.counter_width_bits,
         "source": core.pmu.source,
     })
 }
@@ -49,7 +49,7 @@ pub fn capabilities_json(machine: &Machine) -> Value {
         "architecture": capabilities.architecture,
         "counter_count": (!is_unknown).then_some(capabilities.counter_count),
         "fixed_counters": capabilities.fixed_counters,
-        "counter_width_bits": known(capabilities.counter_width_bits),
+        "counter_width_bits": capabilities.counter_width_bits,
         "user_mode_access": capabilities.user_mode_access,
         "needs_kernel_patch": capabilities.needs_kernel_patch,
     })
@@ -138,8 +138,7 @@ pub fn counters_text(core: &CoreType) -> String {
         (true, _) => String::new(),
         (false, n) => format!(", {n} fixed"),
     };
-    let width =
-        known(core.pmu.counter_width_bits).map(|bits| format!(", {bits} bits wide")).unwrap_or_default();
+    let width = core.pmu.counter_width_bits.map(|bits| format!(", {bits} bits wide")).unwrap_or_default();
     let source = clean(&core.pmu.source);
     let source = if source.is_empty() { source } else { format!(" ({source})") };
     format!("{general}{fixed}{width}{source}")
@@ -152,11 +151,6 @@ fn general_counters(core: &CoreType) -> Option<u32> {
         0 if core.kernel_pmu.is_some() => None,
         n => Some(n),
     }
-}
-
-/// A width of 0 stands for unknown.
-fn known(bits: u32) -> Option<u32> {
-    (bits > 0).then_some(bits)
 }
 
 #[cfg(test)]

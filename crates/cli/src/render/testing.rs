@@ -104,7 +104,7 @@ pub fn vm_without_pmu() -> Machine {
             architecture: "intel sapphirerapids".into(),
             counter_count: 0,
             fixed_counters: 0,
-            counter_width_bits: 0,
+            counter_width_bits: None,
             user_mode_access: false,
             needs_kernel_patch: false,
         },

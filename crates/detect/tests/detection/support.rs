@@ -84,7 +84,7 @@ fn core_type(core: &CoreType) -> String {
         core.microarchitecture.as_deref().unwrap_or("unknown"),
         core.cpus,
         core.kernel_pmu.as_deref().unwrap_or("none"),
-        core.pmu.counter_width_bits,
+        core.pmu.counter_width_bits.unwrap_or(0),
         core.pmu.source,
     )
 }

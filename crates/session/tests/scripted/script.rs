@@ -334,7 +334,7 @@ pub fn machine() -> Machine {
             architecture: String::new(),
             counter_count: 0,
             fixed_counters: 0,
-            counter_width_bits: 0,
+            counter_width_bits: None,
             user_mode_access: false,
             needs_kernel_patch: false,
         },

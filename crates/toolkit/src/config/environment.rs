@@ -45,7 +45,7 @@ fn variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Config> {
         let name = variable(key.path);
         let Some(text) = get(&name) else { continue };
         let text = text.to_string_lossy().into_owned();
-        let given = match key.takes.starts_with("a list") {
+        let given = match key.is_list() {
             true => WrittenValue::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
             false => WrittenValue::Word { text: text.trim().to_owned(), quoted: false },
         };

@@ -15,6 +15,13 @@ pub struct ConfigKey {
     pub effect: &'static str,
 }
 
+impl ConfigKey {
+    /// Whether its value is a list.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.path, "apple_silicon.supported_chips" | "x86.supported_vendors")
+    }
+}
+
 /// Every key, in the order of the documentation.
 pub const CONFIG_KEYS: &[ConfigKey] = &[
     ConfigKey {
