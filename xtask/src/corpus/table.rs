@@ -232,6 +232,28 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
         .also(&[TortureWithoutInterrupts]),
+    CorpusProgram::new("php", &[needed("php", "php-cli")])
+        .version("php --version")
+        .load(
+            "words counted; expressions and functions are compiled at run time",
+            "exec php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=32M -r '
+                $n = []; $sum = 0;
+                foreach (file($argv[1]) as $line) foreach (explode(\" \", trim($line)) as $w) $n[$w] = ($n[$w] ?? 0) + preg_match(\"/(.)\\\\1/\", $w);
+                ksort($n); foreach ($n as $w => $k) for ($i = 0; $i < 100; $i++) $sum = ($sum * 31 + $k + $i) % 1000003;
+                echo count($n), \" \", $sum, \"\\n\";' \"$SHARED/text\"",
+        ),
+    CorpusProgram::new("pypy", &[needed("pypy3", "pypy3")])
+        .version("pypy3 --version 2>&1")
+        .load("words counted, sorted, hashed; compiled at run time", "exec pypy3 \"$SHARED/load.py\" $N \"$SHARED/text\""),
+    CorpusProgram::new("erlang", &[needed("erl", "erlang-base")])
+        .version("erl -noshell -eval 'io:format(\"~s~n\", [erlang:system_info(otp_release)]), halt().'")
+        .load(
+            "lists and a dictionary; compiled at load time",
+            "exec erl -noshell +S 1 -eval 'D = lists:foldl(fun(X, A) -> maps:update_with(X rem 1009, fun(C) -> C + X end, X, A) end, #{}, lists:seq(1, 300000)), io:format(\"~p~n\", [lists:sum(maps:values(D))]), halt().'",
+        ),
+    CorpusProgram::new("qemu-user", &[needed("qemu-x86_64", "qemu-user")])
+        .version("qemu-x86_64 --version")
+        .load("an emulated sha256sum over 4 MB; translated at run time", "exec qemu-x86_64 /usr/bin/sha256sum \"$SHARED/text\""),
     // Compilers.
     CorpusProgram::new("gcc", &[needed("gcc", "gcc")])
         .version("gcc --version")

@@ -512,8 +512,8 @@ impl DecodedCode {
 /// Most instructions of a block that is checked: a change of one byte makes another version of the block.
 const MOST_CHECKED: usize = 32;
 
-/// Whether a version ends behind an instruction, the last one of `count`, because that may change one of those
-/// that follow. With another stack pointer, stores to the stack may do so too.
+/// Whether a version ends behind an instruction, the last one of `count`, because that may change one that
+/// follows. With another stack pointer, stores to the stack may do so too.
 fn ends_version(instruction: &DecodedInstruction, count: usize, stability: &mut CodeStability) -> bool {
     if instruction.moves_stack() {
         *stability = CodeStability::ChangingWithStack;

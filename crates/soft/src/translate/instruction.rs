@@ -189,8 +189,8 @@ impl DecodedInstruction {
         }
     }
 
-    /// Whether the instruction may write to the code that follows it, where that has such a stability. A store
-    /// by the stack pointer does not, unless the stack is in the same mapping.
+    /// Whether the instruction may write to the code that follows it, which has this stability. A store by
+    /// the stack pointer does not, unless the stack is in the same mapping.
     pub(super) fn may_change_code(&self, stability: CodeStability) -> bool {
         let mut decoder = Decoder::with_ip(64, self.code(), self.address, DecoderOptions::NONE);
         let instruction = decoder.decode();

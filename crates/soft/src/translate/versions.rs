@@ -15,13 +15,13 @@
 //! - *Version stub*: the only way to the versions of an address. It jumps to the newest check, or stops.
 //!
 //! ```text
-//! any exit, lookup stub, return site ──> version stub of the address
-//!                                              │ jump, replaced when a version is added
-//!                                              v            differs               differs
-//!                                        check of version 3 ──────> check of 2 ──────> ... ──> stop
-//!                                              │ same                    │ same          the host reads the
-//!                                              v                         v               bytes, and finds or
-//!                                        version 3                  version 2            adds a version
+//! exit, lookup stub, return site ──> version stub of the address
+//!                                         │ jump, replaced when a version is added
+//!                                         v     differs          differs
+//!                                      check 3 ────────> check 2 ────────> ... ──> stop
+//!                                         │ same            │ same        the host reads
+//!                                         v                 v             the bytes, and
+//!                                     version 3         version 2         adds a version
 //! ```
 //!
 //! # Invariants
@@ -29,9 +29,9 @@
 //! - An instruction is executed only if all bytes of its block were compared since the last store that could
 //!   have changed them: a version ends behind such a store.
 //! - A version stub is outside of every block. So an exit to changing code is an edge to the outside, and a
-//!   check that succeeds an edge from there. What is counted does not depend on which version follows.
+//!   check that succeeds an edge from there. Counts do not depend on the version that follows.
 //! - A check changes no flags: the code that is there instead may read them.
-//! - Nothing is assumed of the flags that changing code reads.
+//! - All flags are live at an exit to changing code.
 //! - A version is never removed. A stub that is closed stops, and the host looks at the memory again.
 //!
 //! # Literature
@@ -254,7 +254,7 @@ impl CodeEmitter {
     /// Compares the program's bytes at an address with these, eight at a time. Where they differ, goes on to
     /// `next`. Returns the address of the check.
     ///
-    /// Neither the flags nor a register are changed. A difference is computed by `lea`, and tested by `jrcxz`.
+    /// Flags and registers stay as they are: `lea` computes a difference, and `jrcxz` tests it.
     fn check(&mut self, at: EmitState, address: u64, bytes: &[u8], next: u64) -> u64 {
         let busy = at.with(PcBits::RCX);
         let differs = self.here();

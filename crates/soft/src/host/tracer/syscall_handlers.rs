@@ -144,8 +144,8 @@ impl Tracer {
     }
 }
 
-/// Before memory is executed again that a call may make one without code, the tracer looks at it. Bytes that a
-/// call changes are found by the checks of versions.
+/// Closes the version stubs of memory that a call may make unexecutable: the tracer looks at it before the
+/// next execution. Changed bytes are found by the checks of versions.
 pub(super) fn close_versions(cache: &Rc<RefCell<CodeCacheMapping>>, call: &MappingCall) {
     if !call.code {
         let mut cache = cache.borrow_mut();
