@@ -203,8 +203,8 @@ pub struct StatArgs {
     /// --inclusive instructions by call path.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub export_folded: Option<PathBuf>,
-    /// Write the first event of --by as a page with a tree map, or with --inclusive a flame graph, which needs
-    /// no other file.
+    /// Write the first event of --by as a page with a tree map, or with --inclusive a flame graph, which
+    /// needs no other file.
     #[arg(help_heading = RESULTS, long, value_name = "FILE", requires = "by")]
     pub html: Option<PathBuf>,
     /// Print counts every MS milliseconds; recommended minimum: 10, with the software PMU 100.

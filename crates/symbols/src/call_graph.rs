@@ -20,20 +20,20 @@ use std::collections::HashMap;
 
 use cyclometer_core::code::CodePath;
 
-use crate::grouped::CodeName;
+use crate::code_name::CodeName;
 
 /// A function, or file, with everything that it has called.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InclusiveCount {
     /// Its name.
     pub name: CodeName,
-    /// The instructions between its calls and returns that no function has executed that it called. A function
-    /// that is reached by a jump, and not recognised, is part of the one before.
+    /// The instructions of its own. A function that is reached by a jump, and not recognised, is part of the
+    /// one before.
     pub own: u64,
     /// Its instructions and those of all functions that it has called.
     pub inclusive: u64,
-    /// Whether frames were skipped: then some of its instructions may have been counted for a function that it
-    /// has called, or the reverse.
+    /// Whether frames were skipped: then some of its instructions may have been counted for a function that
+    /// it has called, or the reverse.
     pub is_partial: bool,
 }
 

@@ -13,7 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::grouped::{CodeName, CountsByCode, Grouping};
+use crate::code_name::CodeName;
+use crate::grouped::{CountsByCode, Grouping};
 
 /// The counts by code over several runs of one command.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,7 +7,8 @@ use cyclometer_core::SlotId;
 use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
 
 use crate::call_graph::CallGraph;
-use crate::object_file::{FunctionSymbol, ObjectFile, SourceLine};
+use crate::code_name::CodeName;
+use crate::object_file::{FunctionSymbol, ObjectFile};
 
 /// The kind of code that counts are added up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,17 +33,6 @@ impl Grouping {
             Grouping::Object => "object",
         }
     }
-}
-
-/// The code that the counts of a row belong to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CodeName {
-    /// The path of the file of code; `None`: code of no file, as compilers at run time make it.
-    pub object: Option<String>,
-    /// The function, or the function around the line; `None`: unknown, or not asked for.
-    pub function: Option<String>,
-    /// The line; `None`: unknown, or not asked for.
-    pub line: Option<SourceLine>,
 }
 
 /// The counts of one function, line or file.

@@ -15,6 +15,7 @@
 
 mod call_graph;
 mod changes;
+mod code_name;
 mod demangled;
 mod grouped;
 mod linkage_stubs;
@@ -24,5 +25,6 @@ mod separate;
 
 pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
 pub use changes::{CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, mean};
-pub use grouped::{CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group};
+pub use code_name::CodeName;
+pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group};
 pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};

@@ -8,7 +8,7 @@ use cyclometer_toolkit::symbols::{
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::by_code::{base, displayed, file_of};
+use crate::render::code_names::{base, displayed, file_of};
 use crate::render::units;
 
 /// The mark of inclusive counts that are not certain.

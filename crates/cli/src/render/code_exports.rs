@@ -239,7 +239,7 @@ fn flame_page(by_code: &ByCode, graph: &CallGraph, results: &Results<'_>) -> Str
         .map(|function| {
             let next = files.len();
             let file = *files.entry(function.name.object.as_deref()).or_insert(next);
-            (clean(&call_paths::frame(&function.name, grouping)).into(), file)
+            (clean(&call_paths::frame(&function.name, grouping)), file)
         })
         .collect();
     let path = |path: &CallPathNode| {

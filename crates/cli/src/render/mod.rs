@@ -5,6 +5,7 @@ pub mod by_code;
 pub mod call_paths;
 pub mod claims;
 pub mod code_exports;
+pub mod code_names;
 pub mod compare;
 mod counters;
 pub mod cpus;

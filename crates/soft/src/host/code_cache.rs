@@ -22,6 +22,7 @@ use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 use cyclometer_sys::tracer_call::MEMORY_FILE_BYTES;
 
+use super::branched_functions::BranchedFunctions;
 use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for};
 use super::cache_record::CacheRecord;
 use super::equivalent_blocks::EquivalentBlocks;
@@ -34,7 +35,6 @@ use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
 use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
-use super::thread_calls::BranchedFunctions;
 use super::writers;
 use crate::flow::{ArcId, FlowPoint};
 use crate::pack::{ChunkReader, ChunkWriter};

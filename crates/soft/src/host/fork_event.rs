@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::address_limits::ReportedLimits;
 use super::code_cache::CodeCacheMapping;
 use super::cpu_affinity::CpuBinding;
-use super::tracer::ForkedCalls;
+use super::thread_calls::ForkedCalls;
 
 /// The code segment of 64-bit programs.
 ///

@@ -41,6 +41,7 @@
 
 mod action;
 mod address_limits;
+mod branched_functions;
 mod cache_addresses;
 mod cache_folder;
 mod cache_record;

@@ -7,7 +7,6 @@
 use super::code_cache::CodeCacheMapping;
 use super::translated_pc::TranslatedPc;
 use crate::call_paths::{CallStack, CallTree, EnteredPlaces, FunctionId};
-use crate::hash::AddressMap;
 use crate::translate::{
     BUDGET, BudgetState, CALL_LOG, CALL_LOG_END, CallRecord, EMPTY_LOG, RECORD_BYTES, ROUNDS, RecordKind,
 };
@@ -16,11 +15,10 @@ use crate::translate::{
 /// zero, as that of a budget that is not used up is, and that a processor does not use up in a month.
 pub(super) const FULL_BUDGET: u64 = 1 << 55;
 
-/// The functions that the branches of a translation lead to.
-#[derive(Default)]
-pub(crate) struct BranchedFunctions {
-    by_block: Vec<Option<FunctionId>>,
-    by_address: AddressMap<u64, FunctionId>,
+/// The calls that a forked process has not returned from.
+pub(crate) struct ForkedCalls {
+    pub(super) tree: CallTree,
+    pub(super) stack: CallStack,
 }
 
 /// The calls of a thread.
@@ -120,7 +118,7 @@ impl ThreadCalls {
             let Some(record) = CallRecord::of(words) else { continue };
             stack.spend(tree, logged.last.wrapping_sub(record.budget));
             logged.last = record.budget;
-            let mut function = || functions.of(cache, places, &record);
+            let mut function = || functions.of(&cache.translation, places, &record);
             match record.kind {
                 RecordKind::Return => stack.ret(tree, record.sp, function),
                 RecordKind::Call | RecordKind::IndirectCall => stack.call(tree, record.sp, function()),
@@ -131,8 +129,8 @@ impl ThreadCalls {
         cache.store(slot, CALL_LOG_END, EMPTY_LOG);
     }
 
-    /// The thread gives its slot up, after so many instructions there. What the log does not have belongs to
-    /// the path in which the thread is.
+    /// The thread gives its slot up, after so many instructions there. Those that the log does not have belong
+    /// to the path in which the thread is.
     pub(super) fn close(&mut self, tree: &mut CallTree, instructions: u64) {
         let (Some(stack), Some(logged)) = (&mut self.stack, self.slot.take()) else { return };
         let executed = instructions.wrapping_sub(logged.base);
@@ -146,28 +144,5 @@ impl ThreadCalls {
     /// Its frames for a process that it forks, in a tree of its own.
     pub(super) fn forked(&self, tree: &CallTree, child: &mut CallTree) -> Option<CallStack> {
         self.stack.as_ref().map(|stack| stack.forked(tree, child))
-    }
-}
-
-impl BranchedFunctions {
-    /// The function that a branch led to.
-    fn of(
-        &mut self,
-        cache: &CodeCacheMapping,
-        places: &mut EnteredPlaces,
-        record: &CallRecord,
-    ) -> FunctionId {
-        let translation = &cache.translation;
-        let mut at = |address| places.function(translation.place(address));
-        let in_instruction = matches!(record.kind, RecordKind::Call | RecordKind::Jump);
-        if !in_instruction {
-            return *self.by_address.entry(record.target).or_insert_with(|| at(record.target));
-        }
-        let block = record.block as usize;
-        if self.by_block.len() <= block {
-            self.by_block.resize(block + 1, None);
-        }
-        let target = || translation.branch_target(record.block).unwrap_or_default();
-        *self.by_block[block].get_or_insert_with(|| at(target()))
     }
 }

@@ -62,7 +62,6 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use self::cache_flush::CHANGES_SHARED;
-pub(super) use self::call_paths::ForkedCalls;
 use self::probe::InstructionProbe;
 use self::shared_translations::SharedTranslations;
 use super::TracerSettings;

@@ -8,21 +8,15 @@ use std::rc::Rc;
 use cyclometer_sys::trace::Registers;
 
 use super::Tracer;
-use crate::call_paths::{CallStack, CallTree};
+use crate::call_paths::CallTree;
 use crate::code_profile::CodeProfile;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::process::TaskMode;
 use crate::host::protocol;
-use crate::host::thread_calls::ThreadCalls;
+use crate::host::thread_calls::{ForkedCalls, ThreadCalls};
 use crate::host::trace_error::TraceResult;
 use crate::host::translation_context::TranslationContext;
 use crate::translate::BUDGET;
-
-/// The calls that a forked process has not returned from.
-pub(crate) struct ForkedCalls {
-    tree: CallTree,
-    stack: CallStack,
-}
 
 impl Tracer {
     /// A thread is about to enter translated code in its context, from outside of every block.
