@@ -1,16 +1,16 @@
 //! The texts of answers that are being sent.
 //!
-//! All scrapes of a snapshot share its text. A client that takes its answer slowly keeps that text, while others get
-//! newer ones. With many targets a text has megabytes, so that a thousand such clients would take gigabytes. Each text
-//! has a place here until the last connection has sent it, and there are few places.
+//! All scrapes of a snapshot share its text. A client that takes its answer slowly keeps that text, while
+//! others get newer ones. With many targets a text has megabytes, so that a thousand such clients would take
+//! gigabytes. Each text has a place here until the last connection has sent it, and there are few places.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many texts are kept at the same time. The latest snapshot has two at most, and clients that take no more
-/// than a second share the next ones.
+/// How many texts are kept at the same time. The latest snapshot has two at most, and clients that take no
+/// more than a second share the next ones.
 pub const MOST_TEXTS: usize = 16;
 
 /// The places of texts.

@@ -4,20 +4,19 @@
 //! kernel ──> CgroupWatch (own thread) ──> flag and wake-up ──> reader: rescan
 //! ```
 //!
-//! The thread watches every folder below the root. A new folder is watched, too, with what was made in it before.
-//! Where the user may not watch so many folders, the watch says that it is incomplete, and the reader
+//! The thread watches every folder below the root. A new folder is watched, too, with what was made in it
+//! before. Where the user may not watch so many folders, the watch says that it is incomplete, and the reader
 //! searches periodically, as without it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cyclometer_toolkit::{FolderChange, FolderWatch, WatchedFolder};
 
+use crate::cgroup_news::CgroupNews;
 use crate::hub::ReaderWake;
 
 /// How many folders are watched at most.
@@ -25,28 +24,6 @@ const MOST_FOLDERS: usize = 200_000;
 
 /// How long changes are gathered after one that was told: a rescan reads every folder.
 const GATHERING: Duration = Duration::from_secs(1);
-
-/// The news of a watch, for the reader.
-#[derive(Clone, Debug, Default)]
-pub struct CgroupNews(Arc<NewsFlags>);
-
-#[derive(Debug, Default)]
-struct NewsFlags {
-    has_changed: AtomicBool,
-    is_complete: AtomicBool,
-}
-
-impl CgroupNews {
-    /// Whether groups have come or gone since the last call.
-    pub fn take(&self) -> bool {
-        self.0.has_changed.swap(false, Ordering::AcqRel)
-    }
-
-    /// Whether every group is watched.
-    pub fn is_complete(&self) -> bool {
-        self.0.is_complete.load(Ordering::Acquire)
-    }
-}
 
 /// The watched folders below a root.
 struct CgroupWatch {
@@ -57,7 +34,8 @@ struct CgroupWatch {
     is_complete: bool,
 }
 
-/// Watches the groups below a root, until no scrape can come any more. The news are complete when this returns.
+/// Watches the groups below a root, until no scrape can come any more. The news are complete when this
+/// returns.
 ///
 /// # Errors
 ///
@@ -65,17 +43,20 @@ struct CgroupWatch {
 pub fn start(root: &Path, wake: ReaderWake) -> io::Result<CgroupNews> {
     let (news, mut watch) = (CgroupNews::default(), CgroupWatch::new(root)?);
     let theirs = news.clone();
-    watch.tell(&theirs);
+    theirs.set_complete(watch.is_complete);
     std::thread::Builder::new().name("cgroups".to_owned()).spawn(move || {
-        while watch.next().is_ok() {
-            watch.tell(&theirs);
-            theirs.0.has_changed.store(true, Ordering::Release);
+        while let Ok(has_changed) = watch.next() {
+            if !has_changed {
+                continue;
+            }
+            theirs.set_complete(watch.is_complete);
+            theirs.change();
             if wake.wake().is_err() {
                 return;
             }
             std::thread::sleep(GATHERING);
         }
-        theirs.0.is_complete.store(false, Ordering::Release);
+        theirs.set_complete(false);
     })?;
     Ok(news)
 }
@@ -88,13 +69,11 @@ impl CgroupWatch {
         if all.paths.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(all) }
     }
 
-    fn tell(&self, news: &CgroupNews) {
-        news.0.is_complete.store(self.is_complete, Ordering::Release);
-    }
-
-    /// Waits for changes, and watches new folders.
-    fn next(&mut self) -> io::Result<()> {
-        for change in self.watch.wait()? {
+    /// Waits for changes, and watches new folders. False where files alone have changed.
+    fn next(&mut self) -> io::Result<bool> {
+        let changes = self.watch.wait()?;
+        let has_changed = !changes.is_empty();
+        for change in changes {
             match change {
                 FolderChange::Made(within, name) => {
                     let Some(path) = self.paths.get(&within).map(|path| path.join(name)) else { continue };
@@ -111,7 +90,7 @@ impl CgroupWatch {
                 }
             }
         }
-        Ok(())
+        Ok(has_changed)
     }
 
     /// Watches a folder and all below it. A folder is watched before it is read, so that no change is missed.

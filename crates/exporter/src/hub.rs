@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::cgroup_watch::CgroupNews;
+use crate::cgroup_news::CgroupNews;
 use crate::collector::{Collector, Rescan};
 use crate::counters::OpenTarget;
 use crate::snapshot::Snapshot;

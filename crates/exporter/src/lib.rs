@@ -14,6 +14,7 @@
 pub mod answers;
 pub mod auth;
 pub mod budget;
+pub mod cgroup_news;
 pub mod cgroup_watch;
 pub mod cgroups;
 pub mod collector;
