@@ -2,7 +2,9 @@
 
 use cyclometer_core::gpu::{GpuAccess, GpuPart, GpuPlace, GpuQuantity};
 use cyclometer_core::syntax::Term;
-use cyclometer_core::{Candidate, Error, ErrorKind, Machine, Part, Provenance, Recovery, Result, Rung, Scope};
+use cyclometer_core::{
+    Candidate, Error, ErrorKind, Machine, Part, Provenance, Recovery, Result, Rung, Scope,
+};
 
 use crate::suggest;
 
@@ -38,7 +40,8 @@ pub(crate) fn of_terms(terms: &[Term], text: &str) -> Result<GpuEvent> {
         Some([name, device]) => (*name, Some((*device).to_owned())),
         _ => {
             let message = format!("{text}: between the slashes stand a quantity and, if need be, a device");
-            let fix = Recovery::fix("write gpu/power/ or gpu/power,nvidia0/; `cyclometer doctor` names devices");
+            let fix =
+                Recovery::fix("write gpu/power/ or gpu/power,nvidia0/; `cyclometer doctor` names devices");
             return Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(fix));
         }
     };
@@ -48,7 +51,10 @@ pub(crate) fn of_terms(terms: &[Term], text: &str) -> Result<GpuEvent> {
             let names = suggest::nearest(name, GpuQuantity::ALL.into_iter().map(GpuQuantity::name));
             let recovery = match names.is_empty() {
                 false => Recovery::OfferNearest { names },
-                true => Recovery::fix(format!("quantities: {}", GpuQuantity::ALL.map(GpuQuantity::name).join(", "))),
+                true => Recovery::fix(format!(
+                    "quantities: {}",
+                    GpuQuantity::ALL.map(GpuQuantity::name).join(", ")
+                )),
             };
             let message = format!("GPUs have no quantity '{name}' (in {text})");
             Err(Error::new(ErrorKind::UnknownEvent, message).with_recovery(recovery))
@@ -120,7 +126,10 @@ impl GpuEvent {
             None if gpus.by_files().next().is_some() => format!("no driver of the GPUs here reports {name}"),
             None => {
                 let cause = machine.ladder.state(Rung::Gpu).and_then(|state| state.causes.first());
-                cause.map_or_else(|| "there is no GPU of NVIDIA or AMD here".to_owned(), |cause| cause.text.clone())
+                cause.map_or_else(
+                    || "there is no GPU of NVIDIA or AMD here".to_owned(),
+                    |cause| cause.text.clone(),
+                )
             }
         }
     }
@@ -153,7 +162,9 @@ fn function(quantity: GpuQuantity) -> &'static str {
 /// Remarks for readers of a value.
 pub(crate) fn notes(quantity: GpuQuantity) -> Vec<String> {
     let note = match quantity {
-        GpuQuantity::Utilisation => "the share of the time in which any kernel executed, not the share of the GPU in use",
+        GpuQuantity::Utilisation => {
+            "the share of the time in which any kernel executed, not the share of the GPU in use"
+        }
         GpuQuantity::ProcessMemory => {
             "of the processes that the driver lists; in a container it may list none of them"
         }
@@ -232,7 +243,9 @@ mod tests {
     #[test]
     fn a_wrong_event_is_refused_with_the_nearest_or_the_form() {
         let error = |text: &str| resolve_list(text, &machine(), true).unwrap_err();
-        assert!(matches!(error("gpu/powr/").recovery(), Recovery::OfferNearest { names } if *names == ["power"]));
+        assert!(
+            matches!(error("gpu/powr/").recovery(), Recovery::OfferNearest { names } if *names == ["power"])
+        );
         assert_eq!(error("gpu/power=3/").kind(), ErrorKind::InvalidInput);
         assert_eq!(error("gpu/power,amd0,amd1/").kind(), ErrorKind::InvalidInput);
         assert_eq!(error("gpu-power:u").kind(), ErrorKind::InvalidInput, "a GPU has no modes");

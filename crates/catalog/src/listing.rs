@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use cyclometer_core::energy::EnergyDomain;
-use cyclometer_core::gpu::GpuQuantity;
 use cyclometer_core::event::{PerfClass, Unit};
+use cyclometer_core::gpu::GpuQuantity;
 use cyclometer_core::ladder::Cause;
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 

@@ -19,10 +19,10 @@ use crate::energy;
 use crate::generic::{
     ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, SoftwareEvent, accounting_source, named,
 };
+use crate::gpu::{self, GpuEvent};
 use crate::host::{CoreTables, Tables, cores};
 use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::soft::{self, SoftEvent};
-use crate::gpu::{self, GpuEvent};
 use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, select, suggest};
 
 /// The events that are counted by default.
@@ -491,7 +491,9 @@ fn by_zones(domain: EnergyDomain, request: &EventRequest, machine: &Machine) -> 
 fn gpu_event(wanted: &GpuEvent, request: &EventRequest, machine: &Machine) -> Event {
     let unit = wanted.quantity.unit();
     match wanted.candidate(machine) {
-        Ok(candidate) => Event { notes: gpu::notes(wanted.quantity), ..event(request, unit, vec![candidate]) },
+        Ok(candidate) => {
+            Event { notes: gpu::notes(wanted.quantity), ..event(request, unit, vec![candidate]) }
+        }
         Err(reason) => Event { unit, ..unsupported(request, reason) },
     }
 }

@@ -29,16 +29,8 @@ pub enum Rung {
 
 impl Rung {
     /// Every source of a real machine, best first.
-    pub const ALL: [Rung; 8] = [
-        Rung::Perf,
-        Rung::Kperf,
-        Rung::Msr,
-        Rung::Sysreg,
-        Rung::SelfCounts,
-        Rung::Soft,
-        Rung::Os,
-        Rung::Gpu,
-    ];
+    pub const ALL: [Rung; 8] =
+        [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os, Rung::Gpu];
 
     /// The word used for `--backend` and in every output.
     pub fn word(self) -> &'static str {

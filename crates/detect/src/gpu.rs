@@ -119,15 +119,20 @@ fn device(facts: &dyn FactSource, card: u32, numbers: &mut DeviceNumbers) -> Opt
 
 /// The files of a device by quantity, those that exist.
 fn files(facts: &dyn FactSource, folder: &str) -> Vec<(GpuQuantity, GpuFile)> {
-    use GpuQuantity::{Energy, MemoryClock, MemoryUsed, MemoryUtilisation, Power, SmClock, Temperature, Utilisation};
+    use GpuQuantity::{
+        Energy, MemoryClock, MemoryUsed, MemoryUtilisation, Power, SmClock, Temperature, Utilisation,
+    };
     let of_device = facts.list(folder);
     let monitors = facts.list(&format!("{folder}/hwmon"));
     let monitor = monitors.iter().find(|name| name.starts_with("hwmon"));
     let monitor = monitor.map(|name| format!("{folder}/hwmon/{name}")).unwrap_or_default();
     let of_monitor = if monitor.is_empty() { Vec::new() } else { facts.list(&monitor) };
     let file = |quantity, name: &str, multiplier, divisor| {
-        let (folder, names) =
-            if of_device.iter().any(|there| there == name) { (folder, &of_device) } else { (&*monitor, &of_monitor) };
+        let (folder, names) = if of_device.iter().any(|there| there == name) {
+            (folder, &of_device)
+        } else {
+            (&*monitor, &of_monitor)
+        };
         let is_there = names.iter().any(|there| there == name);
         is_there.then(|| (quantity, GpuFile { path: format!("{folder}/{name}"), multiplier, divisor }))
     };
@@ -218,7 +223,8 @@ mod tests {
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023",
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.104.05  Release Build  (a@b)",
         ] {
-            let gpus = gpus(&format!("file /proc/driver/nvidia/version {text}\nlist /dev nvidia0 nvidiactl\n"));
+            let gpus =
+                gpus(&format!("file /proc/driver/nvidia/version {text}\nlist /dev nvidia0 nvidiactl\n"));
             assert_eq!((gpus.nvidia_driver.as_deref(), gpus.nvidia_nodes), (Some("535.104.05"), true));
         }
     }
@@ -232,14 +238,17 @@ mod tests {
             file /sys/bus/pci/devices/0000:01:00.0/class 0x030200\n";
         let found = gpus(pci);
         assert_eq!(found.devices.len(), 1, "{found:?}");
-        assert!(matches!(&found.devices[0].access, GpuAccess::Unsupported(reason) if reason.contains("not loaded")));
+        assert!(
+            matches!(&found.devices[0].access, GpuAccess::Unsupported(reason) if reason.contains("not loaded"))
+        );
         let facts = RecordedFacts::parse(&format!("note synthetic: x\nos linux\n{pci}")).unwrap();
         assert_eq!(detect(&facts, DetectionDepth::WhatCounts).devices, [], "a measurement does not look");
     }
 
     #[test]
     fn cards_without_a_driver_that_is_known_are_left_out() {
-        let found = gpus("list /sys/class/drm card0\nfile /sys/class/drm/card0/device/uevent DRIVER=virtio-pci\n");
+        let found =
+            gpus("list /sys/class/drm card0\nfile /sys/class/drm/card0/device/uevent DRIVER=virtio-pci\n");
         assert_eq!(found, Gpus::default());
     }
 }

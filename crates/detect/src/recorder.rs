@@ -6,7 +6,9 @@ use std::fmt::Write;
 use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
 
-use crate::facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal};
+use crate::facts::{
+    AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal,
+};
 use crate::recorded::RecordedFacts;
 
 /// A fact source that passes every question on to another one and remembers the answers.
@@ -202,9 +204,8 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
 fn nvml_words(outcome: &Result<NvmlFacts, NvmlObstacle>) -> Vec<String> {
     match outcome {
         Ok(found) => {
-            let device = |(name, model): &(String, String)| {
-                format!("device {} {}", escape_word(name), escape(model))
-            };
+            let device =
+                |(name, model): &(String, String)| format!("device {} {}", escape_word(name), escape(model));
             let driver = format!("driver {}", escape(&found.driver));
             std::iter::once(driver).chain(found.devices.iter().map(device)).collect()
         }

@@ -153,8 +153,10 @@ fn is_of_registers(rung: Rung) -> bool {
 /// Whether the machine could count, and the surroundings keep the source from it. For the software PMU a
 /// system call that the kernel lacks is such a cause too: the CPU needs nothing for it.
 fn keeps_from_counting(rung: Rung, kind: CauseKind) -> bool {
+    use CauseKind::{
+        DriverFault, NoDriver, NoLibrary, NoProcessList, NotInKernel, NotRoot, Seccomp, VersionMismatch,
+    };
     use CauseKind::{FileSizeLimit, HeldByAnother, MemoryLimit, NmiWatchdog, NoPermission};
-    use CauseKind::{DriverFault, NoDriver, NoLibrary, NoProcessList, NotInKernel, NotRoot, Seccomp, VersionMismatch};
     match kind {
         NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog => true,
         NoProcessList | FileSizeLimit | MemoryLimit => true,

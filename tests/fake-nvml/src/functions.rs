@@ -190,7 +190,8 @@ pub extern "C" fn nvmlDeviceGetMigMode(
 ) -> c_int {
     let device = device_of(device);
     call("nvmlDeviceGetMigMode", Some(device), |driver| {
-        let is_own = |other: &crate::FakeDevice| other.instance_of.is_some_and(|(parent, _)| parent == device);
+        let is_own =
+            |other: &crate::FakeDevice| other.instance_of.is_some_and(|(parent, _)| parent == device);
         if !driver.scenario.devices.iter().any(is_own) {
             return Err(NOT_SUPPORTED);
         }
@@ -255,7 +256,9 @@ pub extern "C" fn nvmlDeviceGetPowerUsage(device: *mut c_void, place: *mut c_uin
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: *mut c_void, place: *mut u64) -> c_int {
     let device = device_of(device);
-    call("nvmlDeviceGetTotalEnergyConsumption", Some(device), |driver| put(place, driver.value(device, "energy")?))
+    call("nvmlDeviceGetTotalEnergyConsumption", Some(device), |driver| {
+        put(place, driver.value(device, "energy")?)
+    })
 }
 
 /// Memory in bytes.
@@ -312,7 +315,8 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         // SAFETY: the caller has the number of places here.
         let room = unsafe { count.read() } as usize;
         for (i, (pid, used_bytes)) in all.iter().take(room).enumerate() {
-            let process = Process { pid: *pid, used_bytes: *used_bytes, device_instance: 0, compute_instance: 0 };
+            let process =
+                Process { pid: *pid, used_bytes: *used_bytes, device_instance: 0, compute_instance: 0 };
             // SAFETY: the caller has room for as many as it says, and this is one of them.
             let place = unsafe { places.add(i) };
             put(place, process)?;
@@ -334,7 +338,11 @@ pub extern "C" fn nvmlDeviceGetPcieThroughput(
 
 /// The temperature of the chip.
 #[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetTemperature(device: *mut c_void, _sensor: c_uint, place: *mut c_uint) -> c_int {
+pub extern "C" fn nvmlDeviceGetTemperature(
+    device: *mut c_void,
+    _sensor: c_uint,
+    place: *mut c_uint,
+) -> c_int {
     number("nvmlDeviceGetTemperature", device, "temperature", place)
 }
 

@@ -31,7 +31,8 @@ pub const OPENED: &str = "nvml.opened";
 pub fn library() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let folder = program.parent().unwrap_or_else(|| Path::new("."));
-    let name = format!("{}cyclometer_fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let name =
+        format!("{}cyclometer_fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let places = [folder.join(&name), folder.join("deps").join(&name)];
     let found = places.iter().find(|place| place.exists());
     found.unwrap_or_else(|| panic!("no {name} in {}", folder.display())).clone()

@@ -123,7 +123,11 @@ impl Scenario {
             ["instance", index, model @ ..] => {
                 let parent = self.devices.iter().rposition(|device| device.instance_of.is_none())?;
                 let instance_of = Some((parent, index.parse().ok()?));
-                self.devices.push(FakeDevice { model: model.join(" "), instance_of, ..FakeDevice::default() });
+                self.devices.push(FakeDevice {
+                    model: model.join(" "),
+                    instance_of,
+                    ..FakeDevice::default()
+                });
             }
             ["process", name, mib] => {
                 let process = ((*name).to_owned(), mib.parse().ok()?);

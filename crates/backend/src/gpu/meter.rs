@@ -93,10 +93,7 @@ impl GpuMeter {
         probe: DeviceProbe,
         reader: &mut dyn GpuReader,
     ) -> (GpuMeter, Option<Obstacle>) {
-        let obstacle = reader.read(&probe, &wanted.processes).err().map(|obstacle| Obstacle {
-            text: format!("{}: {}", probe.device, obstacle.text),
-            ..obstacle
-        });
+        let obstacle = reader.read(&probe, &wanted.processes).err();
         let meter = GpuMeter {
             slot: wanted.slot,
             part: wanted.index,
@@ -107,6 +104,11 @@ impl GpuMeter {
             lost: obstacle.as_ref().map(|obstacle| obstacle.text.clone()),
             is_reported: obstacle.is_none(),
         };
+        let named = |obstacle: Obstacle| {
+            let text = format!("{}: {}", meter.probe.device, obstacle.text);
+            Obstacle { text, ..obstacle }
+        };
+        let obstacle = obstacle.map(named);
         (meter, obstacle)
     }
 
@@ -174,26 +176,40 @@ impl GpuMeter {
     /// What a reader of the value must know.
     fn remark(&self) -> String {
         let (sums, device) = (&self.sums, &self.probe.device);
+        if sums.samples == 0 {
+            return String::new();
+        }
         if self.is_counter() {
             let is_coarse = sums.covered_ns < 10 * ENERGY_STEP_NS;
-            return if is_coarse { format!("{device} counts energy in steps of up to 100 ms") } else { String::new() };
+            return if is_coarse {
+                format!("{device} counts energy in steps of up to 100 ms")
+            } else {
+                String::new()
+            };
         }
         let times = format!("sampled {} times", sums.samples);
         if self.is_added_up() {
             return format!("{device} added up from power, {times}");
         }
-        let (scale, unit) = (self.quantity.scale(), self.quantity.unit());
-        let [least, greatest] = [sums.least, sums.greatest].map(|value| shown(value as f64 * scale));
+        let [least, greatest] = [sums.least, sums.greatest].map(|value| shown(value, self.quantity));
+        let range = if least == greatest { greatest } else { format!("{least} to {greatest}") };
         let by = reason_names(sums.reasons);
         let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
-        format!("{device} {times}: {least} to {greatest} {}{by}", unit.symbol())
+        format!("{device} {times}, {range}{by}")
     }
 }
 
-/// A value without decimals that say nothing.
-fn shown(value: f64) -> String {
+/// A raw value in a unit for people, without decimals that say nothing.
+fn shown(raw: u64, quantity: GpuQuantity) -> String {
+    let value = raw as f64 * quantity.scale();
+    let unit = quantity.unit();
+    let (value, unit) = match unit.symbol() {
+        "B" => (value / f64::from(1 << 20), "MiB"),
+        "B/s" => (value / 1e6, "MB/s"),
+        symbol => (value, symbol),
+    };
     let text = format!("{value:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 fn reason_names(bits: u64) -> String {
@@ -230,7 +246,11 @@ mod tests {
         Err(Obstacle { kind: RefusalKind::Unavailable, text: "lost from the bus".to_owned() })
     }
 
-    fn meter(quantity: GpuQuantity, read: GpuQuantity, answers: Vec<Result<GpuSample, Obstacle>>) -> (GpuMeter, Prepared) {
+    fn meter(
+        quantity: GpuQuantity,
+        read: GpuQuantity,
+        answers: Vec<Result<GpuSample, Obstacle>>,
+    ) -> (GpuMeter, Prepared) {
         let part = GpuPart { quantity, place: GpuPlace::Nvml(None) };
         let wanted = WantedPart { slot: SlotId(0), index: 0, part, processes: MeasuredProcesses::All };
         let probe = DeviceProbe { device: "nvidia0".to_owned(), quantity: read, place: ProbePlace::Nvml(0) };
@@ -296,13 +316,17 @@ mod tests {
 
     #[test]
     fn the_remark_has_the_range_and_what_held_the_clocks_down() {
-        let answers = vec![value(0), Ok(GpuSample { value: 0, reasons: 1 }), Ok(GpuSample { value: 100_000, reasons: 0x24 })];
+        let answers = vec![
+            value(0),
+            Ok(GpuSample { value: 0, reasons: 1 }),
+            Ok(GpuSample { value: 100_000, reasons: 0x24 }),
+        ];
         let (mut meter, mut reader) = meter(GpuQuantity::Throttled, GpuQuantity::Throttled, answers);
         meter.sample(&mut reader);
         meter.sample(&mut reader);
         assert_eq!(
             meter.cell().partial.unwrap(),
-            "nvidia0 sampled 2 times: 0 to 100 %, by power cap, software thermal limit"
+            "nvidia0 sampled 2 times, 0 % to 100 %, by power cap, software thermal limit"
         );
         assert!(!is_throttled(0x1 | 0x2 | 0x10 | 0x100) && is_throttled(0x40));
     }

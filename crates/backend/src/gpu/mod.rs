@@ -92,7 +92,8 @@ impl GpuSource {
                 let text = format!("{} is no event of GPUs", slot.name);
                 return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text });
             };
-            let wanted = WantedPart { slot: slot.id, index, part: part.clone(), processes: processes.clone() };
+            let wanted =
+                WantedPart { slot: slot.id, index, part: part.clone(), processes: processes.clone() };
             match self.sampler(&part.place).and_then(|sampler| jobs.add(sampler, wanted)) {
                 Ok(()) => is_open = true,
                 Err(obstacle) => obstacles.push((index, part, obstacle)),
@@ -102,7 +103,9 @@ impl GpuSource {
             let (kind, text) = (obstacle.kind, obstacle.text.clone());
             return Err(Refusal { slot: Some(slot.id), kind, text });
         }
-        jobs.lost.extend(obstacles.into_iter().map(|(index, part, obstacle)| lost(slot.id, index, part, obstacle)));
+        jobs.lost.extend(
+            obstacles.into_iter().map(|(index, part, obstacle)| lost(slot.id, index, part, obstacle)),
+        );
         Ok(())
     }
 }
@@ -113,7 +116,11 @@ fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: Obstacle) -> Cell {
         GpuPlace::Nvml(device) => device.clone().unwrap_or_else(|| "nvidia".to_owned()),
         GpuPlace::File { device, .. } => device.clone(),
     };
-    Cell { at: At { part, pmu: device, ..At::default() }, lost: Some(obstacle.text), ..Cell::new(slot, 0, 0, 0) }
+    Cell {
+        at: At { part, pmu: device, ..At::default() },
+        lost: Some(obstacle.text),
+        ..Cell::new(slot, 0, 0, 0)
+    }
 }
 
 impl Source for GpuSource {

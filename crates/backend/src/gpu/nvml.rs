@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cyclometer_core::gpu::{GpuPlace, GpuQuantity, NvmlObstacle, NvmlReturn};
 use cyclometer_core::RefusalKind;
+use cyclometer_core::gpu::{GpuPlace, GpuQuantity, NvmlObstacle, NvmlReturn};
 use cyclometer_sys::nvml::{Nvml, NvmlClock, NvmlDevice, NvmlDirection, NvmlError, NvmlInventory, within};
 
 use super::meter::is_throttled;
@@ -58,7 +58,8 @@ impl NvmlReader {
             Some(name) => device.name == name,
             None => !device.is_instance,
         };
-        let found: Vec<usize> = (0..self.devices.len()).filter(|index| is_meant(&self.devices[*index])).collect();
+        let found: Vec<usize> =
+            (0..self.devices.len()).filter(|index| is_meant(&self.devices[*index])).collect();
         if !found.is_empty() {
             return Ok(found);
         }
@@ -72,7 +73,12 @@ impl NvmlReader {
         Err(Obstacle { kind: RefusalKind::NotSupported, text })
     }
 
-    fn value(&self, index: usize, quantity: GpuQuantity, of: &MeasuredProcesses) -> Result<GpuSample, NvmlError> {
+    fn value(
+        &self,
+        index: usize,
+        quantity: GpuQuantity,
+        of: &MeasuredProcesses,
+    ) -> Result<GpuSample, NvmlError> {
         let (nvml, device) = (&self.nvml, self.devices[index].handle);
         let plain = |value| GpuSample { value, reasons: 0 };
         let thousandths = |value: u32| plain(u64::from(value) * 1000);

@@ -171,8 +171,7 @@ mod tests {
     fn every_code_has_a_name_a_kind_and_a_text_of_its_own() {
         let codes: Vec<NvmlReturn> = NvmlReturn::all().collect();
         assert_eq!(codes.len(), 31);
-        let texts: Vec<String> =
-            codes.iter().map(|code| NvmlObstacle::Returned(*code).to_string()).collect();
+        let texts: Vec<String> = codes.iter().map(|code| NvmlObstacle::Returned(*code).to_string()).collect();
         for (i, (code, text)) in codes.iter().zip(&texts).enumerate() {
             assert!(!texts[..i].contains(text), "{text} stands twice");
             assert!(text.ends_with(&format!("({code})")), "{text}");

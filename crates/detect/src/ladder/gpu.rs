@@ -19,7 +19,9 @@ pub(super) fn rung(machine: &Machine, probes: &AccessProbes) -> RungState {
         None => false,
     };
     causes.extend(machine.gpus.devices.iter().filter_map(|device| match &device.access {
-        GpuAccess::Unsupported(reason) => Some(cause(unsupported(machine.os), format!("{}: {reason}", device.name))),
+        GpuAccess::Unsupported(reason) => {
+            Some(cause(unsupported(machine.os), format!("{}: {reason}", device.name)))
+        }
         _ => None,
     }));
     let works = match (by_nvml || machine.gpus.by_files().next().is_some(), causes.is_empty()) {

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
 use cyclometer_core::machine::{Architecture, Os};
 use cyclometer_detect::{
-    AccountFacts, FactRecorder, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, RecordedFacts,
-    TraceRefusal, TracerCall, detect,
+    AccountFacts, FactRecorder, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts,
+    RecordedFacts, TraceRefusal, TracerCall, detect,
 };
 use proptest::prelude::*;
 
@@ -112,7 +112,10 @@ impl FactSource for Garbage {
             1 => Err(NvmlObstacle::NoLibrary(self.pick("library", &self.texts).clone())),
             _ => Ok(NvmlFacts {
                 driver: self.pick("driver", &self.texts).clone(),
-                devices: vec![(self.pick("device", &self.texts).clone(), self.pick("model", &self.texts).clone())],
+                devices: vec![(
+                    self.pick("device", &self.texts).clone(),
+                    self.pick("model", &self.texts).clone(),
+                )],
             }),
         }
     }

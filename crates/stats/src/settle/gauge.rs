@@ -95,9 +95,11 @@ mod tests {
     #[test]
     fn devices_add_up_or_are_averaged_or_the_greatest_counts() {
         let cells = [cell("nvidia0", 30_000, SECOND), cell("nvidia1", 90_000, SECOND)];
-        for (total, value, word) in
-            [(DeviceTotal::Sum, 120, "sum"), (DeviceTotal::Mean, 60, "mean"), (DeviceTotal::Greatest, 90, "greatest")]
-        {
+        for (total, value, word) in [
+            (DeviceTotal::Sum, 120, "sum"),
+            (DeviceTotal::Mean, 60, "mean"),
+            (DeviceTotal::Greatest, 90, "greatest"),
+        ] {
             let part = format!("{word} of 2 devices");
             assert_eq!(of(&cells, total), Count::Partial { raw: value, part });
         }
@@ -109,7 +111,10 @@ mod tests {
         let part = "without nvidia1: it is lost".to_owned();
         assert_eq!(of(&cells, DeviceTotal::Mean), Count::Partial { raw: 30, part });
         let all = [lost("nvidia0", "no answer"), lost("nvidia1", "no answer")];
-        assert_eq!(of(&all, DeviceTotal::Sum), Count::Lost { reason: "nvidia0, nvidia1: no answer".to_owned() });
+        assert_eq!(
+            of(&all, DeviceTotal::Sum),
+            Count::Lost { reason: "nvidia0, nvidia1: no answer".to_owned() }
+        );
         let differ = [lost("nvidia0", "a"), lost("nvidia1", "b")];
         assert_eq!(of(&differ, DeviceTotal::Sum).reason().unwrap(), "nvidia0: a; nvidia1: b");
     }

@@ -400,11 +400,7 @@ fn word(function: Option<DeviceWordFunction>, of: NvmlHandle) -> Result<u64, Nvm
     Ok(value)
 }
 
-fn choice(
-    function: Option<DeviceChoiceFunction>,
-    of: NvmlHandle,
-    which: c_uint,
-) -> Result<u32, NvmlError> {
+fn choice(function: Option<DeviceChoiceFunction>, of: NvmlHandle, which: c_uint) -> Result<u32, NvmlError> {
     let (call, mut value) = (found(function)?, 0);
     // SAFETY: the handle is NVML's own, and a number is written to a live integer.
     checked(unsafe { call(of.0, which, &raw mut value) })?;

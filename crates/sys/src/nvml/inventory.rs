@@ -48,7 +48,9 @@ impl Nvml {
     fn instances(&self, of: NvmlHandle, name: &str) -> Result<Vec<NvmlDevice>, NvmlError> {
         match self.is_divided(of) {
             Ok(true) => {}
-            Ok(false) | Err(NvmlError::NOT_SUPPORTED | NvmlError::FUNCTION_NOT_FOUND) => return Ok(Vec::new()),
+            Ok(false) | Err(NvmlError::NOT_SUPPORTED | NvmlError::FUNCTION_NOT_FOUND) => {
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(error),
         }
         // Indices without an instance are left out.
