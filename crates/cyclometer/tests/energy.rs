@@ -1,5 +1,5 @@
-//! Energy by the kernel's power capping, and GPUs by files of their driver, with folders of the test instead of
-//! sysfs.
+//! Energy by the kernel's power capping, and GPUs by files of their driver, with folders of the test in place
+//! of sysfs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@
 //! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
 
 use cyclometer_core::event::Unit;
-use cyclometer_core::gpu::is_gauge;
+use cyclometer_core::gauge::is_gauge;
 use cyclometer_core::{Modes, Rung};
 
 /// An event of a recording, as far as rates depend on it.

@@ -7,7 +7,7 @@ use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::gpu::GpuQuantity;
 
 use super::processes::MeasuredProcesses;
-use super::sampler::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
 
 /// Energy counters move in steps of up to this time.
 ///
@@ -57,7 +57,7 @@ struct SampleSums {
     last: Option<(Instant, u64)>,
     /// Integral over time, in raw units times ns.
     integral: u128,
-    /// What a counter counted, in raw units.
+    /// The count of a counter, in raw units.
     counted: u64,
     covered_ns: u64,
     samples: u64,
@@ -153,7 +153,7 @@ impl GpuMeter {
             // From mW times ns to mJ.
             GpuQuantity::Energy if self.is_added_up() => sums.integral / 1_000_000_000,
             GpuQuantity::Energy => sums.counted.into(),
-            _ => sums.integral / 1_000_000,
+            _ => (sums.integral + 500_000) / 1_000_000,
         };
         let time_ns = if self.lost.is_some() { 0 } else { sums.covered_ns };
         Cell {
@@ -173,7 +173,7 @@ impl GpuMeter {
         })
     }
 
-    /// What a reader of the value must know.
+    /// The remark for readers of the value.
     fn remark(&self) -> String {
         let (sums, device) = (&self.sums, &self.probe.device);
         if sums.samples == 0 {
@@ -220,7 +220,7 @@ fn reason_names(bits: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::sampler::ProbePlace;
+    use crate::gpu::reader::ProbePlace;
     use cyclometer_core::RefusalKind;
     use cyclometer_core::gpu::{GpuPart, GpuPlace};
     use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The summary of a recording: printed when it ends.
 
-use cyclometer::core::gpu::is_gauge;
+use cyclometer::core::gauge::is_gauge;
 use cyclometer::core::{Count, Verdict};
 use cyclometer::{Recorded, RecordedColumn};
 

@@ -85,9 +85,11 @@ fn class(counts: &Result<(), Cause>) -> String {
 fn gpu_access(access: &GpuAccess, driver: Option<&str>) -> String {
     match access {
         GpuAccess::Nvml => format!("NVML {}", driver.unwrap_or_default()),
-        GpuAccess::Files(files) => {
-            files.iter().map(|(quantity, file)| format!("{} {}", quantity.name(), file.path)).collect::<Vec<_>>().join(" ")
-        }
+        GpuAccess::Files(files) => files
+            .iter()
+            .map(|(quantity, file)| format!("{} {}", quantity.name(), file.path))
+            .collect::<Vec<_>>()
+            .join(" "),
         GpuAccess::Unsupported(reason) => format!("unsupported: {reason}"),
     }
 }
