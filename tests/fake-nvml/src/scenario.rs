@@ -14,7 +14,8 @@
 //! | `hang nvmlDeviceGetPowerUsage 3` | the third call never returns |
 //!
 //! Quantities are `utilisation`, `memory-utilisation`, `sm-clock`, `memory-clock`, `power`, `energy`,
-//! `memory-used`, `pcie-rx`, `pcie-tx`, `temperature`, `reasons`. A device does not support those that it has no line for.
+//! `memory-used`, `pcie-rx`, `pcie-tx`, `temperature`, `reasons`. A device does not
+//! support those that it has no line for.
 
 use std::collections::BTreeMap;
 use std::fmt;
