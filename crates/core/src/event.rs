@@ -6,7 +6,7 @@ use crate::count::{Provenance, Scope};
 use crate::counter::{CounterId, CounterMask};
 use crate::cpuset::CpuSet;
 use crate::energy::EnergyZone;
-use crate::gpu::{DeviceTotal, GpuPart};
+use crate::gpu::GpuPart;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::{ConfigWords, PmuSet};
@@ -272,15 +272,6 @@ impl Candidate {
     pub fn counters(&self) -> usize {
         let pmus = || self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
         pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0)
-    }
-
-    /// How the means of several devices add up, where the value is a gauge: a quantity that goes up and down
-    /// and is sampled. `None` for counts.
-    pub fn gauge(&self) -> Option<DeviceTotal> {
-        self.parts.iter().find_map(|part| match part {
-            Part::Gpu(part) => part.quantity.gauge(),
-            _ => None,
-        })
     }
 
     /// A candidate counted by perf. Its parts are those of [`Candidate::parts`], with raw counts unscaled.

@@ -1,7 +1,7 @@
 //! Where facts come from.
 
-use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::NvmlObstacle;
 pub use cyclometer_sys::macos::KpcCounters;
 use cyclometer_sys::tracer_call::TracerCall;
 
@@ -136,7 +136,7 @@ pub trait FactSource {
     fn nvml_probe(&self) -> Result<NvmlFacts, NvmlObstacle>;
 }
 
-/// What NVIDIA's management library says of the machine.
+/// The driver and the devices that NVIDIA's management library lists.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NvmlFacts {
     /// The version of the driver.

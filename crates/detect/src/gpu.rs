@@ -29,7 +29,7 @@ pub(crate) fn detect(facts: &dyn FactSource, depth: DetectionDepth) -> Gpus {
     let nodes = facts.list("/dev");
     let nvidia_nodes = nodes.iter().any(|name| name == "nvidiactl" || name == "dxg");
     let mut gpus = Gpus { nvidia_driver, nvidia_nodes, devices: cards(facts) };
-    if depth == DetectionDepth::Everything && !gpus.may_have_nvml() {
+    if depth.tries_all() && !gpus.may_have_nvml() {
         gpus.devices.extend(without_driver(facts, &gpus.devices));
     }
     gpus

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::NvmlObstacle;
 
 use crate::facts::{
     AccountFacts, FactSource, KpcCounters, MAX_ENTRIES, MAX_FILE_BYTES, NvmlFacts, PerfProbe, TraceRefusal,

@@ -1,6 +1,6 @@
 //! Systems for which there is no NVML.
 
-use cyclometer_core::gpu::NvmlObstacle;
+use cyclometer_core::nvml::NvmlObstacle;
 
 use crate::facts::NvmlFacts;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
+use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
 use cyclometer_sys::nvml::{LIBRARY, Nvml, NvmlError, within};
 
 use crate::facts::NvmlFacts;

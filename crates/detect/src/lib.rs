@@ -53,6 +53,11 @@ pub use recorder::FactRecorder;
 ///
 /// Never fails: what the facts do not tell is `None`, empty or unknown in the result.
 pub fn detect(facts: &dyn FactSource) -> Machine {
+    detect_with(facts, DetectionDepth::Diagnosis)
+}
+
+/// The same without NVIDIA's management library, which may wake devices.
+pub fn detect_without_nvml(facts: &dyn FactSource) -> Machine {
     detect_with(facts, DetectionDepth::Everything)
 }
 
@@ -76,11 +81,20 @@ pub fn detect_for_regions(facts: &dyn FactSource) -> Machine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DetectionDepth {
     /// Everything.
+    Diagnosis,
+    /// Everything but questions to drivers of GPUs.
     Everything,
     /// Only the facts that the best working source needs.
     WhatCounts,
     /// The facts that regions of this program need.
     Regions,
+}
+
+impl DetectionDepth {
+    /// Whether every source is tried, and not only those on which a decision depends.
+    pub(crate) fn tries_all(self) -> bool {
+        matches!(self, DetectionDepth::Diagnosis | DetectionDepth::Everything)
+    }
 }
 
 fn detect_with(facts: &dyn FactSource, depth: DetectionDepth) -> Machine {

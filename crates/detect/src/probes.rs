@@ -1,7 +1,7 @@
 //! The events that the kernel opens when asked, class by class.
 
-use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Machine, Os, ProcessTracer, Vendor};
+use cyclometer_core::nvml::NvmlObstacle;
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_sys::process_list::ProcessList;
 
@@ -168,7 +168,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
     // A user who may count every process on a CPU may count one, in all modes, unless a security module tells
     // those apart: then opening the event says so. The first event of a process after a second without one is
     // dear.
-    let implied = depth != DetectionDepth::Everything && cpu_wide.is_ok();
+    let implied = !depth.tries_all() && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     AccessProbes {
         software: ask(task_clock),
@@ -198,7 +198,7 @@ fn asks_kpc(machine: &Machine) -> bool {
 
 /// Whether NVML is asked: for a diagnosis, on a machine whose driver can be reached.
 fn asks_nvml(machine: &Machine, depth: DetectionDepth) -> bool {
-    depth == DetectionDepth::Everything && machine.gpus.nvidia_nodes
+    depth == DetectionDepth::Diagnosis && machine.gpus.nvidia_nodes
 }
 
 /// Whether tracing is tried, which forks: only where a decision depends on it, and never by a program that
@@ -206,7 +206,7 @@ fn asks_nvml(machine: &Machine, depth: DetectionDepth) -> bool {
 fn tries_tracing(depth: DetectionDepth, tracer: Option<&ProcessTracer>, hardware_counts: bool) -> bool {
     match (depth, tracer) {
         (_, Some(ProcessTracer::SoftwarePmu)) | (DetectionDepth::Regions, _) => false,
-        (DetectionDepth::Everything, _) => true,
+        (DetectionDepth::Diagnosis | DetectionDepth::Everything, _) => true,
         (DetectionDepth::WhatCounts, tracer) => tracer.is_none() && !hardware_counts,
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::tracer_call::TracerCall;
 

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::NvmlObstacle;
 
 use crate::facts::{
     AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal,
@@ -375,7 +375,7 @@ mod tests {
             });
             source.nvml = Some(match errno % 4 {
                 0 => Err(NvmlObstacle::NoLibrary("no such file".to_owned())),
-                1 => Err(NvmlObstacle::Returned(cyclometer_core::gpu::NvmlReturn(errno as u32))),
+                1 => Err(NvmlObstacle::Returned(cyclometer_core::nvml::NvmlReturn(errno as u32))),
                 2 => Err(NvmlObstacle::NoAnswer(std::time::Duration::from_millis(errno as u64))),
                 _ => Ok(NvmlFacts {
                     driver: "550.1".to_owned(),

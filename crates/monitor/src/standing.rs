@@ -71,8 +71,8 @@ pub struct StandingValue {
     pub event: String,
     /// The count since the read before, or the reason why there is none.
     pub latest: Count,
-    /// The sum of all counts since the opening, in raw counts; for a peak, the highest value; for a gauge, the
-    /// mean since the read before.
+    /// The sum of all counts since the opening, in raw counts; for a peak, the highest value; for a gauge,
+    /// the mean since the read before.
     pub total: u64,
     /// How far the total can be trusted. [`Verdict::Partial`] where a read had no number. `None` where
     /// none had a number.

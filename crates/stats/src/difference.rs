@@ -79,6 +79,9 @@ pub fn settle_interval(
     if line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os) {
         between.cells.iter_mut().for_each(forgive);
     }
+    if line.candidate().is_some_and(|candidate| candidate.gauge().is_some()) {
+        between.cells.iter_mut().for_each(only_sampled);
+    }
     SlotReading { line, reading: &between, slot, asked }.count(Span::Interval)
 }
 
@@ -91,6 +94,11 @@ fn forgive(cell: &mut Cell) {
     }
 }
 
+/// The remark of a gauge has the range since the start, which is not that of an interval.
+fn only_sampled(cell: &mut Cell) {
+    cell.partial = cell.partial.take().map(|_| "sampled".to_owned());
+}
+
 fn is_peak(line: &PlanLine) -> bool {
     line.candidate().is_some_and(|candidate| {
         candidate.parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)))
@@ -101,6 +109,7 @@ fn is_peak(line: &PlanLine) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{cell, os_line};
+    use cyclometer_core::gpu::{GpuPart, GpuPlace, GpuQuantity};
     use proptest::prelude::*;
 
     const SLOT: SlotId = SlotId(0);
@@ -173,6 +182,28 @@ mod tests {
         gone.lost = Some("gone".into());
         let delta = difference(&reading(vec![gone]), &reading(vec![cell(SLOT, 1, 10, 10)]));
         assert_eq!(delta.cells[0].lost.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn a_gauge_has_the_mean_of_the_interval_and_no_range_of_the_whole_run() {
+        let gauge = |integral, ns| {
+            let mut cell = cell(SLOT, integral, ns, ns);
+            (cell.at.pmu, cell.partial) =
+                ("nvidia0".to_owned(), Some("nvidia0 sampled 9 times, 1 W to 7 W".to_owned()));
+            reading(vec![cell])
+        };
+        let part = GpuPart { quantity: GpuQuantity::Power, place: GpuPlace::Nvml(None) };
+        let mut line = os_line("gpu-power", OsMetric::WallTime);
+        let candidate = &mut line.event.candidates[0];
+        (candidate.rung, candidate.parts, candidate.widest) =
+            (Rung::Gpu, vec![Part::Gpu(part)], Some(Scope::Device));
+        // 1 s with 2 W, then 1 s with 6 W, in mW times ms.
+        let (first, second) = (gauge(2_000_000, 1_000_000_000), gauge(8_000_000, 2_000_000_000));
+        let count = settle_interval(&line, &second, &first, SLOT, Scope::Tree);
+        assert_eq!(count, Count::Partial { raw: 6_000, part: "whole device, sampled".to_owned() });
+        let whole = settle(&line, &second, SLOT, Scope::System);
+        assert_eq!(whole.value(), Some(4_000));
+        assert!(whole.reason().unwrap().contains("1 W to 7 W"));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! A rate is a ratio of sums. That of several windows is therefore exact, and not a mean of rates.
 
 use cyclometer_core::event::Unit;
-use cyclometer_core::gpu::is_gauge;
+use cyclometer_core::gauge::is_gauge;
 use cyclometer_core::{Modes, Rung};
 
 /// An event of a recording, as far as rates depend on it.
@@ -48,8 +48,10 @@ pub enum RateDivisor {
     ThousandInstructions(usize),
     /// One second.
     Second,
-    /// One window, for which a gauge has its mean.
+    /// One window.
     Window,
+    /// Time, by which the means of a gauge are weighted.
+    Time,
 }
 
 /// The names of instructions without modes, those of the kernel first, then those of vendors.
@@ -128,7 +130,7 @@ fn rate_of(events: &[RatedEvent], event: usize, is_timed: bool) -> Option<Window
     let second = by_time.then_some(RateDivisor::Second);
     let divisor = |names, modes| divisor(events, rated, names, modes);
     let per = if is_gauge(rated.source, &rated.unit) {
-        Some(RateDivisor::Window)
+        Some(RateDivisor::Time)
     } else if is_any(rated, &INSTRUCTIONS) {
         divisor(&CYCLES, rated.modes).map(RateDivisor::Cycle).or(second)
     } else if is_any(rated, &CYCLES) {
@@ -151,11 +153,15 @@ impl WindowRate {
     ///
     /// `values` are those of the events, in their units, and `length_ns` is the length of the window.
     pub fn parts(&self, values: impl Fn(usize) -> Option<f64>, length_ns: Option<f64>) -> Option<(f64, f64)> {
+        if self.per == RateDivisor::Time {
+            let length = length_ns.unwrap_or(1.0);
+            return Some((values(self.event)? * length, length));
+        }
         let divisor = match self.per {
             RateDivisor::Cycle(cycles) => values(cycles)?,
             RateDivisor::ThousandInstructions(instructions) => values(instructions)? / 1000.0,
             RateDivisor::Second => length_ns? / 1e9,
-            RateDivisor::Window => 1.0,
+            RateDivisor::Window | RateDivisor::Time => 1.0,
         };
         Some((values(self.event)?, divisor))
     }
@@ -168,7 +174,7 @@ impl WindowRate {
     /// The unit of a value, if the unit of the event is this: of times per second CPUs, of energy watts.
     pub fn unit(&self, of_event: &Unit) -> Unit {
         match (self.per, of_event) {
-            (RateDivisor::Window, unit) => unit.clone(),
+            (RateDivisor::Window | RateDivisor::Time, unit) => unit.clone(),
             (RateDivisor::Cycle(_) | RateDivisor::ThousandInstructions(_), _) => Unit::Ratio,
             (RateDivisor::Second, Unit::Nanoseconds) => Unit::Other("CPUs".to_owned()),
             (RateDivisor::Second, Unit::Joules) => Unit::Other("W".to_owned()),
@@ -289,10 +295,12 @@ mod tests {
         let energy = gauge("gpu-energy", Unit::Joules);
         assert_eq!(
             rates(&[power.clone(), memory, energy], true),
-            [(0, RateDivisor::Window), (1, RateDivisor::Window), (2, RateDivisor::Second)]
+            [(0, RateDivisor::Time), (1, RateDivisor::Time), (2, RateDivisor::Second)]
         );
-        let rate = WindowRate { event: 0, per: RateDivisor::Window };
-        assert_eq!(rate.value((90.0, 3.0)), Some(30.0), "of three windows, the mean");
+        let rate = WindowRate { event: 0, per: RateDivisor::Time };
+        let parts = |value, length| rate.parts(|_| Some(value), Some(length)).unwrap();
+        let (long, short) = (parts(20.0, 3.0), parts(60.0, 1.0));
+        assert_eq!(rate.value((long.0 + short.0, long.1 + short.1)), Some(30.0), "weighted by time");
         assert_eq!(rate.unit(&power.unit), power.unit);
     }
 }

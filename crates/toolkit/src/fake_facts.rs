@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cyclometer_backend::{gpu, kperf};
-use cyclometer_core::gpu::NvmlObstacle;
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::NvmlObstacle;
 use cyclometer_detect::{
     AccountFacts, FactSource, HostFacts, KpcCounters, NvmlFacts, PerfProbe, RecordedFacts, TraceRefusal,
 };

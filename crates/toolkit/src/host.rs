@@ -4,7 +4,9 @@ use cyclometer_backend::msr;
 use cyclometer_backend::registers::{LeftRegisters, Restoration};
 use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
-use cyclometer_detect::{FactRecorder, RecordedFacts, detect, detect_for_counting, detect_for_regions};
+use cyclometer_detect::{
+    FactRecorder, RecordedFacts, detect, detect_for_counting, detect_for_regions, detect_without_nvml,
+};
 
 use crate::{EventTables, built_sources, chips};
 
@@ -31,8 +33,15 @@ pub fn machine_for_regions() -> Machine {
     built_sources::limit(detect_for_regions(facts::here().as_ref()))
 }
 
-/// Detects the machine that this runs on and tries every source, as a diagnosis needs.
+/// Detects the machine that this runs on and tries every source, as a diagnosis needs. Drivers of GPUs
+/// are not asked.
 pub fn diagnosed_machine() -> Machine {
+    built_sources::limit(detect_without_nvml(facts::here().as_ref()))
+}
+
+/// As [`diagnosed_machine`], with the devices that NVIDIA's management library lists. Asking it may wake
+/// them.
+pub fn diagnosed_machine_with_gpus() -> Machine {
     built_sources::limit(detect(facts::here().as_ref()))
 }
 

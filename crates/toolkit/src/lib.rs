@@ -92,8 +92,9 @@ pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::process::{raise_open_files, with_stack};
 pub use cyclometer_sys::signals::{FileSizeSignalIgnored, Watch as SignalWatch};
 pub use host::{
-    count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
-    machine, machine_for_regions, record_machine, replay_machine, restore_registers,
+    count_vendor_events, diagnosed_machine, diagnosed_machine_with_gpus, left_registers, list_events,
+    list_events_in, list_vendor_events, machine, machine_for_regions, record_machine, replay_machine,
+    restore_registers,
 };
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};

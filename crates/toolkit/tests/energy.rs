@@ -1,10 +1,12 @@
-//! Energy by the kernel's power capping, with a folder of the test instead of sysfs.
+//! Energy by the kernel's power capping, and GPUs by files of their driver, with folders of the test in place
+//! of sysfs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::{Path, PathBuf};
 
 use cyclometer_toolkit::core::energy::{EnergyDomain, EnergyZone};
-use cyclometer_toolkit::core::ladder::{Cause, CauseKind};
+use cyclometer_toolkit::core::gpu::{GpuAccess, GpuDevice, GpuFile, GpuQuantity, Gpus};
+use cyclometer_toolkit::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_toolkit::core::pmu::KernelPmu;
 use cyclometer_toolkit::stats::{LineSummary, summarise_with};
 use cyclometer_toolkit::{
@@ -42,13 +44,18 @@ impl Zones {
 
     /// The counts of a shell script that changes the energy counters.
     fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
-        let mut command = CommandSpec::new("sh");
-        command.args = ["-c", script].map(Into::into).to_vec();
-        (command.stdin, command.stdout) = (InputStream::Null, OutputStream::Null);
-        let stat = Stat::new(self.machine.clone()).command(command).events(events).unwrap();
-        let report = stat.run(&Launcher::start().unwrap(), &mut Quiet).unwrap();
-        summarise_with(&report, Scope::Tree, &stat.metric_requests()).lines
+        counts(&self.machine, events, script)
     }
+}
+
+/// The counts of a shell script on a machine.
+fn counts(machine: &Machine, events: &str, script: &str) -> Vec<LineSummary> {
+    let mut command = CommandSpec::new("sh");
+    command.args = ["-c", script].map(Into::into).to_vec();
+    (command.stdin, command.stdout) = (InputStream::Null, OutputStream::Null);
+    let stat = Stat::new(machine.clone()).command(command).events(events).unwrap();
+    let report = stat.run(&Launcher::start().unwrap(), &mut Quiet).unwrap();
+    summarise_with(&report, Scope::Tree, &stat.metric_requests()).lines
 }
 
 /// A script that sets a counter, after a moment in which energy may be used.
@@ -138,4 +145,85 @@ fn the_pmu_comes_first_and_the_zones_stand_below_it() {
             "{name}"
         );
     }
+}
+
+/// This machine with a GPU of AMD's, whose files are in a folder.
+struct AmdDevice {
+    folder: tempfile::TempDir,
+    machine: Machine,
+}
+
+impl AmdDevice {
+    /// A device with these files, each with the quantity that it holds, its number and the divisor to the raw
+    /// unit.
+    fn new(files: &[(GpuQuantity, &str, &str, u32)]) -> AmdDevice {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |(quantity, name, number, divisor): &(GpuQuantity, &str, &str, u32)| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, number).unwrap();
+            let file = GpuFile { path: path.display().to_string(), multiplier: 1, divisor: *divisor };
+            (*quantity, file)
+        };
+        let access = GpuAccess::Files(files.iter().map(file).collect());
+        let mut machine = cyclometer_toolkit::machine();
+        let devices = vec![GpuDevice { name: "amd0".to_owned(), model: None, access }];
+        machine.gpus = Gpus { devices, ..Gpus::default() };
+        machine.ladder.rungs.retain(|state| state.rung != Rung::Gpu);
+        machine.ladder.rungs.push(RungState { rung: Rung::Gpu, works: Works::Yes, causes: Vec::new() });
+        AmdDevice { folder, machine }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
+        counts(&self.machine, events, script)
+    }
+}
+
+#[test]
+fn a_gpu_of_amd_is_read_by_files_and_its_values_are_those_of_the_whole_device() {
+    let device = AmdDevice::new(&[
+        (GpuQuantity::Power, "power1_average", "90000000\n", 1000),
+        (GpuQuantity::MemoryUsed, "mem_info_vram_used", "1073741824\n", 1024),
+    ]);
+    let lines = device.count("gpu-power,gpu/memory-used,amd0/,gpu-energy,gpu-pcie-rx", "sleep 0.05");
+    let means: Vec<Option<f64>> = lines.iter().map(|line| line.statistics.mean).collect();
+    assert_eq!(means[..2], [Some(90.0), Some(1_073_741_824.0)], "{lines:?}");
+    assert!(means[2].unwrap() > 4.0, "90 W for 50 ms and more are 4.5 J and more: {means:?}");
+    assert!(lines[2].reason.as_deref().unwrap().contains("added up from power"), "{:?}", lines[2].reason);
+    assert_eq!((means[3], lines[3].verdict), (None, Verdict::NotSupported));
+    let reason = lines[0].reason.as_deref().unwrap();
+    assert!(reason.starts_with("whole device, amd0 sampled "), "{reason}");
+    for line in &lines[..3] {
+        assert_eq!((line.verdict, line.scope, line.rung), (Verdict::Partial, Scope::Device, Some(Rung::Gpu)));
+        assert_eq!(line.provenance, Some(cyclometer_toolkit::Provenance::Kernel));
+    }
+}
+
+#[test]
+fn the_range_of_a_gauge_shows_what_changed_while_the_command_ran() {
+    let device = AmdDevice::new(&[(GpuQuantity::Power, "power1_average", "20000000\n", 1000)]);
+    let script = format!("echo 80000000 > '{}'", device.file("power1_average").display());
+    let lines = device.count("gpu-power", &script);
+    let reason = lines[0].reason.as_deref().unwrap();
+    assert!(reason.ends_with(", 20 W to 80 W"), "{reason}");
+    let mean = lines[0].statistics.mean.unwrap();
+    assert!((20.0..=80.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn a_file_of_a_gpu_that_is_gone_or_holds_no_number_is_told_and_is_never_zero() {
+    let device = AmdDevice::new(&[
+        (GpuQuantity::Power, "power1_average", "20000000\n", 1000),
+        (GpuQuantity::Utilisation, "gpu_busy_percent", "nonsense\n", 1),
+    ]);
+    let gone = format!("rm '{}'", device.file("power1_average").display());
+    let lines = device.count("gpu-power,gpu-utilisation", &gone);
+    let reasons: Vec<&str> = lines.iter().map(|line| line.reason.as_deref().unwrap()).collect();
+    assert_eq!((lines[0].verdict, lines[0].statistics.mean), (Verdict::Lost, None));
+    assert!(reasons[0].contains("power1_average cannot be read: No such file"), "{reasons:?}");
+    assert_eq!((lines[1].verdict, lines[1].statistics.mean), (Verdict::NotCounted, None));
+    assert!(reasons[1].ends_with("gpu_busy_percent holds no number"), "{reasons:?}");
 }

@@ -5,16 +5,17 @@
 //! | line | meaning |
 //! |---|---|
 //! | `driver 550.54.15` | the version of the driver |
-//! | `device NVIDIA H100` | a device of this model; the lines that follow are about it |
-//! | `instance 1 MIG 1g.10gb` | a MIG instance of the last device, at this index; lines that follow are about it |
-//! | `power 250000 +50000` | what it reports for a quantity, in NVML's unit, and how much more at each read |
+//! | `device NVIDIA H100` | a device of this model; lines about it follow |
+//! | `instance 1 MIG 1g.10gb` | a MIG instance of the last device, at this index; lines about it follow |
+//! | `power 250000 +50000` | the value of a quantity, in NVML's unit, and its step at each read |
 //! | `process sleep 512` | each process of this name has 512 MiB on it |
 //! | `fail nvmlInit_v2 1 18` | the first call of a function returns this code; `always`: each call |
 //! | `fail nvmlDeviceGetPowerUsage@1 always 3` | calls about the device of this index alone |
 //! | `hang nvmlDeviceGetPowerUsage 3` | the third call never returns |
 //!
-//! Quantities are `utilisation`, `memory-utilisation`, `sm-clock`, `memory-clock`, `power`, `energy`, `memory-used`,
-//! `pcie-rx`, `pcie-tx`, `temperature`, `reasons`. A device does not support those that it has no line for.
+//! Quantities are `utilisation`, `memory-utilisation`, `sm-clock`, `memory-clock`, `power`, `energy`,
+//! `memory-used`, `pcie-rx`, `pcie-tx`, `temperature`, `reasons`. A device does not
+//! support those that it has no line for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +36,7 @@ pub struct Scenario {
 pub struct FakeDevice {
     /// The model.
     pub model: String,
-    /// For an instance: the device that it belongs to, as an index of [`Scenario::devices`], and its index there.
+    /// For an instance: its device, as an index of [`Scenario::devices`], and its index there.
     pub instance_of: Option<(usize, u32)>,
     /// The value of each quantity, and its step.
     pub quantities: BTreeMap<String, (u64, u64)>,
@@ -52,11 +53,11 @@ pub struct Fault {
     pub device: Option<usize>,
     /// The number of the call, from 1 on; `None`: each call.
     pub nth: Option<u64>,
-    /// What happens.
+    /// Its effect.
     pub effect: FaultEffect,
 }
 
-/// What a call that fails does.
+/// The effect of a call that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultEffect {
     /// It returns this code.

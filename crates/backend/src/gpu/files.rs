@@ -11,7 +11,7 @@ use cyclometer_core::RefusalKind;
 use cyclometer_core::gpu::GpuPlace;
 
 use super::processes::MeasuredProcesses;
-use super::sampler::{DeviceProbe, GpuReader, GpuSample, Obstacle, ProbePlace, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, ProbePlace, WantedPart};
 
 /// Reads files.
 pub(super) struct FileReader;

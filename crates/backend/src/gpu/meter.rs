@@ -7,7 +7,7 @@ use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::gpu::GpuQuantity;
 
 use super::processes::MeasuredProcesses;
-use super::sampler::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
 
 /// Energy counters move in steps of up to this time.
 ///
@@ -57,7 +57,7 @@ struct SampleSums {
     last: Option<(Instant, u64)>,
     /// Integral over time, in raw units times ns.
     integral: u128,
-    /// What a counter counted, in raw units.
+    /// The count of a counter, in raw units.
     counted: u64,
     covered_ns: u64,
     samples: u64,
@@ -93,10 +93,7 @@ impl GpuMeter {
         probe: DeviceProbe,
         reader: &mut dyn GpuReader,
     ) -> (GpuMeter, Option<Obstacle>) {
-        let obstacle = reader
-            .read(&probe, &wanted.processes)
-            .err()
-            .map(|obstacle| Obstacle { text: format!("{}: {}", probe.device, obstacle.text), ..obstacle });
+        let obstacle = reader.read(&probe, &wanted.processes).err();
         let meter = GpuMeter {
             slot: wanted.slot,
             part: wanted.index,
@@ -107,6 +104,11 @@ impl GpuMeter {
             lost: obstacle.as_ref().map(|obstacle| obstacle.text.clone()),
             is_reported: obstacle.is_none(),
         };
+        let named = |obstacle: Obstacle| {
+            let text = format!("{}: {}", meter.probe.device, obstacle.text);
+            Obstacle { text, ..obstacle }
+        };
+        let obstacle = obstacle.map(named);
         (meter, obstacle)
     }
 
@@ -151,7 +153,7 @@ impl GpuMeter {
             // From mW times ns to mJ.
             GpuQuantity::Energy if self.is_added_up() => sums.integral / 1_000_000_000,
             GpuQuantity::Energy => sums.counted.into(),
-            _ => sums.integral / 1_000_000,
+            _ => (sums.integral + 500_000) / 1_000_000,
         };
         let time_ns = if self.lost.is_some() { 0 } else { sums.covered_ns };
         Cell {
@@ -171,9 +173,12 @@ impl GpuMeter {
         })
     }
 
-    /// What a reader of the value must know.
+    /// The remark for readers of the value.
     fn remark(&self) -> String {
         let (sums, device) = (&self.sums, &self.probe.device);
+        if sums.samples == 0 {
+            return String::new();
+        }
         if self.is_counter() {
             let is_coarse = sums.covered_ns < 10 * ENERGY_STEP_NS;
             return if is_coarse {
@@ -186,18 +191,25 @@ impl GpuMeter {
         if self.is_added_up() {
             return format!("{device} added up from power, {times}");
         }
-        let (scale, unit) = (self.quantity.scale(), self.quantity.unit());
-        let [least, greatest] = [sums.least, sums.greatest].map(|value| shown(value as f64 * scale));
+        let [least, greatest] = [sums.least, sums.greatest].map(|value| shown(value, self.quantity));
+        let range = if least == greatest { greatest } else { format!("{least} to {greatest}") };
         let by = reason_names(sums.reasons);
         let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
-        format!("{device} {times}: {least} to {greatest} {}{by}", unit.symbol())
+        format!("{device} {times}, {range}{by}")
     }
 }
 
-/// A value without decimals that say nothing.
-fn shown(value: f64) -> String {
+/// A raw value in a unit for people, without decimals that say nothing.
+fn shown(raw: u64, quantity: GpuQuantity) -> String {
+    let value = raw as f64 * quantity.scale();
+    let unit = quantity.unit();
+    let (value, unit) = match unit.symbol() {
+        "B" => (value / f64::from(1 << 20), "MiB"),
+        "B/s" => (value / 1e6, "MB/s"),
+        symbol => (value, symbol),
+    };
     let text = format!("{value:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+    format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 fn reason_names(bits: u64) -> String {
@@ -208,7 +220,7 @@ fn reason_names(bits: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::sampler::ProbePlace;
+    use crate::gpu::reader::ProbePlace;
     use cyclometer_core::RefusalKind;
     use cyclometer_core::gpu::{GpuPart, GpuPlace};
     use std::time::Duration;
@@ -314,7 +326,7 @@ mod tests {
         meter.sample(&mut reader);
         assert_eq!(
             meter.cell().partial.unwrap(),
-            "nvidia0 sampled 2 times: 0 to 100 %, by power cap, software thermal limit"
+            "nvidia0 sampled 2 times, 0 % to 100 %, by power cap, software thermal limit"
         );
         assert!(!is_throttled(0x1 | 0x2 | 0x10 | 0x100) && is_throttled(0x40));
     }

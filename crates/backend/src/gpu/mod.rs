@@ -15,12 +15,12 @@ mod place;
 #[path = "place_fake.rs"]
 mod place;
 mod processes;
+mod reader;
 mod sampler;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
 
 use cyclometer_core::exec::{At, Cell, Exit, Reading};
 use cyclometer_core::gpu::{GpuPart, GpuPlace};
@@ -29,21 +29,19 @@ use cyclometer_core::{Counting, Part, Refusal, RefusalKind, Result, Rung, Slot, 
 use files::FileReader;
 use nvml::NvmlReader;
 use processes::MeasuredProcesses;
-use sampler::{JobId, Obstacle, Sampler, WantedPart};
+use reader::{ANSWER_LIMIT, Obstacle, WantedPart};
+use sampler::{DriverSampler, JobId};
 
 pub use nvml::probe;
 pub use place::library;
-
-/// The time that a driver has for an answer. Reading PCIe takes 20 ms for each device and direction.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Reads what drivers of GPUs report.
 #[derive(Debug)]
 pub struct GpuSource {
     library: PathBuf,
     /// The samplers, once they are needed; an obstacle is met once and not again.
-    nvml: RefCell<Option<std::result::Result<Rc<Sampler>, Obstacle>>>,
-    files: RefCell<Option<std::result::Result<Rc<Sampler>, Obstacle>>>,
+    nvml: RefCell<Option<std::result::Result<Rc<DriverSampler>, Obstacle>>>,
+    files: RefCell<Option<std::result::Result<Rc<DriverSampler>, Obstacle>>>,
 }
 
 impl Default for GpuSource {
@@ -64,15 +62,16 @@ impl GpuSource {
     }
 
     /// The sampler of a place, started if it is not.
-    fn sampler(&self, place: &GpuPlace) -> std::result::Result<Rc<Sampler>, Obstacle> {
+    fn sampler(&self, place: &GpuPlace) -> std::result::Result<Rc<DriverSampler>, Obstacle> {
         match place {
             GpuPlace::Nvml(_) => {
                 let library = self.library.clone();
-                let start = || Sampler::start("NVML", place::OPEN_LIMIT, move || NvmlReader::open(&library));
+                let start =
+                    || DriverSampler::start("NVML", place::OPEN_LIMIT, move || NvmlReader::open(&library));
                 self.nvml.borrow_mut().get_or_insert_with(|| start().map(Rc::new)).clone()
             }
             GpuPlace::File { .. } => {
-                let start = || Sampler::start("the driver", ANSWER_LIMIT, || Ok(FileReader));
+                let start = || DriverSampler::start("the driver", ANSWER_LIMIT, || Ok(FileReader));
                 self.files.borrow_mut().get_or_insert_with(|| start().map(Rc::new)).clone()
             }
         }
@@ -146,14 +145,14 @@ impl Source for GpuSource {
 /// The jobs of one measurement; dropping them ends the sampling.
 #[derive(Default)]
 struct OpenJobs {
-    jobs: Vec<(Rc<Sampler>, JobId)>,
+    jobs: Vec<(Rc<DriverSampler>, JobId)>,
     /// The cells of parts that cannot be read.
     lost: Vec<Cell>,
 }
 
 impl OpenJobs {
     /// Adds a part to the job of its sampler, with a new job if there is none yet.
-    fn add(&mut self, sampler: Rc<Sampler>, wanted: WantedPart) -> std::result::Result<(), Obstacle> {
+    fn add(&mut self, sampler: Rc<DriverSampler>, wanted: WantedPart) -> std::result::Result<(), Obstacle> {
         let job = match self.jobs.iter().find(|(held, _)| Rc::ptr_eq(held, &sampler)) {
             Some((_, job)) => *job,
             None => {
@@ -238,7 +237,7 @@ impl Counting for GpuCounting {
     }
 
     fn exited(&mut self, _: &Exit) {
-        // What the devices do after the end is not the command's.
+        // The devices' work after the end is not the command's.
         let _ = self.stop();
     }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cyclometer_core::RefusalKind;
-use cyclometer_core::gpu::{GpuPlace, GpuQuantity, NvmlObstacle, NvmlReturn};
+use cyclometer_core::gpu::{GpuPlace, GpuQuantity};
+use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
 use cyclometer_sys::nvml::{Nvml, NvmlClock, NvmlDevice, NvmlDirection, NvmlError, NvmlInventory, within};
 
 use super::meter::is_throttled;
 use super::place;
 use super::processes::MeasuredProcesses;
-use super::sampler::{DeviceProbe, GpuReader, GpuSample, Obstacle, ProbePlace, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, ProbePlace, WantedPart};
 
 /// The driver and devices of the library of this build.
 ///

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// As short as the time for any other answer: the library of the tests has nothing to wake.
-pub(super) const OPEN_LIMIT: Duration = super::ANSWER_LIMIT;
+pub(super) const OPEN_LIMIT: Duration = super::reader::ANSWER_LIMIT;
 
 /// The file `nvml` in that folder, whether it exists or not; without the variable that of the system.
 pub fn library() -> PathBuf {

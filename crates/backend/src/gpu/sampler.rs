@@ -7,81 +7,24 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::RefusalKind;
 use cyclometer_core::exec::Cell;
-use cyclometer_core::gpu::{GpuPart, GpuQuantity};
-use cyclometer_core::{RefusalKind, SlotId};
 
-use super::ANSWER_LIMIT;
 use super::meter::GpuMeter;
-use super::processes::MeasuredProcesses;
+use super::reader::{ANSWER_LIMIT, GpuReader, Obstacle, WantedPart};
 
 /// The time between two samples. Drivers average utilisation over 100 ms to 1 s themselves.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-
-/// Why a driver does not report a quantity.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Obstacle {
-    pub(super) kind: RefusalKind,
-    pub(super) text: String,
-}
-
-/// One part of an event that is to be sampled.
-#[derive(Clone, Debug)]
-pub(super) struct WantedPart {
-    pub(super) slot: SlotId,
-    /// Index of the part in its event.
-    pub(super) index: usize,
-    pub(super) part: GpuPart,
-    pub(super) processes: MeasuredProcesses,
-}
-
-/// One quantity of one device.
-#[derive(Clone, Debug)]
-pub(super) struct DeviceProbe {
-    /// The device's name.
-    pub(super) device: String,
-    /// The quantity that is read. For energy it may be power, which is then added up.
-    pub(super) quantity: GpuQuantity,
-    /// Where the reader finds it.
-    pub(super) place: ProbePlace,
-}
-
-/// The place of a quantity in a reader.
-#[derive(Clone, Debug)]
-pub(super) enum ProbePlace {
-    /// The device of this index among those of NVML.
-    Nvml(usize),
-    /// A file.
-    File(cyclometer_core::gpu::GpuFile),
-}
-
-/// The value of a moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct GpuSample {
-    /// In the quantity's raw unit.
-    pub(super) value: u64,
-    /// The reasons why clocks are held down, as NVML's bits; 0 for other quantities.
-    pub(super) reasons: u64,
-}
-
-/// Reads a driver, on the sampler's thread.
-pub(super) trait GpuReader {
-    /// The devices that a part means.
-    fn probes(&mut self, wanted: &WantedPart) -> Result<Vec<DeviceProbe>, Obstacle>;
-
-    /// Reads one quantity now.
-    fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, Obstacle>;
-}
 
 /// One measurement among those that share a sampler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct JobId(u64);
 
-type Request = Box<dyn FnOnce(&mut SamplerDesk) + Send>;
+type SamplerRequest = Box<dyn FnOnce(&mut SamplerDesk) + Send>;
 
 /// The handle of the thread. Dropping it ends the thread, which closes the driver.
-pub(super) struct Sampler {
-    requests: Option<Sender<Request>>,
+pub(super) struct DriverSampler {
+    requests: Option<Sender<SamplerRequest>>,
     ended: Receiver<()>,
     /// The name of what is asked, for messages.
     name: &'static str,
@@ -90,9 +33,9 @@ pub(super) struct Sampler {
     is_silent: Flag<bool>,
 }
 
-impl fmt::Debug for Sampler {
+impl fmt::Debug for DriverSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sampler").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("DriverSampler").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -108,14 +51,14 @@ struct SamplingJob {
     is_running: bool,
 }
 
-impl Sampler {
+impl DriverSampler {
     /// Starts the thread, which opens the driver.
     pub(super) fn start<R: GpuReader + 'static>(
         name: &'static str,
         limit: Duration,
         open: impl FnOnce() -> Result<R, Obstacle> + Send + 'static,
-    ) -> Result<Sampler, Obstacle> {
-        let (requests, incoming) = mpsc::channel::<Request>();
+    ) -> Result<DriverSampler, Obstacle> {
+        let (requests, incoming) = mpsc::channel::<SamplerRequest>();
         let (opens, opened) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
         let work = move || {
@@ -135,7 +78,7 @@ impl Sampler {
             return Err(Obstacle { kind: RefusalKind::Unavailable, text });
         }
         opened.recv_timeout(limit).unwrap_or_else(|_| Err(silence(name, limit)))?;
-        Ok(Sampler {
+        Ok(DriverSampler {
             requests: Some(requests),
             ended,
             name,
@@ -174,7 +117,7 @@ impl Sampler {
     }
 }
 
-impl Drop for Sampler {
+impl Drop for DriverSampler {
     fn drop(&mut self) {
         self.requests = None;
         if !self.is_silent.get() {
@@ -191,7 +134,7 @@ fn silence(name: &str, limit: Duration) -> Obstacle {
 
 impl SamplerDesk {
     /// Answers requests, and samples in between, until no one can ask any more.
-    fn work(mut self, requests: &Receiver<Request>) {
+    fn work(mut self, requests: &Receiver<SamplerRequest>) {
         let mut next = Instant::now() + SAMPLE_EVERY;
         loop {
             match requests.recv_timeout(next.saturating_duration_since(Instant::now())) {

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use cyclometer_toolkit::{LeftRegisters, Machine, Result, left_registers, record_machine, restore_registers};
+use cyclometer_toolkit::{
+    LeftRegisters, Machine, Result, diagnosed_machine_with_gpus, left_registers, record_machine,
+    restore_registers,
+};
 
 use crate::args::{Cli, DoctorArgs};
 use crate::export::{self, Export};
@@ -19,9 +22,10 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     if args.restore {
         return restore();
     }
-    let machine = match &args.record {
-        None => super::machine_of(args.machine.as_deref())?,
-        Some(path) => record(path)?,
+    let machine = match (&args.record, &args.machine) {
+        (Some(path), _) => record(path)?,
+        (None, Some(named)) => super::machine_of(Some(named))?,
+        (None, None) => diagnosed_machine_with_gpus(),
     };
     if args.record.as_deref().is_some_and(export::is_stdout) {
         return Ok(crate::exit::OK);

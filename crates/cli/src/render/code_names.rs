@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cyclometer::symbols::{CodeName, Grouping};
+use cyclometer_toolkit::symbols::{CodeName, Grouping};
 
 use crate::output::clean;
 

@@ -1,5 +1,6 @@
 //! The summary of a recording: printed when it ends.
 
+use cyclometer_toolkit::core::gauge::is_gauge;
 use cyclometer_toolkit::core::{Count, Verdict};
 use cyclometer_toolkit::{Recorded, RecordedColumn};
 
@@ -61,8 +62,10 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
         Verdict::Exact => String::new(),
         verdict => format!("  {verdict}"),
     };
-    let total = format!("  {name:width$}  {shown:>16} {mark}{verdict}");
+    let line = format!("  {name:width$}  {shown:>16} {mark}{verdict}");
     let left = match unassigned {
+        // A mean is no sum of rows: there is no rest, and its own remark is of more use.
+        _ if is_gauge(Some(column.source), &column.unit) => total.reason().unwrap_or_default(),
         Count::Exact(0) => String::new(),
         Count::Exact(left) => {
             let share = *left as f64 / value.max(1) as f64;
@@ -70,7 +73,7 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
         }
         other => other.reason().unwrap_or_default(),
     };
-    reasoned(&format!("{}  ", total.trim_end()), &left)
+    reasoned(&format!("{}  ", line.trim_end()), &left)
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ fn unsupported(os: Os) -> CauseKind {
     if os == Os::Linux { CauseKind::UnsupportedByDevice } else { CauseKind::OtherSystem }
 }
 
-/// Whether NVML works; `None` where no trace of NVIDIA's driver is found. A measurement does not ask it before
-/// an event needs it: then the driver counts as working.
+/// Whether NVML works; `None` where no trace of NVIDIA's driver is found. A measurement does not ask it
+/// before an event needs it: then the driver counts as working.
 fn nvml(machine: &Machine, probes: &AccessProbes) -> Option<Result<(), Cause>> {
     match &probes.nvml {
         Some(Ok(found)) if found.devices.is_empty() => {

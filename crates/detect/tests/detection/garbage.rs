@@ -2,8 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cyclometer_core::gpu::{NvmlObstacle, NvmlReturn};
+use cyclometer_core::Rung;
 use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
 use cyclometer_detect::{
     AccountFacts, FactRecorder, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts,
     RecordedFacts, TraceRefusal, TracerCall, detect,
@@ -165,6 +166,10 @@ fn text() -> impl Strategy<Value = String> {
         "processor: 1\nmvendorid: 0x489\nmarchid: 0x7\nmimpid: 0x1",
         "processor: 0\nvendor_id: AuthenticAMD\ncpu family: 25\nmodel: 97\nstepping: 99",
         "458787763",
+        "card0",
+        "hwmon1",
+        "nvidiactl",
+        "DRIVER=amdgpu\nPCI_ID=1002:744C",
     ];
     prop_oneof![prop::sample::select(near.to_vec()).prop_map(str::to_owned), "(?s).{0,12}"]
 }
@@ -201,7 +206,7 @@ proptest! {
         let recorder = FactRecorder::new(&facts);
         let machine = detect(&recorder);
         prop_assert!(!machine.core_types.is_empty());
-        prop_assert_eq!(machine.ladder.rungs.len(), 7);
+        prop_assert_eq!(machine.ladder.rungs.len(), Rung::ALL.len());
         let shown = support::describe(&machine);
         let unfit = shown.chars().find(|c| c.is_control() && *c != '\n');
         prop_assert_eq!(unfit, None, "{}", shown);

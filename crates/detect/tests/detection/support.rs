@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cyclometer_core::gpu::GpuAccess;
 use cyclometer_core::ladder::Cause;
 use cyclometer_core::machine::{CoreType, Machine};
 use cyclometer_core::pmu::KernelPmu;
@@ -56,6 +57,11 @@ pub fn describe(machine: &Machine) -> String {
     for zone in &machine.energy {
         line("energy", format!("{} {} to {} uJ", zone.domain.event(), zone.folder, zone.max_energy_range_uj));
     }
+    for gpu in &machine.gpus.devices {
+        let driver = machine.gpus.nvidia_driver.as_deref().filter(|_| gpu.access == GpuAccess::Nvml);
+        let model = gpu.model.as_deref().unwrap_or("unknown model");
+        line("gpu", format!("{}, {model}, {}", gpu.name, gpu_access(&gpu.access, driver)));
+    }
     line("access", format!("{:?}", machine.access));
     line("capabilities", format!("{:?}", machine.capabilities));
     for state in &machine.ladder.rungs {
@@ -74,6 +80,18 @@ pub fn describe(machine: &Machine) -> String {
 
 fn class(counts: &Result<(), Cause>) -> String {
     format!("{:?}", counts.as_ref().map_err(|cause| &cause.text))
+}
+
+fn gpu_access(access: &GpuAccess, driver: Option<&str>) -> String {
+    match access {
+        GpuAccess::Nvml => format!("NVML {}", driver.unwrap_or_default()),
+        GpuAccess::Files(files) => files
+            .iter()
+            .map(|(quantity, file)| format!("{} {}", quantity.name(), file.path))
+            .collect::<Vec<_>>()
+            .join(" "),
+        GpuAccess::Unsupported(reason) => format!("unsupported: {reason}"),
+    }
 }
 
 fn core_type(core: &CoreType) -> String {

@@ -31,8 +31,8 @@ use trust::{SourceLimits, incredible_zero};
 /// times, and without one of them there is no sum. Software events of the kernel need no counter, so they
 /// are never scaled. A count is partial if instances were lost or never reached a counter, or if the
 /// source's scope is wider than `asked`, or if the candidate is uncertain. A zero of an event that cannot
-/// be zero is not a count. The count of a gauge is its mean ([`gauge`]). Some drivers claim that an event without a counter ran (RISC-V with more events
-/// than counters).
+/// be zero is not a count. Some drivers claim that an event without a counter ran (RISC-V with more events
+/// than counters). The count of a gauge is its mean.
 ///
 /// # Source
 ///

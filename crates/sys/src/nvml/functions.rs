@@ -70,7 +70,7 @@ pub enum NvmlDirection {
 }
 
 type PlainFunction = extern "C" fn() -> c_int;
-type CountFunction = unsafe extern "C" fn(*mut c_uint) -> c_int;
+type DeviceCountFunction = unsafe extern "C" fn(*mut c_uint) -> c_int;
 type TextFunction = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
 type HandleFunction = unsafe extern "C" fn(c_uint, *mut *mut c_void) -> c_int;
 type InstanceFunction = unsafe extern "C" fn(*mut c_void, c_uint, *mut *mut c_void) -> c_int;
@@ -92,7 +92,7 @@ type ProcessesFunction = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut Nvm
 pub struct Nvml {
     shutdown: PlainFunction,
     driver_version: Option<TextFunction>,
-    device_count: Option<CountFunction>,
+    device_count: Option<DeviceCountFunction>,
     device: Option<HandleFunction>,
     name: Option<DeviceTextFunction>,
     mig_mode: Option<DevicePairFunction>,
@@ -116,7 +116,8 @@ const TEXT_BYTES: usize = 128;
 /// The most processes of a device that are read.
 const MOST_PROCESSES: usize = 1024;
 
-/// The first of several functions that the library has, by name; each field has the signature of its function.
+/// The first of several functions that the library has, by name; each field has the signature of its
+/// function.
 macro_rules! optional {
     ($library:expr, $($name:literal),+) => {
         // SAFETY: the signature of the field is that which the source above gives for these names.
@@ -141,7 +142,7 @@ impl Nvml {
         match start() {
             0 => Ok(nvml),
             code => {
-                // What was not initialised is not shut down.
+                // A library that was not initialised is not shut down.
                 std::mem::forget(nvml);
                 Err(error(code))
             }

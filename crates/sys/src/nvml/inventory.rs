@@ -2,7 +2,7 @@
 
 use super::{Nvml, NvmlError, NvmlHandle};
 
-/// What NVML says of the machine.
+/// The driver and the devices that NVML lists.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NvmlInventory {
     /// The version of the driver.

@@ -3,8 +3,8 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The result of `call`, which runs on a thread of its own; `None` if it takes longer than the limit, or if no
-/// thread can be started. The thread then stays behind, blocked in the call, until the process ends.
+/// The result of `call`, which runs on a thread of its own; `None` if it takes longer than the limit, or if
+/// no thread can be started. The thread then stays behind, blocked in the call, until the process ends.
 pub fn within<T: Send + 'static>(limit: Duration, call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (answers, answer) = mpsc::channel();
     let thread = std::thread::Builder::new().name("nvml".to_owned());

@@ -309,6 +309,7 @@ fn panel(
         RateDivisor::Second if event.unit == Unit::Nanoseconds => ("time per second", "second"),
         RateDivisor::Second => ("per second", "second"),
         RateDivisor::Window => ("in each window", "window"),
+        RateDivisor::Time => ("mean of each window", "window"),
     };
     ChartPanel {
         name: clean(&event.name),

@@ -10,8 +10,8 @@ use crate::refusal::RefusalKind;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NvmlReturn(pub u32);
 
-/// What a return code means to a user.
-struct Meaning {
+/// The meaning of a return code to a user.
+struct ReturnMeaning {
     code: u32,
     name: &'static str,
     kind: CauseKind,
@@ -19,13 +19,13 @@ struct Meaning {
     mend: Option<&'static str>,
 }
 
-const fn meaning(code: u32, name: &'static str, kind: CauseKind, text: &'static str) -> Meaning {
-    Meaning { code, name, kind, text, mend: None }
+const fn meaning(code: u32, name: &'static str, kind: CauseKind, text: &'static str) -> ReturnMeaning {
+    ReturnMeaning { code, name, kind, text, mend: None }
 }
 
-impl Meaning {
-    const fn mend(self, command: &'static str) -> Meaning {
-        Meaning { mend: Some(command), ..self }
+impl ReturnMeaning {
+    const fn mend(self, command: &'static str) -> ReturnMeaning {
+        ReturnMeaning { mend: Some(command), ..self }
     }
 }
 
@@ -37,7 +37,7 @@ const KERNEL_LOG: &str = "sudo dmesg | grep -i nvrm";
 /// # Source
 ///
 /// NVML API Reference Guide, `nvmlReturn_t`.
-const MEANINGS: [Meaning; 31] = {
+const MEANINGS: [ReturnMeaning; 31] = {
     use CauseKind::{DriverFault, HeldByAnother, MemoryLimit, NoDevice, NoDriver, NoLibrary};
     use CauseKind::{NoPermission, UnsupportedByDevice, VersionMismatch};
     [
@@ -99,7 +99,7 @@ impl NvmlReturn {
         MEANINGS.iter().map(|meaning| NvmlReturn(meaning.code))
     }
 
-    fn meaning(self) -> Option<&'static Meaning> {
+    fn meaning(self) -> Option<&'static ReturnMeaning> {
         MEANINGS.iter().find(|meaning| meaning.code == self.0)
     }
 }

@@ -1,11 +1,4 @@
-//! GPUs: their devices, what their drivers report, and why a driver does not answer.
-
-mod nvml;
-
-pub use nvml::{NvmlObstacle, NvmlReturn};
-
-use crate::event::Unit;
-use crate::ladder::Rung;
+//! GPUs: their devices, and the quantities that their drivers report.
 
 /// A quantity that the driver of a GPU reports.
 ///
@@ -116,21 +109,6 @@ impl GpuQuantity {
         }
     }
 
-    /// The unit of its values.
-    pub fn unit(self) -> Unit {
-        match self {
-            GpuQuantity::Energy => Unit::Joules,
-            GpuQuantity::MemoryUsed | GpuQuantity::ProcessMemory => Unit::Bytes,
-            GpuQuantity::SmClock | GpuQuantity::MemoryClock => Unit::Other("MHz".to_owned()),
-            GpuQuantity::Power => Unit::Other("W".to_owned()),
-            GpuQuantity::PcieReceive | GpuQuantity::PcieTransmit => Unit::Other("B/s".to_owned()),
-            GpuQuantity::Temperature => Unit::Other("°C".to_owned()),
-            GpuQuantity::Utilisation | GpuQuantity::MemoryUtilisation | GpuQuantity::Throttled => {
-                Unit::Other("%".to_owned())
-            }
-        }
-    }
-
     /// The value of one raw count, in [`GpuQuantity::unit`].
     pub const fn scale(self) -> f64 {
         match self {
@@ -159,12 +137,6 @@ impl GpuQuantity {
         let name = name.to_ascii_lowercase().replace("utilization", "utilisation");
         GpuQuantity::ALL.into_iter().find(|quantity| quantity.name() == name)
     }
-}
-
-/// Whether values of this source and unit are means of a gauge, which do not add up. Of this source, energy
-/// alone is a count.
-pub fn is_gauge(source: Option<Rung>, unit: &Unit) -> bool {
-    source == Some(Rung::Gpu) && *unit != Unit::Joules
 }
 
 /// The data by which the source reads one quantity.
@@ -270,16 +242,6 @@ mod tests {
         }
         assert_eq!(GpuQuantity::named("memory-utilization"), Some(GpuQuantity::MemoryUtilisation));
         assert_eq!(GpuQuantity::named("fan"), None);
-    }
-
-    #[test]
-    fn energy_alone_is_a_count() {
-        let counts = GpuQuantity::ALL.into_iter().filter(|quantity| quantity.gauge().is_none());
-        assert_eq!(counts.collect::<Vec<_>>(), [GpuQuantity::Energy]);
-        for quantity in GpuQuantity::ALL {
-            assert_eq!(is_gauge(Some(Rung::Gpu), &quantity.unit()), quantity.gauge().is_some());
-            assert!(!is_gauge(Some(Rung::Os), &quantity.unit()));
-        }
     }
 
     #[test]
