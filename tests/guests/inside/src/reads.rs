@@ -43,10 +43,10 @@ const PLAIN: Reads = Reads {
 
 /// PMUv3 of an Armv8.0: `mrs`.
 ///
-/// The write to the sysctl takes the access away on each CPU, and leaves the events' pages as they are. The next
-/// start of the event, as after a context switch, updates its page, which then says that there is no counter
-/// to read (`arch/arm64/kernel/perf_event.c`, `armv8pmu_user_event_idx`). Then the program asks the kernel,
-/// and its counts are exact.
+/// The write to the sysctl takes the access away on each CPU, and leaves the events' pages as they are. The
+/// next start of the event, as after a context switch, updates its page, which then says that there is no
+/// counter to read (`arch/arm64/kernel/perf_event.c`, `armv8pmu_user_event_idx`). Then the program asks the
+/// kernel, and its counts are exact.
 pub(crate) const ARM64: Reads = Reads {
     pmu: &perf::ARM64,
     setting: SYSCTL,
