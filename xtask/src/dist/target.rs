@@ -57,7 +57,7 @@ impl DistTarget {
         let args = ["build", "--release", "--locked", "--package", "cyclometer-cli", "--target", triple];
         let mut build = cargo_command(&args);
         build.env("CARGO_TARGET_DIR", folder).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-        build.env("CARGO_ENCODED_RUSTFLAGS", rust_flags()).env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        build.env("CARGO_ENCODED_RUSTFLAGS", rust_flags());
         if let Some(linker) = self.linker {
             build.env(format!("CARGO_TARGET_{}_LINKER", variable(triple)), linker);
         }
