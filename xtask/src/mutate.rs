@@ -1,5 +1,4 @@
-//! `cargo xtask mutate`: parsers of foreign bytes on changed files, as the program of `tests/fuzz-targets` runs
-//! them.
+//! `cargo xtask mutate`: parsers of foreign bytes on changed files, by the program of `tests/fuzz-targets`.
 
 use std::process::Command;
 

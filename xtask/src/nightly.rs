@@ -1,7 +1,6 @@
 //! `cargo xtask nightly`: the checks that take too long for continuous integration.
 //!
-//! Each is a process with its output in a file. All run, whatever fails; a table at the end has the outcome of
-//! each.
+//! Each is a process with its output in a file. All run, whatever fails; a table at the end has the outcomes.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

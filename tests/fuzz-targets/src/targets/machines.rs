@@ -16,7 +16,7 @@ pub(super) fn machine(bytes: &[u8]) {
     let Ok(facts) = RecordedFacts::parse(text) else { return };
     let recorder = FactRecorder::new(&facts);
     let machine = detect(&recorder);
-    let Ok(again) = RecordedFacts::parse(&recorder.to_text("recorded again")) else {
+    let Ok(again) = RecordedFacts::parse(&recorder.to_text("recorded: again")) else {
         panic!("a recording of a recording cannot be read")
     };
     assert_eq!(detect(&again), machine);

@@ -1,8 +1,9 @@
 //! `cargo xtask torture`: the corpus' short loads under random signals.
 //!
 //! While a load runs under the software PMU, the tool, its tracer and the program's processes are stopped and
-//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it, its tracer or its helper is
-//! killed or terminated, at random points. Whatever comes: nobody hangs, nothing is left behind, and the output is the native one.
+//! continued, the tool is interrupted as by Ctrl-C or by a signal to it alone, it, its tracer or its helper
+//! is killed or terminated, at random points. Whatever comes: nobody hangs, nothing is left behind, and the
+//! output is the native one.
 //! Only an interrupted program may stop early, or one whose tracer was killed, with which the kernel kills
 //! it.
 

@@ -56,7 +56,7 @@ pub(super) struct TortureTally {
 struct RoundOutcome {
     ended: Option<EndedCommand>,
     left: Vec<ProcessSnapshot>,
-    /// What is not as before, besides processes.
+    /// The difference from before the run, besides processes.
     changed: Option<String>,
     pauses: u32,
     /// The last assault, when it was no pause and the run had not ended before.
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     fn process(pid: u32, name: &str) -> ProcessSnapshot {
-        ProcessSnapshot { pid, parent: 1, name: name.to_owned(), state: 'S' }
+        ProcessSnapshot { pid, parent: u32::from(pid != 1), name: name.to_owned(), state: 'S' }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs every parser of foreign bytes on changed files of its corpus.
 //!
-//! No change may make a parser panic, run for more than 10 s of CPU time, or take more than 2 GiB. What does
-//! is kept in a file, whose name has the target, the seed and the number of the change.
+//! No change may make a parser panic, run for more than 10 s of CPU time, or take more than 2 GiB. A
+//! change that does is kept in a file, whose name has the target, the seed and the number of the change.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
