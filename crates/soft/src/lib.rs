@@ -4,7 +4,7 @@
 //! from the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
 //!
 //! ```text
-//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> event counts
+//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ─totals──> event counts
 //!            │ block, classify: event counts and addends of each instruction              │
 //!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```
