@@ -298,6 +298,18 @@ fn processes_named(name: &str) -> Vec<u32> {
     pids.filter(is_named).collect()
 }
 
+/// The number that the caller has at a place.
+fn number_at(place: *const c_uint) -> c_uint {
+    // SAFETY: the caller passes a place with a number.
+    unsafe { place.read() }
+}
+
+/// A place of the caller's list.
+fn place_at(places: *mut Process, index: usize) -> *mut Process {
+    // SAFETY: the caller has room for as many as it says, and this is one of them.
+    unsafe { places.add(index) }
+}
+
 /// The processes that compute on a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
@@ -312,14 +324,11 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         for (name, mib) in named {
             all.extend(processes_named(name).into_iter().map(|pid| (pid, mib << 20)));
         }
-        // SAFETY: the caller has the number of places here.
-        let room = unsafe { count.read() } as usize;
+        let room = number_at(count) as usize;
         for (i, (pid, used_bytes)) in all.iter().take(room).enumerate() {
             let process =
                 Process { pid: *pid, used_bytes: *used_bytes, device_instance: 0, compute_instance: 0 };
-            // SAFETY: the caller has room for as many as it says, and this is one of them.
-            let place = unsafe { places.add(i) };
-            put(place, process)?;
+            put(place_at(places, i), process)?;
         }
         put(count, all.len() as c_uint)
     })

@@ -129,8 +129,8 @@ impl ThreadCalls {
         cache.store(slot, CALL_LOG_END, EMPTY_LOG);
     }
 
-    /// The thread gives its slot up, after so many instructions there. Those that the log does not have belong
-    /// to the path in which the thread is.
+    /// The thread gives its slot up, after so many instructions there. Those that the log does not have
+    /// belong to the path in which the thread is.
     pub(super) fn close(&mut self, tree: &mut CallTree, instructions: u64) {
         let (Some(stack), Some(logged)) = (&mut self.stack, self.slot.take()) else { return };
         let executed = instructions.wrapping_sub(logged.base);

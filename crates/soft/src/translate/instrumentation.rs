@@ -1084,9 +1084,9 @@ fn function_jumps(batch: &BlockBatch, first: u32, code: &mut dyn CodeSource) -> 
     jumps.filter(|(_, target)| code.is_function_start(*target)).map(|(id, _)| id).collect()
 }
 
-/// The kind of an indirect jump to the start of a function, most likely. Stubs jump by a cell of the loader,
-/// or by r11, which compilers use for nothing else; functions by a cell of an object. Jumps within a function go
-/// by another register, or by a table with an index.
+/// The kind of an indirect jump to the start of a function, most likely. Stubs jump by a cell of the
+/// loader, or by r11, which compilers use for nothing else; functions by a cell of an object. Jumps within
+/// a function go by another register, or by a table with an index.
 fn function_jump(jump: &DecodedInstruction) -> Option<RecordKind> {
     match jump.target? {
         BranchOperand::Register(number) => (number == 11).then_some(RecordKind::StubJump),
