@@ -113,6 +113,18 @@ fn put<T>(place: *mut T, value: T) -> Result<(), c_int> {
     Ok(())
 }
 
+/// The number that the caller has at a place.
+fn number_at(place: *mut c_uint) -> c_uint {
+    // SAFETY: the caller of the library has a number here.
+    unsafe { place.read() }
+}
+
+/// Writes one of several results; the caller has room for it.
+fn put_at<T>(places: *mut T, index: usize, value: T) -> Result<(), c_int> {
+    // SAFETY: the caller has room for as many as it says, and this is one of them.
+    put(unsafe { places.add(index) }, value)
+}
+
 fn put_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), c_int> {
     let bytes = [text.as_bytes(), b"\0"].concat();
     if bytes.len() > length as usize {
@@ -312,14 +324,11 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         for (name, mib) in named {
             all.extend(processes_named(name).into_iter().map(|pid| (pid, mib << 20)));
         }
-        // SAFETY: the caller has the number of places here.
-        let room = unsafe { count.read() } as usize;
+        let room = number_at(count) as usize;
         for (i, (pid, used_bytes)) in all.iter().take(room).enumerate() {
             let process =
                 Process { pid: *pid, used_bytes: *used_bytes, device_instance: 0, compute_instance: 0 };
-            // SAFETY: the caller has room for as many as it says, and this is one of them.
-            let place = unsafe { places.add(i) };
-            put(place, process)?;
+            put_at(places, i, process)?;
         }
         put(count, all.len() as c_uint)
     })
