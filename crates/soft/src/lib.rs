@@ -5,7 +5,6 @@
 //!
 //! ```text
 //! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> counts
-//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ─totals──> event counts
 //!            │ block, classify: event counts and addends of each instruction              │
 //!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```

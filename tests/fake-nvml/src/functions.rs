@@ -113,6 +113,18 @@ fn put<T>(place: *mut T, value: T) -> Result<(), c_int> {
     Ok(())
 }
 
+/// The number that the caller has at a place.
+fn number_at(place: *mut c_uint) -> c_uint {
+    // SAFETY: the caller of the library has a number here.
+    unsafe { place.read() }
+}
+
+/// Writes one of several results; the caller has room for it.
+fn put_at<T>(places: *mut T, index: usize, value: T) -> Result<(), c_int> {
+    // SAFETY: the caller has room for as many as it says, and this is one of them.
+    put(unsafe { places.add(index) }, value)
+}
+
 fn put_text(place: *mut c_char, length: c_uint, text: &str) -> Result<(), c_int> {
     let bytes = [text.as_bytes(), b"\0"].concat();
     if bytes.len() > length as usize {
@@ -298,18 +310,6 @@ fn processes_named(name: &str) -> Vec<u32> {
     pids.filter(is_named).collect()
 }
 
-/// The number that the caller has at a place.
-fn number_at(place: *const c_uint) -> c_uint {
-    // SAFETY: the caller passes a place with a number.
-    unsafe { place.read() }
-}
-
-/// A place of the caller's list.
-fn place_at(places: *mut Process, index: usize) -> *mut Process {
-    // SAFETY: the caller has room for as many as it says, and this is one of them.
-    unsafe { places.add(index) }
-}
-
 /// The processes that compute on a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
@@ -328,7 +328,7 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
         for (i, (pid, used_bytes)) in all.iter().take(room).enumerate() {
             let process =
                 Process { pid: *pid, used_bytes: *used_bytes, device_instance: 0, compute_instance: 0 };
-            put(place_at(places, i), process)?;
+            put_at(places, i, process)?;
         }
         put(count, all.len() as c_uint)
     })
