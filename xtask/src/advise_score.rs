@@ -3,8 +3,8 @@
 //! Programs with one known fault, and programs without any, are compiled from `programs` with sizes and other
 //! work drawn by a seed. `advise` runs each of them, and its first finding is compared with the fault.
 //!
-//! It depends on time, on the scheduler and on a disk, so that it is run by hand. The facts that it records are
-//! what tests judge by the rules (`fixtures/advise`).
+//! It depends on time, on the scheduler and on a disk, so that it is run by hand. Tests judge the facts that it
+//! records by the rules (`fixtures/advise`).
 
 mod programs;
 mod report;

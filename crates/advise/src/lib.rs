@@ -29,11 +29,13 @@
 //! The crate is pure: it reads no file and no clock.
 #![forbid(unsafe_code)]
 
+mod confidence;
 mod facts;
 pub mod history;
 mod judge;
 mod rules;
 
+pub use confidence::Confidence;
 pub use facts::{Fact, Facts, Origin};
-pub use judge::{Advice, Confidence, Evidence, Finding, NotMeasured, judge};
+pub use judge::{Advice, Evidence, Finding, NotMeasured, judge};
 pub use rules::{Bound, Rule, RuleNeed, RuleTest, Rules, RulesError};

@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 
 use cyclometer_stats::formula::Formula;
 
-use crate::judge::Confidence;
+use crate::confidence::Confidence;
 
 /// The first line of a table.
 const HEADER: &str = "cyclometer-rules 1";

@@ -21,8 +21,8 @@ use crate::modelled_counts::{ModelRunSettings, ModelledRun};
 ///
 /// # Errors
 ///
-/// `ErrorKind::PermissionDenied` where tracing is not permitted, and the launcher's for a command that cannot be
-/// executed. The command has run to its end in the first case.
+/// `ErrorKind::PermissionDenied` where tracing is not permitted, and the launcher's for a command
+/// that cannot be executed. The command has run to its end in the first case.
 pub fn modelled_run(
     launcher: &Launcher,
     command: &CommandSpec,

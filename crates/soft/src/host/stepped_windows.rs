@@ -24,7 +24,8 @@ use iced_x86::{
 };
 
 use super::maps::MemoryMaps;
-use super::{proc, thread_states};
+use super::proc;
+use super::thread_states::{self, descendants, threads_of};
 use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, ModelCounts};
 
 /// Most threads that a window follows.
@@ -262,27 +263,6 @@ fn located(maps: &MemoryMaps, pc: u64, counts: ModelCounts) -> SiteCounts {
     }
 }
 
-/// A process and its descendants.
-pub(super) fn descendants(root: u32) -> Vec<u32> {
-    const MOST_PROCESSES: usize = 256;
-    let mut all = vec![root];
-    let mut next = 0;
-    while next < all.len() && all.len() < MOST_PROCESSES {
-        let pid = all[next];
-        for tid in threads_of(pid) {
-            let children = proc::text(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
-            all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-        }
-        next += 1;
-    }
-    all
-}
-
-pub(super) fn threads_of(pid: u32) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// The threads of a process, stopped; dropping them lets them run natively.
 #[derive(Debug)]
 struct SeizedThreads {
@@ -337,7 +317,7 @@ impl Drop for SeizedThreads {
     }
 }
 
-/// Whether a process has ended and is not reaped yet. `waitid(2)` cannot say so of a tracee: it reports stops, too.
+/// Whether a process has ended and is not reaped yet. `waitid(2)` reports stops of a tracee, too.
 fn is_zombie(pid: u32) -> bool {
     let stat = proc::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     matches!(thread_states::state(&stat), None | Some('Z' | 'X'))

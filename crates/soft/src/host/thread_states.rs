@@ -1,7 +1,6 @@
 //! What the threads of a process and its descendants are doing: looks without tracing.
 
 use super::proc;
-use super::stepped_windows::{descendants, threads_of};
 
 /// Threads that were seen, over all looks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -79,6 +78,27 @@ impl ThreadStates {
         *count += 1;
         self.threads += 1;
     }
+}
+
+/// A process and its descendants.
+pub(super) fn descendants(root: u32) -> Vec<u32> {
+    const MOST_PROCESSES: usize = 256;
+    let mut all = vec![root];
+    let mut next = 0;
+    while next < all.len() && all.len() < MOST_PROCESSES {
+        let pid = all[next];
+        for tid in threads_of(pid) {
+            let children = proc::text(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+            all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    all
+}
+
+pub(super) fn threads_of(pid: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// # Source

@@ -14,8 +14,8 @@
 //!
 //! # Source
 //!
-//! Two-level adaptive prediction: Yeh and Patt, MICRO 1991. Prediction by global history: McFarling, "Combining
-//! Branch Predictors", 1993. Torrellas, Lam and Hennessy, "False Sharing and Spatial Locality in
+//! Two-level adaptive prediction: Yeh and Patt, MICRO 1991. Global history: McFarling,
+//! "Combining Branch Predictors", 1993. Torrellas, Lam and Hennessy, "False Sharing and Spatial Locality in
 //! Multiprocessor Caches", 1994.
 
 mod branches;
