@@ -309,7 +309,6 @@ share 0.1
             }
         }
         let (precision, recall) = (right as f64 / found as f64, right as f64 / faulty as f64);
-        println!("precision {precision:.3}, recall {recall:.3}: {wrong:#?}");
         assert!(
             precision >= 0.9 && recall >= 0.9,
             "precision {precision:.2}, recall {recall:.2}: {wrong:#?}"

@@ -80,6 +80,7 @@ impl TargetCounters for MadeUpCounters {
             total: self.reads,
             times: None,
             is_peak: false,
+            is_gauge: false,
             scale: 1.0,
             unit: Unit::Count,
             provenance: Some(Provenance::Kernel),

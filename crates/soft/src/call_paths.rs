@@ -531,8 +531,12 @@ mod tests {
     fn direct_recursion_stays_in_its_path_and_is_counted() {
         let mut replay = Replay::new();
         replay.call(STACK - 8, 1).spend(1);
-        (2..=100).for_each(|depth| drop(replay.call(STACK - 8 * depth, 1).spend(1)));
-        (1..=100).rev().for_each(|depth| drop(replay.ret(STACK - 8 * depth).spend(1)));
+        for depth in 2..=100 {
+            replay.call(STACK - 8 * depth, 1).spend(1);
+        }
+        for depth in (1..=100).rev() {
+            replay.ret(STACK - 8 * depth).spend(1);
+        }
         assert_eq!(replay.paths(), ["0 1", "0>1 199"]);
         assert_eq!(replay.tree.paths(&replay.places)[1].recursions, 99);
     }

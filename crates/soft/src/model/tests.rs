@@ -69,7 +69,7 @@ fn a_pattern_is_learnt_and_a_coin_is_not() {
     assert!(mispredictions(Box::new(|n| n % 2 == 0)) < 20);
     assert!(mispredictions(Box::new(|n| n % 7 < 3)) < 60);
     assert!(mispredictions(Box::new(|n| n % 100 != 0)) < 100);
-    assert!(mispredictions(Box::new(move |_| random(&mut state) % 2 == 0)) > 1_500);
+    assert!(mispredictions(Box::new(move |_| random(&mut state).is_multiple_of(2))) > 1_500);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cyclometer_exporter::answers::TextPlaces;
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::hub;
 use cyclometer_exporter::scrapes::ScrapeCounts;
@@ -57,7 +58,8 @@ fn started() -> Option<SocketAddr> {
     let setup = ServerSetup { listener, tls: None, connections: 4, head_timeout: Duration::from_secs(5) };
     let (hub, _) = hub::channel(Duration::ZERO, Duration::from_secs(1));
     let users = Users::new(BTreeMap::from([("user".to_owned(), "$2b$04$abc".to_owned())]));
-    let state = Arc::new(ServerState { hub, users, scrapes: Arc::new(ScrapeCounts::default()) });
+    let (scrapes, texts) = (Arc::new(ScrapeCounts::default()), TextPlaces::new(1));
+    let state = Arc::new(ServerState { hub, users, scrapes, texts });
     std::thread::spawn(move || runtime.block_on(server::serve(setup, state, std::future::pending())));
     Some(address)
 }
