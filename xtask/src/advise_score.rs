@@ -3,8 +3,8 @@
 //! Programs with one known fault, and programs without any, are compiled from `programs` with sizes and other
 //! work drawn by a seed. `advise` runs each of them, and its first finding is compared with the fault.
 //!
-//! It depends on time, on the scheduler and on a disk, so that it is run by hand. Tests judge the facts that it
-//! records by the rules (`fixtures/advise`).
+//! It depends on time, on the scheduler and on a disk, so that it is run by hand. Tests judge the facts that
+//! it records by the rules (`fixtures/advise`).
 
 mod programs;
 mod report;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::root;
 use programs::{ScoreProgram, programs};
-use report::{Outcome, Tally};
+use report::{AdviceTally, NamedFault};
 
 const USAGE: &str = "usage: cargo xtask advise-score [--seed N] [--tool FILE] [--record FOLDER] [NAME...]";
 
@@ -27,7 +27,7 @@ const LEAST: f64 = 0.9;
 
 /// The options of the command line.
 #[derive(Debug)]
-struct ScoreOptions {
+struct AdviseScoreOptions {
     seed: u64,
     tool: PathBuf,
     /// Where the facts of each program are written.
@@ -36,10 +36,10 @@ struct ScoreOptions {
     names: Vec<String>,
 }
 
-impl ScoreOptions {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<ScoreOptions> {
+impl AdviseScoreOptions {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<AdviseScoreOptions> {
         let tool = root().join("target/release/cyclometer");
-        let mut options = ScoreOptions { seed: 1, tool, record: None, names: Vec::new() };
+        let mut options = AdviseScoreOptions { seed: 1, tool, record: None, names: Vec::new() };
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().with_context(|| format!("{argument} needs a value\n{USAGE}"));
             match argument.as_str() {
@@ -65,12 +65,12 @@ impl ScoreOptions {
 
 /// Scores the rules.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    let options = ScoreOptions::parse(arguments)?;
+    let options = AdviseScoreOptions::parse(arguments)?;
     if let Some(folder) = &options.record {
         fs::create_dir_all(folder)?;
     }
     let folder = tempfile_folder()?;
-    let mut tally = Tally::default();
+    let mut tally = AdviceTally::default();
     for program in programs(options.seed).iter().filter(|program| options.wants(program)) {
         let outcome = score(program, &folder, &options).with_context(|| program.name.clone())?;
         eprintln!("{outcome}");
@@ -93,7 +93,7 @@ fn tempfile_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn score(program: &ScoreProgram, folder: &Path, options: &ScoreOptions) -> Result<Outcome> {
+fn score(program: &ScoreProgram, folder: &Path, options: &AdviseScoreOptions) -> Result<NamedFault> {
     let binary = folder.join(&program.name);
     compile(program, &binary)?;
     let output = Command::new(&options.tool)
@@ -109,7 +109,7 @@ fn score(program: &ScoreProgram, folder: &Path, options: &ScoreOptions) -> Resul
         write_fixture(program, &advice, folder)?;
     }
     fs::remove_file(&binary)?;
-    Ok(Outcome::of(program, &advice))
+    Ok(NamedFault::of(program, &advice))
 }
 
 fn compile(program: &ScoreProgram, binary: &Path) -> Result<()> {

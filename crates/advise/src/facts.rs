@@ -1,10 +1,10 @@
-//! What is known of a program: numbers, or the reasons why there are none.
+//! Facts of a program: numbers, or the reasons why there are none.
 
 use std::collections::BTreeMap;
 
 /// Where a fact comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum FactOrigin {
     /// Hardware counters.
     Hardware,
     /// Accounting of the kernel.
@@ -17,19 +17,24 @@ pub enum Origin {
     Sampled,
 }
 
-impl Origin {
+impl FactOrigin {
     /// Every origin.
-    pub const ALL: [Origin; 5] =
-        [Origin::Hardware, Origin::Kernel, Origin::Counted, Origin::Modelled, Origin::Sampled];
+    pub const ALL: [FactOrigin; 5] = [
+        FactOrigin::Hardware,
+        FactOrigin::Kernel,
+        FactOrigin::Counted,
+        FactOrigin::Modelled,
+        FactOrigin::Sampled,
+    ];
 
     /// Its name.
     pub fn word(self) -> &'static str {
         match self {
-            Origin::Hardware => "hardware",
-            Origin::Kernel => "kernel",
-            Origin::Counted => "counted",
-            Origin::Modelled => "modelled",
-            Origin::Sampled => "sampled",
+            FactOrigin::Hardware => "hardware",
+            FactOrigin::Kernel => "kernel",
+            FactOrigin::Counted => "counted",
+            FactOrigin::Modelled => "modelled",
+            FactOrigin::Sampled => "sampled",
         }
     }
 }
@@ -40,7 +45,7 @@ pub struct Fact {
     /// The number.
     pub value: Result<f64, String>,
     /// Its origin; `None` without a number.
-    pub origin: Option<Origin>,
+    pub origin: Option<FactOrigin>,
 }
 
 /// The facts about a program, by name. Names have letters, digits and `_`.
@@ -49,7 +54,7 @@ pub struct Facts(BTreeMap<String, Fact>);
 
 impl Facts {
     /// Adds a number. One that is not finite is none.
-    pub fn put(&mut self, name: &str, value: f64, origin: Origin) {
+    pub fn put(&mut self, name: &str, value: f64, origin: FactOrigin) {
         let fact = match value.is_finite() {
             true => Fact { value: Ok(value), origin: Some(origin) },
             false => Fact { value: Err("not a number".to_owned()), origin: None },

@@ -139,12 +139,12 @@ impl History {
         found
     }
 
-    /// Of the runs that are not found, those that would be called unlike the others if each was the only new
-    /// one: the number, and the number of runs. It measures false alarms where the history is sound.
+    /// The runs that are not found, and would be called unlike the others if each was the only new one: their
+    /// number, and the number of runs. It measures false alarms where the history is sound.
     pub fn held_out(&self) -> (usize, usize) {
         let found: Vec<usize> = self.unlike().iter().map(|unlike| unlike.run).collect();
         let rest: Vec<usize> = (0..self.runs.len()).filter(|run| !found.contains(run)).collect();
-        // Of a single new run only its own counters can be alarms.
+        // A single new run can raise alarms by its own counters only.
         let limit = threshold(1, self.counters.len());
         let is_alarm =
             |run: &&usize| self.distances(**run, &rest).iter().any(|(_, distance)| *distance > limit);

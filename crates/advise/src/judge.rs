@@ -9,7 +9,7 @@ use crate::rules::{Rule, RuleTest, Rules};
 /// A number that speaks for a finding.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evidence {
-    /// What it is.
+    /// The quantity in words.
     pub label: String,
     /// The number.
     pub value: f64,
@@ -21,12 +21,12 @@ pub struct Evidence {
 
 /// A fault that the numbers speak for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Finding {
+pub struct AdviceFinding {
     /// The name of the rule.
     pub rule: String,
     /// The finding in a few words.
     pub title: String,
-    /// What usually helps.
+    /// The usual remedy.
     pub advice: String,
     /// An estimate of the part of the time that the fault costs, 0 to 1.
     pub share: f64,
@@ -49,15 +49,15 @@ pub struct Finding {
 pub struct NotMeasured {
     /// Its name.
     pub rule: String,
-    /// What it needs, with the reason for each.
+    /// The numbers that it needs, with the reason for each.
     pub needs: Vec<String>,
 }
 
-/// What the rules say.
+/// The judgement of the rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Advice {
     /// The findings, the most costly first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AdviceFinding>,
     /// The rules that were judged, and whose numbers are inconspicuous.
     pub inconspicuous: Vec<String>,
     /// The rules that could not be judged.
@@ -99,8 +99,8 @@ fn explain(mut advice: Advice) -> Advice {
 ///
 /// # Errors
 ///
-/// What each of its tests lacks.
-fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<Finding>, Vec<String>> {
+/// The finding of a rule; the error has the numbers that each of its tests lacks.
+fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<AdviceFinding>, Vec<String>> {
     let mut lacks = Vec::new();
     let mut judged_by: Option<&str> = None;
     for test in &rule.tests {
@@ -136,8 +136,8 @@ fn judge_test(test: &RuleTest, inputs: &RuleInputs<'_>) -> Result<Option<(f64, V
     Ok(holds.then_some((share.clamp(0.0, 1.0), numbers)))
 }
 
-fn finding(rule: &Rule, test: &RuleTest, share: f64, numbers: Vec<Evidence>) -> Finding {
-    Finding {
+fn finding(rule: &Rule, test: &RuleTest, share: f64, numbers: Vec<Evidence>) -> AdviceFinding {
+    AdviceFinding {
         rule: rule.name.clone(),
         title: rule.title.clone(),
         advice: rule.advice.clone(),
@@ -181,7 +181,7 @@ impl Inputs for RuleInputs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
+    use crate::FactOrigin;
 
     const RULES: &str = "cyclometer-rules 1
 value share_of_a = a / all
@@ -207,7 +207,7 @@ share 0.1
 
     fn advice(facts: &[(&str, f64)]) -> Advice {
         let mut all = Facts::default();
-        facts.iter().for_each(|(name, value)| all.put(name, *value, Origin::Kernel));
+        facts.iter().for_each(|(name, value)| all.put(name, *value, FactOrigin::Kernel));
         judge(&Rules::parse(RULES).unwrap(), &all)
     }
 
@@ -228,7 +228,7 @@ share 0.1
                      test model possible\nneed b | b | > 1 | a source\ntest kernel likely\nneed c | c | > 1 | a source";
         let judged = |facts: &[(&str, f64)]| {
             let mut all = Facts::default();
-            facts.iter().for_each(|(name, value)| all.put(name, *value, Origin::Kernel));
+            facts.iter().for_each(|(name, value)| all.put(name, *value, FactOrigin::Kernel));
             judge(&Rules::parse(rules).unwrap(), &all)
         };
         let advice = judged(&[("a", 0.0), ("b", 2.0), ("c", 2.0)]);
@@ -284,7 +284,7 @@ share 0.1
                 let [name, value, origin] = line.split(' ').collect::<Vec<_>>()[..] else {
                     panic!("{path:?}: {line}")
                 };
-                let origin = Origin::ALL.into_iter().find(|known| known.word() == origin).unwrap();
+                let origin = FactOrigin::ALL.into_iter().find(|known| known.word() == origin).unwrap();
                 facts.put(name, value.parse().unwrap(), origin);
             }
             all.push((path.file_stem().unwrap().to_string_lossy().into_owned(), fault, facts));

@@ -14,13 +14,13 @@
 //! [`history`] compares many runs of one command.
 //!
 //! ```
-//! use cyclometer_advise::{Facts, Origin, Rules, judge};
+//! use cyclometer_advise::{Facts, FactOrigin, Rules, judge};
 //!
 //! let mut facts = Facts::default();
-//! facts.put("user_time", 1e9, Origin::Kernel);
-//! facts.put("system_time", 4e9, Origin::Kernel);
-//! facts.put("wall_time", 5e9, Origin::Kernel);
-//! facts.put("minor_faults", 4e6, Origin::Kernel);
+//! facts.put("user_time", 1e9, FactOrigin::Kernel);
+//! facts.put("system_time", 4e9, FactOrigin::Kernel);
+//! facts.put("wall_time", 5e9, FactOrigin::Kernel);
+//! facts.put("minor_faults", 4e6, FactOrigin::Kernel);
 //! let advice = judge(Rules::embedded(), &facts);
 //! assert_eq!(advice.findings[0].rule, "page-faults");
 //! assert!(advice.not_measured.iter().any(|rule| rule.rule == "branch-mispredictions"));
@@ -36,6 +36,6 @@ mod judge;
 mod rules;
 
 pub use confidence::Confidence;
-pub use facts::{Fact, Facts, Origin};
-pub use judge::{Advice, Evidence, Finding, NotMeasured, judge};
-pub use rules::{Bound, Rule, RuleNeed, RuleTest, Rules, RulesError};
+pub use facts::{Fact, FactOrigin, Facts};
+pub use judge::{Advice, AdviceFinding, Evidence, NotMeasured, judge};
+pub use rules::{Rule, RuleBound, RuleNeed, RuleTest, Rules, RulesError};

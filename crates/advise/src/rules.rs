@@ -35,28 +35,28 @@ const EMBEDDED: &str = include_str!("../data/rules");
 
 /// A side of a threshold.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Bound {
+pub enum RuleBound {
     /// The value must be larger.
     Above(f64),
     /// The value must be smaller.
     Below(f64),
 }
 
-impl Bound {
+impl RuleBound {
     /// Whether a value is on the side that speaks for the fault.
     pub fn holds(self, value: f64) -> bool {
         match self {
-            Bound::Above(limit) => value > limit,
-            Bound::Below(limit) => value < limit,
+            RuleBound::Above(limit) => value > limit,
+            RuleBound::Below(limit) => value < limit,
         }
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for RuleBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bound::Above(limit) => write!(f, "> {limit}"),
-            Bound::Below(limit) => write!(f, "< {limit}"),
+            RuleBound::Above(limit) => write!(f, "> {limit}"),
+            RuleBound::Below(limit) => write!(f, "< {limit}"),
         }
     }
 }
@@ -64,12 +64,12 @@ impl fmt::Display for Bound {
 /// A condition of a test.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleNeed {
-    /// What the number is.
+    /// The quantity in words.
     pub label: String,
     /// Its formula over facts and values.
     pub formula: Formula,
     /// The threshold.
-    pub bound: Bound,
+    pub bound: RuleBound,
     /// Where the threshold comes from.
     pub source: String,
 }
@@ -94,7 +94,7 @@ pub struct Rule {
     pub name: String,
     /// The finding in a few words.
     pub title: String,
-    /// What usually helps.
+    /// The usual remedy.
     pub advice: String,
     /// Rules whose findings are effects of this one.
     pub explains: Vec<String>,
@@ -261,12 +261,13 @@ fn need(text: &str) -> Result<RuleNeed, String> {
     })
 }
 
-fn bound_of(text: &str) -> Result<Bound, String> {
-    let bound =
-        |text: &str, of: fn(f64) -> Bound| text.trim().parse().ok().filter(|n: &f64| n.is_finite()).map(of);
+fn bound_of(text: &str) -> Result<RuleBound, String> {
+    let bound = |text: &str, of: fn(f64) -> RuleBound| {
+        text.trim().parse().ok().filter(|n: &f64| n.is_finite()).map(of)
+    };
     let found = match (text.strip_prefix('>'), text.strip_prefix('<')) {
-        (Some(limit), _) => bound(limit, Bound::Above),
-        (_, Some(limit)) => bound(limit, Bound::Below),
+        (Some(limit), _) => bound(limit, RuleBound::Above),
+        (_, Some(limit)) => bound(limit, RuleBound::Below),
         _ => None,
     };
     found.ok_or_else(|| format!("'{text}' is no threshold: > NUMBER or < NUMBER"))

@@ -1,4 +1,4 @@
-//! What the models say of a command.
+//! Counts of models for a command.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct ModelRunSettings {
 pub struct ModelledRun {
     /// The windows with at least one instruction; 0: the command was too short.
     pub windows: u32,
-    /// What threads were seen doing between the windows, by name.
+    /// Numbers of threads in each state between the windows, by name.
     pub states: Vec<(&'static str, u64)>,
     /// The largest footprint of a process in its windows, in bytes of pages.
     pub footprint_bytes: u64,

@@ -32,12 +32,12 @@ pub fn modelled_run(
     let mut run = WindowedRun::new(child.pid(), settings);
     child.release()?;
     let outcome = run.follow(child.as_mut());
-    if !matches!(outcome, Ok(Progress::Ended)) {
+    if !matches!(outcome, Ok(ModelledProgress::Ended)) {
         // The command runs to its end, whatever happened here.
         let _ = child.wait(None)?;
     }
     match outcome {
-        Ok(Progress::Interrupted(signal)) => {
+        Ok(ModelledProgress::Interrupted(signal)) => {
             Err(Error::new(ErrorKind::Interrupted, format!("interrupted by signal {signal}")))
         }
         Ok(_) => Ok(run.summed()),
@@ -46,7 +46,7 @@ pub fn modelled_run(
 }
 
 /// How far a run was followed.
-enum Progress {
+enum ModelledProgress {
     /// To its end.
     Ended,
     /// To this signal to us, which the command has got, too.
@@ -74,7 +74,7 @@ impl WindowedRun {
         WindowedRun { root, settings, stepper, states, warmed_up: 0 }
     }
 
-    fn follow(&mut self, child: &mut dyn Child) -> Result<Progress> {
+    fn follow(&mut self, child: &mut dyn Child) -> Result<ModelledProgress> {
         let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
         // Another run may be faster than the one that was timed.
         let gap = self.settings.expected / (2 * self.settings.windows + 1);
@@ -92,7 +92,7 @@ impl WindowedRun {
             }
         }
         let end = self.look(child, None, gap)?;
-        Ok(end.unwrap_or(Progress::Ended))
+        Ok(end.unwrap_or(ModelledProgress::Ended))
     }
 
     /// Looks at the threads again and again until a time; how the run ended if it did before.
@@ -101,7 +101,7 @@ impl WindowedRun {
         child: &mut dyn Child,
         until: Option<Instant>,
         gap: Duration,
-    ) -> Result<Option<Progress>> {
+    ) -> Result<Option<ModelledProgress>> {
         loop {
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
@@ -110,12 +110,12 @@ impl WindowedRun {
             let next = now + gap.max(LEAST_GAP);
             match child.wait(Some(until.map_or(next, |until| next.min(until))))? {
                 Waited::TimedOut => self.states.look(self.root),
-                Waited::Exited(_) => return Ok(Some(Progress::Ended)),
+                Waited::Exited(_) => return Ok(Some(ModelledProgress::Ended)),
                 Waited::Interrupted(by) => {
                     if !by.reached_command {
                         child.signal(by.signal);
                     }
-                    return Ok(Some(Progress::Interrupted(by.signal)));
+                    return Ok(Some(ModelledProgress::Interrupted(by.signal)));
                 }
             }
         }

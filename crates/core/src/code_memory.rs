@@ -39,7 +39,7 @@ pub struct CodeMapping {
 
 /// A place in a file of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CodePlace<'a> {
+pub struct MappedPlace<'a> {
     /// The path of the file, or the kernel's name of the mapping.
     pub file: &'a str,
     /// The offset in the file.
@@ -82,14 +82,15 @@ impl CodeMemory {
         }
     }
 
-    /// The place in a file at an address of a process, by the newest mapping there; `None` where none is known.
-    pub fn place(&self, pid: u32, address: u64) -> Option<CodePlace<'_>> {
+    /// The place in a file at an address of a process, by the newest mapping there; `None` where none is
+    /// known.
+    pub fn place(&self, pid: u32, address: u64) -> Option<MappedPlace<'_>> {
         let within = |mapping: &&KnownMapping| {
             address.checked_sub(mapping.start).is_some_and(|distance| distance < mapping.len)
         };
         let mapping = self.processes.get(&pid)?.iter().rev().find(within)?;
         let offset = mapping.offset.checked_add(address - mapping.start)?;
-        Some(CodePlace { file: &mapping.file, offset })
+        Some(MappedPlace { file: &mapping.file, offset })
     }
 
     fn replace(&mut self, pid: u32, mappings: Vec<KnownMapping>) {

@@ -5,14 +5,14 @@ use std::io::{self, Write as _};
 
 use crate::allowed::{FoundPrograms, clean};
 use crate::call::Caller;
-use crate::tools::{Rules, ToolKind};
+use crate::tools::{CallRules, ToolKind};
 
 /// Prints folders, programs, limits, environment and tools.
 ///
 /// # Errors
 ///
 /// The system's.
-pub fn print(caller: &Caller, rules: &Rules, tools: &[ToolKind]) -> io::Result<()> {
+pub fn print(caller: &Caller, rules: &CallRules, tools: &[ToolKind]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let shown = |path: &OsStr| clean(&path.to_string_lossy());
     writeln!(out, "tool         {}", shown(caller.tool.as_os_str()))?;

@@ -30,7 +30,7 @@ use crate::allowed::{AllowedFolders, reason};
 use crate::args::ServerArgs;
 use crate::call::{Caller, tool_beside};
 use crate::server::AgentSession;
-use crate::tools::{Rules, ToolKind};
+use crate::tools::{CallRules, ToolKind};
 use crate::wire::Wire;
 
 /// The server failed, or its arguments make no sense.
@@ -72,7 +72,7 @@ fn run(args: &ServerArgs) -> Result<(), String> {
     let environment = environment::passed(&args.env, |name| std::env::var_os(name));
     let caller = Caller { supervisor: own, tool, environment, limits: args.limits() };
     let tools = tools_of(&caller)?;
-    let rules = Rules { allowed, timeout: caller.limits.timeout };
+    let rules = CallRules { allowed, timeout: caller.limits.timeout };
     if args.dry_run {
         return dry_run::print(&caller, &rules, &tools)
             .map_err(|error| format!("cannot write: {}", reason(&error)));
@@ -113,7 +113,7 @@ fn is_listed(help: &str, subcommand: &str) -> bool {
     help.lines().any(|line| line.starts_with(' ') && line.split_ascii_whitespace().next() == Some(subcommand))
 }
 
-async fn serve(caller: Caller, rules: Rules, tools: Vec<ToolKind>) -> Result<(), String> {
+async fn serve(caller: Caller, rules: CallRules, tools: Vec<ToolKind>) -> Result<(), String> {
     let ended = CancellationToken::new();
     let watch = |kind| signal(kind).map_err(|error| format!("cannot watch signals: {}", reason(&error)));
     let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);

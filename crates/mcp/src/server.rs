@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::allowed::clean;
 use crate::call::{Caller, Invocation, Stopped, ToolAnswer};
-use crate::tools::{Presented, RefusedCall, Rules, Task, ToolKind, prepare, present};
+use crate::tools::{CallRules, Presented, RefusedCall, Task, ToolKind, prepare, present};
 
 /// How many calls may run and wait.
 const MOST_CALLS: usize = 64;
@@ -26,7 +26,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// The server of one session.
 pub struct AgentSession {
     caller: Caller,
-    rules: Rules,
+    rules: CallRules,
     tools: Vec<ToolKind>,
     /// Places for calls that run. Measurements at the same time would disturb each other.
     running: Arc<Semaphore>,
@@ -38,7 +38,12 @@ pub struct AgentSession {
 
 impl AgentSession {
     /// A session with these tools.
-    pub fn new(caller: Caller, rules: Rules, tools: Vec<ToolKind>, ended: CancellationToken) -> AgentSession {
+    pub fn new(
+        caller: Caller,
+        rules: CallRules,
+        tools: Vec<ToolKind>,
+        ended: CancellationToken,
+    ) -> AgentSession {
         let running = Arc::new(Semaphore::new(caller.limits.jobs));
         AgentSession { caller, rules, tools, running, waiting: Arc::new(Semaphore::new(MOST_CALLS)), ended }
     }

@@ -15,7 +15,7 @@ use crate::params::{
 };
 use crate::schema::Document;
 
-pub use prepare::{Rules, prepare};
+pub use prepare::{CallRules, prepare};
 pub use result::{Presented, present};
 
 /// A tool that this server offers.

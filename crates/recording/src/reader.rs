@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use cyclometer_core::code_memory::{CodeMemory, CodePlace};
+use cyclometer_core::code_memory::{CodeMemory, MappedPlace};
 use cyclometer_core::window::{WindowRow, WindowThread};
 
 use crate::code_memory;
@@ -87,7 +87,7 @@ impl<R: Read> Recording<R> {
     }
 
     /// The place in a file of code at the address of the row that was given last, if known.
-    pub fn code_place(&self, row: &WindowRow) -> Option<CodePlace<'_>> {
+    pub fn code_place(&self, row: &WindowRow) -> Option<MappedPlace<'_>> {
         self.code_memory.place(row.thread?.pid, row.address?)
     }
 

@@ -15,10 +15,11 @@ use crate::{EventTables, Stat};
 
 pub use cyclometer_advise::history;
 pub use cyclometer_advise::{
-    Advice, Bound, Confidence, Evidence, Fact, Facts, Finding, NotMeasured, Origin, Rule, Rules, judge,
+    Advice, AdviceFinding, Confidence, Evidence, Fact, FactOrigin, Facts, NotMeasured, Rule, RuleBound,
+    Rules, judge,
 };
 
-/// What every native run is measured with.
+/// Events of every native run.
 const KERNEL_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,minor-faults,major-faults,\
      voluntary_switches,involuntary_switches";
 
@@ -28,7 +29,7 @@ const HARDWARE_EVENTS: &str = "cycles,instructions,branch_misses,llc_misses,stal
 /// The vendor's metrics of the first level.
 const TOP_DOWN: &str = "TopdownL1";
 
-/// What the software PMU counts.
+/// Events that the software PMU counts.
 const COUNTED_EVENTS: &str = "instructions,branches_conditional,calls,atomics,system_calls,fp_scalar,fp_packed,\
      simd_scalar,simd_128,simd_256,simd_512";
 
@@ -79,7 +80,7 @@ const ALLOCATORS: &[&str] = &[
 
 /// The executions that advice is made from, in order; more of them answer more questions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Execution {
+pub enum AdviseExecution {
     /// A native run with the kernel's accounting and the hardware PMU.
     Native,
     /// A run that the software PMU counts.
@@ -88,16 +89,17 @@ pub enum Execution {
     Modelled,
 }
 
-impl Execution {
+impl AdviseExecution {
     /// All of them.
-    pub const ALL: [Execution; 3] = [Execution::Native, Execution::Counted, Execution::Modelled];
+    pub const ALL: [AdviseExecution; 3] =
+        [AdviseExecution::Native, AdviseExecution::Counted, AdviseExecution::Modelled];
 
     /// Its name.
     pub fn word(self) -> &'static str {
         match self {
-            Execution::Native => "native",
-            Execution::Counted => "counted",
-            Execution::Modelled => "modelled",
+            AdviseExecution::Native => "native",
+            AdviseExecution::Counted => "counted",
+            AdviseExecution::Modelled => "modelled",
         }
     }
 }
@@ -122,18 +124,18 @@ pub struct FunctionShare {
     pub share: f64,
 }
 
-/// What was measured of a command.
+/// The measurements of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
     /// Numbers, and reasons for those that are missing.
     pub facts: Facts,
     /// The executions that were made.
-    pub executions: Vec<Execution>,
+    pub executions: Vec<AdviseExecution>,
     /// How the first one that failed ended.
     pub failed: Option<ExitStatus>,
     /// The signal that ended the measurement early.
     pub interrupted: Option<i32>,
-    /// What the reader should know of the measurement.
+    /// Notes on the measurement for the reader.
     pub notes: Vec<String>,
     counted: Option<(Vec<String>, CountsByCode)>,
     modelled: Option<(Vec<String>, CountsByCode)>,
@@ -152,10 +154,15 @@ impl Observer for CodeKeeper {
 impl AdviseRun {
     /// For a command on this machine. It is executed up to three times.
     pub fn new(machine: Machine, command: CommandSpec) -> AdviseRun {
-        AdviseRun { machine, tables: EventTables::embedded(), command, executions: Execution::ALL.len() }
+        AdviseRun {
+            machine,
+            tables: EventTables::embedded(),
+            command,
+            executions: AdviseExecution::ALL.len(),
+        }
     }
 
-    /// Makes so many of [`Execution::ALL`] at most, in order.
+    /// Makes so many of [`AdviseExecution::ALL`] at most, in order.
     #[must_use]
     pub fn executions(self, executions: usize) -> AdviseRun {
         AdviseRun { executions, ..self }
@@ -177,18 +184,18 @@ impl AdviseRun {
         all.facts.put(
             "cpus",
             f64::from(u32::try_from(self.machine.online.len()).unwrap_or(1)),
-            Origin::Kernel,
+            FactOrigin::Kernel,
         );
-        for execution in Execution::ALL {
+        for execution in AdviseExecution::ALL {
             let is_wanted = all.executions.len() < self.executions && all.failed.is_none();
             if !is_wanted || all.interrupted.is_some() {
                 all.lack(execution, "this execution was not made");
                 continue;
             }
             match execution {
-                Execution::Native => self.native(launcher, &mut all)?,
-                Execution::Counted => self.counted(launcher, &mut all),
-                Execution::Modelled => self.modelled(launcher, &mut all),
+                AdviseExecution::Native => self.native(launcher, &mut all)?,
+                AdviseExecution::Counted => self.counted(launcher, &mut all),
+                AdviseExecution::Modelled => self.modelled(launcher, &mut all),
             }
         }
         Ok(all)
@@ -208,7 +215,7 @@ impl AdviseRun {
         let report = stat.run(launcher, &mut cyclometer_session::Quiet)?;
         let summary =
             summarise_with(&report, cyclometer_stats::asked_scope(&report), &stat.metric_requests());
-        all.executed(Execution::Native, &report);
+        all.executed(AdviseExecution::Native, &report);
         all.take(&summary);
         HARDWARE_EVENTS.split(',').for_each(|name| all.facts.lack(name, "no hardware PMU here"));
         Ok(())
@@ -225,7 +232,7 @@ impl AdviseRun {
     fn counted(&self, launcher: &Launcher, all: &mut Measurements) {
         match self.count(launcher) {
             Ok((report, code)) => {
-                all.executed(Execution::Counted, &report);
+                all.executed(AdviseExecution::Counted, &report);
                 let summary = cyclometer_stats::summarise(&report);
                 all.take(&summary);
                 match code {
@@ -234,9 +241,11 @@ impl AdviseRun {
                     None => {}
                 }
                 all.facts.lack("allocation_instructions", "the counts have no functions");
-                all.lack(Execution::Counted, "the software PMU did not count it");
+                all.lack(AdviseExecution::Counted, "the software PMU did not count it");
             }
-            Err(error) => all.lack(Execution::Counted, &format!("the software PMU did not run it: {error}")),
+            Err(error) => {
+                all.lack(AdviseExecution::Counted, &format!("the software PMU did not run it: {error}"))
+            }
         }
     }
 
@@ -273,14 +282,14 @@ impl AdviseRun {
         };
         match modelled_run(launcher, &self.command, settings) {
             Ok(run) => {
-                all.executions.push(Execution::Modelled);
+                all.executions.push(AdviseExecution::Modelled);
                 all.take_model(run);
             }
             Err(error) => {
                 if error.kind() == cyclometer_core::ErrorKind::Interrupted {
                     all.interrupted = launcher.take_signal().or(Some(2));
                 }
-                all.lack(Execution::Modelled, &format!("the models did not run: {error}"));
+                all.lack(AdviseExecution::Modelled, &format!("the models did not run: {error}"));
             }
         }
     }
@@ -293,24 +302,24 @@ impl Measurements {
     }
 
     /// Notes the reason for everything that an execution would have measured.
-    fn lack(&mut self, execution: Execution, reason: &str) {
+    fn lack(&mut self, execution: AdviseExecution, reason: &str) {
         let lacks = |facts: &mut Facts, names: &str| {
             names.split(',').for_each(|name| facts.lack(&fact_name(name), reason));
         };
         match execution {
-            Execution::Native => lacks(&mut self.facts, KERNEL_EVENTS),
-            Execution::Counted => {
+            AdviseExecution::Native => lacks(&mut self.facts, KERNEL_EVENTS),
+            AdviseExecution::Counted => {
                 lacks(&mut self.facts, COUNTED_EVENTS);
                 self.facts.lack("allocation_instructions", reason);
             }
-            Execution::Modelled => {
+            AdviseExecution::Modelled => {
                 let names = MODELLED.iter().chain(SAMPLED);
                 names.for_each(|name| self.facts.lack(name, reason));
             }
         }
     }
 
-    fn executed(&mut self, execution: Execution, report: &Report) {
+    fn executed(&mut self, execution: AdviseExecution, report: &Report) {
         self.executions.push(execution);
         self.interrupted = self.interrupted.or(report.interrupted);
         let failed = report.runs.iter().filter_map(|run| run.exit).find(|exit| !exit.success());
@@ -332,7 +341,7 @@ impl Measurements {
         for derived in &summary.derived {
             let name = fact_name(derived.name.split(':').next().unwrap_or(&derived.name));
             match derived.statistics.mean {
-                Some(value) => self.facts.put(&name, value, Origin::Hardware),
+                Some(value) => self.facts.put(&name, value, FactOrigin::Hardware),
                 None => self.facts.lack(&name, derived.reason.clone().unwrap_or_default()),
             }
         }
@@ -346,7 +355,7 @@ impl Measurements {
         if let Some(index) = names.iter().position(|name| name == "instructions") {
             let allocators = counts.rows.iter().filter(|row| is_allocator(row.name.function.as_deref()));
             let sum: u64 = allocators.map(|row| row.counts[index]).sum();
-            self.facts.put("allocation_instructions", sum as f64, Origin::Counted);
+            self.facts.put("allocation_instructions", sum as f64, FactOrigin::Counted);
         }
         self.counted = Some((names, counts));
     }
@@ -355,7 +364,7 @@ impl Measurements {
         let looks = run.states.iter().any(|(name, looks)| *name == "sampled_looks" && *looks >= 8);
         for (name, value) in &run.states {
             match looks {
-                true => self.facts.put(name, *value as f64, Origin::Sampled),
+                true => self.facts.put(name, *value as f64, FactOrigin::Sampled),
                 false => self.facts.lack(name, "the command is too short to look at its threads"),
             }
         }
@@ -363,7 +372,7 @@ impl Measurements {
         let is_enough = run.windows >= LEAST_WINDOWS && steps >= LEAST_STEPS;
         for (name, value) in &run.counts {
             match is_enough {
-                true => self.facts.put(name, *value as f64, Origin::Modelled),
+                true => self.facts.put(name, *value as f64, FactOrigin::Modelled),
                 false => self.facts.lack(
                     name,
                     format!(
@@ -428,12 +437,12 @@ pub fn fact_name(event: &str) -> String {
     event.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_").to_ascii_lowercase()
 }
 
-fn origin(provenance: Provenance) -> Origin {
+fn origin(provenance: Provenance) -> FactOrigin {
     match provenance {
-        Provenance::Hardware => Origin::Hardware,
-        Provenance::Counted => Origin::Counted,
-        Provenance::Modelled | Provenance::Simulated => Origin::Modelled,
-        _ => Origin::Kernel,
+        Provenance::Hardware => FactOrigin::Hardware,
+        Provenance::Counted => FactOrigin::Counted,
+        Provenance::Modelled | Provenance::Simulated => FactOrigin::Modelled,
+        _ => FactOrigin::Kernel,
     }
 }
 

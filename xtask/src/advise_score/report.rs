@@ -6,23 +6,23 @@ use serde_json::Value;
 
 use super::programs::ScoreProgram;
 
-/// What `advise` said of a program.
+/// The fault that `advise` named for a program.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct NamedFault {
     name: String,
     fault: Option<&'static str>,
     /// The findings, most costly first, with their shares.
     findings: Vec<(String, f64)>,
 }
 
-impl Outcome {
+impl NamedFault {
     /// Reads advice.
-    pub fn of(program: &ScoreProgram, advice: &Value) -> Outcome {
+    pub fn of(program: &ScoreProgram, advice: &Value) -> NamedFault {
         let findings = advice["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
         let finding = |finding: &Value| {
             (finding["rule"].as_str().unwrap_or("?").to_owned(), finding["share"].as_f64().unwrap_or(0.0))
         };
-        Outcome {
+        NamedFault {
             name: program.name.clone(),
             fault: program.fault,
             findings: findings.iter().map(finding).collect(),
@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for NamedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.is_right() { "  " } else { "✗ " };
         let fault = self.fault.unwrap_or("none");
@@ -49,13 +49,13 @@ impl fmt::Display for Outcome {
 
 /// All programs.
 #[derive(Debug, Default)]
-pub struct Tally {
-    outcomes: Vec<Outcome>,
+pub struct AdviceTally {
+    outcomes: Vec<NamedFault>,
 }
 
-impl Tally {
+impl AdviceTally {
     /// Adds a program.
-    pub fn add(&mut self, outcome: Outcome) {
+    pub fn add(&mut self, outcome: NamedFault) {
         self.outcomes.push(outcome);
     }
 
@@ -78,7 +78,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for AdviceTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let healthy: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.fault.is_none()).collect();
         let quiet = healthy.iter().filter(|outcome| outcome.first().is_none()).count();

@@ -2,7 +2,7 @@
 //! `schemas/advise-history-1.json`.
 
 use cyclometer_toolkit::advise::history::{ALARM_RATE, History, UnlikeCounter, UnlikeRun};
-use cyclometer_toolkit::advise::{Advice, Evidence, Finding, FunctionShare, Measurements, NotMeasured};
+use cyclometer_toolkit::advise::{Advice, AdviceFinding, Evidence, FunctionShare, Measurements, NotMeasured};
 use cyclometer_toolkit::core::exec::ExitStatus;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const MOST_FUNCTIONS: usize = 3;
 /// Most counters that are shown of an unlike run.
 const MOST_COUNTERS: usize = 5;
 
-/// What the advice is about.
+/// The subject of the advice.
 pub struct AdviceSubject {
     /// The words of the command; none where a file has none.
     pub command: Vec<String>,
@@ -41,12 +41,12 @@ pub struct ShownAdvice<'a> {
 }
 
 impl ShownAdvice<'_> {
-    fn functions(&self, finding: &Finding) -> Vec<FunctionShare> {
+    fn functions(&self, finding: &AdviceFinding) -> Vec<FunctionShare> {
         let fact = finding.functions_by.as_deref();
         fact.map(|fact| self.measured.functions(fact, MOST_FUNCTIONS)).unwrap_or_default()
     }
 
-    fn next(&self, finding: &Finding) -> Vec<String> {
+    fn next(&self, finding: &AdviceFinding) -> Vec<String> {
         let command = if self.command.is_empty() { "COMMAND" } else { &self.command };
         finding.next.iter().map(|next| next.replace("{command}", command)).collect()
     }
@@ -99,7 +99,7 @@ fn nothing(advice: &Advice) -> String {
     }
 }
 
-fn finding(index: usize, one: &Finding, shown: &ShownAdvice<'_>, paint: Paint) -> String {
+fn finding(index: usize, one: &AdviceFinding, shown: &ShownAdvice<'_>, paint: Paint) -> String {
     let title = indented(&format!("{index}. {}", one.title), 0);
     let mut out = format!("\n{}\n", paint.paint(Style::Heading, title.trim_end()));
     let (rule, share) = (&one.rule, units::percent(one.share));
@@ -183,7 +183,7 @@ pub fn json(shown: &ShownAdvice<'_>) -> Value {
     })
 }
 
-fn finding_json(one: &Finding, shown: &ShownAdvice<'_>) -> Value {
+fn finding_json(one: &AdviceFinding, shown: &ShownAdvice<'_>) -> Value {
     let numbers = one.numbers.iter().map(|evidence| {
         json!({
             "label": evidence.label,

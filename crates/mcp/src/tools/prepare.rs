@@ -30,7 +30,7 @@ const MOST_COMMANDS: usize = 8;
 
 /// The rules that calls are prepared by.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct CallRules {
     /// The folders whose programs may be run.
     pub allowed: AllowedFolders,
     /// The longest time of a call.
@@ -48,7 +48,11 @@ impl From<ProgramRefusal> for RefusedCall {
 /// # Errors
 ///
 /// The fault of the arguments, or the rule that they break.
-pub fn prepare(kind: ToolKind, arguments: Option<JsonObject>, rules: &Rules) -> Result<Task, RefusedCall> {
+pub fn prepare(
+    kind: ToolKind,
+    arguments: Option<JsonObject>,
+    rules: &CallRules,
+) -> Result<Task, RefusedCall> {
     let arguments = Value::Object(arguments.unwrap_or_default());
     match kind {
         ToolKind::Measure => measure(read(arguments)?, rules),
@@ -69,7 +73,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, RefusedCall> {
     serde_json::from_value(arguments).map_err(|error| RefusedCall::Params(error.to_string()))
 }
 
-fn measure(params: MeasureParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn measure(params: MeasureParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     let runs = number("runs", params.runs, 1, (1, 100)).map_err(RefusedCall::Params)?;
     let warmup = number("warmup", params.warmup, 0, (0, 20)).map_err(RefusedCall::Params)?;
     let mut args = of_stat();
@@ -81,7 +85,7 @@ fn measure(params: MeasureParams, rules: &Rules) -> Result<Task, RefusedCall> {
     run_one(ToolKind::Measure, args, &run, params.working_directory.as_deref(), params.timeout_seconds, rules)
 }
 
-fn profile(params: ProfileParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn profile(params: ProfileParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     let top = number("top", params.top, USUAL_ROWS, (1, 200)).map_err(RefusedCall::Params)?;
     let mut args = of_stat();
     args.push(format!("--by={}", params.by.unwrap_or(ProfileRows::Function).name()).into());
@@ -99,13 +103,13 @@ fn of_stat() -> Vec<OsString> {
     ["stat", "--json", "--input=null", "--output=pipe"].map(OsString::from).to_vec()
 }
 
-fn advise(params: AdviseParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn advise(params: AdviseParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     let args = ["advise", "--json", "--input=null"].map(OsString::from).to_vec();
     let run = NamedProgram { program: &params.program, arguments: &params.arguments };
     run_one(ToolKind::Advise, args, &run, params.working_directory.as_deref(), params.timeout_seconds, rules)
 }
 
-fn compare(params: CompareParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn compare(params: CompareParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     if !(2..=MOST_COMMANDS).contains(&params.commands.len()) {
         return Err(RefusedCall::Params(format!("commands has 2 to {MOST_COMMANDS} programs")));
     }
@@ -146,7 +150,7 @@ struct NamedProgram<'a> {
 
 impl NamedProgram<'_> {
     /// The program's path without links, and the arguments.
-    fn words(&self, folder: &Path, rules: &Rules) -> Result<Vec<OsString>, RefusedCall> {
+    fn words(&self, folder: &Path, rules: &CallRules) -> Result<Vec<OsString>, RefusedCall> {
         check_arguments(self.arguments).map_err(RefusedCall::Params)?;
         let program: AllowedProgram = rules.allowed.program(self.program, folder)?;
         let mut words = vec![program.path().as_os_str().to_owned()];
@@ -161,7 +165,7 @@ fn run_one(
     run: &NamedProgram<'_>,
     folder: Option<&str>,
     seconds: Option<u64>,
-    rules: &Rules,
+    rules: &CallRules,
 ) -> Result<Task, RefusedCall> {
     let timeout = timeout(seconds, rules)?;
     let folder = rules.allowed.working_directory(folder)?;
@@ -170,7 +174,7 @@ fn run_one(
     Ok(Task { kind, main: Invocation { args, folder, timeout }, encoding: None, kept: KeptEntries::All })
 }
 
-fn timeout(seconds: Option<u64>, rules: &Rules) -> Result<Duration, RefusedCall> {
+fn timeout(seconds: Option<u64>, rules: &CallRules) -> Result<Duration, RefusedCall> {
     match seconds.map(Duration::from_secs) {
         Some(Duration::ZERO) => Err(RefusedCall::Params("timeout_seconds is at least 1".to_owned())),
         Some(asked) => Ok(asked.min(rules.timeout)),
@@ -186,7 +190,7 @@ fn add_names(args: &mut Vec<OsString>, events: &[String], metrics: &[String]) ->
     Ok(())
 }
 
-fn plan(params: &PlanParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn plan(params: &PlanParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     let mut args = ["plan", "--json"].map(OsString::from).to_vec();
     add_cpu(&mut args, params.cpu.as_deref())?;
     if params.events.is_empty() {
@@ -196,7 +200,7 @@ fn plan(params: &PlanParams, rules: &Rules) -> Result<Task, RefusedCall> {
     Ok(lookup(ToolKind::Plan, args, KeptEntries::All, rules))
 }
 
-fn list_events(params: &ListParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn list_events(params: &ListParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     let limit = number("limit", params.limit, USUAL_ENTRIES, (1, 500)).map_err(RefusedCall::Params)?;
     let mut args = ["list", "--json"].map(OsString::from).to_vec();
     if params.metrics {
@@ -215,7 +219,7 @@ fn list_events(params: &ListParams, rules: &Rules) -> Result<Task, RefusedCall> 
     ))
 }
 
-fn explain_event(params: &ExplainParams, rules: &Rules) -> Result<Task, RefusedCall> {
+fn explain_event(params: &ExplainParams, rules: &CallRules) -> Result<Task, RefusedCall> {
     check_name("event", &params.event).map_err(RefusedCall::Params)?;
     let event = without_modifiers(params.event.trim());
     let command = |subcommand: &str| -> Result<Vec<OsString>, RefusedCall> {
@@ -246,7 +250,7 @@ fn add_cpu(args: &mut Vec<OsString>, cpu: Option<&str>) -> Result<(), RefusedCal
     Ok(())
 }
 
-fn lookup(kind: ToolKind, args: Vec<OsString>, kept: KeptEntries, rules: &Rules) -> Task {
+fn lookup(kind: ToolKind, args: Vec<OsString>, kept: KeptEntries, rules: &CallRules) -> Task {
     let main = Invocation { args, folder: neutral_folder(), timeout: rules.timeout };
     Task { kind, main, encoding: None, kept }
 }
@@ -258,11 +262,14 @@ mod tests {
     use serde_json::json;
     use std::os::unix::fs::PermissionsExt as _;
 
-    fn rules(folder: &Path) -> Rules {
+    fn rules(folder: &Path) -> CallRules {
         let program = folder.join("prog");
         std::fs::write(&program, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Rules { allowed: AllowedFolders::new(&[folder.to_owned()]).unwrap(), timeout: Duration::from_secs(9) }
+        CallRules {
+            allowed: AllowedFolders::new(&[folder.to_owned()]).unwrap(),
+            timeout: Duration::from_secs(9),
+        }
     }
 
     fn prepared(kind: ToolKind, arguments: Value) -> Result<Task, RefusedCall> {

@@ -1,4 +1,4 @@
-//! What the threads of a process and its descendants are doing: looks without tracing.
+//! States of the threads of a process and its descendants: looks without tracing.
 
 use super::proc;
 

@@ -12,13 +12,13 @@ const SECOND: (usize, usize) = (1024, 16);
 /// Caches of one core.
 #[derive(Debug)]
 pub(super) struct Caches {
-    first: Cache,
-    second: Cache,
+    first: ModelledCache,
+    second: ModelledCache,
 }
 
 impl Default for Caches {
     fn default() -> Caches {
-        Caches { first: Cache::new(FIRST), second: Cache::new(SECOND) }
+        Caches { first: ModelledCache::new(FIRST), second: ModelledCache::new(SECOND) }
     }
 }
 
@@ -32,15 +32,15 @@ impl Caches {
 }
 
 #[derive(Debug)]
-struct Cache {
+struct ModelledCache {
     ways: usize,
     /// For each set its lines, the most recent first.
     sets: Vec<Vec<u64>>,
 }
 
-impl Cache {
-    fn new((sets, ways): (usize, usize)) -> Cache {
-        Cache { ways, sets: vec![Vec::new(); sets] }
+impl ModelledCache {
+    fn new((sets, ways): (usize, usize)) -> ModelledCache {
+        ModelledCache { ways, sets: vec![Vec::new(); sets] }
     }
 
     fn access(&mut self, line: u64) -> bool {

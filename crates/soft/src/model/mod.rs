@@ -47,7 +47,7 @@ pub struct MemoryAccess {
     pub is_element: bool,
 }
 
-/// What happened at a branch.
+/// The outcome of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BranchOutcome {
     /// A conditional branch, taken or not.
@@ -131,7 +131,7 @@ impl ModelCounts {
     }
 }
 
-/// What a site did last, for its strides.
+/// The last access of a site, for its strides.
 #[derive(Clone, Copy, Debug)]
 struct LastAccess {
     address: u64,

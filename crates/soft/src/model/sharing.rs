@@ -1,4 +1,4 @@
-//! Cache lines that several threads access in one window.
+//! ModelledCache lines that several threads access in one window.
 
 use std::collections::HashMap;
 

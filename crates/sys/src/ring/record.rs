@@ -289,8 +289,8 @@ impl Fields<'_> {
         self.fork().map(|fork| fork.task)
     }
 
-    /// Process, thread, address, length, offset; the file's identity, or its build id, in 24 bytes; protection
-    /// and flags; the path up to a zero.
+    /// Process, thread, address, length, offset; the file's identity, or its build id, in 24 bytes;
+    /// protection and flags; the path up to a zero.
     fn mapping(&mut self) -> Option<MappingRecord> {
         let (pid, _tid) = (self.half()?, self.half()?);
         let (start, len, offset) = (self.word()?, self.word()?, self.word()?);

@@ -25,8 +25,8 @@ pub struct OverflowSampling {
     /// Whether samples contain the accessed address, where the event reports one.
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
-    /// them ([`OverflowRecord::Forked`]), of its switches, of executable memory that it maps and of its end. Samples then have the counts of the
-    /// group and its times. Addresses are those of plain interrupts: with `precise_ip` Linux counts some
+    /// them ([`OverflowRecord::Forked`]), of its switches, of executable memory that it maps and of its end.
+    /// Samples then have the counts of the group and its times. Addresses are those of plain interrupts: with `precise_ip` Linux counts some
     /// events by another unit (IBS of AMD), or counts another event (cycles on older CPUs of Intel), and here
     /// counts come first.
     pub for_windows: bool,
@@ -206,8 +206,8 @@ impl Overflows {
         Overflows::open_several(slot, members, &[], on, how)
     }
 
-    /// As [`Overflows::open`], with members that are sampled, too. Each has its own period, which overflows of
-    /// others do not restart.
+    /// As [`Overflows::open`], with members that are sampled, too. Each has its own period, which overflows
+    /// of others do not restart.
     ///
     /// # Errors
     ///
@@ -350,7 +350,7 @@ impl SampledEvent {
     }
 }
 
-/// What the records of a ring are about.
+/// The events that the records of a ring belong to.
 #[derive(Clone, Copy)]
 struct SampledGroup<'a> {
     slots: &'a [SlotId],

@@ -16,7 +16,7 @@ use crate::perf::program::{attributes, open_event, refused};
 use crate::perf::refusal;
 use crate::perf::target::{self, EventTarget};
 
-/// What is sampled in a group, and how.
+/// The sampled events of a group, and how they are sampled.
 #[derive(Clone, Copy)]
 pub(super) struct GroupSampling<'a> {
     pub(super) how: OverflowSampling,
@@ -270,7 +270,8 @@ fn sampled(
 }
 
 /// The fields of samples and readings, for all sampled events of the group. The period of an event that the
-/// kernel counts itself is known, and not requested: requesting it would sample the event each time it happens.
+/// kernel counts itself is known, and not requested: requesting it would sample the event each time it
+/// happens.
 ///
 /// # Source
 ///

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use cyclometer_toolkit::advise::{Facts, Origin, fact_name};
+use cyclometer_toolkit::advise::{FactOrigin, Facts, fact_name};
 use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ fn of_advice(document: &Value, facts: &Value) -> std::result::Result<ReadFacts, 
     for fact in facts.as_array().ok_or("its facts are no list")? {
         let name = fact.get("name").and_then(Value::as_str).ok_or("a fact has no name")?;
         let origin = fact.get("origin").and_then(Value::as_str);
-        let origin = origin.and_then(|word| Origin::ALL.into_iter().find(|origin| origin.word() == word));
+        let origin = origin.and_then(|word| FactOrigin::ALL.into_iter().find(|origin| origin.word() == word));
         match (fact.get("value").and_then(Value::as_f64), origin) {
             (Some(value), Some(origin)) => read.put(name, value, origin),
             _ => read.lack(name, fact.get("reason").and_then(Value::as_str).unwrap_or("unknown")),
@@ -97,14 +97,14 @@ fn of_stat(commands: &Value) -> std::result::Result<ReadFacts, String> {
         let event = metric.get("event").or_else(|| metric.get("name")).and_then(Value::as_str);
         let name = fact_name(event.ok_or("a metric has no name")?);
         let origin = match metric.get("provenance").and_then(Value::as_str) {
-            Some("hardware") => Origin::Hardware,
-            Some("counted") => Origin::Counted,
-            Some("modelled" | "simulated") => Origin::Modelled,
-            _ => Origin::Kernel,
+            Some("hardware") => FactOrigin::Hardware,
+            Some("counted") => FactOrigin::Counted,
+            Some("modelled" | "simulated") => FactOrigin::Modelled,
+            _ => FactOrigin::Kernel,
         };
         // Times of translated runs are those of the translation.
-        let is_translated_time =
-            metric.get("launch").and_then(Value::as_str) == Some("translated") && origin == Origin::Kernel;
+        let is_translated_time = metric.get("launch").and_then(Value::as_str) == Some("translated")
+            && origin == FactOrigin::Kernel;
         match metric.get("mean").and_then(Value::as_f64).filter(|_| !is_translated_time) {
             Some(value) => read.put(&name, value, origin),
             None => read
@@ -114,7 +114,7 @@ fn of_stat(commands: &Value) -> std::result::Result<ReadFacts, String> {
     for metric in command.get("derived").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default() {
         let name = metric.get("name").and_then(Value::as_str).unwrap_or_default();
         if let Some(value) = metric.get("mean").and_then(Value::as_f64) {
-            read.put(&fact_name(name.split(':').next().unwrap_or(name)), value, Origin::Hardware);
+            read.put(&fact_name(name.split(':').next().unwrap_or(name)), value, FactOrigin::Hardware);
         }
     }
     Ok(ReadFacts { command: words(command.get("command")), facts: read })

@@ -4,7 +4,7 @@ mod args;
 mod file;
 mod past_runs;
 
-use cyclometer_toolkit::advise::{AdviseRun, Execution, Measurements, Rules, judge};
+use cyclometer_toolkit::advise::{AdviseExecution, AdviseRun, Measurements, Rules, judge};
 use cyclometer_toolkit::{CommandSpec, Launcher, OutputStream, Result, check_program, machine};
 
 pub use args::AdviseArgs;
@@ -73,7 +73,7 @@ fn measure(args: &AdviseArgs, cli: &Cli, launcher: impl FnOnce() -> Result<Launc
 
 /// The executions that will be made.
 fn announcement(runs: usize) -> String {
-    let kinds: Vec<&str> = Execution::ALL.iter().take(runs).map(|execution| execution.word()).collect();
+    let kinds: Vec<&str> = AdviseExecution::ALL.iter().take(runs).map(|execution| execution.word()).collect();
     let verb = if runs == 1 { "once" } else { "several times" };
     format!("cyclometer: the command runs {verb}: {}\n", kinds.join(", "))
 }

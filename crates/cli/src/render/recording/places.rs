@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cyclometer_toolkit::core::code_memory::CodePlace;
+use cyclometer_toolkit::core::code_memory::MappedPlace;
 use cyclometer_toolkit::core::window::WindowRow;
 use cyclometer_toolkit::recording::RecordingHeader;
 use cyclometer_toolkit::symbols::ObjectFile;
@@ -32,10 +32,10 @@ impl PlaceNames {
 
     /// The frames of the end of a row, outermost first: the file of code and the function, or the address
     /// where no mapping is known.
-    pub(super) fn frames(&mut self, row: &WindowRow, place: Option<CodePlace<'_>>) -> Vec<String> {
+    pub(super) fn frames(&mut self, row: &WindowRow, place: Option<MappedPlace<'_>>) -> Vec<String> {
         match (row.address, place) {
             (None, _) => vec![UNKNOWN.to_owned()],
-            (Some(_), Some(CodePlace { file, offset })) => {
+            (Some(_), Some(MappedPlace { file, offset })) => {
                 let base = file.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or(file);
                 vec![base.to_owned(), self.function(file, offset)]
             }
