@@ -26,9 +26,9 @@ pub struct OverflowSampling {
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
     /// them ([`OverflowRecord::Forked`]), of its switches, of executable memory that it maps and of its end.
-    /// Samples then have the counts of the group and its times. Addresses are those of plain interrupts: with `precise_ip` Linux counts some
-    /// events by another unit (IBS of AMD), or counts another event (cycles on older CPUs of Intel), and here
-    /// counts come first.
+    /// Samples then have the counts of the group and its times. Addresses are those of plain interrupts: with
+    /// `precise_ip` Linux counts some events by another unit (IBS of AMD), or counts another event (cycles on
+    /// older CPUs of Intel), and here counts come first.
     pub for_windows: bool,
 }
 
