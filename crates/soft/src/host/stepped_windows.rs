@@ -34,6 +34,9 @@ const MOST_THREADS: usize = 16;
 /// How often a step that may wait in the kernel is polled for before the next thread's turn.
 const POLLS: u32 = 50;
 
+/// Rounds between two polls of a step that waits: a poll for each step of the others would slow them down.
+const WAITING_ROUNDS: u32 = 16;
+
 /// The size of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowLimits {
@@ -105,6 +108,8 @@ struct SteppedThread {
     signal: i32,
     /// Whether its step may wait in the kernel.
     may_wait: bool,
+    /// Rounds in which its step waited.
+    waited: u32,
     /// Steps in the same repeated string instruction.
     repeats: u32,
 }
@@ -198,17 +203,15 @@ impl WindowStepper {
             for thread in threads.iter_mut() {
                 thread.begin_step(self, model, &mut steps);
             }
+            let is_idle = steps == before;
             for thread in threads.iter_mut() {
-                thread.poll();
+                thread.poll(is_idle);
             }
-            if threads.iter().all(SteppedThread::is_useless) {
+            if threads.iter().all(SteppedThread::is_useless) || Instant::now() > end {
                 return;
             }
-            if steps == before {
+            if is_idle {
                 std::thread::sleep(Duration::from_micros(200));
-            }
-            if (steps == before || steps.is_multiple_of(64)) && Instant::now() > end {
-                return;
             }
         }
     }
@@ -362,6 +365,7 @@ impl SteppedThread {
             before: None,
             signal: 0,
             may_wait: true,
+            waited: 0,
             repeats: 0,
         }
     }
@@ -383,20 +387,37 @@ impl SteppedThread {
         matches!(self.state, StepState::Gone | StepState::Dying) || self.repeats > MOST_REPEATS
     }
 
-    /// Looks whether the step is done.
-    fn poll(&mut self) {
+    /// Looks whether the step is done; `is_idle`: no other thread had an instruction in this round.
+    fn poll(&mut self, is_idle: bool) {
         if self.state == StepState::Stepping && !self.may_wait {
             // The kernel switches to the thread and back.
             return self.stop();
         }
-        let mut polls = 0;
-        while self.state == StepState::Stepping && polls < POLLS {
+        if self.state != StepState::Stepping {
+            return;
+        }
+        // A thread that waits for the others is not polled for again at each of their steps: a yield costs
+        // a time slice where the CPU is busy, and the window has no instruction then.
+        self.waited += 1;
+        match self.waited {
+            1 => self.poll_for(POLLS),
+            rounds if is_idle || rounds.is_multiple_of(WAITING_ROUNDS) => self.poll_for(1),
+            _ => {}
+        }
+    }
+
+    /// Polls so often at most, and lets other threads run in between.
+    fn poll_for(&mut self, most: u32) {
+        for poll in 0..most {
             match trace::poll(self.tid) {
                 Ok(Some(change)) => self.note(change),
-                Ok(None) => polls += 1,
+                Ok(None) if poll + 1 < most => std::thread::yield_now(),
+                Ok(None) => {}
                 Err(_) => self.state = StepState::Dying,
             }
-            std::thread::yield_now();
+            if self.state != StepState::Stepping {
+                return;
+            }
         }
     }
 
@@ -448,7 +469,7 @@ impl SteppedThread {
             is_first || signal != 0 || stepper.code_at(self.tid, now.rip).is_none_or(|code| code.may_wait);
         self.before = Some(now).filter(|_| signal == 0);
         match trace::step(self.tid, signal) {
-            Ok(()) => self.state = StepState::Stepping,
+            Ok(()) => (self.state, self.waited) = (StepState::Stepping, 0),
             Err(_) => self.state = StepState::Dying,
         }
     }
