@@ -9,7 +9,7 @@
 //! # Invariants
 //!
 //! - The threads of a process are seized for a window only, and detached at its end, whatever happens in it.
-//! - A signal that arrives in a window is delivered.
+//! - A signal that arrives in a window is delivered; the trap of a step never is.
 //! - A thread that does not come back from a step (a system call that waits) does not hold up the others.
 
 use std::collections::HashMap;
@@ -426,24 +426,45 @@ impl SteppedThread {
         match change {
             Change::Exited(_) | Change::Killed(_) => self.state = StepState::Gone,
             // At its end it needs to be let go, and no step.
-            Change::Exiting => {
-                self.let_go();
-            }
+            Change::Exiting => self.detach_with(0),
             Change::Signal(SIGTRAP) if is_of_a_step(self.tid) => {}
             Change::Signal(signal) => {
                 self.signal = signal;
                 self.before = None;
             }
             // Detached in this stop, it remains in the stop of its process.
-            Change::Group(_) => {
-                self.let_go();
-            }
+            Change::Group(_) => self.let_go(),
             _ => self.before = None,
         }
     }
 
+    /// Lets a stopped thread run natively. A step that was interrupted in a system call has raised a trap
+    /// that the kernel reports after the interruption: it would kill a program without a tracer.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control go before synchronous signals.
     fn let_go(&mut self) {
-        self.state = match trace::detach(self.tid, 0) {
+        const MOST_TRAPS: u32 = 8;
+        for _ in 0..MOST_TRAPS {
+            if self.state != StepState::Stopped || !has_pending_trap(self.tid) {
+                break;
+            }
+            let signal = std::mem::take(&mut self.signal);
+            match trace::resume(self.tid, signal).and_then(|()| trace::wait_for(self.tid)) {
+                Ok(Change::Group(_)) => self.state = StepState::Stopped,
+                Ok(change) => self.note(change),
+                Err(_) => self.state = StepState::Dying,
+            }
+        }
+        if self.state == StepState::Stopped {
+            let signal = std::mem::take(&mut self.signal);
+            self.detach_with(signal);
+        }
+    }
+
+    fn detach_with(&mut self, signal: i32) {
+        self.state = match trace::detach(self.tid, signal) {
             Ok(()) => StepState::Gone,
             Err(_) => StepState::Dying,
         };
@@ -511,10 +532,7 @@ impl SteppedThread {
     /// Detaches it, or reaps it if it is dead; neither may be possible yet.
     fn detach(&mut self, root: u32) {
         if self.state == StepState::Stopped {
-            match trace::detach(self.tid, self.signal) {
-                Ok(()) => self.state = StepState::Gone,
-                Err(_) => self.state = StepState::Dying,
-            }
+            self.let_go();
         }
         if matches!(self.state, StepState::Stepping | StepState::Dying) {
             // Its owner gets the status of the command.
@@ -541,6 +559,12 @@ fn is_of_a_step(tid: u32) -> bool {
     const TRAP_BRKPT: i32 = 1;
     const TRAP_TRACE: i32 = 2;
     trace::signal_info(tid).is_ok_and(|info| matches!(info.code(), TRAP_BRKPT | TRAP_TRACE))
+}
+
+/// Whether a stopped thread stops for a `SIGTRAP` as soon as it continues.
+fn has_pending_trap(tid: u32) -> bool {
+    let status = proc::text(format!("/proc/{tid}/status")).unwrap_or_default();
+    proc::has_signal(&status, "SigPnd:", SIGTRAP) && !proc::has_signal(&status, "SigBlk:", SIGTRAP)
 }
 
 /// The access of a memory operand.
