@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cyclometer_core::code::CodeCounts;
+use cyclometer_core::exec::ExitStatus;
 
 /// The windows of a run for the models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +21,8 @@ pub struct ModelRunSettings {
 /// The modelled counts of a command: those of its windows, not of the whole run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelledRun {
+    /// How the command ended.
+    pub exit: Option<ExitStatus>,
     /// The windows with at least one instruction; 0: the command was too short.
     pub windows: u32,
     /// Numbers of threads in each state between the windows, by name.

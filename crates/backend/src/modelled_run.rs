@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
-use cyclometer_core::exec::{CommandSpec, Waited};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId};
 use cyclometer_soft::host::file_sum;
 use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
@@ -32,7 +32,7 @@ pub fn modelled_run(
     let mut run = WindowedRun::new(child.pid(), settings);
     child.release()?;
     let outcome = run.follow(child.as_mut());
-    if !matches!(outcome, Ok(ModelledProgress::Ended)) {
+    if !matches!(outcome, Ok(ModelledProgress::Ended(_))) {
         // The command runs to its end, whatever happened here.
         let _ = child.wait(None)?;
     }
@@ -40,15 +40,15 @@ pub fn modelled_run(
         Ok(ModelledProgress::Interrupted(signal)) => {
             Err(Error::new(ErrorKind::Interrupted, format!("interrupted by signal {signal}")))
         }
-        Ok(_) => Ok(run.summed()),
+        Ok(ModelledProgress::Ended(exit)) => Ok(ModelledRun { exit, ..run.summed() }),
         Err(error) => Err(error),
     }
 }
 
 /// How far a run was followed.
 enum ModelledProgress {
-    /// To its end.
-    Ended,
+    /// To its end, with this status.
+    Ended(Option<ExitStatus>),
     /// To this signal to us, which the command has got, too.
     Interrupted(i32),
 }
@@ -92,7 +92,7 @@ impl WindowedRun {
             }
         }
         let end = self.look(child, None, gap)?;
-        Ok(end.unwrap_or(ModelledProgress::Ended))
+        Ok(end.unwrap_or(ModelledProgress::Ended(None)))
     }
 
     /// Looks at the threads again and again until a time; how the run ended if it did before.
@@ -110,7 +110,7 @@ impl WindowedRun {
             let next = now + gap.max(LEAST_GAP);
             match child.wait(Some(until.map_or(next, |until| next.min(until))))? {
                 Waited::TimedOut => self.states.look(self.root),
-                Waited::Exited(_) => return Ok(Some(ModelledProgress::Ended)),
+                Waited::Exited(exit) => return Ok(Some(ModelledProgress::Ended(exit.status))),
                 Waited::Interrupted(by) => {
                     if !by.reached_command {
                         child.signal(by.signal);
@@ -129,6 +129,7 @@ impl WindowedRun {
         let mut total = ModelCounts::default();
         sites.iter().for_each(|site| total.add(&site.counts));
         ModelledRun {
+            exit: None,
             windows: self.stepper.windows(),
             footprint_bytes: self.stepper.footprint_bytes(),
             states: ThreadStates::NAMES.into_iter().zip(self.states.values()).collect(),

@@ -109,23 +109,75 @@ fn a_command_that_fails_passes_its_status_on() {
     assert!(stdout(&out).contains("the native run of the command failed"), "{}", stdout(&out));
 }
 
+/// A program of threads, of this C source.
+fn compiled(folder: &Path, text: &str) -> PathBuf {
+    let (source, program) = (folder.join("a.c"), folder.join("a"));
+    fs::write(&source, text).unwrap();
+    let made =
+        Command::new("gcc").args(["-O1", "-pthread", "-w", "-o"]).args([&program, &source]).status().unwrap();
+    assert!(made.success());
+    program
+}
+
+#[test]
+fn threads_that_wait_in_a_system_call_outlive_the_windows() {
+    if !has("gcc") {
+        return skip("there is no gcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(
+        folder.path(),
+        "#include <pthread.h>\n#include <unistd.h>\n\
+        static volatile long x; static int ends[2];\n\
+        static void *wait(void *a) { char c; read(ends[0], &c, 1); return 0; }\n\
+        static void *work(void *a) { for (long i = 0; i < 100000000; i++) x++; write(ends[1], \"\", 1); return 0; }\n\
+        int main() { pthread_t one, other; pipe(ends); pthread_create(&one, 0, wait, 0);\n\
+        pthread_create(&other, 0, work, 0); pthread_join(one, 0); pthread_join(other, 0); return 0; }\n",
+    );
+    let out = cyclometer().args(["advise", "--json", "--"]).arg(&program).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let json = checked(&stdout(&out), "advise-1.json");
+    assert_eq!(json["failed"], json!({ "exit": null, "signal": null }), "{}", json["notes"]);
+}
+
+#[test]
+fn a_command_that_fails_in_the_last_execution_only_passes_its_status_on() {
+    if !has("sh") {
+        return skip("there is no sh");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "n=$(cat n 2>/dev/null); n=$((n + 1)); echo $n > n; test $n -lt 3 || exit 4";
+    let out = cyclometer()
+        .args(["advise", "--json", "--", "sh", "-c", script])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let json = checked(&stdout(&out), "advise-1.json");
+    let executions = json["executions"].as_array().unwrap();
+    if !executions.contains(&json!("modelled")) || executions.len() < 3 {
+        return skip("not every execution works here");
+    }
+    assert_eq!(out.status.code(), Some(4), "{}", stderr(&out));
+    assert!(
+        json["notes"].to_string().contains("the modelled run of the command failed"),
+        "{}",
+        json["notes"]
+    );
+}
+
 #[test]
 fn a_process_that_ends_under_its_threads_ends() {
     if !has("gcc") {
         return skip("there is no gcc");
     }
     let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
     let text = "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
         static volatile long x; static long n;\n\
         static void *end(void *a) { for (long i = 0; i < n; i++) x++; exit(0); }\n\
         static void *spin(void *a) { for (;;) x++; }\n\
         int main(int c, char **v) { pthread_t t; n = 20000000; pthread_create(&t, 0, spin, 0);\n\
         pthread_create(&t, 0, spin, 0); pthread_create(&t, 0, end, 0); for (;;) pause(); }\n";
-    fs::write(&source, text).unwrap();
-    let made =
-        Command::new("gcc").args(["-O1", "-pthread", "-w", "-o"]).args([&program, &source]).status().unwrap();
-    assert!(made.success());
+    let program = compiled(folder.path(), text);
     let out = cyclometer().args(["advise", "--json", "--"]).arg(&program).output().unwrap();
     assert!(out.status.success(), "{}", stderr(&out));
     let json = checked(&stdout(&out), "advise-1.json");

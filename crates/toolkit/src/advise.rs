@@ -283,6 +283,7 @@ impl AdviseRun {
         match modelled_run(launcher, &self.command, settings) {
             Ok(run) => {
                 all.executions.push(AdviseExecution::Modelled);
+                all.ended(AdviseExecution::Modelled, run.exit);
                 all.take_model(run);
             }
             Err(error) => {
@@ -322,8 +323,12 @@ impl Measurements {
     fn executed(&mut self, execution: AdviseExecution, report: &Report) {
         self.executions.push(execution);
         self.interrupted = self.interrupted.or(report.interrupted);
-        let failed = report.runs.iter().filter_map(|run| run.exit).find(|exit| !exit.success());
-        if let Some(failed) = failed {
+        self.ended(execution, report.runs.iter().filter_map(|run| run.exit).find(|exit| !exit.success()));
+    }
+
+    /// Notes the end of an execution if the command failed.
+    fn ended(&mut self, execution: AdviseExecution, exit: Option<ExitStatus>) {
+        if let Some(failed) = exit.filter(|exit| !exit.success()) {
             self.failed.get_or_insert(failed);
             self.notes.push(format!("the {} run of the command failed", execution.word()));
         }

@@ -223,8 +223,8 @@ pub fn history(history: &History, paint: Paint) -> String {
     let (alarms, held_out) = history.held_out();
     let rate = units::percent(ALARM_RATE);
     let text = format!(
-        "A counter is unlike the others beyond {:.1} standard deviations of theirs: false alarms in {rate} of histories \
-         at most. Held out one by one, {alarms} of the other {held_out} runs would be called unlike the others.",
+        "A counter is unlike the others beyond {:.1} standard deviations of theirs, which aims at false alarms in \
+         {rate} of histories at most. Held out one by one, {alarms} of the other {held_out} runs would be called unlike the others.",
         history.threshold()
     );
     out += &format!("\n{}", indented(&text, 0));

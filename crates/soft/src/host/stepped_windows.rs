@@ -9,7 +9,7 @@
 //! # Invariants
 //!
 //! - The threads of a process are seized for a window only, and detached at its end, whatever happens in it.
-//! - A signal that arrives in a window is delivered.
+//! - A signal that arrives in a window is delivered; the trap of a step never is.
 //! - A thread that does not come back from a step (a system call that waits) does not hold up the others.
 
 use std::collections::HashMap;
@@ -33,6 +33,9 @@ const MOST_THREADS: usize = 16;
 
 /// How often a step that may wait in the kernel is polled for before the next thread's turn.
 const POLLS: u32 = 50;
+
+/// Rounds between two polls of a step that waits: a poll for each step of the others would slow them down.
+const WAITING_ROUNDS: u32 = 16;
 
 /// The size of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +108,8 @@ struct SteppedThread {
     signal: i32,
     /// Whether its step may wait in the kernel.
     may_wait: bool,
+    /// Rounds in which its step waited.
+    waited: u32,
     /// Steps in the same repeated string instruction.
     repeats: u32,
 }
@@ -198,17 +203,15 @@ impl WindowStepper {
             for thread in threads.iter_mut() {
                 thread.begin_step(self, model, &mut steps);
             }
+            let is_idle = steps == before;
             for thread in threads.iter_mut() {
-                thread.poll();
+                thread.poll(is_idle);
             }
-            if threads.iter().all(SteppedThread::is_useless) {
+            if threads.iter().all(SteppedThread::is_useless) || Instant::now() > end {
                 return;
             }
-            if steps == before {
+            if is_idle {
                 std::thread::sleep(Duration::from_micros(200));
-            }
-            if (steps == before || steps.is_multiple_of(64)) && Instant::now() > end {
-                return;
             }
         }
     }
@@ -362,6 +365,7 @@ impl SteppedThread {
             before: None,
             signal: 0,
             may_wait: true,
+            waited: 0,
             repeats: 0,
         }
     }
@@ -383,20 +387,37 @@ impl SteppedThread {
         matches!(self.state, StepState::Gone | StepState::Dying) || self.repeats > MOST_REPEATS
     }
 
-    /// Looks whether the step is done.
-    fn poll(&mut self) {
+    /// Looks whether the step is done; `is_idle`: no other thread had an instruction in this round.
+    fn poll(&mut self, is_idle: bool) {
         if self.state == StepState::Stepping && !self.may_wait {
             // The kernel switches to the thread and back.
             return self.stop();
         }
-        let mut polls = 0;
-        while self.state == StepState::Stepping && polls < POLLS {
+        if self.state != StepState::Stepping {
+            return;
+        }
+        // A thread that waits for the others is not polled for again at each of their steps: a yield costs
+        // a time slice where the CPU is busy, and the window has no instruction then.
+        self.waited += 1;
+        match self.waited {
+            1 => self.poll_for(POLLS),
+            rounds if is_idle || rounds.is_multiple_of(WAITING_ROUNDS) => self.poll_for(1),
+            _ => {}
+        }
+    }
+
+    /// Polls so often at most, and lets other threads run in between.
+    fn poll_for(&mut self, most: u32) {
+        for poll in 0..most {
             match trace::poll(self.tid) {
                 Ok(Some(change)) => self.note(change),
-                Ok(None) => polls += 1,
+                Ok(None) if poll + 1 < most => std::thread::yield_now(),
+                Ok(None) => {}
                 Err(_) => self.state = StepState::Dying,
             }
-            std::thread::yield_now();
+            if self.state != StepState::Stepping {
+                return;
+            }
         }
     }
 
@@ -405,24 +426,45 @@ impl SteppedThread {
         match change {
             Change::Exited(_) | Change::Killed(_) => self.state = StepState::Gone,
             // At its end it needs to be let go, and no step.
-            Change::Exiting => {
-                self.let_go();
-            }
+            Change::Exiting => self.detach_with(0),
             Change::Signal(SIGTRAP) if is_of_a_step(self.tid) => {}
             Change::Signal(signal) => {
                 self.signal = signal;
                 self.before = None;
             }
             // Detached in this stop, it remains in the stop of its process.
-            Change::Group(_) => {
-                self.let_go();
-            }
+            Change::Group(_) => self.let_go(),
             _ => self.before = None,
         }
     }
 
+    /// Lets a stopped thread run natively. A step that was interrupted in a system call has raised a trap
+    /// that the kernel reports after the interruption: it would kill a program without a tracer.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control go before synchronous signals.
     fn let_go(&mut self) {
-        self.state = match trace::detach(self.tid, 0) {
+        const MOST_TRAPS: u32 = 8;
+        for _ in 0..MOST_TRAPS {
+            if self.state != StepState::Stopped || !has_pending_trap(self.tid) {
+                break;
+            }
+            let signal = std::mem::take(&mut self.signal);
+            match trace::resume(self.tid, signal).and_then(|()| trace::wait_for(self.tid)) {
+                Ok(Change::Group(_)) => self.state = StepState::Stopped,
+                Ok(change) => self.note(change),
+                Err(_) => self.state = StepState::Dying,
+            }
+        }
+        if self.state == StepState::Stopped {
+            let signal = std::mem::take(&mut self.signal);
+            self.detach_with(signal);
+        }
+    }
+
+    fn detach_with(&mut self, signal: i32) {
+        self.state = match trace::detach(self.tid, signal) {
             Ok(()) => StepState::Gone,
             Err(_) => StepState::Dying,
         };
@@ -448,7 +490,7 @@ impl SteppedThread {
             is_first || signal != 0 || stepper.code_at(self.tid, now.rip).is_none_or(|code| code.may_wait);
         self.before = Some(now).filter(|_| signal == 0);
         match trace::step(self.tid, signal) {
-            Ok(()) => self.state = StepState::Stepping,
+            Ok(()) => (self.state, self.waited) = (StepState::Stepping, 0),
             Err(_) => self.state = StepState::Dying,
         }
     }
@@ -490,10 +532,7 @@ impl SteppedThread {
     /// Detaches it, or reaps it if it is dead; neither may be possible yet.
     fn detach(&mut self, root: u32) {
         if self.state == StepState::Stopped {
-            match trace::detach(self.tid, self.signal) {
-                Ok(()) => self.state = StepState::Gone,
-                Err(_) => self.state = StepState::Dying,
-            }
+            self.let_go();
         }
         if matches!(self.state, StepState::Stepping | StepState::Dying) {
             // Its owner gets the status of the command.
@@ -520,6 +559,12 @@ fn is_of_a_step(tid: u32) -> bool {
     const TRAP_BRKPT: i32 = 1;
     const TRAP_TRACE: i32 = 2;
     trace::signal_info(tid).is_ok_and(|info| matches!(info.code(), TRAP_BRKPT | TRAP_TRACE))
+}
+
+/// Whether a stopped thread stops for a `SIGTRAP` as soon as it continues.
+fn has_pending_trap(tid: u32) -> bool {
+    let status = proc::text(format!("/proc/{tid}/status")).unwrap_or_default();
+    proc::has_signal(&status, "SigPnd:", SIGTRAP) && !proc::has_signal(&status, "SigBlk:", SIGTRAP)
 }
 
 /// The access of a memory operand.
