@@ -34,6 +34,13 @@ if [ -z "$prefix" ]; then
     fi
 fi
 
+case $prefix in
+    /*) ;;
+    *) prefix=$PWD/$prefix ;;
+esac
+# Others may execute what root installs, whatever the mask of the shell.
+umask 022
+
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || fail 'the folder of this file cannot be read'
 cd "$here"
 [ -x bin/cyclometer ] || fail "there is no bin/cyclometer beside this file, in $here"

@@ -58,7 +58,7 @@ fn checks(minutes: u64) -> Result<Vec<NightlyCheck>> {
         check("mutate", "5,000 changed files of each format", "xtask mutate --files 5000"),
         check("torture", "programs under random signals", &torture),
         check("dist", "what users install, made twice and used in a clean Debian system", "xtask dist-check"),
-        check("corpus", "fifty programs under the software PMU", "xtask corpus"),
+        check("corpus", "sixty programs under the software PMU", "xtask corpus"),
         check("guests", "every emulated machine", "xtask guests"),
         check("lockstep", "the software PMU against single steps", LOCKSTEP),
         check("reverse-score", "verdicts of reverse on hidden events", score),

@@ -17,7 +17,7 @@ mod tools;
 mod wire;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -74,8 +74,12 @@ fn run(args: &ServerArgs) -> Result<(), String> {
     let tools = tools_of(&caller)?;
     let rules = CallRules { allowed, timeout: caller.limits.timeout };
     if args.dry_run {
-        return dry_run::print(&caller, &rules, &tools)
-            .map_err(|error| format!("cannot write: {}", reason(&error)));
+        return match dry_run::print(&caller, &rules, &tools) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(format!("cannot write: {}", reason(&error)))
+            }
+            _ => Ok(()),
+        };
     }
     if std::io::stdin().is_terminal() {
         let hint =

@@ -25,7 +25,7 @@ pub enum Document {
 impl Document {
     /// The schema of the tool's results: the envelope with the document in `report`.
     pub fn envelope(self) -> JsonObject {
-        let mut report = self.text().map_or_else(|| json!({"type": "object"}), read);
+        let mut report = read(self.text());
         let definitions = report.as_object_mut().and_then(|report| report.remove("$defs"));
         let mut properties = json!({
             "report": report,
@@ -67,15 +67,15 @@ impl Document {
         envelope
     }
 
-    fn text(self) -> Option<&'static str> {
-        Some(match self {
+    fn text(self) -> &'static str {
+        match self {
             Document::Stat => include_str!("../../../schemas/stat-1.json"),
             Document::Compare => include_str!("../../../schemas/compare-1.json"),
             Document::Plan => include_str!("../../../schemas/plan-1.json"),
             Document::List | Document::Explanation => include_str!("../../../schemas/list-1.json"),
             Document::Doctor => include_str!("../../../schemas/doctor-1.json"),
-            Document::Advice => return None,
-        })
+            Document::Advice => include_str!("../../../schemas/advise-1.json"),
+        }
     }
 }
 

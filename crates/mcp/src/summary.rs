@@ -223,34 +223,17 @@ pub fn of_doctor(report: &Value) -> String {
     out
 }
 
-/// Findings of `advise`, the weightiest first.
+/// Findings of `advise`, the most costly first, each with its numbers.
 pub fn of_advice(report: &Value) -> String {
-    let mut out = String::new();
-    for finding in list(&report["findings"]) {
-        let share = finding["share"].as_f64().map(|share| format!(", {:.0} % of the time", 100.0 * share));
-        let confidence = text(&finding["confidence"]);
-        let _ = writeln!(
-            out,
-            "{}{} (confidence: {confidence})",
-            text(&finding["title"]),
-            share.unwrap_or_default()
-        );
-        let evidence = sentences(&finding["evidence"]);
-        if !evidence.is_empty() {
-            let _ = writeln!(out, "  {evidence}");
-        }
-        for function in list(&finding["functions"]).iter().take(MOST_ROWS) {
-            let _ = writeln!(out, "  in {}", place(function));
-        }
-        for (what, field) in [("advice", "advice"), ("next", "next")] {
-            let words = sentences(&finding[field]);
-            if !words.is_empty() {
-                let _ = writeln!(out, "  {what}: {words}");
-            }
-        }
-    }
+    let mut out: String = list(&report["findings"]).iter().map(of_finding).collect();
+    let has_judged = !list(&report["inconspicuous"]).is_empty();
     if out.is_empty() {
-        out += "nothing stands out\n";
+        out += if has_judged { "nothing stands out\n" } else { "nothing could be judged\n" };
+    }
+    for (what, failed) in [("exit status", "exit"), ("signal", "signal")] {
+        if let Some(number) = report["failed"][failed].as_i64() {
+            let _ = writeln!(out, "warning: an execution of the command failed with {what} {number}");
+        }
     }
     let unjudged: Vec<&str> = list(&report["not_measured"]).iter().map(|rule| text(&rule["rule"])).collect();
     if !unjudged.is_empty() {
@@ -262,9 +245,37 @@ pub fn of_advice(report: &Value) -> String {
     out
 }
 
-/// A text, or several.
-fn sentences(value: &Value) -> String {
-    value.as_str().map_or_else(|| list(value).iter().map(text).collect::<Vec<_>>().join("; "), str::to_owned)
+fn of_finding(finding: &Value) -> String {
+    let share = finding["share"].as_f64().map(|share| format!("; about {:.0} % of the time", 100.0 * share));
+    let (title, confidence) = (text(&finding["title"]), text(&finding["confidence"]));
+    let mut out =
+        format!("{title} ({confidence}, by {}{})\n", text(&finding["evidence"]), share.unwrap_or_default());
+    for number in list(&finding["numbers"]) {
+        let value = number["value"].as_f64().map_or_else(|| "?".to_owned(), rounded);
+        let _ = writeln!(out, "  {value} {} ({})", text(&number["label"]), text(&number["threshold"]));
+    }
+    for function in list(&finding["functions"]).iter().take(MOST_ROWS) {
+        let _ = writeln!(out, "  in {}", place(function));
+    }
+    let _ = writeln!(out, "  advice: {}", text(&finding["advice"]));
+    // A command is one line, so that it can be copied.
+    for command in list(&finding["next"]) {
+        let _ = writeln!(out, "  next: {}", text(command));
+    }
+    out
+}
+
+/// A number with three or more digits.
+fn rounded(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => signed_digits(value, magnitude(size.round())),
+        size if size >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn signed_digits(value: f64, digits: String) -> String {
+    if value < 0.0 { format!("-{digits}") } else { digits }
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -378,18 +389,31 @@ mod tests {
     }
 
     #[test]
-    fn advice_has_evidence_functions_and_what_was_not_judged() {
+    fn advice_has_numbers_functions_and_what_was_not_judged() {
         let report = json!({
-            "findings": [{"title": "bound by memory", "share": 0.4, "confidence": "high", "evidence": "9 misses",
+            "findings": [{"title": "bound by memory", "share": 0.4, "confidence": "likely", "evidence": "model",
+                "numbers": [{"label": "misses in 1,000 instructions", "value": 166.4, "threshold": "> 4"},
+                    {"label": "loads", "value": 1234567.0, "threshold": "> 0"},
+                    {"label": "a rate", "value": null, "threshold": "> 0"}],
                 "functions": [{"object": "/x/a", "function": "walk", "share": 0.9}], "advice": "walk by rows",
-                "next": "cyclometer stat"}],
-            "not_measured": [{"rule": "branches", "needs": ["a PMU"]}], "notes": []});
+                "next": ["cyclometer stat", "perf c2c"]}],
+            "inconspicuous": [], "not_measured": [{"rule": "branches", "needs": ["a PMU"]}], "notes": []});
         assert_eq!(
             of_advice(&report),
-            "bound by memory, 40 % of the time (confidence: high)\n  9 misses\n  in walk a\n  \
-             advice: walk by rows\n  next: cyclometer stat\nnot judged, for want of counts: branches\n"
+            "bound by memory (likely, by model; about 40 % of the time)\n  \
+             166 misses in 1,000 instructions (> 4)\n  1,234,567 loads (> 0)\n  ? a rate (> 0)\n  in walk a\n  \
+             advice: walk by rows\n  next: cyclometer stat\n  next: perf c2c\nnot judged, for want of counts: branches\n"
         );
-        assert_eq!(of_advice(&json!({"findings": []})), "nothing stands out\n");
+    }
+
+    #[test]
+    fn advice_without_findings_tells_whether_anything_was_judged_and_that_the_command_failed() {
+        let report = |judged: Value, exit: Value| json!({"findings": [], "inconspicuous": judged, "failed": {"exit": exit, "signal": null}});
+        assert_eq!(of_advice(&report(json!(["page-faults"]), Value::Null)), "nothing stands out\n");
+        assert_eq!(
+            of_advice(&report(json!([]), json!(3))),
+            "nothing could be judged\nwarning: an execution of the command failed with exit status 3\n"
+        );
     }
 
     #[test]

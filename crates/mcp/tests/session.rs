@@ -21,9 +21,17 @@ async fn every_tool_is_listed_with_schemas_and_says_whether_it_runs_programs() {
     let client = server.client().await;
     let tools = client.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
-    for name in
-        ["measure", "compare", "profile_by_function", "plan", "list_events", "explain_event", "doctor"]
-    {
+    let offered = [
+        "measure",
+        "compare",
+        "profile_by_function",
+        "advise",
+        "plan",
+        "list_events",
+        "explain_event",
+        "doctor",
+    ];
+    for name in offered {
         assert!(names.contains(&name), "{names:?}");
     }
     for tool in &tools {
@@ -114,6 +122,20 @@ async fn a_profile_names_the_functions_exactly() {
     assert_eq!(rows.len(), 3, "{content}");
     assert!(content["omitted_entries"].as_u64().unwrap() > 0, "{content}");
     assert!(text(&result).contains(rows[0]["function"].as_str().unwrap()), "{result:?}");
+}
+
+#[tokio::test]
+async fn advice_fits_its_schema_and_its_text_says_what_was_judged() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client().await;
+    let result = server.call(&client, "advise", json!({"program": "fail", "arguments": ["3"]})).await;
+    let content = result.structured_content.clone().unwrap();
+    assert_eq!(content["report"]["failed"]["exit"], 3, "{content}");
+    assert!(!content["report"]["facts"].as_array().unwrap().is_empty(), "{content}");
+    assert!(text(&result).contains("failed with exit status 3"), "{result:?}");
+    let refused = client.call_tool(support::request("advise", json!({"program": "/bin/sh"}))).await.unwrap();
+    assert!(failure(&refused).contains("is refused"), "{refused:?}");
 }
 
 #[tokio::test]

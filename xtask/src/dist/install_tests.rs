@@ -113,6 +113,20 @@ fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
 }
 
 #[test]
+fn a_relative_folder_is_that_of_the_shell_and_others_may_execute_what_is_installed() {
+    let unpacked = Unpacked::new("1");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "umask 077; exec sh \"$0\" --prefix 'p q'"])
+        .arg(unpacked.folder.path().join("install.sh"));
+    let out = shell.current_dir(unpacked.home()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&unpacked.prefix().join("bin")), 0o755);
+    assert_eq!(mode(&unpacked.prefix().join("bin/cyclometer")), 0o755);
+}
+
+#[test]
 fn unknown_options_and_a_copy_of_the_script_alone_are_refused() {
     let unpacked = Unpacked::new("1");
     for (arguments, text) in [(&["--prefix"][..], "must follow --prefix"), (&["-x"], "'-x' is no option")] {

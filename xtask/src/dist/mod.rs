@@ -1,8 +1,8 @@
 //! The files that users install: archives and Debian packages of the command-line tool, its bills of
 //! materials, the Python wheel, the sources, a Homebrew formula, and the sums of them all.
 //!
-//! Two runs over one commit give the same sums: all times are that of the commit, archives are packed in
-//! the order of names, and the paths of the machine are in no program.
+//! Two runs over one commit can give the same sums: all times are that of the commit, archives are packed in
+//! the order of names, and the paths of the machine are in no program. [`check`] compares them.
 
 mod archive;
 mod clean_root;
