@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::stepped_windows::{WindowLimits, WindowStepper};
+use cyclometer_soft::host::thread_states::ThreadStates;
 use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use cyclometer_sys::process::Status;
@@ -334,6 +335,13 @@ fn a_stepped_window_does_not_wait_for_a_process_that_waits_for_its_child() {
     for _ in 0..3 {
         stepper.window(WindowLimits { steps: 1000, time: Duration::from_millis(20) }).unwrap();
     }
+    let mut states = ThreadStates::default();
+    states.look(parent.id());
+    assert_eq!(
+        (states.waiting, states.device),
+        (2, 0),
+        "the two wait for each other and the input: {states:?}"
+    );
     drop(parent.stdin.take());
     assert_eq!(parent.wait().unwrap().code(), Some(0));
 }
