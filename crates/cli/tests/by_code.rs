@@ -400,15 +400,10 @@ fn a_baseline_with_counts_by_function_is_not_replaced_by_one_without() {
 
 /// A program that the software PMU cannot follow when it has an argument, and can when it has none.
 const LOSING: &str = r#"
-#include <sys/mman.h>
-#include <string.h>
+#include <signal.h>
 int main(int argc, char **argv) {
-    if (argc < 2) return 0;
-    unsigned char code[] = {0xb8, 1, 0, 0, 0, 0xc3};
-    void *memory = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return 2;
-    memcpy(memory, code, sizeof code);
-    return ((int (*)(void))memory)() - 1;
+    if (argc > 1) signal(SIGTRAP, SIG_IGN);
+    return 0;
 }
 "#;
 
@@ -787,6 +782,42 @@ fn inclusive_counts_survive_skipped_frames_other_stacks_handlers_threads_and_for
         "all their frames are known: {inclusive:?}"
     );
     assert!(of("coroutine").1, "its stack was switched: {inclusive:?}");
+}
+
+/// Threads that call all the time, and that the end of their process ends anywhere.
+const ENDED: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+#define NI __attribute__((noinline))
+static volatile long sink, begun;
+NI void leaf(void) { sink++; }
+NI void caller(void) { leaf(); leaf(); leaf(); }
+NI void *worker(void *n) { __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST); for (;;) caller(); return n; }
+int main(void) {
+    pthread_t t;
+    for (int i = 0; i < 4; i++) pthread_create(&t, 0, worker, 0);
+    while (begun < 4) usleep(1000);
+    _exit(0);
+}
+"#;
+
+#[test]
+fn a_call_that_the_end_of_its_thread_prevents_is_in_no_call_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    fs::write(folder.path().join("ended.c"), ENDED).unwrap();
+    let options = ["-O2", "-fno-inline", "-pthread", "-o", "ended", "ended.c"];
+    let out = Command::new("gcc").args(options).current_dir(folder.path()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    for _ in 0..3 {
+        let by = by(folder.path(), &["--by", "function", "--inclusive"], &["./ended"]);
+        let inclusive = inclusive(&by, "/ended");
+        let all = by["totals"][0].as_u64().unwrap();
+        assert!(inclusive.values().all(|(count, _)| *count <= all), "{inclusive:?}");
+        for name in ["leaf", "caller", "worker"] {
+            assert!(!inclusive[name].1, "no frame of {name} was skipped: {inclusive:?}");
+        }
+    }
 }
 
 #[test]

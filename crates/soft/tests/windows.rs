@@ -6,8 +6,11 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::stepped_windows::{WindowLimits, WindowStepper};
+use cyclometer_soft::host::thread_states::ThreadStates;
 use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use cyclometer_sys::process::Status;
@@ -310,4 +313,35 @@ fn rows_without_room_are_counted_as_lost_and_the_next_row_of_the_thread_knows_th
     assert!((windows..=windows + 1).contains(&counted), "{lost} + {}, {instructions}", kept.len());
     let lost_before: u64 = kept.iter().map(|row| row.lost_before).sum();
     assert!((1..=lost).contains(&lost_before), "{lost_before} of {lost}");
+}
+
+/// The letter of a process's state; `None` once it has been reaped.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+#[test]
+fn a_stepped_window_does_not_wait_for_a_process_that_waits_for_its_child() {
+    let recipe = BuildRecipe { source: "lender.c", flags: &["-O2"] };
+    let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
+    let piped = std::process::Stdio::piped();
+    let mut parent = std::process::Command::new(program).stdin(piped).spawn().unwrap();
+    while state(parent.id()) != Some('D') {
+        assert_eq!(parent.try_wait().unwrap(), None, "its child waits for the end of the input");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut stepper = WindowStepper::new(parent.id());
+    for _ in 0..3 {
+        stepper.window(WindowLimits { steps: 1000, time: Duration::from_millis(20) }).unwrap();
+    }
+    let mut states = ThreadStates::default();
+    states.look(parent.id());
+    assert_eq!(
+        (states.waiting, states.device),
+        (2, 0),
+        "the two wait for each other and the input: {states:?}"
+    );
+    drop(parent.stdin.take());
+    assert_eq!(parent.wait().unwrap().code(), Some(0));
 }

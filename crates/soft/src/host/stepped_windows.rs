@@ -274,8 +274,8 @@ struct SeizedThreads {
     root: u32,
 }
 
-/// The longest time for threads to be detached or to die.
-const DETACHING: Duration = Duration::from_secs(5);
+/// The longest time to wait for threads that die.
+const DYING: Duration = Duration::from_secs(5);
 
 impl SeizedThreads {
     /// # Errors
@@ -283,7 +283,8 @@ impl SeizedThreads {
     /// The operating system's, if no thread can be seized though there are some.
     fn seize(pid: u32, root: u32) -> io::Result<SeizedThreads> {
         let (mut seized, mut refused) = (SeizedThreads { all: Vec::new(), root }, None);
-        for tid in threads_of(pid).into_iter().take(MOST_THREADS) {
+        let threads = threads_of(pid).into_iter().filter(|tid| !waits_uninterruptibly(pid, *tid));
+        for tid in threads.take(MOST_THREADS) {
             match trace::seize(tid, Options::EXIT) {
                 Ok(()) => seized.all.push(SteppedThread::new(tid, seized.all.len())),
                 Err(error) => refused = Some(error),
@@ -294,7 +295,6 @@ impl SeizedThreads {
                 thread.state = StepState::Dying;
             }
         }
-        seized.all.iter_mut().for_each(SteppedThread::stop);
         let ended = |error: &io::Error| error.raw_os_error() == Some(ESRCH);
         match refused.filter(|error| seized.all.is_empty() && !ended(error)) {
             Some(error) => Err(error),
@@ -304,20 +304,28 @@ impl SeizedThreads {
 }
 
 impl Drop for SeizedThreads {
-    /// A thread that was killed in a stop is reaped: its process could not end otherwise.
+    /// A thread that was killed in a stop is reaped: its process could not end otherwise. A thread that cannot
+    /// be interrupted (`vfork(2)`, a device) is waited for: without its tracer it would remain in its stop.
     fn drop(&mut self) {
-        let end = Instant::now() + DETACHING;
+        let end = Instant::now() + DYING;
         self.all.iter_mut().for_each(SteppedThread::ask_to_stop);
         loop {
             let root = self.root;
             self.all.iter_mut().for_each(|thread| thread.detach(root));
-            let is_done = self.all.iter().all(|thread| thread.state == StepState::Gone);
-            if is_done || Instant::now() > end {
+            let is_left = |state| self.all.iter().any(|thread| thread.state == state);
+            let waits = is_left(StepState::Stopped) || is_left(StepState::Stepping);
+            if !waits && (!is_left(StepState::Dying) || Instant::now() > end) {
                 return;
             }
             std::thread::sleep(Duration::from_micros(200));
         }
     }
+}
+
+/// Whether a thread waits in the kernel and cannot be stopped there, as the parent of `vfork(2)` does.
+fn waits_uninterruptibly(pid: u32, tid: u32) -> bool {
+    let stat = proc::text(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    thread_states::state(&stat) == Some('D')
 }
 
 /// Whether a process has ended and is not reaped yet. `waitid(2)` reports stops of a tracee, too.
@@ -370,7 +378,7 @@ impl SteppedThread {
         }
     }
 
-    /// Waits for the stop that was asked for.
+    /// Waits for the stop behind an instruction that does not enter the kernel.
     fn stop(&mut self) {
         if self.state != StepState::Stepping {
             return;

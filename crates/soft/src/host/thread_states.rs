@@ -28,6 +28,13 @@ pub struct ThreadStates {
 /// Linux `arch/x86/entry/syscalls/syscall_64.tbl`: msync, fsync, fdatasync, sync, syncfs.
 const SYNCS: [u64; 5] = [26, 74, 75, 162, 306];
 
+/// System calls that wait for a child to execute a program, in the state of a wait for a device.
+///
+/// # Source
+///
+/// Linux `kernel/fork.c`, `wait_for_vfork_done`; the table above: clone, vfork, clone3.
+const VFORKS: [u64; 3] = [56, 58, 435];
+
 /// The number of `futex(2)`.
 const FUTEX: u64 = 202;
 
@@ -65,10 +72,12 @@ impl ThreadStates {
     fn add(&mut self, pid: u32, tid: u32) {
         let task = format!("/proc/{pid}/task/{tid}");
         let Ok(stat) = proc::text(format!("{task}/stat")) else { return };
+        let call = || proc::text(format!("{task}/syscall")).ok().and_then(|text| call(&text));
         let count = match state(&stat) {
             Some('R') => &mut self.running,
+            Some('D') if call().is_some_and(|number| VFORKS.contains(&number)) => &mut self.waiting,
             Some('D') => &mut self.device,
-            Some('S') => match proc::text(format!("{task}/syscall")).ok().and_then(|text| call(&text)) {
+            Some('S') => match call() {
                 Some(FUTEX) => &mut self.futex,
                 Some(number) if SYNCS.contains(&number) => &mut self.device,
                 _ => &mut self.waiting,

@@ -320,9 +320,9 @@ impl Tracer {
         }
     }
 
-    /// Now and then, handles one change of each task while windows are recorded. The kernel reports the
-    /// changes of the latest tracee first. Threads whose windows end all the time would suspend the others
-    /// for ever.
+    /// Now and then, handles one change of each task while windows are recorded or calls are logged. The
+    /// kernel reports the changes of the latest tracee first. Threads whose windows end, or whose logs are
+    /// full, all the time would suspend the others for ever.
     ///
     /// # Source
     ///
@@ -330,7 +330,8 @@ impl Tracer {
     /// `ptrace_do_wait`: the first with a change is reported.
     fn serve_all(&mut self) {
         self.changes_since_round += 1;
-        let is_shared = self.recording.is_some() && self.tasks.len() > 1;
+        let often = self.recording.is_some() || self.call_places.is_some();
+        let is_shared = often && self.tasks.len() > 1;
         if !is_shared || self.changes_since_round < self.tasks.len() {
             return;
         }

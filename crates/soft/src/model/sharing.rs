@@ -1,4 +1,4 @@
-//! ModelledCache lines that several threads access in one window.
+//! Cache lines that several threads access in one window.
 
 use std::collections::HashMap;
 

@@ -228,7 +228,6 @@ impl ExitStub {
                 to.u64(*target);
                 to.u64(*jump);
             }
-            // Left out.
             // Neither is stored.
             ExitStub::Linked(_) | ExitStub::Versions(_) => to.u8(2),
             ExitStub::IndirectBranch => to.u8(3),

@@ -19,7 +19,7 @@ use protocol::ProcessCounts;
 use super::{oracle, programs};
 
 /// No run takes longer, unless it is stepped.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The folder for the profiles and translations of all tests, if this variable is set. Running all tests
 /// three times with it tests programs in stored translations.

@@ -9,8 +9,10 @@ use crate::host::action::{ActionResult, TaskAction};
 use crate::host::proc::status;
 use crate::host::process::{TaskMode, TracedTask};
 use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
+use crate::host::thread_calls::ThreadCalls;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translated_pc::TranslatedPc;
+use crate::host::translation_context::TranslationContext;
 use crate::host::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
@@ -126,7 +128,9 @@ impl Tracer {
             // During a system call on behalf of the tracee the instruction pointer is in the gadget.
             let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
             let at = if calling { last } else { position };
-            unknown = !at.is_some_and(|at| context.exit_at(at));
+            let known = at.filter(|at| context.exit_at(*at));
+            unknown = known.is_none();
+            known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
         }
         if unknown {
             self.lose(tid, "the process ended at an unknown program point");
@@ -193,7 +197,11 @@ impl Tracer {
         let (exit_pc, last_pc) = (task.state().exit_pc(), task.last_pc);
         let at = UnseenEnd { exit_pc, last_pc, killed, another_executes, reports_exits }.position();
         let known = match &mut task.mode {
-            TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),
+            TaskMode::Translated(context) => {
+                let known = at.filter(|at| context.exit_at(*at));
+                known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
+                known.is_some()
+            }
             TaskMode::Native(_) => task.returning.is_none(),
             TaskMode::Untranslated => false,
         };
@@ -340,6 +348,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
 /// Whether this process is the tracer of a process.
 pub(super) fn is_traced_by_us(pid: u32) -> bool {
     is_ours(&status(pid))
+}
+
+/// Takes back a call that a task has logged and has not made, where it ends.
+fn leave_calls(calls: &mut Option<Box<ThreadCalls>>, context: &TranslationContext, at: TranslatedPc) {
+    calls.iter_mut().for_each(|calls| calls.leave(&context.cache.borrow(), context.slot, at));
 }
 
 fn is_ours(status: &str) -> bool {
