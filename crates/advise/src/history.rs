@@ -301,7 +301,7 @@ mod tests {
                         _ => random.normal(),
                     });
                     let history = match kind {
-                        // Of 100 events, one more now and then.
+                        // One event more than 100 now and then.
                         "few" => small_counts(runs, counters, || random.unit()),
                         _ => history,
                     };
