@@ -1,6 +1,7 @@
 //! The table of the software PMU's events, read in place.
 
 use cyclometer_core::event::Unit;
+use cyclometer_core::ladder::Works;
 use cyclometer_core::{Candidate, Machine, Modes, Rung};
 
 /// The table; its head describes the format.
@@ -58,9 +59,10 @@ pub(crate) fn find(names: &[&str]) -> Option<SoftEvent> {
     soft_events().find(|event| names.iter().any(|name| event.is_named(name)))
 }
 
-/// Whether this program could use the software PMU on this kind of machine, even if it is forbidden now.
+/// Whether the software PMU could count on this kind of machine, even if it is forbidden now, or this program
+/// was built without it.
 pub(crate) fn is_here(machine: &Machine) -> bool {
-    machine.ladder.suits(Rung::Soft)
+    machine.ladder.state(Rung::Soft).is_some_and(|state| state.works != Works::NotHere)
 }
 
 /// Whether the software PMU works on this machine, otherwise the reason.

@@ -69,12 +69,12 @@ impl Document {
 
     fn text(self) -> &'static str {
         match self {
-            Document::Stat => include_str!("../../../schemas/stat-1.json"),
-            Document::Compare => include_str!("../../../schemas/compare-1.json"),
-            Document::Plan => include_str!("../../../schemas/plan-1.json"),
-            Document::List | Document::Explanation => include_str!("../../../schemas/list-1.json"),
-            Document::Doctor => include_str!("../../../schemas/doctor-1.json"),
-            Document::Advice => include_str!("../../../schemas/advise-1.json"),
+            Document::Stat => include_str!("../schemas/stat-1.json"),
+            Document::Compare => include_str!("../schemas/compare-1.json"),
+            Document::Plan => include_str!("../schemas/plan-1.json"),
+            Document::List | Document::Explanation => include_str!("../schemas/list-1.json"),
+            Document::Doctor => include_str!("../schemas/doctor-1.json"),
+            Document::Advice => include_str!("../schemas/advise-1.json"),
         }
     }
 }

@@ -178,6 +178,8 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
             let fits = soft::fits(event, candidate, intent);
             match &fits {
                 Err(skipped) if skipped.cause != SkipCause::NotStartedBySource => return fits,
+                // The tool that would start the program has it.
+                Err(_) if is_not_built(Rung::Soft, machine) => return fits,
                 _ => rung_works(candidate, machine).and(fits)?,
             }
             soft::is_read_in_time(intent)
@@ -218,6 +220,11 @@ fn unavailable(rung: Rung, cause: &Cause) -> Skipped {
 
 fn unsuited(rung: Rung, reason: String) -> Skipped {
     Skipped { rung, reason, cause: SkipCause::Unsuited }
+}
+
+/// Whether a source would work here, and this program was built without it.
+fn is_not_built(rung: Rung, machine: &Machine) -> bool {
+    machine.ladder.state(rung).is_some_and(|state| state.works == Works::NotBuilt)
 }
 
 fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped> {

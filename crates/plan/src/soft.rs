@@ -140,6 +140,12 @@ mod tests {
         assert_eq!(reason(portable_event("instructions"), &vm()), format!("no PMU{way}"));
         assert!(reason(soft_event("calls"), &vm()).ends_with(way));
         assert_eq!(reason(core_event("cycles"), &vm()), "no PMU", "the software PMU has none");
+        let mut not_built = vm();
+        not_built.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft).for_each(|state| {
+            state.works = cyclometer_core::ladder::Works::NotBuilt;
+            state.causes = vec![Cause::new(CauseKind::NotBuilt, "built without it")];
+        });
+        assert_eq!(reason(portable_event("instructions"), &not_built), format!("no PMU{way}"));
         let mut elsewhere = vm();
         elsewhere.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft).for_each(|state| {
             state.works = cyclometer_core::ladder::Works::NotHere;

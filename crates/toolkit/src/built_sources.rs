@@ -22,12 +22,16 @@ fn missing() -> Vec<(Rung, &'static str)> {
     missing
 }
 
-/// The machine without these sources. A program that the software PMU runs has its counts in any build.
+/// The machine without these sources. A program that the software PMU runs has its counts in any build. Where
+/// the software PMU would not work, that stays the reason: else `cyclometer run` could count.
 fn without(mut machine: Machine, missing: &[(Rung, &'static str)]) -> Machine {
     let is_translated = machine.access.tracer == Some(ProcessTracer::SoftwarePmu);
     for state in &mut machine.ladder.rungs {
         let feature = missing.iter().find(|(rung, _)| *rung == state.rung).map(|(_, feature)| *feature);
-        let is_here = state.works != Works::NotHere && !(is_translated && state.rung == Rung::Soft);
+        let is_here = match state.rung {
+            Rung::Soft => matches!(state.works, Works::Yes | Works::Partly) && !is_translated,
+            _ => state.works != Works::NotHere,
+        };
         if let (Some(feature), true) = (feature, is_here) {
             state.works = Works::NotBuilt;
             let text =
@@ -68,6 +72,17 @@ mod tests {
         machine.access.tracer = Some(ProcessTracer::SoftwarePmu);
         let after = without(machine.clone(), &[(Rung::Soft, "software-pmu")]);
         assert_eq!(works(&after, Rung::Soft), works(&machine, Rung::Soft));
+    }
+
+    #[test]
+    fn a_software_pmu_that_would_not_work_keeps_its_reason() {
+        let mut machine = machine();
+        machine.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft).for_each(|state| {
+            state.works = Works::No;
+            state.causes = vec![Cause::new(CauseKind::Seccomp, "a filter forbids ptrace")];
+        });
+        let after = without(machine, &[(Rung::Soft, "software-pmu")]);
+        assert_eq!(after.ladder.check(Rung::Soft, ""), Err("a filter forbids ptrace".to_owned()));
     }
 
     #[test]
