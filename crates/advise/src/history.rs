@@ -5,10 +5,10 @@
 //! distance is beyond a threshold that grows with the number of runs and counters (Bonferroni), for
 //! distributions with tails as heavy as those of Student's t with 4 degrees of freedom.
 //!
-//! The false-alarm rate is stated for a whole history: the probability that any of its runs is called unlike
-//! the others although all come from one distribution. [`ALARM_RATE`] is the aim; a test simulates histories
-//! with normal, heavy and mildly skewed tails, and small counts. Counters with two usual values or a long tail
-//! have more alarms. [`History::held_out`] measures the rate on the runs at hand.
+//! The false-alarm rate is stated for a whole history: the probability that any of its runs is called
+//! unlike the others although all come from one distribution. [`ALARM_RATE`] is the aim; a test simulates
+//! histories with normal, heavy and mildly skewed tails, and small counts. Counters with two usual values
+//! or a long tail have more alarms. [`History::held_out`] measures the rate on the runs at hand.
 //!
 //! # Source
 //!

@@ -304,8 +304,9 @@ impl SeizedThreads {
 }
 
 impl Drop for SeizedThreads {
-    /// A thread that was killed in a stop is reaped: its process could not end otherwise. A thread that cannot
-    /// be interrupted (`vfork(2)`, a device) is waited for: without its tracer it would remain in its stop.
+    /// A thread that was killed in a stop is reaped: its process could not end otherwise. A thread that
+    /// cannot be interrupted (`vfork(2)`, a device) is waited for: without its tracer it would remain in its
+    /// stop.
     fn drop(&mut self) {
         let end = Instant::now() + DYING;
         self.all.iter_mut().for_each(SteppedThread::ask_to_stop);
