@@ -165,9 +165,7 @@ pub(crate) fn notes(quantity: GpuQuantity) -> Vec<String> {
         GpuQuantity::Utilisation => {
             "the share of the time in which any kernel executed, not the share of the GPU in use"
         }
-        GpuQuantity::ProcessMemory => {
-            "of the processes that the driver lists; in a container it may list none of them"
-        }
+        GpuQuantity::ProcessMemory => "of the processes that the driver lists; not supported in a container",
         _ => return Vec::new(),
     };
     vec![note.to_owned()]

@@ -138,7 +138,11 @@ fn memory_of_the_command_is_that_of_its_processes_alone() {
     assert_eq!(own["scope"], "tree");
     assert!(reason(&own).ends_with("0 MiB to 512 MiB"), "from the fork to the end: {own}");
     let _other = std::process::Command::new(&copy).arg("0.5").spawn().unwrap().wait();
-    assert_eq!(of(&["true"])["mean"].as_f64(), Some(0.0), "a process that is none of the command's");
+    let other = of(&["sleep", "1"]);
+    assert!(!reason(&other).contains("512 MiB"), "a process that is none of the command's: {other}");
+    let short = of(&["true"]);
+    assert_eq!(short["mean"].as_f64(), None, "{short}");
+    assert!(reason(&short).contains("ended too soon"), "{short}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl GpuMeter {
         let time_ns = if self.lost.is_some() { 0 } else { sums.covered_ns };
         Cell {
             at: At { part: self.part, pmu: self.probe.device.clone(), ..At::default() },
-            lost: self.lost.clone().or_else(|| self.is_still()),
+            lost: self.lost.clone().or_else(|| self.is_still()).or_else(|| self.is_unseen()),
             partial: Some(self.remark()).filter(|remark| !remark.is_empty()),
             ..Cell::new(self.slot, u64::try_from(raw).unwrap_or(u64::MAX), time_ns, time_ns)
         }
@@ -171,6 +171,14 @@ impl GpuMeter {
             let ms = self.sums.covered_ns / 1_000_000;
             format!("its energy counter did not move in {ms} ms: it moves in steps")
         })
+    }
+
+    /// Why the memory of processes that were looked at only before they began and after they ended is no zero.
+    fn is_unseen(&self) -> Option<String> {
+        let is_by_process =
+            self.quantity == GpuQuantity::ProcessMemory && self.processes != MeasuredProcesses::All;
+        let is_unseen = is_by_process && self.sums.samples <= 2 && self.sums.greatest == 0;
+        is_unseen.then(|| "the driver was not asked while the processes ran: they ended too soon".to_owned())
     }
 
     /// The remark for readers of the value.
@@ -288,6 +296,18 @@ mod tests {
         meter.sample(&mut reader);
         meter.sample(&mut reader);
         assert!(meter.cell().lost.unwrap().contains("did not move"), "{:?}", meter.cell());
+    }
+
+    #[test]
+    fn memory_of_processes_that_were_not_looked_at_is_no_zero() {
+        let zeros = |number: usize| (0..number).map(|_| value(0)).collect::<Vec<_>>();
+        let (mut meter, mut reader) = meter(GpuQuantity::ProcessMemory, GpuQuantity::ProcessMemory, zeros(4));
+        meter.processes = MeasuredProcesses::Trees(vec![7]);
+        meter.sample(&mut reader);
+        meter.sample(&mut reader);
+        assert!(meter.cell().lost.unwrap().contains("ended too soon"));
+        meter.sample(&mut reader);
+        assert_eq!((meter.cell().lost, meter.cell().raw), (None, 0), "it was looked at in between");
     }
 
     #[test]

@@ -38,6 +38,13 @@ fn refused(error: NvmlError) -> Obstacle {
     Obstacle { kind: obstacle.refusal_kind(), text: format!("{obstacle}{mend}") }
 }
 
+/// The obstacle to quantities by process in a container.
+fn ids_of_host() -> Obstacle {
+    let text =
+        "NVML names processes by their ids on the host, which a container does not see: measure on the host";
+    Obstacle { kind: RefusalKind::NotSupported, text: text.to_owned() }
+}
+
 /// Reads NVML.
 pub(super) struct NvmlReader {
     nvml: Nvml,
@@ -136,6 +143,10 @@ impl GpuReader for NvmlReader {
 
     fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, Obstacle> {
         let ProbePlace::Nvml(index) = probe.place else { return Ok(GpuSample::default()) };
+        let is_by_process = probe.quantity == GpuQuantity::ProcessMemory;
+        if is_by_process && *processes != MeasuredProcesses::All && !place::sees_ids_of_host() {
+            return Err(ids_of_host());
+        }
         self.value(index, probe.quantity, processes).map_err(refused)
     }
 }
