@@ -21,6 +21,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run", "builds the tool in release mode"),
     ("README.md", "cyclometer compare --save-baseline", "COMMAND stands for a command of the reader"),
     ("README.md", "cargo xtask ci", "runs these tests"),
+    ("docs/guides/agents.md", "cargo install", "builds and installs the server, which has tests of its own"),
     ("docs/guides/fleet.md", "cargo install", "builds and installs the exporter, which has tests of its own"),
     ("docs/guides/fleet.md", "cyclometer-exporter", "serves until it is ended, on a port of this machine"),
     ("docs/guides/fleet.md", "curl", "asks the exporter"),
