@@ -9,7 +9,7 @@
 //! # Solution
 //!
 //! Translated code logs each call and return with the stack pointer and the instructions so far. A
-//! [`CallStack`] replays the log: instructions between two records belong to one node of a [`CallTree`]. So
+//! `CallStack` replays the log: instructions between two records belong to one node of a `CallTree`. So
 //! each instruction belongs to exactly one path, whatever the program does with its stack, and no inclusive
 //! count exceeds the total.
 //!

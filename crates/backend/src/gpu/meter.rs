@@ -173,7 +173,8 @@ impl GpuMeter {
         })
     }
 
-    /// Why the memory of processes that were looked at only before they began and after they ended is no zero.
+    /// Why the memory of processes that were looked at only before they began and after they ended is no
+    /// zero.
     fn is_unseen(&self) -> Option<String> {
         let is_by_process =
             self.quantity == GpuQuantity::ProcessMemory && self.processes != MeasuredProcesses::All;

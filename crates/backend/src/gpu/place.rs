@@ -7,7 +7,8 @@ use std::time::Duration;
 /// second for each.
 pub(super) const OPEN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Whether ids of processes in NVML's answers are those that this program sees: it runs outside of containers.
+/// Whether ids of processes in NVML's answers are those that this program sees: it runs outside of
+/// containers.
 ///
 /// # Source
 ///
