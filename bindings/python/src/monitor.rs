@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use cyclometer_toolkit::{BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder};
+use cyclometer_toolkit::{
+    BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -94,7 +96,8 @@ impl NativeMonitor {
     }
 
     fn samples(&self, py: Python<'_>) -> SampledRows {
-        let scale = |line: &cyclometer_toolkit::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
+        let scale =
+            |line: &cyclometer_toolkit::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
         let scales: Vec<f64> = self.monitor.plan().lines.iter().map(scale).collect();
         py.detach(|| SampledRows::of(&self.monitor.samples(), &scales))
     }
