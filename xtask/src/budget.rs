@@ -15,7 +15,7 @@ use crate::released_tool;
 const CRATES: usize = 120;
 /// Time that a cold release build of it may take on two cores of the machine on which the yardstick takes
 /// [`YARDSTICK`].
-const TIME: Duration = Duration::from_secs(140);
+const TIME: Duration = Duration::from_secs(110);
 /// The yardstick on that machine, a virtual one with two CPUs of 2021 (AMD EPYC, third generation).
 const YARDSTICK: Duration = Duration::from_millis(3100);
 /// Modules of the source that serves as the yardstick.
