@@ -141,11 +141,11 @@ pub struct Measurements {
     modelled: Option<(Vec<String>, CountsByCode)>,
 }
 
-/// Keeps the counts by code.
+/// The counts by code of the last run.
 #[derive(Default)]
-struct CodeKeeper(Option<Result<CodeCounts>>);
+struct LastCodeCounts(Option<Result<CodeCounts>>);
 
-impl Observer for CodeKeeper {
+impl Observer for LastCodeCounts {
     fn code(&mut self, counts: Result<CodeCounts>) {
         self.0 = Some(counts);
     }
@@ -264,9 +264,9 @@ impl AdviseRun {
             let text = reason.unwrap_or_else(|| "it does not work here".to_owned());
             return Err(Error::new(cyclometer_core::ErrorKind::ArchUnsupported, text));
         }
-        let mut keeper = CodeKeeper::default();
-        let report = stat.run(launcher, &mut keeper)?;
-        Ok((report, keeper.0))
+        let mut code = LastCodeCounts::default();
+        let report = stat.run(launcher, &mut code)?;
+        Ok((report, code.0))
     }
 
     fn modelled(&self, launcher: &Launcher, all: &mut Measurements) {
