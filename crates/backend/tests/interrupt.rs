@@ -38,7 +38,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
             thread::sleep(Duration::from_millis(30));
             signal(std::process::id(), number).unwrap();
         });
-        let late = Some(Instant::now() + Duration::from_secs(30));
+        let late = Some(Instant::now() + Duration::from_secs(300));
         // A target that is only observed gets nothing from this process, so nothing is to be passed on.
         let reached_command = waiter.pid() == 0;
         assert_eq!(
@@ -63,7 +63,7 @@ fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
     let launcher = Launcher::start().unwrap().with_signals(Arc::clone(&watch));
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("mark");
-    let late = Some(Instant::now() + Duration::from_secs(30));
+    let late = Some(Instant::now() + Duration::from_secs(300));
     let comes = |number| {
         signal(std::process::id(), number).unwrap();
         // The kernel may deliver it to another thread of this process.

@@ -133,7 +133,7 @@ fn what_there_is_no_room_for_is_told_as_lost() {
     let Some(mut overflows) = here(&software(0, PAGE_FAULTS), how) else { return };
     let mut kept = Vec::new();
     overflows.start().unwrap();
-    let late = Instant::now() + Duration::from_secs(20);
+    let late = Instant::now() + Duration::from_secs(300);
     // Larger pages cause fewer faults.
     while raw(&overflows, 0) < 500 {
         touch(&mut kept);
@@ -163,7 +163,7 @@ fn a_clock_samples_the_loop_that_runs() {
         while all.samples.len() < 20 {
             std::hint::spin_loop();
             drain(&mut overflows, &mut all);
-            assert!(begin.elapsed() < Duration::from_secs(20), "{} samples", all.samples.len());
+            assert!(begin.elapsed() < Duration::from_secs(300), "{} samples", all.samples.len());
         }
         overflows.stop().unwrap();
         drain(&mut overflows, &mut all);
@@ -282,7 +282,7 @@ fn cpus_are_sampled_whoever_runs_there() {
     let (mut all, begin) = (Drained::default(), Instant::now());
     while all.samples.len() < 5 {
         drain(&mut overflows, &mut all);
-        assert!(begin.elapsed() < Duration::from_secs(20));
+        assert!(begin.elapsed() < Duration::from_secs(300));
     }
     assert!(all.samples.iter().all(|sample| sample.cpu == 0 && sample.at.cpu == Some(0)));
 }

@@ -609,7 +609,7 @@ fn a_signal_ends_it_cleans_up_and_shows_what_there_is() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(300);
     while !started.exists() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }

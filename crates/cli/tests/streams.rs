@@ -55,7 +55,7 @@ const WHAT_OUTPUT_IS: &str = "exec 3>&1; if [ /dev/fd/3 -ef /dev/null ]; then ec
                               echo pipe; elif [ -t 3 ]; then echo terminal; else echo other; fi >> \"$0\"";
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(300);
     while !done() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -36,7 +36,7 @@ fn group_of(stat: &str) -> Option<u32> {
 }
 
 fn within_a_minute(mut is_true: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(300);
     loop {
         if is_true() {
             return true;

@@ -41,7 +41,7 @@ impl Server {
     /// The bytes that a client gets until the server closes, which it must do by itself.
     fn answer(&self, sent: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         stream.write_all(sent).unwrap();
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {

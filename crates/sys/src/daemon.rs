@@ -262,7 +262,7 @@ mod tests {
     fn said(work: impl FnOnce(UnixStream)) -> Vec<u8> {
         let daemon = fork(work).unwrap();
         let mut said = Vec::new();
-        daemon.socket().set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        daemon.socket().set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
         daemon.socket().read_to_end(&mut said).unwrap();
         said
     }

@@ -379,7 +379,7 @@ fn a_detached_process_gets_the_signal_that_goes_with_it() {
 /// Runs a test that must have a process of its own in a daemon, and returns the data that it sends.
 fn alone(work: impl FnOnce(&mut UnixStream)) -> Vec<u8> {
     let daemon = daemon::fork(|mut socket| work(&mut socket)).unwrap();
-    daemon.socket().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    daemon.socket().set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     let mut said = Vec::new();
     daemon.socket().read_to_end(&mut said).unwrap();
     said

@@ -135,7 +135,7 @@ mod tests {
     fn what_arrives_late_is_waited_for() {
         let (reader, mut writer) = io::pipe().unwrap();
         let writes = std::thread::spawn(move || writer.write_all(b"x").map(|()| writer));
-        assert_eq!(look(reader.as_fd(), false, Duration::from_secs(20)), StandardInput::Data);
+        assert_eq!(look(reader.as_fd(), false, Duration::from_secs(300)), StandardInput::Data);
         writes.join().unwrap().unwrap();
     }
 

@@ -63,7 +63,7 @@ pub fn read(counting: &mut dyn Counting) -> Reading {
 
 /// The counts as soon as they are sufficient; panics after a minute, which suffices on a busy machine.
 pub fn until(counting: &mut dyn Counting, enough: impl Fn(&Reading) -> bool) -> Reading {
-    let late = Instant::now() + Duration::from_secs(60);
+    let late = Instant::now() + Duration::from_secs(300);
     loop {
         let reading = read(counting);
         if enough(&reading) {

@@ -25,7 +25,7 @@ use crate::compare::Lockstep;
 use crate::probes::{self, SharedNotes};
 
 /// After this time a program is killed.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a
 /// process that another test makes meanwhile would hold it open.

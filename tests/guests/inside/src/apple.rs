@@ -102,13 +102,13 @@ fn killed() -> Result<()> {
     let args = ["stat", "--backend", "sysreg", "-e", "instructions:u", "--", WAITING.path];
     let started = start(Who::Root, TOOL, &args, Stdio::from(reader))?;
     let held = || Ok(File::options().read(true).write(true).open(DEVICE).is_err().then_some(()));
-    let counting = wait_for("the device to be held", Duration::from_secs(30), held);
+    let counting = wait_for("the device to be held", Duration::from_secs(120), held);
     let finished = started.kill()?;
     drop(writer);
     counting.with_context(|| finished.printed())?;
     ensure!(finished.status == 128 + 9, "exit {}", finished.status);
     let free = || Ok(File::options().read(true).write(true).open(DEVICE).ok().map(drop));
-    wait_for("the device to be free", Duration::from_secs(30), free)?;
+    wait_for("the device to be free", Duration::from_secs(120), free)?;
     count()
 }
 

@@ -128,7 +128,7 @@ fn refused(reason: &str) -> Result<()> {
 fn load_driver() -> Result<()> {
     load("msr")?.context("loading msr")?;
     let there = || Ok(fs::exists("/dev/cpu/0/msr")?.then_some(()));
-    wait_for("/dev/cpu/0/msr", Duration::from_secs(5), there)
+    wait_for("/dev/cpu/0/msr", Duration::from_secs(60), there)
 }
 
 fn watchdog() -> bool {
@@ -177,7 +177,7 @@ struct Counting {
 }
 
 /// Time limit for every wait.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 impl Counting {
     /// Starts it, and waits until registers are written.

@@ -250,7 +250,7 @@ fn attached(args: &[&str]) -> Result<Started> {
     let mut started = start(Who::Root, TOOL, &[&report, args].concat(), Stdio::null())?;
     // The counted work begins only afterwards, because the process waits. Without a counter the report has
     // the reason.
-    let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
+    let _ = wait_for("a counter", Duration::from_secs(30), || Ok(started.has_counter()));
     std::thread::sleep(Duration::from_millis(300));
     Ok(started)
 }

@@ -65,7 +65,7 @@ fn own_process(pmu: &Pmu) -> Result<()> {
     let pid = process.child.id().to_string();
     let args = ["stat", "--export-json", REPORT, "-p", &pid, "-e", "instructions:u"];
     let mut started = start(Who::User, TOOL, &args, Stdio::null())?;
-    let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
+    let _ = wait_for("a counter", Duration::from_secs(30), || Ok(started.has_counter()));
     std::thread::sleep(Duration::from_millis(300));
     drop(process.child.stdin.take());
     process.finish()?.expect(0)?;
