@@ -24,6 +24,17 @@ fn check(source: &str, flags: &[&str], args: &[&str]) {
     }
 }
 
+/// Compares the counts of a program whose path depends on a clock.
+#[track_caller]
+fn check_once(source: &str, args: &[&str]) {
+    if !ready() {
+        return;
+    }
+    if let Some(program) = build(&BuildRecipe { source, flags: &["-O2"] }) {
+        check_exact_once(&TestJob::new(program, args));
+    }
+}
+
 /// Compares the counts of a program of the system.
 #[track_caller]
 fn check_installed(name: &str, args: &[&str]) {
@@ -274,8 +285,9 @@ fn breakpoints_of_the_program_count_as_stepped() {
 
 #[test]
 fn system_calls_that_are_made_again_count_as_stepped() {
-    check("signals.c", &["-O2"], &["restart"]);
-    check("signals.c", &["-O2"], &["ignored"]);
+    // A signal comes before the call where the machine is busy.
+    check_once("signals.c", &["restart"]);
+    check_once("signals.c", &["ignored"]);
 }
 
 #[test]
