@@ -146,7 +146,7 @@ pub enum LaneAxis {
 
 impl RecordingLanes {
     /// Reads a recording up to its end, or to the first error.
-    pub fn read<R: Read>(mut recording: Recording<R>) -> RecordingLanes {
+    pub fn read(mut recording: Recording<Box<dyn Read>>) -> RecordingLanes {
         let mut read = RecordingLanes {
             header: recording.header().clone(),
             lanes: Vec::new(),

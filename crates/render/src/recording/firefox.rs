@@ -3,7 +3,7 @@
 //! The profile is made in memory: its format has tables in front of the samples that use them.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::time::Duration;
 
 use cyclometer_toolkit::core::window::{WindowRow, WindowThread};
@@ -44,7 +44,9 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
     if timed == 0 && rows.omitted > 0 {
         return Err(no_clock().into());
     }
-    Ok(serde_json::to_writer(out, &windows.finish()).map_err(std::io::Error::from)?)
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer(&mut out, &windows.finish()).map_err(std::io::Error::from)?;
+    Ok(out.flush()?)
 }
 
 fn no_clock() -> Error {

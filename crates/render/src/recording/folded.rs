@@ -5,6 +5,7 @@
 //! Brendan Gregg, `stackcollapse-perf.pl`: frames between semicolons, and the weight behind the last blank.
 //! `flamegraph.pl`, inferno and speedscope add up equal stacks.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 
 use cyclometer_toolkit::core::window::WindowCause;
@@ -17,6 +18,7 @@ use crate::text::clean;
 pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) -> Streamed<()> {
     let leader = leader(rows.header())?;
     let command = frame(&command_name(rows.header()));
+    let mut line = String::new();
     while let Some(row) = rows.next_row() {
         let Some(weight) = row.counts[leader].value() else {
             rows.omitted += 1;
@@ -28,7 +30,10 @@ pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) 
             WindowCause::Unassigned => "[in no window]".to_owned(),
             _ => rows.place(&row).iter().map(|name| frame(name)).collect::<Vec<_>>().join(";"),
         };
-        writeln!(out, "{command};{thread};{place} {weight}")?;
+        line.clear();
+        // Writing to a string does not fail.
+        let _ = writeln!(line, "{command};{thread};{place} {weight}");
+        out.write_all(line.as_bytes())?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! JSON lines by `schemas/window-1.json`: an object for each window.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 
 use cyclometer_toolkit::core::Count;
@@ -13,8 +14,12 @@ use crate::stream::Streamed;
 /// An object for each window, on a line of its own.
 pub fn write<R: Read>(rows: &mut RecordedRows<R>, out: &mut (dyn Write + Send)) -> Streamed<()> {
     let names = column_names(rows.header());
+    let mut line = String::new();
     while let Some(row) = rows.next_row() {
-        writeln!(out, "{}", object(rows, &row, &names))?;
+        line.clear();
+        // Writing to a string does not fail.
+        let _ = writeln!(line, "{}", object(rows, &row, &names));
+        out.write_all(line.as_bytes())?;
     }
     Ok(())
 }
