@@ -1,8 +1,8 @@
-//! From values to text: tables, JSON, CSV, Markdown, pictures, and recordings in the formats of other programs.
+//! From values to text: tables, JSON, CSV, Markdown, pictures, and recordings in other formats.
 //!
-//! This crate is internal: the command-line tool is its only user, and its API changes in any release. It is a
-//! crate of its own because its loops go over data, millions of rows for a recording, while the rest of the tool
-//! runs once and is built without optimisation. A function here takes values, and returns a text or writes to a
+//! This crate is internal: the command-line tool is its only user, and its API changes in any release. Its
+//! loops go over data, millions of rows for a recording. The rest of the tool runs once and is built without
+//! optimisation, so this is a crate of its own. A function takes values, and returns a text or writes to a
 //! writer that it is given. Command lines, files and streams of the process are the tool's.
 #![forbid(unsafe_code)]
 
