@@ -14,7 +14,7 @@ pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,proven
                           median,min,max,outliers,half_width,launch,reason,median_low,median_high,failed_runs";
 
 /// A header and a row for each metric, derived ones last; then the rows of regions, of code and of intervals,
-/// where these were asked for. Each of the three has last columns of its own ([`RowGroup::columns`]), which
+/// where these were asked for. Each of the three has last columns of its own (`RowGroup::columns`), which
 /// are empty in all other rows.
 ///
 /// # Source

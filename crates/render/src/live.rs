@@ -27,7 +27,7 @@ const MISSING: char = '·';
 /// Blocks from an eighth to the full height.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The last intervals of a measurement, at most [`KEPT`], as a table with a row for each event and metric.
+/// The last intervals of a measurement, at most `KEPT`, as a table with a row for each event and metric.
 #[derive(Debug, Default)]
 pub struct LiveTable {
     intervals: VecDeque<IntervalValues>,
