@@ -15,6 +15,8 @@ use crate::exit;
 use crate::export_args::{ExportArgs, RESULTS};
 use crate::measurement_args::{Backend, counted, cpu_baseline, cpu_list, grouping};
 use crate::render::WIDTH;
+use crate::render::paint::ColourUse;
+use crate::render::recording::RecordingFormat;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
 #[derive(Parser, Debug)]
@@ -101,6 +103,16 @@ pub enum ColorWhen {
     Always,
     /// Never.
     Never,
+}
+
+impl From<ColorWhen> for ColourUse {
+    fn from(when: ColorWhen) -> ColourUse {
+        match when {
+            ColorWhen::Auto => ColourUse::Auto,
+            ColorWhen::Always => ColourUse::Always,
+            ColorWhen::Never => ColourUse::Never,
+        }
+    }
 }
 
 /// Faults that a simulated machine injects.
@@ -643,6 +655,18 @@ pub enum ConvertFormat {
     /// The columns of csv as an Apache Parquet file; only in programs that are built with the feature
     /// parquet.
     Parquet,
+}
+
+impl From<ConvertFormat> for RecordingFormat {
+    fn from(format: ConvertFormat) -> RecordingFormat {
+        match format {
+            ConvertFormat::Csv => RecordingFormat::Csv,
+            ConvertFormat::Jsonl => RecordingFormat::Jsonl,
+            ConvertFormat::Folded => RecordingFormat::Folded,
+            ConvertFormat::Firefox => RecordingFormat::Firefox,
+            ConvertFormat::Parquet => RecordingFormat::Parquet,
+        }
+    }
 }
 
 /// The notes at the end of `plot --help` and of its manual page.

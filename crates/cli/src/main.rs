@@ -7,15 +7,14 @@ mod exit;
 mod export;
 mod export_args;
 mod failure;
-mod lanes;
 mod measurement_args;
 mod output;
 mod progress;
-mod render;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use cyclometer_render as render;
 use cyclometer_toolkit::Launcher;
 
 use crate::args::{Cli, CliCommand};

@@ -60,7 +60,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("cyclometer", &["toolkit"]),
-    ("cli", &["toolkit"]),
+    ("render", &["toolkit"]),
+    ("cli", &["render", "toolkit"]),
     ("exporter", &["toolkit"]),
     ("mcp", &["sys"]),
 ];

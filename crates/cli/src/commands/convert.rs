@@ -17,7 +17,7 @@ use crate::render::recording::{self, RecordedRows};
 /// `ErrorKind::Io` and `ErrorKind::InvalidInput` for files that cannot be read or written; for a recording
 /// that is damaged, after the rows before the damage were written.
 pub fn run(args: &ConvertArgs, is_verbose: bool) -> Result<u8> {
-    let convert = recording::converter(args.to)?;
+    let convert = recording::converter(args.to.into())?;
     let (file, output) = (Some(args.file.as_path()), Some(args.output.as_path()));
     NamedFiles::default()
         .read("the recording", file.filter(|file| !recorded::is_stdin(file)))

@@ -203,7 +203,7 @@ fn print(text: &str) -> Result<u8> {
 
 fn paint(cli: &Cli, channel: Channel) -> Paint {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-    Paint::new(cli.color, ShownBy::of(channel, no_color.as_deref(), term.as_deref()))
+    Paint::new(cli.color.into(), ShownBy::of(channel.is_terminal(), no_color.as_deref(), term.as_deref()))
 }
 
 /// Whether standard error is a terminal on which a bar can be drawn over and over.

@@ -9,9 +9,9 @@ use crate::args::{Cli, PlotArgs, PlotAxis};
 use crate::exit;
 use crate::export::{Export, NamedFiles};
 use crate::failure::usage;
-use crate::lanes::{LaneAxis, RecordingLanes};
 use crate::output::Channel;
 use crate::render::WIDTH;
+use crate::render::lanes::{LaneAxis, RecordingLanes};
 use crate::render::plot::chart::{RecordingChart, rated_events};
 use crate::render::plot::{PlotFormat, page, recording, terminal};
 

@@ -10,8 +10,8 @@ use cyclometer_toolkit::recording::{Recording, RecordingError};
 use cyclometer_toolkit::{Error, Result};
 
 use crate::failure::{FileUse, of_file, usage};
-use crate::lanes::{LaneOwner, RecordingLanes};
 use crate::output::clean_os;
+use crate::render::lanes::{LaneOwner, RecordingLanes};
 
 /// Most threads that an error names.
 const MOST_NAMED: usize = 12;

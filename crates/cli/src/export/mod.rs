@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use cyclometer_render::stream::{StreamError, Streamed};
 use cyclometer_toolkit::core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_toolkit::{
     FileSizeSignalIgnored, InputStream, OutputStream, inherited_output, with_invoker_rights,
@@ -26,40 +27,6 @@ const MOST_LINKS: usize = 40;
 
 /// Descriptor number of standard output.
 const STDOUT: i32 = 1;
-
-/// Why contents could not be made or written.
-#[derive(Debug)]
-pub enum StreamError {
-    /// The destination did not take them.
-    Write(io::Error),
-    /// They could not be made.
-    Contents(Error),
-}
-
-/// Result of a function that writes contents piece by piece.
-pub type Streamed<T> = std::result::Result<T, StreamError>;
-
-impl From<io::Error> for StreamError {
-    fn from(error: io::Error) -> StreamError {
-        StreamError::Write(error)
-    }
-}
-
-impl From<Error> for StreamError {
-    fn from(error: Error) -> StreamError {
-        StreamError::Contents(error)
-    }
-}
-
-impl StreamError {
-    /// The error as it is shown; `describe` names the destination.
-    fn named(self, describe: impl FnOnce(io::Error) -> Error) -> Error {
-        match self {
-            StreamError::Write(error) => describe(error),
-            StreamError::Contents(error) => error,
-        }
-    }
-}
 
 /// An option, and the file that it names for results.
 pub type NamedResult<'a> = (&'static str, Option<&'a Path>);

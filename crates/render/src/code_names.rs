@@ -1,0 +1,56 @@
+//! Names of code within some columns.
+
+use std::path::Path;
+
+use cyclometer_toolkit::symbols::{CodeName, Grouping};
+
+use crate::text::clean;
+
+/// Columns of a name and of its file that there are at least.
+pub const LEAST_NAME: usize = 24;
+const LEAST_FILE: usize = 10;
+
+/// A name within some columns: the beginning of the name, and the file behind it.
+pub fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
+    let file = match &name.object {
+        None => "[no file]".to_owned(),
+        Some(path) if path.is_empty() => "[unknown file]".to_owned(),
+        Some(path) => base(path),
+    };
+    let line = name.line.as_ref().map(|line| {
+        let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
+        base(&line.file) + &number
+    });
+    let first = match grouping {
+        Grouping::Object => return shortened(&clean(&file), room),
+        Grouping::Function => name.function.clone(),
+        Grouping::Line => match (line, &name.function) {
+            (Some(line), Some(function)) => Some(format!("{line} {function}")),
+            (None, Some(function)) => Some(format!("[no line] {function}")),
+            (line, None) => line,
+        },
+    };
+    let (first, file) = (clean(&first.unwrap_or_else(|| "[unknown]".to_owned())), clean(&file));
+    let for_file = room.saturating_sub(first.chars().count() + 1).max(LEAST_FILE);
+    let file = shortened(&file, for_file);
+    let for_name = room.saturating_sub(file.chars().count() + 1).max(LEAST_NAME / 2);
+    format!("{} {file}", shortened(&first, for_name))
+}
+
+/// The path of the file of code, if it is known.
+pub fn file_of(name: &CodeName) -> Option<&str> {
+    name.object.as_deref().filter(|path| !path.is_empty())
+}
+
+/// The last part of a path.
+pub fn base(path: &str) -> String {
+    Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The beginning of a text that is too long.
+pub fn shortened(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
