@@ -8,7 +8,7 @@ mod profiles;
 mod program_points;
 
 use iced_x86::code_asm::*;
-use iced_x86::{Decoder, DecoderOptions, Instruction, NasmFormatter};
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, NasmFormatter};
 
 use super::batch::BlockBatch;
 use super::emit::{CodeEmitter, EmitState};

@@ -1,7 +1,5 @@
 //! How code is divided into blocks, and where their flags are dead.
 
-use iced_x86::code_asm::*;
-
 use super::super::instruction::STATUS;
 use super::*;
 
