@@ -1,4 +1,4 @@
-//! What libraries share that stand for those of vendors in tests: their files and their scenarios.
+//! Files and scenarios of the libraries that stand for those of vendors in tests.
 //!
 //! Such a library is a crate that is built as a dynamic library. A test copies it into a folder, with a file
 //! beside it that says what it pretends to be and which calls fail: its scenario.
@@ -23,8 +23,8 @@ pub struct FakeLibrary {
 }
 
 impl FakeLibrary {
-    /// The file that Cargo built, in the folder of the test program: there it puts the library of a crate that
-    /// the test depends on.
+    /// The file that Cargo built, in the folder of the test program: Cargo puts the library of a crate there
+    /// that the test depends on.
     ///
     /// # Panics
     ///

@@ -419,6 +419,29 @@ firmware_event config=0x800000000000001f
     }
 
     #[test]
+    fn counters_of_a_width_alone_overflow_by_a_carry_and_an_overflow_bit_needs_a_width() {
+        let width = |counters: &str| {
+            let text = format!("{FIRST_LINE}\ncpu x\ncounters {counters}\n[events]\nA event=1\n");
+            let header = read(&text).map_err(|error| error.to_string())?.header;
+            Ok::<_, String>((header.counter_width, header.selector_bits))
+        };
+        let wide = |bits, overflow_bit| Some(CounterWidth { bits, overflow_bit });
+        assert_eq!(width("width=48"), Ok((wide(48, 48), None)));
+        assert_eq!(width("overflow=47 width=48 selector=8"), Ok((wide(48, 47), Some(8))));
+        for nothing_known in ["width=0 overflow=0 selector=0", "general=0xf"] {
+            assert_eq!(width(nothing_known), Ok((None, None)), "{nothing_known}");
+        }
+        assert_eq!(
+            width("overflow=47").unwrap_err(),
+            "line 3: overflow=47 needs the width of the counters: width=48"
+        );
+        assert_eq!(
+            width("width=32 overflow=47").unwrap_err(),
+            "line 3: overflow=47 is beyond the 32 bits of a counter"
+        );
+    }
+
+    #[test]
     fn what_is_no_table_is_refused_with_the_line() {
         let cases = [
             ("", "line 1: a table starts with the line 'cyclometer-events 1'"),

@@ -102,7 +102,7 @@ fn cut(report: &mut Value, most: usize) -> usize {
     let has_changes = report.get("comparisons").is_some();
     for command in of_field(report, "commands") {
         let Some(rows) = command.pointer_mut("/by/rows") else { continue };
-        // A comparison has what changed. The rows of both sides are the material of a baseline, and no result.
+        // A comparison has its changes. The rows of both sides are the material of a baseline only.
         match has_changes {
             true => *rows = json!([]),
             false => omitted += cut_list(rows, most),

@@ -1,4 +1,4 @@
-//! What earlier runs change: where counters are.
+//! Positions of counters after earlier runs.
 
 use super::*;
 use crate::ExecutionEvent;
