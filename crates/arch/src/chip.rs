@@ -1,7 +1,7 @@
 //! The input of encoding: a chip's facts, an event's code, and the modes in which it is counted.
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode, Modes};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode, Modes};
 
 /// The facts of a chip that layouts depend on, as a table's header has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -11,12 +11,10 @@ pub struct Chip {
     /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
     /// none.
     pub pmu_version: u32,
-    /// Bits of the event select field; 0 when unknown, then only the layout limits it.
-    pub selector_bits: u32,
-    /// Width of a counter in bits.
-    pub counter_width_bits: u32,
-    /// The bit that tells an overflow; the width where a carry does.
-    pub overflow_bit: u32,
+    /// Bits of the event select field; `None` when unknown, then only the layout limits it.
+    pub selector_bits: Option<u32>,
+    /// Width of the counters; `None` when unknown.
+    pub counter_width: Option<CounterWidth>,
     /// The counters there are; without general ones they are unknown, and every one of the layout may be
     /// meant.
     pub counters: CounterMask,

@@ -1,5 +1,6 @@
 //! Bit fields of registers, as data.
 
+use cyclometer_core::CounterWidth;
 use std::fmt;
 
 use crate::presence::Presence;
@@ -50,10 +51,13 @@ impl FieldSpec {
         FieldSpec::bits(n, n, name, meaning)
     }
 
-    /// The count of a counter of this width.
-    pub(crate) const fn count(width_bits: u32) -> FieldSpec {
-        let width = if width_bits == 0 || width_bits > 64 { 64 } else { width_bits };
-        FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()
+    /// The count of a counter of this width: the whole register where the width is unknown.
+    pub(crate) const fn count(width: Option<CounterWidth>) -> FieldSpec {
+        let last = match width {
+            Some(CounterWidth { bits: bits @ 1..=64, .. }) => (bits - 1) as u8,
+            _ => 63,
+        };
+        FieldSpec::bits(0, last, "COUNT", "the count").always()
     }
 
     /// The same on chips from this version of the PMU on.

@@ -301,7 +301,7 @@ fn arm_events_have_sixteen_bits() {
         writes(&neoverse(), &cycles, CounterId::Fixed(31), USER_KERNEL)[..2],
         ["PMCCFILTR_EL0 S3_3_C14_C15_7 = 0x0", "PMCNTENSET_EL0 S3_3_C9_C12_1 = 0x80000000"]
     );
-    let old = Chip { selector_bits: 10, ..neoverse() };
+    let old = Chip { selector_bits: Some(10), ..neoverse() };
     let error = perf_words(&old, &Coded::new(event(0x4006, 0))).unwrap_err();
     assert_eq!(error.to_string(), "event=0x4006 does not fit; at most 0x3ff does");
 }

@@ -16,14 +16,13 @@
 //!
 //! ```
 //! use cyclometer_arch::{Chip, Coded, CounterOptions, decode, perf_words, registers};
-//! use cyclometer_core::{CounterMask, EventCode, Modes, pmu::Family};
+//! use cyclometer_core::{CounterMask, CounterWidth, EventCode, Modes, pmu::Family};
 //!
 //! let skylake = Chip {
 //!     family: Family::Intel,
 //!     pmu_version: 4,
-//!     selector_bits: 8,
-//!     counter_width_bits: 48,
-//!     overflow_bit: 48,
+//!     selector_bits: Some(8),
+//!     counter_width: Some(CounterWidth::carrying(48)),
 //!     counters: CounterMask::first(4, 3),
 //! };
 //! let misses = Coded::new(EventCode { select: 0x2e, umask: 0x41, ..EventCode::default() });

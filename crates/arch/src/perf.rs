@@ -89,9 +89,9 @@ fn terms(chip: &Chip, coded: &Coded) -> Result<Vec<PerfTerm>, EncodeError> {
             vec![PerfTerm { field: "event", value: apple::perf_code(chip, coded)?.into() }]
         }
     };
-    let greatest = low_mask(chip.selector_bits);
+    let greatest = chip.selector_bits.map_or(u64::MAX, low_mask);
     match terms.iter().find(|term| term.field == "event" && term.value > greatest) {
-        Some(PerfTerm { value, .. }) if chip.selector_bits > 0 => {
+        Some(PerfTerm { value, .. }) => {
             Err(EncodeError::TooLarge { field: "event", value: *value, greatest })
         }
         _ => Ok(terms.into_iter().filter(|term| term.value != 0).collect()),
@@ -165,7 +165,7 @@ fn usual_place(chip: &Chip, field: &str) -> Option<FormatField> {
         (Family::Arm, "event") => config(&[(0, 15)]),
         (Family::RiscV, "event") => config(&[(0, riscv::EVENT_BITS - 1)]),
         (Family::RiscV, "firmware") => config(&[(62, 63)]),
-        (Family::Apple, "event") => config(&[(0, if chip.selector_bits > 8 { 15 } else { 7 })]),
+        (Family::Apple, "event") => config(&[(0, u32::from(apple::selector_bits(chip)) - 1)]),
         (Family::Intel, "umask") if chip.pmu_version >= 6 => config(&[(8, 15), (40, 47)]),
         (Family::Intel, "eq") if chip.pmu_version >= 6 => config(&[(36, 36)]),
         (Family::Intel, "any") if has_any(chip) => config(&[(21, 21)]),

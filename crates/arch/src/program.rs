@@ -53,7 +53,7 @@ fn check_select(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
         Family::Apple => u32::from(apple::selector_bits(chip)),
         Family::Arm | Family::RiscV => 16,
     };
-    let bits = if chip.selector_bits == 0 { layout } else { layout.min(chip.selector_bits) };
+    let bits = chip.selector_bits.map_or(layout, |bits| layout.min(bits));
     match u64::from(code.select) > low_mask(bits) {
         true => Err(EncodeError::SelectTooWide { select: code.select, bits }),
         false => Ok(()),

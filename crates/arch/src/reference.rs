@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::access::PmuReg;
 use crate::chip::Chip;
@@ -95,14 +95,13 @@ fn kinds(family: Family) -> Vec<ChipKind> {
     let chip = |pmu_version, counter_width_bits, counters| Chip {
         family,
         pmu_version,
-        selector_bits: 0,
-        counter_width_bits,
-        overflow_bit: counter_width_bits,
+        selector_bits: None,
+        counter_width: Some(CounterWidth::carrying(counter_width_bits)),
         counters,
     };
     let apple = |selector_bits, counter_width_bits| Chip {
-        selector_bits,
-        overflow_bit: counter_width_bits - 1,
+        selector_bits: Some(selector_bits),
+        counter_width: Some(CounterWidth { bits: counter_width_bits, overflow_bit: counter_width_bits - 1 }),
         ..chip(0, counter_width_bits, apple::ALL_COUNTERS)
     };
     let intel = CounterMask::first(intel::MOST_GENERAL.into(), intel::MOST_FIXED.into());

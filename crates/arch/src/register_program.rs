@@ -5,7 +5,7 @@ mod check;
 use std::num::NonZeroU64;
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, Modes};
+use cyclometer_core::{CounterId, CounterWidth, Modes};
 
 use self::check::{check_options, check_share, counters_once, counts_slots, share_of};
 
@@ -175,12 +175,11 @@ impl CounterRead {
 ///
 /// ```
 /// use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, register_program};
-/// use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+/// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
 ///     pmu_version: 4,
-///     counter_width_bits: 48,
-///     overflow_bit: 48,
+///     counter_width: Some(CounterWidth::carrying(48)),
 ///     counters: CounterMask::first(4, 3),
 ///     ..Chip::default()
 /// };
@@ -481,7 +480,10 @@ fn extent(chip: &Chip, counter: CounterId) -> (u32, u32) {
     match (chip.family, counter) {
         // With PMCR.LC; the instruction counter has 64 bits always.
         (Family::Arm, CounterId::Fixed(_)) => (64, 64),
-        _ => (chip.counter_width_bits.clamp(1, 64), chip.overflow_bit.clamp(1, 64)),
+        _ => {
+            let width = chip.counter_width.unwrap_or(CounterWidth::carrying(64));
+            (width.bits.clamp(1, 64), width.overflow_bit.clamp(1, 64))
+        }
     }
 }
 
@@ -756,7 +758,8 @@ impl ProgramParts<'_> {
         let off = vec![whole(EnableClear)?];
         let (silence, clear) = (whole(InterruptClear)?, whole(OverflowClear)?);
         let start = vec![self.bits(Register::Arm(EnableSet), own, own)?];
-        let long = if self.chip.counter_width_bits > 32 { arm::PMCR_LP } else { 0 };
+        let long =
+            if self.chip.counter_width.is_some_and(|width| width.bits > 32) { arm::PMCR_LP } else { 0 };
         let frozen = if self.options.freeze_on_interrupt { self.frozen_on_overflow() } else { 0 };
         let (filters, _) = self.split();
         let set_up: Vec<RegisterBits> = filters

@@ -30,7 +30,7 @@ fn fixed_code(chip: &Chip, n: u8) -> EventCode {
 /// Any code that the chip's layout has fields for.
 fn codes(chip: Chip) -> impl Strategy<Value = EventCode> {
     let (v6, threads) = (chip.pmu_version >= 6, (3..=4).contains(&chip.pmu_version));
-    let greatest = (1u32 << chip.selector_bits.min(16)) - 1;
+    let greatest = (1u32 << chip.selector_bits.map_or(16, |bits| bits.min(16))) - 1;
     let x86 = matches!(chip.family, Family::Intel | Family::Amd);
     let intel = chip.family == Family::Intel;
     let fields = (any::<u8>(), any::<u8>(), any::<u8>());

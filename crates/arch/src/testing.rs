@@ -1,7 +1,7 @@
 //! Chips for the tests of this crate, with the facts of real ones.
 
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::chip::Chip;
 
@@ -9,9 +9,8 @@ fn intel(pmu_version: u32, counters: CounterMask) -> Chip {
     Chip {
         family: Family::Intel,
         pmu_version,
-        selector_bits: 8,
-        counter_width_bits: 48,
-        overflow_bit: 48,
+        selector_bits: Some(8),
+        counter_width: Some(CounterWidth::carrying(48)),
         counters,
     }
 }
@@ -33,7 +32,11 @@ pub(crate) fn skymont() -> Chip {
 }
 
 fn amd(pmu_version: u32, general: u32) -> Chip {
-    Chip { family: Family::Amd, selector_bits: 12, ..intel(pmu_version, CounterMask::first(general, 0)) }
+    Chip {
+        family: Family::Amd,
+        selector_bits: Some(12),
+        ..intel(pmu_version, CounterMask::first(general, 0))
+    }
 }
 
 pub(crate) fn zen2() -> Chip {
@@ -52,9 +55,8 @@ pub(crate) fn neoverse() -> Chip {
     Chip {
         family: Family::Arm,
         pmu_version: 3,
-        selector_bits: 16,
-        counter_width_bits: 64,
-        overflow_bit: 64,
+        selector_bits: Some(16),
+        counter_width: Some(CounterWidth::carrying(64)),
         counters: CounterMask::from_bits(0x3f, 1 << 31),
     }
 }
@@ -63,9 +65,8 @@ pub(crate) fn u74() -> Chip {
     Chip {
         family: Family::RiscV,
         pmu_version: 0,
-        selector_bits: 56,
-        counter_width_bits: 64,
-        overflow_bit: 64,
+        selector_bits: Some(56),
+        counter_width: Some(CounterWidth::carrying(64)),
         counters: CounterMask::from_bits(0b11000, 0b101),
     }
 }
@@ -74,9 +75,8 @@ fn apple(selector_bits: u32, counter_width_bits: u32) -> Chip {
     Chip {
         family: Family::Apple,
         pmu_version: 0,
-        selector_bits,
-        counter_width_bits,
-        overflow_bit: counter_width_bits - 1,
+        selector_bits: Some(selector_bits),
+        counter_width: Some(CounterWidth { bits: counter_width_bits, overflow_bit: counter_width_bits - 1 }),
         counters: CounterMask::from_bits(0x3fc, 0b11),
     }
 }

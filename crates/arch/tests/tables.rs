@@ -37,8 +37,7 @@ fn chip(header: &Header) -> Chip {
         family: header.family,
         pmu_version: header.pmu_version,
         selector_bits: header.selector_bits,
-        counter_width_bits: header.counter_width_bits,
-        overflow_bit: header.overflow_bit,
+        counter_width: header.counter_width,
         counters: header.counters,
     }
 }
@@ -80,7 +79,7 @@ fn perf_words_of_every_event_come_back_as_its_code() {
     for_every_code(|chip, coded| {
         let words = match perf_words(chip, coded) {
             // Only the kernel's driver for chips with 8-bit events has codes for Apple's fixed counters.
-            Err(EncodeError::NoPerfCode { .. }) if chip.selector_bits == 16 => return Ok(()),
+            Err(EncodeError::NoPerfCode { .. }) if chip.selector_bits == Some(16) => return Ok(()),
             other => other.map_err(|error| error.to_string())?,
         };
         if let (Family::Intel, Some(config)) = (chip.family, coded.config) {

@@ -12,16 +12,15 @@ use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, register_program};
 use cyclometer_backend::SysregAccess;
 use cyclometer_backend::registers::{OnCpu, ShortCounts, ShortLimits, count_short};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes, Result};
+use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes, Result};
 
 /// The properties that M1 to M5 share for the fixed counters. Fixed counters need no event, and counts of
 /// short windows need no width.
 const CHIP: Chip = Chip {
     family: Family::Apple,
     pmu_version: 0,
-    selector_bits: 8,
-    counter_width_bits: 48,
-    overflow_bit: 47,
+    selector_bits: Some(8),
+    counter_width: Some(CounterWidth { bits: 48, overflow_bit: 47 }),
     counters: CounterMask::from_bits(0x3fc, 0b11),
 };
 

@@ -140,7 +140,7 @@ mod tests {
     use crate::testing::{hybrid, vm_without_pmu};
 
     fn table(cpu: &str, name: &str, about: &str) -> CpuTable {
-        let header = Header { cpu: cpu.to_owned(), selector_bits: 8, ..Header::default() };
+        let header = Header { cpu: cpu.to_owned(), selector_bits: Some(8), ..Header::default() };
         let event = TableEvent { name: name.to_owned(), about: about.to_owned(), ..TableEvent::default() };
         CpuTable { header, events: vec![event], generic: Vec::new() }
     }

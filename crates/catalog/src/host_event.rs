@@ -182,8 +182,8 @@ fn portable_on<'a>(
 ///
 /// Linux 6.12 and 7.2 in the emulated machines of `tests/guests`: with more events than counters all claim
 /// the whole time, and some read 0.
-fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: CounterMask) -> Option<String> {
-    let is_unknown = cpu.family() == Family::RiscV && constraint.is_empty() && names.len() > 1;
+fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: Option<CounterMask>) -> Option<String> {
+    let is_unknown = cpu.family() == Family::RiscV && constraint.is_none() && names.len() > 1;
     is_unknown.then(|| {
         let summands = names.len();
         format!("a sum of {summands} events: it is too small where the CPU has fewer than {summands} counters for them, which only the firmware knows")
@@ -229,7 +229,7 @@ fn encoded<'a>(
     })
 }
 
-fn part(core: &CoreTables<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEvent {
+fn part(core: &CoreTables<'_>, words: ConfigWords, constraint: Option<CounterMask>) -> PerfEvent {
     let pmu_type = core.pmu.map_or(perf_type::RAW, |pmu| pmu.pmu_type);
     PerfEvent {
         words,
@@ -275,7 +275,7 @@ fn check_config(entry: &Entry<'_>, coded: &Coded, text: &str) -> Result<()> {
     ))
 }
 
-/// The counters that may count an event on this machine; empty when they are not known.
+/// The counters that may count an event on this machine; `None` when they are not known.
 ///
 /// perf passes only the code of an event to the kernel, so an event may use every counter that counts the
 /// same code. These are a fixed counter and the general ones, if an event on either has that code.
@@ -284,7 +284,7 @@ fn constraint(
     cpu: &Cpu<'_>,
     coded: &Coded,
     plain: bool,
-) -> std::result::Result<CounterMask, String> {
+) -> std::result::Result<Option<CounterMask>, String> {
     let same = if plain { counting_the_same(cpu, coded) } else { CounterMask::EMPTY };
     let own = coded.counters;
     let general = match (own.general_bits(), own.fixed_bits()) {
@@ -296,12 +296,11 @@ fn constraint(
     let any = (general == 0 && fixed == 0) || general == cpu.counters().general_bits();
     let named = CounterMask::from_bits(if any { u64::MAX } else { general }, fixed);
     match core.counters {
-        None if any => Ok(CounterMask::EMPTY),
-        None => Ok(named),
+        None => Ok((!any).then_some(named)),
         Some(known) if named.and(known).is_empty() => {
             Err(format!("only counter {named} counts it, and this machine has {known}"))
         }
-        Some(known) => Ok(named.and(known)),
+        Some(known) => Ok(Some(named.and(known))),
     }
 }
 

@@ -308,8 +308,7 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
         .iter()
         .find(|core| core.kernel_pmu.as_deref() == Some(&part.pmu))
         .or(machine.core_types.first())
-        .and_then(|core| core.pmu.known_counters())
-        .unwrap_or_default();
+        .and_then(|core| core.pmu.known_counters());
     let is_code = generic.is_none() && part.pmu_type != perf_type::HW_CACHE;
     let code = is_code.then_some(part.words.config);
     let generic = generic.or_else(|| generic_of(machine, code?));
@@ -326,10 +325,11 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
         (Vendor::Intel, Some(9)) => 0,
         _ => u64::MAX,
     };
-    // An empty mask means "unknown", so an event whose only counter is missing keeps all general ones.
-    let constraint = facts.and(CounterMask::from_bits(general, fixed));
-    let constraint =
-        if constraint.is_empty() { facts.and(CounterMask::from_bits(u64::MAX, 0)) } else { constraint };
+    // An event whose only counter is missing keeps all general ones: the kernel may know better.
+    let constraint = facts.map(|facts| match facts.and(CounterMask::from_bits(general, fixed)) {
+        CounterMask::EMPTY => CounterMask::from_bits(facts.general_bits(), 0),
+        own => own,
+    });
     let wide = code.is_some_and(|code| is_large_increment(machine, code));
     PerfEvent { constraint, wide, ..part }
 }

@@ -33,8 +33,7 @@ pub fn chip(cpu: &Cpu<'_>) -> Chip {
         family: cpu.family(),
         pmu_version: cpu.pmu_version(),
         selector_bits: cpu.selector_bits(),
-        counter_width_bits: cpu.counter_width_bits(),
-        overflow_bit: cpu.overflow_bit(),
+        counter_width: cpu.counter_width(),
         counters: cpu.counters(),
     }
 }

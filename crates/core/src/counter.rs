@@ -23,6 +23,22 @@ impl fmt::Display for CounterId {
     }
 }
 
+/// How far a PMU's counters count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CounterWidth {
+    /// Width of a counter in bits.
+    pub bits: u32,
+    /// The bit that tells an overflow; the width where a carry does.
+    pub overflow_bit: u32,
+}
+
+impl CounterWidth {
+    /// Counters of this many bits that overflow by a carry.
+    pub const fn carrying(bits: u32) -> CounterWidth {
+        CounterWidth { bits, overflow_bit: bits }
+    }
+}
+
 /// A set of counters: the constraint mask of an event, or the counters that a PMU has.
 ///
 /// Bit `i` of a half stands for general (or fixed) counter `i`. Either half can have holes.

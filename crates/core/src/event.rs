@@ -438,7 +438,7 @@ impl Part {
             }
             Part::Registers(event) => Some(CorePart {
                 pmu: &event.pmu,
-                ways: event.codes.iter().map(|way| (way.counters, way.code.extra)).collect(),
+                ways: event.codes.iter().map(|way| (Some(way.counters), way.code.extra)).collect(),
                 wide: event.wide,
             }),
             _ => None,
@@ -451,9 +451,9 @@ impl Part {
 pub struct CorePart<'a> {
     /// The PMU's name.
     pub pmu: &'a str,
-    /// The encodings there: the counters, and the value of a shared register if one is needed. An empty mask
-    /// means that the counters are unknown.
-    pub ways: Vec<(CounterMask, Option<ExtraRegister>)>,
+    /// The encodings there: the counters, if they are known, and the value of a shared register if one is
+    /// needed.
+    pub ways: Vec<(Option<CounterMask>, Option<ExtraRegister>)>,
     /// Whether it takes an even counter and the next one.
     pub wide: bool,
 }
@@ -513,8 +513,8 @@ pub struct PerfEvent {
     pub class: PerfClass,
     /// The CPUs where it counts: the device's `cpus` or `cpumask`; `None` for all.
     pub cpus: Option<CpuSet>,
-    /// The counters it may use; empty when unknown.
-    pub constraint: CounterMask,
+    /// The counters it may use; `None` where only the kernel knows.
+    pub constraint: Option<CounterMask>,
     /// The values of a shared register, where the event needs one. Any of them is sufficient, and the kernel
     /// chooses.
     pub extras: Vec<ExtraRegister>,
@@ -531,13 +531,13 @@ impl PerfEvent {
             words: ConfigWords { config, ..ConfigWords::default() },
             class,
             cpus: None,
-            constraint: CounterMask::EMPTY,
+            constraint: None,
             extras: Vec::new(),
             wide: false,
         }
     }
 
-    fn ways(&self) -> Vec<(CounterMask, Option<ExtraRegister>)> {
+    fn ways(&self) -> Vec<(Option<CounterMask>, Option<ExtraRegister>)> {
         match self.extras.as_slice() {
             [] => vec![(self.constraint, None)],
             extras => extras.iter().map(|extra| (self.constraint, Some(*extra))).collect(),

@@ -38,7 +38,7 @@ pub mod window;
 
 pub use concept::Concept;
 pub use count::{Count, Interval, Provenance, Scope, Verdict};
-pub use counter::{CounterId, CounterMask};
+pub use counter::{CounterId, CounterMask, CounterWidth};
 pub use cpuset::CpuSet;
 pub use error::{Error, ErrorKind, Recovery, Result};
 pub use event::{Candidate, Event, EventCode, Part, Unit};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cyclometer_catalog::table::{Generic, Header, TableEvent};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 use crate::arm::{ArmEvent, ArmFile};
 use crate::error::{ImportError, ImportResult};
@@ -182,9 +182,8 @@ impl ArmPmu {
             title: title.to_owned(),
             family: Family::Arm,
             pmu_version: self.version,
-            selector_bits: self.selector_bits,
-            counter_width_bits: self.counter_width_bits,
-            overflow_bit: self.counter_width_bits,
+            selector_bits: Some(self.selector_bits),
+            counter_width: Some(CounterWidth::carrying(self.counter_width_bits)),
             counters: self.mask(),
             ..Header::default()
         }

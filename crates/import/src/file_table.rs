@@ -2,8 +2,8 @@
 
 use cyclometer_catalog::cpus;
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent, text};
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 use serde_json::Value;
 
 use crate::arm::{self, ArmFile};
@@ -97,9 +97,8 @@ impl FileDescription<'_> {
         let union = file.events.iter().fold(CounterMask::EMPTY, |all, event| all.or(event.counters));
         let mut header = self.header("", || Header {
             family: Family::Intel,
-            selector_bits: 8,
-            counter_width_bits: 48,
-            overflow_bit: 48,
+            selector_bits: Some(8),
+            counter_width: Some(CounterWidth::carrying(48)),
             counters: union,
             ..Header::default()
         });
@@ -114,9 +113,8 @@ impl FileDescription<'_> {
             Family::Amd => {
                 let header = self.header("", || Header {
                     family: Family::Amd,
-                    selector_bits: 12,
-                    counter_width_bits: 48,
-                    overflow_bit: 48,
+                    selector_bits: Some(12),
+                    counter_width: Some(CounterWidth::carrying(48)),
                     counters: amd::COUNTERS,
                     ..Header::default()
                 });
@@ -199,9 +197,8 @@ impl FileDescription<'_> {
         let mut header = self.header(chip_of(&database.name), || Header {
             title: database.title.clone(),
             family: Family::Apple,
-            selector_bits: 16,
-            counter_width_bits: 64,
-            overflow_bit: 63,
+            selector_bits: Some(16),
+            counter_width: Some(CounterWidth { bits: 64, overflow_bit: 63 }),
             ..Header::default()
         });
         family_is(&header, Family::Apple)?;
@@ -237,8 +234,7 @@ fn catalogued(id: &str) -> Option<Header> {
         matches: cpu.matches().map(str::to_owned).collect(),
         pmu_version: cpu.pmu_version(),
         selector_bits: cpu.selector_bits(),
-        counter_width_bits: cpu.counter_width_bits(),
-        overflow_bit: cpu.overflow_bit(),
+        counter_width: cpu.counter_width(),
         counters: cpu.counters(),
         ..Header::default()
     })
@@ -276,15 +272,13 @@ fn family_is(header: &Header, family: Family) -> ImportResult<()> {
 
 /// The events, if each number fits the CPU's select field.
 fn fitting(events: Vec<TableEvent>, header: &Header) -> ImportResult<Vec<TableEvent>> {
-    let too_large = events.iter().find(|event| u64::from(event.code.select) >> header.selector_bits != 0);
+    let Some(bits) = header.selector_bits else { return Ok(events) };
+    let too_large = events.iter().find(|event| u64::from(event.code.select) >> bits != 0);
     match too_large {
         None => Ok(events),
         Some(event) => Err(ImportError::at(
             event.name.clone(),
-            format!(
-                "{:#x} does not fit the {} bits of {}",
-                event.code.select, header.selector_bits, header.cpu
-            ),
+            format!("{:#x} does not fit the {} bits of {}", event.code.select, bits, header.cpu),
         )),
     }
 }

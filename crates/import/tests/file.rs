@@ -4,8 +4,8 @@
 
 use cyclometer_catalog::table::text;
 use cyclometer_catalog::table::{CpuTable, TableEvent};
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 use cyclometer_import::read_file;
 
 /// The example `name` of `data`.
@@ -107,7 +107,10 @@ fn linuxs_files_read_for_each_family() {
 fn arms_own_files_read() {
     let core = read("arm-data.json", None);
     assert_eq!((core.header.cpu.as_str(), core.header.title.as_str()), ("arm-data", "Example E9"));
-    assert_eq!((core.header.counters.general_bits(), core.header.counter_width_bits), (0xf_ffff, 64));
+    assert_eq!(
+        (core.header.counters.general_bits(), core.header.counter_width),
+        (0xf_ffff, Some(CounterWidth::carrying(64)))
+    );
     assert_eq!(
         lines(&core),
         [
@@ -128,7 +131,7 @@ fn apples_database_reads_the_same_as_xml_and_binary() {
     binary.header.sources.clone_from(&table.header.sources);
     assert_eq!(table, binary);
     assert_eq!(table.header.cpu, "apple-m1");
-    assert_eq!((table.header.counter_width_bits, table.header.overflow_bit), (48, 47));
+    assert_eq!(table.header.counter_width, Some(CounterWidth { bits: 48, overflow_bit: 47 }));
     assert_eq!(
         lines(&table),
         [
@@ -254,5 +257,5 @@ fn a_new_cpu_is_named_by_the_user_or_after_the_file() {
     let bytes = changed("kpep.plist", "<string>a14", "<string>a99");
     let table = read_file(&bytes, "/some/where/A99 new.plist", None).unwrap();
     assert_eq!((table.header.cpu.as_str(), table.header.title.as_str()), ("a99-new", "Example chip"));
-    assert_eq!((table.header.counter_width_bits, table.header.overflow_bit), (64, 63));
+    assert_eq!(table.header.counter_width, Some(CounterWidth { bits: 64, overflow_bit: 63 }));
 }

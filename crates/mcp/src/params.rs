@@ -153,6 +153,9 @@ pub struct CompareParams {
     /// Also show which functions execute more or less. Then all events are those of the software PMU.
     #[serde(default)]
     pub by_function: bool,
+    /// Number of functions in the result, the greatest changes first; 20 by default. Needs by_function.
+    #[schemars(range(min = 1, max = 200))]
+    pub top: Option<u32>,
     /// Stop after this many seconds; at most the limit of the server, which is the default.
     #[schemars(range(min = 1, max = 86400))]
     pub timeout_seconds: Option<u64>,

@@ -169,10 +169,21 @@ pub struct Task {
 pub enum KeptEntries {
     /// All of it.
     All,
-    /// So many rows of code or entries of a list.
-    First(usize),
+    /// The first rows of code or entries of a list.
+    First(EntryLimit),
     /// The entries of this event.
     Event(String),
+}
+
+/// The most rows or entries of a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryLimit {
+    /// How many are kept.
+    pub most: u32,
+    /// The argument that says so.
+    pub argument: &'static str,
+    /// The greatest value of that argument.
+    pub greatest: u32,
 }
 
 /// A reason why no call is made.

@@ -106,6 +106,34 @@ async fn a_comparison_tells_its_findings() {
 }
 
 #[tokio::test]
+async fn a_comparison_by_function_shows_as_many_changes_as_asked_for() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let client = server.client().await;
+    if !server.software_pmu_works(&client).await {
+        return;
+    }
+    let commands = json!([{"program": "speak"}, {"program": "fail", "arguments": ["0"]}]);
+    let changes = async |top: u32| {
+        let arguments = json!({"commands": commands, "by_function": true, "pairs": 1, "top": top});
+        let result = server.call(&client, "compare", arguments).await;
+        let content = result.structured_content.clone().unwrap();
+        let changes = content["report"]["comparisons"][0]["by"]["changes"].as_array().unwrap().len() as u64;
+        (changes, content["omitted_entries"].as_u64().unwrap(), text(&result).to_owned())
+    };
+    let (one, omitted, text) = changes(1).await;
+    assert!(
+        one == 1 && omitted > 0 && text.contains("left out; top shows up to 200"),
+        "{one} {omitted} {text}"
+    );
+    let (all, none, text) = changes(200).await;
+    assert!(all > one && none == 0 && !text.contains("left out"), "{all} {none} {text}");
+    let without = json!({"commands": commands, "top": 3});
+    let refused = client.call_tool(support::request("compare", without)).await.unwrap_err();
+    assert!(refused.to_string().contains("top needs by_function"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_profile_names_the_functions_exactly() {
     let place = Place::new();
     let server = Server::start(&place);

@@ -162,7 +162,8 @@ impl Monitor {
         Measured { label: String::new(), thread: None, calls: 0, values }
     }
 
-    /// The counts of every label's regions in all threads, in the order of their first ends.
+    /// The counts of every label's regions in all threads, in the order of their first use. A label whose
+    /// first region is still open has the reason in place of counts.
     pub fn regions(&self) -> Vec<Measured> {
         self.shared.labels().iter().map(|label| self.shared.total(label)).collect()
     }
@@ -210,7 +211,7 @@ impl Monitor {
 
     /// Number of open regions, in all threads.
     pub fn open_regions(&self) -> u64 {
-        lock(&self.shared.threads).iter().map(|thread| lock(&thread.totals).open).sum()
+        lock(&self.shared.threads).iter().map(|thread| lock(&thread.totals).open()).sum()
     }
 
     /// Each step of the search for counters: the attempt, whether it works, and the fallback where it does

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cyclometer_core::exec::{At, Cell, Reading};
-use cyclometer_core::plan::PlanLine;
+use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Count, Modes, Plan, Provenance, Rung, Scope, SlotId, Unit};
 use cyclometer_stats::settle;
 
@@ -174,8 +174,26 @@ impl Judge<'_> {
         lines.map(|(i, line)| self.value(line, SlotId(i), &reading, shares)).collect()
     }
 
+    /// The values of all events where no region has counted. Events that cannot be counted keep their own
+    /// reasons.
+    pub(crate) fn without_values(&self, reason: &str) -> Vec<Value> {
+        let lines = self.plan.lines.iter().enumerate();
+        let none = |(i, line): (usize, &PlanLine)| {
+            let count = match &line.outcome {
+                Outcome::NotCounted(count) => count.clone(),
+                _ => Count::NotCounted { reason: reason.to_owned() },
+            };
+            self.judged(line, SlotId(i), count, &[])
+        };
+        lines.map(none).collect()
+    }
+
     fn value(&self, line: &PlanLine, slot: SlotId, reading: &Reading, shares: &[Share<'_>]) -> Value {
         let count = settle(line, reading, opened_as(self.plan, slot), self.scope);
+        self.judged(line, slot, count, shares)
+    }
+
+    fn judged(&self, line: &PlanLine, slot: SlotId, count: Count, shares: &[Share<'_>]) -> Value {
         let candidate = line.candidate().filter(|_| count.value().is_some());
         let bias = self.cost.and_then(|cost| cost.biases.get(slot.0));
         let calls = shares.iter().map(|share| share.calls).sum();

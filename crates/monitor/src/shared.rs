@@ -147,7 +147,11 @@ impl Shared {
         let shares: Vec<Share<'_>> =
             totals.iter().filter_map(|(number, totals)| share(*number, totals, label)).collect();
         let calls = shares.iter().map(|share| share.calls).sum();
-        Measured { label: label.to_owned(), thread: None, calls, values: self.judge().values(&shares) }
+        let values = match shares.is_empty() {
+            true => self.judge().without_values(why_none(label, totals)),
+            false => self.judge().values(&shares),
+        };
+        Measured { label: label.to_owned(), thread: None, calls, values }
     }
 
     pub(crate) fn by_thread(&self) -> Vec<Measured> {
@@ -168,6 +172,15 @@ impl Shared {
             totals.labels.iter().filter_map(measured).collect::<Vec<_>>()
         };
         threads.iter().flat_map(of_thread).collect()
+    }
+}
+
+/// Why a label has no counts.
+fn why_none(label: &str, totals: &[(u32, ThreadTotals)]) -> &'static str {
+    let own = totals.iter().flat_map(|(_, totals)| &totals.labels).filter(|own| *own.label == *label);
+    match own.map(|own| own.open).sum() {
+        0u64 => "no region of this label has ended since the last reset",
+        _ => "its region is still open, and counts when it ends",
     }
 }
 
@@ -209,6 +222,7 @@ fn add(sum: &NamedThread, thread: &NamedThread) -> bool {
         match sum.labels.iter_mut().find(|own| own.label == label.label) {
             None => sum.labels.push(label.clone()),
             Some(own) => {
+                own.open += label.open;
                 own.calls += label.calls;
                 own.inner += label.inner;
                 for ((own, more), is_peak) in own.sums.iter_mut().zip(&label.sums).zip(peaks) {

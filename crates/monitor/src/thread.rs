@@ -123,7 +123,9 @@ impl ThreadState {
     /// Begins a region; reading the counters is the last action.
     pub(crate) fn begin(&mut self, label: usize) -> RegionFrame {
         let frame = self.free.pop().unwrap_or_else(|| self.more_room());
-        lock(&self.totals).open += 1;
+        if let Some(label) = lock(&self.totals).labels.get_mut(label) {
+            label.open += 1;
+        }
         self.ended_before[frame] = self.ended;
         self.read();
         let row = frame * self.counters;
@@ -143,13 +145,13 @@ impl ThreadState {
         let row = frame.frame * self.counters;
         let starts = &self.starts[row..row + self.counters];
         let mut totals = lock(&self.totals);
-        totals.open = totals.open.saturating_sub(1);
         if !self.birth.is_here() {
             totals.trouble.get_or_insert_with(|| FORKED.to_owned());
         }
         let mut lasted_too_long = false;
         let mut own = told.then(|| Vec::with_capacity(self.counters));
         if let Some(label) = totals.labels.get_mut(frame.label) {
+            label.open = label.open.saturating_sub(1);
             label.calls += 1;
             label.inner += inner;
             let reads = starts.iter().zip(&self.ends).zip(&self.kinds);

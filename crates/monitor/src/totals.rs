@@ -64,6 +64,8 @@ impl CounterSum {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct LabelTotals {
     pub(crate) label: Box<str>,
+    /// Number of regions that have begun and not ended.
+    pub(crate) open: u64,
     /// Number of regions that have ended.
     pub(crate) calls: u64,
     /// Number of regions that ended inside these.
@@ -73,7 +75,7 @@ pub(crate) struct LabelTotals {
 }
 
 impl LabelTotals {
-    /// Resets the counts; the label remains.
+    /// Resets the counts; the label and its open regions remain.
     pub(crate) fn clear(&mut self) {
         (self.calls, self.inner) = (0, 0);
         self.sums.fill(CounterSum::default());
@@ -97,13 +99,16 @@ pub(crate) struct ThreadTotals {
     /// Events that were refused in this thread, each with the reason.
     pub(crate) refused: Vec<(cyclometer_core::SlotId, String)>,
     pub(crate) labels: Vec<LabelTotals>,
-    /// Number of regions that have begun and not ended.
-    pub(crate) open: u64,
     /// The first reason why values were lost.
     pub(crate) trouble: Option<String>,
 }
 
 impl ThreadTotals {
+    /// Number of regions that have begun and not ended.
+    pub(crate) fn open(&self) -> u64 {
+        self.labels.iter().map(|label| label.open).sum()
+    }
+
     /// Adds what one region of a label counted.
     pub(crate) fn add(&mut self, label: usize, counted: &[CounterSum], inner: u64) {
         let Some(label) = self.labels.get_mut(label) else { return };

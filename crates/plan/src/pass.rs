@@ -600,7 +600,7 @@ mod tests {
         let Some(Part::Perf(part)) = events[0].candidates[0].parts.first_mut() else { panic!() };
         part.wide = true;
         // As vendors have it: the even ones, and the one behind is taken along.
-        part.constraint = CounterMask::from_bits(0b101, 0);
+        part.constraint = Some(CounterMask::from_bits(0b101, 0));
         assert_eq!(planned(events.clone(), with_runs(1)).unwrap().sharing.sets.len(), 1);
         events.push(core_event("one too many"));
         assert_eq!(planned(events, with_runs(1)).unwrap().sharing.sets.len(), 2);
@@ -866,7 +866,7 @@ mod tests {
             let event = |(i, mask): (usize, &u64)| {
                 let mut event = core_event(&format!("e{i}"));
                 let Some(Part::Perf(part)) = event.candidates[0].parts.first_mut() else { panic!() };
-                part.constraint = CounterMask::from_bits(*mask, 0);
+                part.constraint = Some(CounterMask::from_bits(*mask, 0));
                 event.group = Some(groups[i]).filter(|group| *group < 3);
                 event.modifiers.weak = true;
                 event

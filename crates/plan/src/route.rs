@@ -244,7 +244,7 @@ fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped>
     let mut parts = candidate.parts.iter().filter_map(Part::core);
     let homeless = parts.find(|part| is_without_counter(part, machine));
     let Some(part) = homeless else { return Ok(()) };
-    let counters = part.ways.iter().fold(CounterMask::EMPTY, |all, (counters, _)| all.or(*counters));
+    let counters = part.ways.iter().filter_map(|way| way.0).fold(CounterMask::EMPTY, CounterMask::or);
     let reason =
         format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu);
     Err(unsuited(candidate.rung, reason))

@@ -153,7 +153,8 @@ impl<'a> Cores<'a> {
     fn way_of_part(&self, assignment: &CounterAssignment) -> usize {
         let (pmu, free) = &self.inventories[assignment.pmu];
         let Some((_, part)) = self.demands[assignment.demand].on_pmu(pmu) else { return 0 };
-        let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
+        let mut usable =
+            (0..part.ways.len()).filter(|way| usable(part.ways[*way].0, *free, part.wide).is_some());
         usable.nth(assignment.way).unwrap_or(0)
     }
 
@@ -398,23 +399,29 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
 }
 
 fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> PmuNeed {
-    let usable = part.ways.iter().filter(|(counters, _)| fits(*counters, free, part.wide));
-    let ways =
-        usable.map(|(counters, extra)| CounterEncoding { counters: *counters, extra: *extra }).collect();
-    PmuNeed { pmu, ways, wide: part.wide }
+    let ways = part.ways.iter().filter_map(|(counters, extra)| {
+        let counters = usable(*counters, free, part.wide)?;
+        Some(CounterEncoding { counters, extra: *extra })
+    });
+    PmuNeed { pmu, ways: ways.collect(), wide: part.wide }
 }
 
-/// Whether one of these counters is free, and the one behind it for an event that takes two.
-fn fits(counters: CounterMask, free: CounterMask, wide: bool) -> bool {
-    let usable = counters.and(free);
-    if wide { has_pair(usable, free) } else { !usable.is_empty() }
+/// The counters that an event may use, if they are known and one of them is free. An event that takes two
+/// needs the counter behind it, too.
+fn usable(counters: Option<CounterMask>, free: CounterMask, wide: bool) -> Option<CounterMask> {
+    counters.filter(|counters| {
+        let usable = counters.and(free);
+        if wide { has_pair(usable, free) } else { !usable.is_empty() }
+    })
 }
 
 /// Whether nothing of what is free can count a part. It is false for a PMU whose counters are unknown.
 pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool {
     let inventories = inventories(machine);
     let known = inventories.iter().find(|(pmu, _)| pmu == part.pmu);
-    known.is_some_and(|(_, free)| !part.ways.iter().any(|(counters, _)| fits(*counters, *free, part.wide)))
+    known.is_some_and(|(_, free)| {
+        part.ways.iter().all(|(counters, _)| usable(*counters, *free, part.wide).is_none())
+    })
 }
 
 /// Whether an even general counter of these is there with the one behind it.

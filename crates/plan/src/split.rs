@@ -123,7 +123,7 @@ fn names(plan: &Plan, slots: &[SlotId]) -> String {
 /// Whether the counters are known that may count an event.
 fn is_known(plan: &Plan, slot: SlotId) -> bool {
     let parts = plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|candidate| &candidate.parts);
-    let is_known = |part: CorePart<'_>| part.ways.iter().all(|(counters, _)| !counters.is_empty());
+    let is_known = |part: CorePart<'_>| part.ways.iter().all(|(counters, _)| counters.is_some());
     parts.is_some_and(|parts| parts.iter().filter_map(Part::core).all(is_known))
 }
 

@@ -53,7 +53,7 @@ fn event(name: &str, candidates: Vec<Candidate>) -> Event {
     Event::new(name, Unit::Count, candidates)
 }
 
-fn perf(name: &str, class: PerfClass, constraint: CounterMask, modes: Option<Modes>) -> Candidate {
+fn perf(name: &str, class: PerfClass, constraint: Option<CounterMask>, modes: Option<Modes>) -> Candidate {
     let pmu = if class == PerfClass::Core { "cpu" } else { "software" };
     let part = PerfEvent { constraint, ..PerfEvent::new(pmu, 0, code(name), class) };
     Candidate::perf(vec![part], Provenance::Hardware, modes)
@@ -66,7 +66,7 @@ fn code(name: &str) -> u64 {
 
 /// A hardware event that may use any general counter.
 pub(crate) fn core_event(name: &str) -> Event {
-    event(name, vec![perf(name, PerfClass::Core, CounterMask::first(4, 0), Some(Modes::USER))])
+    event(name, vec![perf(name, PerfClass::Core, Some(CounterMask::first(4, 0)), Some(Modes::USER))])
 }
 
 /// A hardware event that is the sum of these.
@@ -78,19 +78,19 @@ pub(crate) fn sum_event(name: &str, summands: &[&str]) -> Event {
 
 /// A hardware event whose counters nobody knows.
 pub(crate) fn unknown_event(name: &str) -> Event {
-    event(name, vec![perf(name, PerfClass::Core, CounterMask::EMPTY, Some(Modes::USER))])
+    event(name, vec![perf(name, PerfClass::Core, None, Some(Modes::USER))])
 }
 
 /// A hardware event with a fixed counter of its own besides the general ones.
 pub(crate) fn fixed_event(name: &str, fixed: u32) -> Event {
     let mask = CounterMask::from_bits(0xf, 1 << fixed);
-    event(name, vec![perf(name, PerfClass::Core, mask, Some(Modes::USER))])
+    event(name, vec![perf(name, PerfClass::Core, Some(mask), Some(Modes::USER))])
 }
 
 /// A software event with the operating system's accounting below it.
 pub(crate) fn software_event(name: &str) -> Event {
     let os = Candidate::accounting(OsMetric::PageFaults, "rusage");
-    event(name, vec![perf(name, PerfClass::Software, CounterMask::EMPTY, None), os])
+    event(name, vec![perf(name, PerfClass::Software, None, None), os])
 }
 
 /// The same machine with a software PMU.

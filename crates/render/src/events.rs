@@ -186,7 +186,7 @@ pub fn cpus_json<'a>(all: impl Iterator<Item = Cpu<'a>>) -> Value {
             "sources": cpu.sources().collect::<Vec<_>>(),
             "counters": numbers(cpu.counters().general_bits()),
             "fixed": numbers(cpu.counters().fixed_bits()),
-            "counter_width_bits": cpu.counter_width_bits(),
+            "counter_width_bits": cpu.counter_width().map(|width| width.bits),
         })
     };
     Value::Array(all.map(object).collect())

@@ -238,7 +238,7 @@ impl SimulatedCpu {
         match register {
             apple::Register::Counter(n) => {
                 self.preset(apple_counter(n), value);
-                if value >> self.model.chip.overflow_bit & 1 == 0 {
+                if value >> self.model.counter_width().overflow_bit & 1 == 0 {
                     self.status &= !(1 << n);
                 }
             }

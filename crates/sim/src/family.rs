@@ -1,8 +1,8 @@
 //! The meaning of the registers of each family: what they make a counter count.
 
 use cyclometer_arch::{Register, amd, apple, arm, intel};
-use cyclometer_core::CounterId;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, CounterWidth};
 use cyclometer_semantics::{CountUnit, CountingRule, Meaning, Semantics};
 
 use crate::model::Model;
@@ -188,7 +188,7 @@ fn apple_interrupts(control: u64) -> bool {
 fn apple_select(model: &Model, registers: &dyn Acting, n: u8) -> u16 {
     let slot = n - apple::FIRST_CONFIGURABLE;
     let word = registers.of_apple(apple::Register::EventSelect(slot / apple::COUNTERS_PER_PMESR));
-    let bits = model.chip.selector_bits;
+    let bits = model.chip.selector_bits.unwrap_or(16);
     (word >> (bits * u32::from(slot % apple::COUNTERS_PER_PMESR)) & ((1 << bits) - 1)) as u16
 }
 
@@ -215,7 +215,7 @@ fn arm_counter(events: MachineEvents<'_>, registers: &dyn Acting, counter: Count
 
 /// How many bits of a counter there are, and when it overflows.
 pub(crate) fn extent(model: &Model, registers: &dyn Acting, counter: CounterId) -> (u32, Overflow) {
-    let (width, bit) = (model.chip.counter_width_bits, model.chip.overflow_bit);
+    let CounterWidth { bits: width, overflow_bit: bit } = model.counter_width();
     match (model.chip.family, counter) {
         (Family::Arm, CounterId::Fixed(_)) => {
             let long = registers.of_arm(arm::Register::Control) & arm::PMCR_LC != 0;

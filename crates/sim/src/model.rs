@@ -5,7 +5,7 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{Concept, CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
+use cyclometer_core::{Concept, CounterId, CounterMask, CounterWidth, CpuSet, Ladder, Machine, Rung};
 use cyclometer_semantics::{EventSemantics, Meaning, Semantics};
 
 /// A simulated chip.
@@ -44,6 +44,11 @@ impl Model {
         NEOVERSE_N1,
     ];
 
+    /// The width of its counters: 64 bits where its chip does not say.
+    pub fn counter_width(&self) -> CounterWidth {
+        self.chip.counter_width.unwrap_or(CounterWidth::carrying(64))
+    }
+
     /// The model of that name.
     pub fn find(id: &str) -> Option<&'static Model> {
         Model::ALL.iter().find(|model| model.id == id)
@@ -63,7 +68,7 @@ impl Model {
             pmu: PmuFacts {
                 version: Some(self.chip.pmu_version).filter(|version| *version != 0),
                 counters,
-                counter_width_bits: Some(self.chip.counter_width_bits),
+                counter_width_bits: self.chip.counter_width.map(|width| width.bits),
                 implemented: Some(self.events.iter().map(|row| self.select(row.code)).collect()),
                 source: "the simulation".to_owned(),
             },
@@ -91,7 +96,7 @@ impl Model {
                 architecture: format!("simulated {}", self.id),
                 counter_count: counters.general_bits().count_ones(),
                 fixed_counters: counters.fixed_bits().count_ones(),
-                counter_width_bits: Some(self.chip.counter_width_bits),
+                counter_width_bits: self.chip.counter_width.map(|width| width.bits),
                 user_mode_access: false,
                 needs_kernel_patch: false,
             },
@@ -184,9 +189,8 @@ const fn apple(
     let chip = Chip {
         family: Family::Apple,
         pmu_version: 0,
-        selector_bits,
-        counter_width_bits: width,
-        overflow_bit: width - 1,
+        selector_bits: Some(selector_bits),
+        counter_width: Some(CounterWidth { bits: width, overflow_bit: width - 1 }),
         counters: CounterMask::from_bits(0x3fc, 0b11),
     };
     Model { id, chip, mhz, skid_cycles: SKID_ARM, events, fixed: APPLE_FIXED, extra: &[], metrics: 0 }
@@ -207,9 +211,8 @@ const fn intel(
     let chip = Chip {
         family: Family::Intel,
         pmu_version,
-        selector_bits: 8,
-        counter_width_bits: 48,
-        overflow_bit: 48,
+        selector_bits: Some(8),
+        counter_width: Some(CounterWidth::carrying(48)),
         counters,
     };
     Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA, metrics }
@@ -219,9 +222,8 @@ const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventSemantic
     let chip = Chip {
         family: Family::Amd,
         pmu_version,
-        selector_bits: 12,
-        counter_width_bits: 48,
-        overflow_bit: 48,
+        selector_bits: Some(12),
+        counter_width: Some(CounterWidth::carrying(48)),
         counters: CounterMask::first(6, 0),
     };
     Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events, fixed: &[], extra: &[], metrics: 0 }
@@ -232,9 +234,8 @@ const NEOVERSE_N1: Model = Model {
     chip: Chip {
         family: Family::Arm,
         pmu_version: 3,
-        selector_bits: 16,
-        counter_width_bits: 32,
-        overflow_bit: 32,
+        selector_bits: Some(16),
+        counter_width: Some(CounterWidth::carrying(32)),
         counters: CounterMask::from_bits(0x3f, 1 << 31),
     },
     mhz: 3000,

@@ -77,7 +77,11 @@ impl RowRecorder {
             if read.preset != 0 && past {
                 self.overflows += 1;
                 let chip = machine.model().chip;
-                let top = if chip.family == Family::Apple { 1 << chip.overflow_bit } else { 0 };
+                let top = if chip.family == Family::Apple {
+                    1 << machine.model().counter_width().overflow_bit
+                } else {
+                    0
+                };
                 let overshoot = last.wrapping_sub(top);
                 *last = read.preset.wrapping_add(overshoot);
                 machine.write(cpu, read.register, *last).unwrap();

@@ -91,7 +91,7 @@ impl SweepTarget for SimulatedTarget {
         while !machine.is_done(thread) {
             machine.run(STRETCH_NS, |_, _| {});
         }
-        let mask = u64::MAX >> (64 - self.model.chip.counter_width_bits.clamp(1, 64));
+        let mask = u64::MAX >> (64 - self.model.counter_width().bits.clamp(1, 64));
         let after = values(machine, program)?;
         let counts = after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before) & mask);
         Ok(SweepCounts { counts: counts.collect(), instructions: None })

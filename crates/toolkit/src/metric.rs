@@ -215,8 +215,9 @@ impl Assembler<'_> {
     fn pseudo_event(&self, name: &str, pmu: &str) -> Event {
         let mut event = self.resolve(&request(name, pmu, self.only));
         // Where the counter is not known to be there, it is for the kernel to say.
-        let constraint =
-            if name == SLOTS { SLOTS_COUNTER.and(self.counters_of(pmu)) } else { CounterMask::EMPTY };
+        let constraint = (name == SLOTS)
+            .then(|| SLOTS_COUNTER.and(self.counters_of(pmu)))
+            .filter(|counters| !counters.is_empty());
         for part in event.candidates.iter_mut().flat_map(|candidate| &mut candidate.parts) {
             if let Part::Perf(perf) = part {
                 perf.constraint = constraint;

@@ -135,6 +135,25 @@ fn regions_may_end_in_any_order_and_be_forgotten() {
 }
 
 #[test]
+fn a_label_without_counts_says_whether_its_region_is_open_or_was_reset() {
+    let monitor = monitor("wall_time,cycles");
+    let region = monitor.region("open");
+    let listed = monitor.regions();
+    assert_eq!((listed.len(), listed[0].calls), (1, 0));
+    let reason = |measured: &Measured, event: &str| value(measured, event).reason().unwrap();
+    assert_eq!(reason(&listed[0], "wall_time"), "its region is still open, and counts when it ends");
+    if monitor.plan().lines[1].candidate().is_none() {
+        assert!(!reason(&listed[0], "cycles").contains("open"), "no PMU is the reason here: {}", listed[0]);
+    }
+    assert_eq!(value(&listed[0], "wall_time").count.verdict(), Verdict::NotCounted);
+    drop(region);
+    assert_eq!(value(&monitor.regions()[0], "wall_time").reason(), None);
+    monitor.reset();
+    let reset = monitor.total("open").unwrap();
+    assert_eq!(reason(&reset, "wall_time"), "no region of this label has ended since the last reset");
+}
+
+#[test]
 fn more_regions_than_there_is_room_for_are_counted_as_well() {
     let monitor = monitor("page-faults");
     let mut open: Vec<_> = (0..40).map(|_| monitor.region("deep")).collect();

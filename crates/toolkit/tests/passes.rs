@@ -42,7 +42,7 @@ fn raw_codes_need_a_general_counter_unless_a_fixed_one_counts_them() {
         ("skylake", "cpu/event=0xc4/", 8, 0),
         ("zen4", "r00c0", 6, 0),
     ] {
-        let constraint = perf(on, event).constraint;
+        let constraint = perf(on, event).constraint.unwrap();
         assert!(constraint.general_bits().count_ones() <= general, "{event}: {constraint}");
         assert_eq!(constraint.general_bits() != 0, general > 0, "{event}: {constraint}");
         assert_eq!(constraint.fixed_bits(), fixed, "{event}: {constraint}");

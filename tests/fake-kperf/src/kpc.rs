@@ -1,8 +1,7 @@
 //! The functions of the kperf framework, with their names and signatures.
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::fake_kernel::{Errno, FakeKernel};
@@ -29,20 +28,10 @@ fn scenario() -> Scenario {
     Scenario::parse(&text).unwrap_or_else(|error| panic!("{SCENARIO}: {error}"))
 }
 
-/// A file beside the library that has this function.
-fn beside(name: &str) -> Option<std::path::PathBuf> {
+/// A file beside this copy of the library.
+fn beside(name: &str) -> Option<PathBuf> {
     let here: extern "C" fn() -> u32 = kpc_pmu_version;
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is one of a function, and the result is written to live memory.
-    let known = unsafe { libc::dladdr(here as *const c_void, found.as_mut_ptr()) };
-    // SAFETY: all bits of the struct are zero at least, which are null pointers.
-    let found = unsafe { found.assume_init() };
-    if known == 0 || found.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: the path is not null, and lives as long as the library is loaded.
-    let path = unsafe { CStr::from_ptr(found.dli_fname) };
-    Some(Path::new(OsStr::from_bytes(path.to_bytes())).parent()?.join(name))
+    cyclometer_fake_library::beside(here as usize, name)
 }
 
 /// The result of a call as the framework gives it: 0, or -1 with `errno`.

@@ -15,25 +15,25 @@ mod machine;
 pub mod sampling;
 mod scenario;
 
+pub use cyclometer_fake_library::ScenarioError;
 pub use fake_kernel::{Errno, FakeKernel};
-pub use scenario::{Clock, Fault, ProcessWork, Scenario, ScenarioError};
+pub use scenario::{Clock, Fault, ProcessWork, Scenario};
 
 use std::path::{Path, PathBuf};
 
-/// The file of the library in the folder of the test program, where Cargo puts it for a crate that depends on
-/// this one.
+use cyclometer_fake_library::FakeLibrary;
+
+/// The library's files.
+const FAKE: FakeLibrary =
+    FakeLibrary { crate_name: "cyclometer_fake_kperf", library: LIBRARY, scenario: SCENARIO };
+
+/// The file of the library that Cargo built.
 ///
 /// # Panics
 ///
 /// When it is not there.
 pub fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or_else(|| Path::new("."));
-    let suffix = std::env::consts::DLL_SUFFIX;
-    let name = format!("{}cyclometer_fake_kperf{suffix}", std::env::consts::DLL_PREFIX);
-    let places = [folder.join(&name), folder.join("deps").join(&name)];
-    let found = places.iter().find(|place| place.exists());
-    found.unwrap_or_else(|| panic!("no {name} in {}", folder.display())).clone()
+    FAKE.built()
 }
 
 /// Puts a Mac into a folder: a copy of the library, and its scenario. Returns the path of the library.
@@ -42,12 +42,7 @@ pub fn library() -> PathBuf {
 ///
 /// When the folder cannot be written.
 pub fn install(folder: &Path, scenario: &str) -> PathBuf {
-    let library_there = folder.join(LIBRARY);
-    let copied = std::fs::copy(library(), &library_there);
-    copied.and_then(|_| std::fs::write(folder.join(SCENARIO), scenario)).unwrap_or_else(|error| {
-        panic!("{}: {error}", folder.display());
-    });
-    library_there
+    FAKE.install(folder, scenario)
 }
 
 /// Whether nothing is forced, counting, sampled or traced in an open copy of the library.

@@ -20,8 +20,7 @@
 //! | `clock step 1000000` | time passes before each read of counters alone, 1,000,000 ns; work begins anew there |
 //! | `fail kpc_set_config 2 EBUSY` | the second call fails; `always` in place of a number: each call |
 
-use std::fmt;
-
+use cyclometer_fake_library::{ScenarioError, nth_call};
 use cyclometer_sim::{Model, Workload};
 
 use crate::fake_kernel::Errno;
@@ -88,23 +87,6 @@ pub struct Fault {
     pub errno: Errno,
 }
 
-/// A line that is none of a scenario.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScenarioError {
-    /// Its number, from 1 on.
-    pub line: usize,
-    /// Its text.
-    pub text: String,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is none of a scenario: {}", self.line, self.text)
-    }
-}
-
-impl std::error::Error for ScenarioError {}
-
 impl Default for Scenario {
     fn default() -> Scenario {
         Scenario {
@@ -136,14 +118,7 @@ impl Scenario {
     ///
     /// The first line that is none.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let mut scenario = Scenario::default();
-        for (i, line) in text.lines().enumerate() {
-            let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
-            if !words.is_empty() && scenario.add(&words).is_none() {
-                return Err(ScenarioError { line: i + 1, text: line.to_owned() });
-            }
-        }
-        Ok(scenario)
+        cyclometer_fake_library::read(text, Scenario::add)
     }
 
     fn add(&mut self, words: &[&str]) -> Option<()> {
@@ -174,7 +149,7 @@ impl Scenario {
             ["clock", "real"] => self.clock = Clock::Real,
             ["clock", "step", ns] => self.clock = Clock::Step(ns.parse().ok()?),
             ["fail", call, nth, errno] => {
-                let nth = if *nth == "always" { None } else { Some(nth.parse().ok()?) };
+                let nth = nth_call(nth)?;
                 let fault = Fault { call: (*call).to_owned(), nth, errno: Errno::parse(errno)? };
                 self.faults.push(fault);
             }

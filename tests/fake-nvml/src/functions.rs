@@ -1,9 +1,8 @@
 //! The functions of NVML, with their names and signatures.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::scenario::FaultEffect;
@@ -35,20 +34,10 @@ fn driver() -> MutexGuard<'static, Driver> {
     DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file beside the library that has this function.
+/// A file beside this copy of the library.
 fn beside(name: &str) -> Option<PathBuf> {
     let here: extern "C" fn() -> c_int = nvmlShutdown;
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is one of a function, and the result is written to live memory.
-    let known = unsafe { libc::dladdr(here as *const c_void, found.as_mut_ptr()) };
-    // SAFETY: all bits of the struct are zero at least, which are null pointers.
-    let found = unsafe { found.assume_init() };
-    if known == 0 || found.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: the path is not null, and lives as long as the library is loaded.
-    let path = unsafe { CStr::from_ptr(found.dli_fname) };
-    Some(Path::new(OsStr::from_bytes(path.to_bytes())).parent()?.join(name))
+    cyclometer_fake_library::beside(here as usize, name)
 }
 
 impl Driver {

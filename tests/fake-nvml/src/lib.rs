@@ -9,9 +9,12 @@
 pub mod functions;
 mod scenario;
 
-pub use scenario::{FakeDevice, Fault, FaultEffect, Scenario, ScenarioError};
+pub use cyclometer_fake_library::ScenarioError;
+pub use scenario::{FakeDevice, Fault, FaultEffect, Scenario};
 
 use std::path::{Path, PathBuf};
+
+use cyclometer_fake_library::FakeLibrary;
 
 /// The name of the library in a folder that stands for a machine.
 pub const LIBRARY: &str = "nvml";
@@ -22,20 +25,17 @@ pub const SCENARIO: &str = "nvml.scenario";
 /// The name of the file that the library writes when it is initialised.
 pub const OPENED: &str = "nvml.opened";
 
-/// The file of the library in the folder of the test program, where Cargo puts it for a crate that depends on
-/// this one.
+/// The library's files.
+const FAKE: FakeLibrary =
+    FakeLibrary { crate_name: "cyclometer_fake_nvml", library: LIBRARY, scenario: SCENARIO };
+
+/// The file of the library that Cargo built.
 ///
 /// # Panics
 ///
 /// When it is not there.
 pub fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or_else(|| Path::new("."));
-    let name =
-        format!("{}cyclometer_fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let places = [folder.join(&name), folder.join("deps").join(&name)];
-    let found = places.iter().find(|place| place.exists());
-    found.unwrap_or_else(|| panic!("no {name} in {}", folder.display())).clone()
+    FAKE.built()
 }
 
 /// Puts a driver into a folder: a copy of the library, and its scenario. Returns the path of the library.
@@ -44,10 +44,5 @@ pub fn library() -> PathBuf {
 ///
 /// When the folder cannot be written.
 pub fn install(folder: &Path, scenario: &str) -> PathBuf {
-    let library_there = folder.join(LIBRARY);
-    let copied = std::fs::copy(library(), &library_there);
-    copied.and_then(|_| std::fs::write(folder.join(SCENARIO), scenario)).unwrap_or_else(|error| {
-        panic!("{}: {error}", folder.display());
-    });
-    library_there
+    FAKE.install(folder, scenario)
 }

@@ -18,7 +18,8 @@
 //! support those that it has no line for.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use cyclometer_fake_library::{ScenarioError, nth_call};
 
 /// A driver with its devices.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -66,23 +67,6 @@ pub enum FaultEffect {
     Hang,
 }
 
-/// A line that is none of a scenario.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScenarioError {
-    /// Its number, from 1 on.
-    pub line: usize,
-    /// Its text.
-    pub text: String,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is none of a scenario: {}", self.line, self.text)
-    }
-}
-
-impl std::error::Error for ScenarioError {}
-
 /// The quantities that a line may set.
 const QUANTITIES: [&str; 11] = [
     "utilisation",
@@ -105,14 +89,7 @@ impl Scenario {
     ///
     /// The first line that is none.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let mut scenario = Scenario::default();
-        for (i, line) in text.lines().enumerate() {
-            let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
-            if !words.is_empty() && scenario.add(&words).is_none() {
-                return Err(ScenarioError { line: i + 1, text: line.to_owned() });
-            }
-        }
-        Ok(scenario)
+        cyclometer_fake_library::read(text, Scenario::add)
     }
 
     fn add(&mut self, words: &[&str]) -> Option<()> {
@@ -151,7 +128,7 @@ impl Scenario {
     }
 
     fn add_fault(&mut self, call: &str, nth: &str, effect: FaultEffect) -> Option<()> {
-        let nth = if nth == "always" { None } else { Some(nth.parse().ok()?) };
+        let nth = nth_call(nth)?;
         let (call, device) = match call.split_once('@') {
             Some((call, device)) => (call, Some(device.parse().ok()?)),
             None => (call, None),

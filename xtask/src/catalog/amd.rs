@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent};
+use cyclometer_core::CounterWidth;
 use cyclometer_core::pmu::Family;
 use cyclometer_import::amd;
 
@@ -87,9 +88,8 @@ fn table(
         family: Family::Amd,
         matches,
         pmu_version: generation.pmu_version,
-        selector_bits: SELECTOR_BITS,
-        counter_width_bits: WIDTH_BITS,
-        overflow_bit: WIDTH_BITS,
+        selector_bits: Some(SELECTOR_BITS),
+        counter_width: Some(CounterWidth::carrying(WIDTH_BITS)),
         counters: amd::COUNTERS,
         version: version.trim_start_matches('v').to_owned(),
         date: String::new(),

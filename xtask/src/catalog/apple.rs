@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cyclometer_catalog::table::{CpuTable, Generic, Header, TableEvent};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 use super::csv::{self, CsvRecord};
 
@@ -184,9 +184,11 @@ impl AppleInputs {
             family: Family::Apple,
             matches: matches(&members)?,
             pmu_version: 0,
-            selector_bits: bits("event_bits")?,
-            counter_width_bits: bits("pmc_bits")?,
-            overflow_bit: bits("overflow_bit")?,
+            selector_bits: Some(bits("event_bits")?),
+            counter_width: Some(CounterWidth {
+                bits: bits("pmc_bits")?,
+                overflow_bit: bits("overflow_bit")?,
+            }),
             counters: COUNTERS,
             version: "kpep databases of macOS 26".to_owned(),
             date: String::new(),

@@ -79,7 +79,7 @@ fn every_table_names_source_licence_and_title_and_no_sentence() {
     for (name, _, table) in tables() {
         let header = &table.header;
         assert!(!header.sources.is_empty() && !header.licence.is_empty(), "{name}");
-        assert!(!header.title.is_empty() && header.counter_width_bits > 0, "{name}");
+        assert!(!header.title.is_empty() && header.counter_width.is_some(), "{name}");
         assert!(table.events.iter().all(|event| event.about.is_empty()), "{name}");
     }
 }

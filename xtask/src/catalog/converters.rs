@@ -192,7 +192,7 @@ fn a_chip_has_todays_events_and_older_and_newer_ones() {
     let m5 = named(&tables, "apple-m5");
     assert!(event(m5, "NEW").counters.is_empty() && !event(m5, "NEW").deprecated);
     assert_eq!(m1.header.matches[..2], ["apple-0x0", "apple-0x1"]);
-    assert_eq!(m5.header.counter_width_bits, 64);
+    assert_eq!(m5.header.counter_width.unwrap().bits, 64);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use cyclometer_catalog::table::{CpuTable, Header};
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 use cyclometer_import::intel::{self, PerfmonFile, map};
 
 use super::generic::{self, GenericFiles};
@@ -71,9 +71,8 @@ fn header(core: &CoreTable, matches: Vec<String>, file: &PerfmonFile, origin: &S
         family: Family::Intel,
         matches,
         pmu_version: pmu.version,
-        selector_bits: 8,
-        counter_width_bits: pmu.width_bits,
-        overflow_bit: pmu.width_bits,
+        selector_bits: Some(8),
+        counter_width: Some(CounterWidth::carrying(pmu.width_bits)),
         counters: CounterMask::from_bits(pmu.general, pmu.fixed),
         version: file.version.clone(),
         date: file.date.clone(),

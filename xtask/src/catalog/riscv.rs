@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cyclometer_catalog::table::{CpuTable, Generic, Header, TableEvent};
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, CounterWidth};
 use cyclometer_import::file_linux::{self, LinuxEvent};
 
 use super::arm::json_files;
@@ -80,9 +80,8 @@ fn table(id: &str, title: &str, path: &str, events: Vec<LinuxEvent>, generic: &[
 fn header() -> Header {
     Header {
         family: Family::RiscV,
-        selector_bits: 56,
-        counter_width_bits: 64,
-        overflow_bit: 64,
+        selector_bits: Some(56),
+        counter_width: Some(CounterWidth::carrying(64)),
         counters: CounterMask::from_bits(0, 0b101),
         ..Header::default()
     }

@@ -361,7 +361,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     let per_counter = |field| each_counter(chip.counters_or(ALL_COUNTERS).general_bits(), field, 0);
     match register {
         Register::EventSelect(_) | Register::LegacyEventSelect(_) => PERF_CTL.to_vec(),
-        Register::Counter(_) | Register::LegacyCounter(_) => vec![FieldSpec::count(chip.counter_width_bits)],
+        Register::Counter(_) | Register::LegacyCounter(_) => vec![FieldSpec::count(chip.counter_width)],
         Register::GlobalControl => {
             per_counter(FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too"))
         }

@@ -79,11 +79,14 @@ pub(crate) fn perf_layout(chip: &Chip) -> Vec<FieldSpec> {
 ///
 /// xnu `pexpert/pexpert/arm64/H15.h`, `CPMU_16BIT_EVENTS`.
 pub(crate) const fn selector_bits(chip: &Chip) -> u8 {
-    if chip.selector_bits > 8 { 16 } else { 8 }
+    match chip.selector_bits {
+        Some(9..) => 16,
+        _ => 8,
+    }
 }
 
 fn counter(chip: &Chip) -> Vec<FieldSpec> {
-    let overflow = chip.overflow_bit.clamp(1, 63) as u8;
+    let overflow = chip.counter_width.map_or(63, |width| width.overflow_bit.clamp(1, 63)) as u8;
     vec![
         FieldSpec::bits(0, overflow - 1, "COUNT", "the count").always(),
         FieldSpec::bit(overflow, "OVERFLOW", "the counter overflowed: this bit raises the interrupt"),

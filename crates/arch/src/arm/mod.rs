@@ -4,8 +4,8 @@ mod code;
 
 pub(crate) use code::{check, events, perf_events, program};
 
-use cyclometer_core::CounterMask;
 use cyclometer_core::pmu::ConfigWord;
+use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::chip::Chip;
 use crate::field::{FieldSpec, each_counter, set_bits};
@@ -371,7 +371,7 @@ const PERF_CONFIG1: &[FieldSpec] = &[
 ];
 
 fn event_field(chip: &Chip) -> FieldSpec {
-    let width = if chip.selector_bits == 0 { 16 } else { chip.selector_bits.min(16) };
+    let width = chip.selector_bits.map_or(16, |bits| bits.min(16));
     FieldSpec::bits(0, (width - 1) as u8, "evtCount", "event").always()
 }
 
@@ -409,7 +409,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         }
         Register::CycleFilter | Register::InstructionFilter => FILTER.to_vec(),
         Register::Counter(_) | Register::CycleCounter | Register::InstructionCounter => {
-            vec![FieldSpec::count(64)]
+            vec![FieldSpec::count(Some(CounterWidth::carrying(64)))]
         }
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         | Register::FullWidthCounter(_)
         | Register::FixedCounter(_)
         | Register::V6Counter(_)
-        | Register::V6FixedCounter(_) => vec![FieldSpec::count(chip.counter_width_bits)],
+        | Register::V6FixedCounter(_) => vec![FieldSpec::count(chip.counter_width)],
         Register::V6Reload(_) | Register::V6FixedReload(_) => reload_mask(chip),
         Register::V6Pebs(_) | Register::V6FixedPebs(_) => PEBS_CONFIG.to_vec(),
     }

@@ -50,7 +50,7 @@ pub(super) fn check_options(
         |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
     let is_second_level = |event: &Placed| share_of(chip, &event.coded).is_some_and(|share| share > 3);
     match (chip.family, options) {
-        _ if chip.counter_width_bits == 0 => return Err(EncodeError::NoWidth),
+        _ if chip.counter_width.is_none() => return Err(EncodeError::NoWidth),
         (_, ProgramOptions { user_access: true, .. }) if chip.family != Family::Apple => {
             return lacks("user access");
         }

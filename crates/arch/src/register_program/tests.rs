@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 use proptest::prelude::*;
 
 use super::*;
@@ -189,7 +189,7 @@ fn zen_4_gives_a_large_event_two_counters_and_starts_by_the_global_register() {
 
 #[test]
 fn pmuv3_clears_before_it_sets_and_enables_its_counters_last() {
-    let chip = Chip { counter_width_bits: 32, overflow_bit: 32, ..neoverse() };
+    let chip = Chip { counter_width: Some(CounterWidth::carrying(32)), ..neoverse() };
     let cycles = fixed(&chip, arm::CYCLE_COUNTER);
     let events = [
         with_period(placed(event(0x08, 0), CounterId::General(1), Modes::USER), 1000),
@@ -268,7 +268,7 @@ fn a_chip_that_claims_counters_without_registers_gets_no_program_on_them() {
 
 #[test]
 fn a_selector_that_is_too_wide_is_refused_by_the_generations_width() {
-    let narrow = Chip { selector_bits: 10, ..neoverse() };
+    let narrow = Chip { selector_bits: Some(10), ..neoverse() };
     let cases = [
         (m1(), 0x5a3, "event 0x5a3 does not fit: event selectors of this CPU have 8 bits"),
         (skylake(), 0x100, "event 0x100 does not fit: event selectors of this CPU have 8 bits"),
@@ -332,7 +332,7 @@ fn bits_that_are_reserved_are_refused_by_register() {
 
 #[test]
 fn a_chip_whose_counters_have_no_known_width_gets_no_program() {
-    let chip = Chip { counter_width_bits: 0, ..skylake() };
+    let chip = Chip { counter_width: None, ..skylake() };
     let (error, remedy) = refused(&chip, &[user(event(0xc5, 0), CounterId::General(0))], PLAIN);
     assert_eq!(error, "the width of this CPU's counters is not known");
     assert_eq!(remedy, "give the counters' width in the table's header");
@@ -718,7 +718,7 @@ proptest! {
     fn a_period_is_that_far_below_the_overflow((chip, events) in plans()) {
         let program = plain(&chip, &events).unwrap();
         for (event, read) in events.iter().zip(&program.reads) {
-            let overflow = if chip.family == Family::Apple { chip.overflow_bit } else { read.width_bits };
+            let overflow = if chip.family == Family::Apple { chip.counter_width.unwrap().overflow_bit } else { read.width_bits };
             let top = 1u64.checked_shl(overflow).unwrap_or(0);
             let expected = event.period.map_or(0, |period| top.wrapping_sub(period.get()) & low_mask(read.width_bits));
             prop_assert_eq!(read.preset, expected);

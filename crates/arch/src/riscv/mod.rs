@@ -4,7 +4,7 @@ mod code;
 
 pub(crate) use code::{config, events, perf_events, program};
 
-use cyclometer_core::CounterMask;
+use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::chip::Chip;
 use crate::field::{FieldSpec, each_counter, set_bits};
@@ -187,7 +187,7 @@ pub(crate) fn perf_layout() -> Vec<FieldSpec> {
 pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     match register {
         Register::EventSelect(_) => MHPMEVENT.to_vec(),
-        Register::Counter(_) => vec![FieldSpec::count(64)],
+        Register::Counter(_) => vec![FieldSpec::count(Some(CounterWidth::carrying(64)))],
         Register::Inhibit => per_counter(chip, FieldSpec::bit(0, "INHIBIT", "the counter stands still")),
         Register::Overflow => per_counter(chip, FieldSpec::bit(0, "OF", "the counter overflowed")),
     }

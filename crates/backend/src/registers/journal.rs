@@ -222,15 +222,14 @@ fn hexadecimal(text: &str) -> Result<u64, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer_core::{CounterMask, pmu::Family};
+    use cyclometer_core::{CounterMask, CounterWidth, pmu::Family};
 
     fn skylake() -> Chip {
         Chip {
             family: Family::Intel,
             pmu_version: 4,
-            selector_bits: 8,
-            counter_width_bits: 48,
-            overflow_bit: 48,
+            selector_bits: Some(8),
+            counter_width: Some(CounterWidth::carrying(48)),
             counters: CounterMask::first(4, 3),
         }
     }

@@ -286,9 +286,9 @@ fn mistakes_are_named_with_a_remedy() {
 #[test]
 fn constraints_come_from_the_inventory() {
     let Part::Perf(instructions) = &find("instructions", &skylake()).candidates[0].parts[0] else { panic!() };
-    assert_eq!(instructions.constraint, CounterMask::from_bits(0xf, 0b001));
+    assert_eq!(instructions.constraint, Some(CounterMask::from_bits(0xf, 0b001)));
     let Part::Perf(branches) = &find("branches", &skylake()).candidates[0].parts[0] else { panic!() };
-    assert_eq!(branches.constraint, CounterMask::from_bits(0xf, 0));
+    assert_eq!(branches.constraint, Some(CounterMask::from_bits(0xf, 0)));
 }
 
 #[test]

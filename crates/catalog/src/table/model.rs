@@ -1,7 +1,7 @@
 //! The contents of a table of events as plain values: one CPU, its counters, its events.
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 /// One CPU (or one core type of a hybrid) and its events.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,12 +28,10 @@ pub struct Header {
     /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
     /// none.
     pub pmu_version: u32,
-    /// Bits of the event select field.
-    pub selector_bits: u32,
-    /// Width of a counter in bits.
-    pub counter_width_bits: u32,
-    /// The bit that signals an overflow; the width if a carry does.
-    pub overflow_bit: u32,
+    /// Bits of the event select field; `None` when unknown.
+    pub selector_bits: Option<u32>,
+    /// Width of the counters; `None` when unknown.
+    pub counter_width: Option<CounterWidth>,
     /// The CPU's counters.
     pub counters: CounterMask,
     /// Version of the vendor's file.

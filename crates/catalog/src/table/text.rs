@@ -22,7 +22,7 @@ use std::fmt::{self, Write as _};
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 use super::model::{Also, CpuTable, Generic, Header, TableEvent};
 
@@ -142,22 +142,35 @@ fn family(word: &str) -> LineResult<Family> {
 }
 
 fn counters(header: &mut Header, line: &str) -> LineResult<()> {
-    let (mut general, mut fixed) = (0, 0);
+    let (mut general, mut fixed, mut width, mut overflow) = (0, 0, 0, 0);
     for token in line.split_whitespace() {
         let (key, value) = token.split_once('=').ok_or_else(|| format!("'{token}' has no value"))?;
         let value = number(value)?;
         match key {
             "general" => general = value,
             "fixed" => fixed = value,
-            "width" => header.counter_width_bits = small(value, 64)? as u32,
-            "overflow" => header.overflow_bit = small(value, 64)? as u32,
-            "selector" => header.selector_bits = small(value, 64)? as u32,
+            "width" => width = small(value, 64)? as u32,
+            "overflow" => overflow = small(value, 64)? as u32,
+            "selector" => header.selector_bits = Some(small(value, 64)? as u32).filter(|bits| *bits != 0),
             "version" => header.pmu_version = small(value, 255)? as u32,
             _ => return Err(format!("'{key}' is nothing that counters have")),
         }
     }
     header.counters = CounterMask::from_bits(general, fixed);
+    header.counter_width = counter_width(width, overflow)?;
     Ok(())
+}
+
+/// The width of counters as a table has it: 0 stands for what it does not say. Counters of a width alone
+/// overflow by a carry.
+fn counter_width(bits: u32, overflow_bit: u32) -> LineResult<Option<CounterWidth>> {
+    match (bits, overflow_bit) {
+        (0, 0) => Ok(None),
+        (_, 0) => Ok(Some(CounterWidth::carrying(bits))),
+        _ if overflow_bit <= bits => Ok(Some(CounterWidth { bits, overflow_bit })),
+        (0, _) => Err(format!("overflow={overflow_bit} needs the width of the counters: width=48")),
+        _ => Err(format!("overflow={overflow_bit} is beyond the {bits} bits of a counter")),
+    }
 }
 
 fn generic_line(line: &str) -> LineResult<Generic> {
@@ -184,8 +197,8 @@ fn event_line(line: &str) -> LineResult<TableEvent> {
 fn fits(header: &Header, event: &TableEvent) -> LineResult<()> {
     let also = event.also.iter().map(|also| (also.code, also.counters));
     std::iter::once((event.code, event.counters)).chain(also).try_for_each(|(code, counters)| {
-        if (1..16).contains(&header.selector_bits) {
-            small(code.select.into(), (1 << header.selector_bits) - 1)?;
+        if let Some(bits) = header.selector_bits.filter(|bits| *bits < 16) {
+            small(code.select.into(), (1 << bits) - 1)?;
         }
         there_are(header.counters, counters)
     })
@@ -281,11 +294,14 @@ pub fn write(table: &CpuTable) -> String {
     line(&mut out, "layout", family.word());
     matches.iter().for_each(|pattern| line(&mut out, "match", pattern));
     let (general, fixed) = (counters.general_bits(), counters.fixed_bits());
-    let Header { counter_width_bits, overflow_bit, selector_bits, pmu_version, .. } = table.header;
+    let pmu_version = table.header.pmu_version;
+    let selector = table.header.selector_bits.unwrap_or(0);
+    let width = table.header.counter_width;
+    let (bits, overflow) = width.map_or((0, 0), |width| (width.bits, width.overflow_bit));
     let _ = writeln!(
         out,
-        "counters general={general:#x} fixed={fixed:#x} width={counter_width_bits} overflow={overflow_bit} \
-         selector={selector_bits} version={pmu_version}"
+        "counters general={general:#x} fixed={fixed:#x} width={bits} overflow={overflow} \
+         selector={selector} version={pmu_version}"
     );
     line(&mut out, "version", version);
     line(&mut out, "date", date);
@@ -400,6 +416,29 @@ firmware_event config=0x800000000000001f
         ] {
             assert_eq!(line(counters, event), None, "{counters}: {event}");
         }
+    }
+
+    #[test]
+    fn counters_of_a_width_alone_overflow_by_a_carry_and_an_overflow_bit_needs_a_width() {
+        let width = |counters: &str| {
+            let text = format!("{FIRST_LINE}\ncpu x\ncounters {counters}\n[events]\nA event=1\n");
+            let header = read(&text).map_err(|error| error.to_string())?.header;
+            Ok::<_, String>((header.counter_width, header.selector_bits))
+        };
+        let wide = |bits, overflow_bit| Some(CounterWidth { bits, overflow_bit });
+        assert_eq!(width("width=48"), Ok((wide(48, 48), None)));
+        assert_eq!(width("overflow=47 width=48 selector=8"), Ok((wide(48, 47), Some(8))));
+        for nothing_known in ["width=0 overflow=0 selector=0", "general=0xf"] {
+            assert_eq!(width(nothing_known), Ok((None, None)), "{nothing_known}");
+        }
+        assert_eq!(
+            width("overflow=47").unwrap_err(),
+            "line 3: overflow=47 needs the width of the counters: width=48"
+        );
+        assert_eq!(
+            width("width=32 overflow=47").unwrap_err(),
+            "line 3: overflow=47 is beyond the 32 bits of a counter"
+        );
     }
 
     #[test]

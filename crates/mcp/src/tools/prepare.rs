@@ -11,7 +11,7 @@ use rmcp::model::JsonObject;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{KeptEntries, RefusedCall, Task, ToolKind, neutral_folder};
+use super::{EntryLimit, KeptEntries, RefusedCall, Task, ToolKind, neutral_folder};
 use crate::allowed::{AllowedFolders, AllowedProgram, ProgramRefusal};
 use crate::call::Invocation;
 use crate::params::{
@@ -19,11 +19,11 @@ use crate::params::{
     PlanParams, ProfileParams, ProfileRows, check_arguments, check_cpu, check_name, check_names, number,
 };
 
-/// The rows of a profile, and of a comparison by function, unless the call says otherwise.
-const USUAL_ROWS: u32 = 20;
+/// The rows of a profile, and the changes of a comparison by function, unless the call says otherwise.
+const USUAL_ROWS: EntryLimit = EntryLimit { most: 20, argument: "top", greatest: 200 };
 
 /// The entries of a list, unless the call says otherwise.
-const USUAL_ENTRIES: u32 = 50;
+const USUAL_ENTRIES: EntryLimit = EntryLimit { most: 50, argument: "limit", greatest: 500 };
 
 /// The most programs of a comparison.
 const MOST_COMMANDS: usize = 8;
@@ -86,7 +86,7 @@ fn measure(params: MeasureParams, rules: &CallRules) -> Result<Task, RefusedCall
 }
 
 fn profile(params: ProfileParams, rules: &CallRules) -> Result<Task, RefusedCall> {
-    let top = number("top", params.top, USUAL_ROWS, (1, 200)).map_err(RefusedCall::Params)?;
+    let kept = first(params.top, USUAL_ROWS)?;
     let mut args = of_stat();
     args.push(format!("--by={}", params.by.unwrap_or(ProfileRows::Function).name()).into());
     add_names(&mut args, &params.events, &[])?;
@@ -94,7 +94,7 @@ fn profile(params: ProfileParams, rules: &CallRules) -> Result<Task, RefusedCall
     let folder = params.working_directory.as_deref();
     let kind = ToolKind::ProfileByFunction;
     let task = run_one(kind, args, &run, folder, params.timeout_seconds, rules)?;
-    Ok(Task { kept: KeptEntries::First(usize::try_from(top).unwrap_or(usize::MAX)), ..task })
+    Ok(Task { kept, ..task })
 }
 
 /// The words that `measure` and `profile_by_function` begin with: a program of one run reads nothing, and its
@@ -131,7 +131,10 @@ fn compare(params: CompareParams, rules: &CallRules) -> Result<Task, RefusedCall
             words.iter().map(|word| word.to_str().ok_or_else(not_unicode)).collect::<Result<Vec<_>, _>>()?;
         args.push(shell_words::join(words).into());
     }
-    let kept = KeptEntries::First(USUAL_ROWS as usize);
+    let kept = match (params.top, params.by_function) {
+        (Some(_), false) => return Err(RefusedCall::Params("top needs by_function".to_owned())),
+        (top, _) => first(top, USUAL_ROWS)?,
+    };
     let main = Invocation { args, folder, timeout: timeout(params.timeout_seconds, rules)? };
     Ok(Task { kind: ToolKind::Compare, main, encoding: None, kept })
 }
@@ -174,6 +177,13 @@ fn run_one(
     Ok(Task { kind, main: Invocation { args, folder, timeout }, encoding: None, kept: KeptEntries::All })
 }
 
+/// As many rows or entries as the call asks for, or the usual number.
+fn first(asked: Option<u32>, usual: EntryLimit) -> Result<KeptEntries, RefusedCall> {
+    let bounds = (1, usual.greatest);
+    let most = number(usual.argument, asked, usual.most, bounds).map_err(RefusedCall::Params)?;
+    Ok(KeptEntries::First(EntryLimit { most, ..usual }))
+}
+
 fn timeout(seconds: Option<u64>, rules: &CallRules) -> Result<Duration, RefusedCall> {
     match seconds.map(Duration::from_secs) {
         Some(Duration::ZERO) => Err(RefusedCall::Params("timeout_seconds is at least 1".to_owned())),
@@ -201,7 +211,7 @@ fn plan(params: &PlanParams, rules: &CallRules) -> Result<Task, RefusedCall> {
 }
 
 fn list_events(params: &ListParams, rules: &CallRules) -> Result<Task, RefusedCall> {
-    let limit = number("limit", params.limit, USUAL_ENTRIES, (1, 500)).map_err(RefusedCall::Params)?;
+    let kept = first(params.limit, USUAL_ENTRIES)?;
     let mut args = ["list", "--json"].map(OsString::from).to_vec();
     if params.metrics {
         args.push("--metrics".into());
@@ -211,12 +221,7 @@ fn list_events(params: &ListParams, rules: &CallRules) -> Result<Task, RefusedCa
         check_name("pattern", pattern).map_err(RefusedCall::Params)?;
         args.extend(["--".into(), pattern.into()]);
     }
-    Ok(lookup(
-        ToolKind::ListEvents,
-        args,
-        KeptEntries::First(usize::try_from(limit).unwrap_or(usize::MAX)),
-        rules,
-    ))
+    Ok(lookup(ToolKind::ListEvents, args, kept, rules))
 }
 
 fn explain_event(params: &ExplainParams, rules: &CallRules) -> Result<Task, RefusedCall> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{KeptEntries, Task, ToolKind};
+use super::{EntryLimit, KeptEntries, Task, ToolKind};
 use crate::call::ToolAnswer;
 use crate::summary;
 
@@ -28,9 +28,7 @@ pub fn present(task: &Task, answer: &ToolAnswer, encoding: Option<&ToolAnswer>) 
     let Ok(mut report) = serde_json::from_slice::<Value>(&answer.stdout) else { return Err(failure(answer)) };
     let omitted = trim(&mut report, &task.kept)?;
     let mut text = summary_of(task.kind, &report);
-    if omitted > 0 {
-        text += &format!("{omitted} more rows or entries are left out\n");
-    }
+    text += &words_of_omitted(omitted, &task.kept);
     if answer.exit_status != 0 {
         text += &format!("exit status {}\n", answer.exit_status);
     }
@@ -52,6 +50,16 @@ pub fn present(task: &Task, answer: &ToolAnswer, encoding: Option<&ToolAnswer>) 
         text += &summary::of_encoding(&structured["encoding"]);
     }
     Ok(Presented { structured, text })
+}
+
+/// How many rows or entries are left out, and the argument that shows more.
+fn words_of_omitted(omitted: usize, kept: &KeptEntries) -> String {
+    let KeptEntries::First(EntryLimit { most, argument, greatest }) = kept else { return String::new() };
+    match omitted {
+        0 => String::new(),
+        _ if most == greatest => format!("{omitted} more rows or entries are left out\n"),
+        _ => format!("{omitted} more rows or entries are left out; {argument} shows up to {greatest}\n"),
+    }
 }
 
 fn summary_of(kind: ToolKind, report: &Value) -> String {
@@ -80,11 +88,11 @@ fn command_line(task: &Task) -> String {
     shell_words::join(std::iter::once("cyclometer".to_owned()).chain(words))
 }
 
-/// Removes what was not asked for; returns how many rows or entries that were.
+/// Removes what was not asked for; returns how many rows or entries of the result are left out.
 fn trim(report: &mut Value, kept: &KeptEntries) -> Result<usize, String> {
     match kept {
         KeptEntries::All => Ok(0),
-        KeptEntries::First(most) => Ok(cut(report, *most)),
+        KeptEntries::First(limit) => Ok(cut(report, usize::try_from(limit.most).unwrap_or(usize::MAX))),
         KeptEntries::Event(name) => keep_event(report, name),
     }
 }
@@ -93,9 +101,12 @@ fn cut(report: &mut Value, most: usize) -> usize {
     let mut omitted = cut_list(report, most);
     let has_changes = report.get("comparisons").is_some();
     for command in of_field(report, "commands") {
-        // A comparison has what changed; all rows of both sides are the material of a baseline.
-        let most = if has_changes { 0 } else { most };
-        omitted += command.pointer_mut("/by/rows").map_or(0, |rows| cut_list(rows, most));
+        let Some(rows) = command.pointer_mut("/by/rows") else { continue };
+        // A comparison has its changes. The rows of both sides are the material of a baseline only.
+        match has_changes {
+            true => *rows = json!([]),
+            false => omitted += cut_list(rows, most),
+        }
     }
     for comparison in of_field(report, "comparisons") {
         omitted += comparison.pointer_mut("/by/changes").map_or(0, |changes| cut_list(changes, most));
@@ -153,10 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn the_argument_that_shows_more_is_named_until_it_is_at_its_greatest() {
+        let limit = EntryLimit { most: 20, argument: "top", greatest: 200 };
+        let words = |omitted, limit| words_of_omitted(omitted, &KeptEntries::First(limit));
+        assert_eq!(words(0, limit), "");
+        assert_eq!(words(3, limit), "3 more rows or entries are left out; top shows up to 200\n");
+        assert_eq!(words(3, EntryLimit { most: 200, ..limit }), "3 more rows or entries are left out\n");
+    }
+
+    #[test]
     fn a_comparison_keeps_its_changes_and_no_rows() {
         let mut report =
             json!({"commands": [{"by": {"rows": [1, 2]}}], "comparisons": [{"by": {"changes": [1, 2]}}]});
-        assert_eq!(cut(&mut report, 1), 3);
+        assert_eq!(cut(&mut report, 1), 1, "the rows of both sides are no part of the result");
         assert_eq!(report["comparisons"][0]["by"]["changes"], json!([1]));
     }
 

@@ -367,7 +367,7 @@ pub fn hardware(name: &str) -> Event {
 pub fn placed(name: &str) -> Event {
     let mut event = hardware(name);
     let Some(Part::Perf(part)) = event.candidates[0].parts.first_mut() else { return event };
-    part.constraint = CounterMask::first(4, 0);
+    part.constraint = Some(CounterMask::first(4, 0));
     event
 }
 

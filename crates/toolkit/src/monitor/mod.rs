@@ -78,7 +78,8 @@ impl Monitor {
         self.engine.read()
     }
 
-    /// Every label with the counts of its regions, over all threads, in the order of their first use.
+    /// Every label with the counts of its regions, over all threads, in the order of their first use. A label
+    /// whose first region is still open has the reason in place of counts.
     pub fn regions(&self) -> Vec<Measured> {
         self.engine.regions()
     }

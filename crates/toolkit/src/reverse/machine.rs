@@ -162,7 +162,7 @@ impl SweepMachine {
                 // Select 0 with a unit mask is no event of a general counter: tables name fixed counters so.
                 codes.filter(|code| *code == 0 || code & 0xff != 0).collect()
             }
-            Family::Apple if self.chip.selector_bits == 8 => (0..256).collect(),
+            Family::Apple if self.chip.selector_bits == Some(8) => (0..256).collect(),
             _ => (0..0x800).collect(),
         }
     }
@@ -256,16 +256,16 @@ impl SweepMachine {
     }
 
     fn check(&self, codes: &[u32]) -> Result<()> {
-        let bits = self.chip.selector_bits;
+        let bits = self.chip.selector_bits.filter(|bits| *bits < 16);
         let has_other_bits = |code: &&u32| {
             let (select, umask) = self.chip.event_select(**code);
-            let fits = !(1..16).contains(&bits) || select >> bits == 0;
+            let fits = bits.is_none_or(|bits| select >> bits == 0);
             self.chip.event_number(select, umask) != **code || !fits
         };
         if let Some(code) = codes.iter().find(has_other_bits) {
             let mut text =
                 format!("event {code:#x} has bits that no select or unit mask of {} has", self.cpu);
-            if (1..16).contains(&bits) {
+            if let Some(bits) = bits {
                 text += &format!(": event selectors of this CPU have {bits} bits");
             }
             let hint = Recovery::fix(
@@ -291,8 +291,7 @@ impl SweepMachine {
             family: self.chip.family,
             pmu_version: self.chip.pmu_version,
             selector_bits: self.chip.selector_bits,
-            counter_width_bits: self.chip.counter_width_bits,
-            overflow_bit: self.chip.overflow_bit,
+            counter_width: self.chip.counter_width,
             counters: self.chip.counters,
             sources: vec![format!("a sweep of {} by cyclometer", self.identity())],
             ..Header::default()

@@ -1,7 +1,7 @@
 //! The event database that macOS has for the chip that it runs on.
 
+use cyclometer_catalog::cpus;
 use cyclometer_catalog::table::{CpuTable, TableEvent};
-use cyclometer_catalog::{cpus, select};
 use cyclometer_core::machine::{Os, Vendor};
 use cyclometer_core::{Error, ErrorKind, Machine, Result};
 use cyclometer_detect::FactSource;
@@ -48,8 +48,9 @@ fn database(facts: &dyn FactSource, machine: &Machine) -> Result<EventTables> {
 
 /// Whether the chip's registers have room for each selector of its database.
 fn fits(table: &CpuTable, path: &str) -> Result<()> {
-    let bits = cpus::cpu(&table.header.cpu).map_or(0, |cpu| select::chip(&cpu).selector_bits);
-    let is_too_wide = |event: &&TableEvent| bits > 0 && u32::from(event.code.select) >> bits != 0;
+    let bits = cpus::cpu(&table.header.cpu).ok().and_then(|cpu| cpu.selector_bits());
+    let Some(bits) = bits else { return Ok(()) };
+    let is_too_wide = |event: &&TableEvent| u32::from(event.code.select) >> bits != 0;
     table.events.iter().find(is_too_wide).map_or(Ok(()), |event| {
         let (name, select) = (&event.name, event.code.select);
         Err(wrong(format!("{path}: {name} has the selector {select:#x}, and this chip's have {bits} bits")))

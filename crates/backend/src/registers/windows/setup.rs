@@ -58,12 +58,11 @@ pub(super) struct Claims {
 /// ```
 /// use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions};
 /// use cyclometer_backend::registers::{OverflowSource, WindowSetup};
-/// use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+/// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
 ///     pmu_version: 4,
-///     counter_width_bits: 48,
-///     overflow_bit: 48,
+///     counter_width: Some(CounterWidth::carrying(48)),
 ///     counters: CounterMask::first(4, 3),
 ///     ..Chip::default()
 /// };

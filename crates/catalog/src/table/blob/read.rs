@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 use super::write::Key;
 use super::{BlobPart, CODE, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, WHOLE, flag, hash};
@@ -205,19 +205,15 @@ impl<'a> Cpu<'a> {
         self.small(1)
     }
 
-    /// Bits of the event select field.
-    pub fn selector_bits(&self) -> u32 {
-        self.small(2)
+    /// Bits of the event select field; `None` when unknown.
+    pub fn selector_bits(&self) -> Option<u32> {
+        Some(self.small(2)).filter(|bits| *bits != 0)
     }
 
-    /// Width of a counter in bits; 0 where it is not known.
-    pub fn counter_width_bits(&self) -> u32 {
-        self.small(3)
-    }
-
-    /// The bit that signals an overflow; the width if a carry does.
-    pub fn overflow_bit(&self) -> u32 {
-        self.small(4)
+    /// Width of the counters; `None` when unknown.
+    pub fn counter_width(&self) -> Option<CounterWidth> {
+        let width = CounterWidth { bits: self.small(3), overflow_bit: self.small(4) };
+        (width.bits != 0).then_some(width)
     }
 
     /// The CPU's counters.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, EventCode};
+use cyclometer_core::{CounterMask, CounterWidth, EventCode};
 
 use super::*;
 use crate::table::model::{Also, CpuTable, Generic, Header, TableEvent};
@@ -60,9 +60,8 @@ fn table(id: usize, mut events: Vec<TableEvent>) -> CpuTable {
         family: Family::ALL[id % 5],
         matches: vec!["one".into(), "two".into()],
         pmu_version: 5,
-        selector_bits: 16,
-        counter_width_bits: 48,
-        overflow_bit: 47,
+        selector_bits: Some(16),
+        counter_width: Some(CounterWidth { bits: 48, overflow_bit: 47 }),
         counters: CounterMask::from_bits(0xff, 0x77),
         version: "1.2".into(),
         date: "2026-01-01".into(),
@@ -81,8 +80,7 @@ fn back(cpu: Cpu<'_>) -> CpuTable {
         matches: cpu.matches().map(str::to_owned).collect(),
         pmu_version: cpu.pmu_version(),
         selector_bits: cpu.selector_bits(),
-        counter_width_bits: cpu.counter_width_bits(),
-        overflow_bit: cpu.overflow_bit(),
+        counter_width: cpu.counter_width(),
         counters: cpu.counters(),
         version: cpu.version().into(),
         date: cpu.date().into(),

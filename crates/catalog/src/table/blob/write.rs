@@ -238,9 +238,9 @@ impl Writer {
         let small = [
             family as u32,
             header.pmu_version,
-            header.selector_bits,
-            header.counter_width_bits,
-            header.overflow_bit,
+            header.selector_bits.unwrap_or(0),
+            header.counter_width.map_or(0, |width| width.bits),
+            header.counter_width.map_or(0, |width| width.overflow_bit),
             0,
         ];
         record.extend(small.iter().map(|n| *n as u8));
