@@ -6,7 +6,7 @@
 //! value NAME = FORMULA                       a name for a formula
 //!
 //! limit EVIDENCE CONFIDENCE LABEL | FORMULA | < NUMBER | SOURCE
-//!                                            findings by that evidence are trusted so far at most where it holds
+//!                                            where it holds, findings by that evidence have no more
 //!
 //! rule NAME                                  a rule, up to the next one
 //! title TEXT                                 the finding in a few words

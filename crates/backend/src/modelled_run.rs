@@ -113,7 +113,7 @@ impl WindowedRun {
             if self.stepper.windows() <= self.windows() / 3 {
                 self.warmed_up = self.stepper.sites().len();
             }
-            // What waits now will wait for a while.
+            // A thread that waits now will wait for a while.
             if self.stepper.windows() == before {
                 break;
             }

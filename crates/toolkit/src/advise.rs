@@ -276,7 +276,7 @@ impl AdviseRun {
         let expected_ns = wall_ns.min(2.0 * cpu_ns);
         let settings = ModelRunSettings {
             bursts: 5,
-            burst_windows: 8,
+            burst_windows: 10,
             steps: 8_000,
             window_time: Duration::from_millis(200),
             expected: Duration::from_secs_f64(expected_ns / 1e9),

@@ -1,7 +1,7 @@
-//! Programs of the system, of medium and large size, which have no known fault.
+//! Programs of the system, of medium and large size, most of which have no known fault.
 //!
-//! They are what people run all day, on data that is drawn by the seed. One that is not installed is named and
-//! left out.
+//! They are what people run all day, on data that is drawn by the seed. A program that is not installed is
+//! named and left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +19,18 @@ pub struct InstalledProgram {
     pub name: &'static str,
     /// The words of its command.
     pub command: Vec<String>,
+    /// The fault that it has by an independent simulation.
+    pub fault: Option<&'static str>,
 }
+
+/// Branches on data without a pattern: compression, comparing, numbers in software.
+///
+/// # Source
+///
+/// Cachegrind's simulation of branches for these commands (`valgrind --branch-sim=yes`): 8.4 (sort), 10.2 (bc),
+/// 12.1 (xz), 13.3 (bzip2) and 13.4 (gzip) mispredictions in 1,000 instructions.
+const UNPREDICTABLE: [&str; 6] =
+    ["sort-numbers", "gzip-text", "xz-text", "bzip2-text", "tar-text", "bc-digits"];
 
 impl InstalledProgram {
     /// Whether it is installed.
@@ -85,6 +96,7 @@ pub fn installed(seed: u64) -> Vec<InstalledProgram> {
         .map(|(name, words)| InstalledProgram {
             name,
             command: words.iter().map(|word| (*word).to_owned()).collect(),
+            fault: UNPREDICTABLE.contains(name).then_some("branch-mispredictions"),
         })
         .collect()
 }
@@ -140,9 +152,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_at_least_twelve_programs_and_a_seed_changes_their_work() {
+    fn there_are_at_least_twelve_healthy_programs_and_a_seed_changes_their_work() {
         let commands = |seed| installed(seed).into_iter().map(|one| one.command).collect::<Vec<_>>();
-        assert!(commands(1).len() >= 12);
+        assert!(installed(1).iter().filter(|one| one.fault.is_none()).count() >= 12);
         assert_eq!(commands(1), commands(1));
         assert_ne!(commands(1), commands(2));
     }

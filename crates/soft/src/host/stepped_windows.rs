@@ -10,8 +10,8 @@
 //!
 //! - The threads of a process are seized for a window only, and detached at its end, whatever happens in it.
 //! - A signal that arrives in a window is delivered; the trap of a step never is.
-//! - If the tool is killed in a window, the kernel kills the program: a thread that was being stepped would get
-//!   the trap of its step and be killed by it at any time later. Between windows the program runs on.
+//! - If the tool is killed in a window, the kernel kills the program: a thread that was being stepped would
+//!   get the trap of its step and be killed by it at any time later. Between windows the program runs on.
 //! - A thread that does not come back from a step (a system call that waits) does not hold up the others.
 
 use std::collections::HashMap;

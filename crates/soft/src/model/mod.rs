@@ -279,7 +279,7 @@ impl CoreModel {
 
     /// The bounds of the misses of all windows of bursts that have ended.
     ///
-    /// Of the lines that only one window touched, the cache has at most its size.
+    /// The cache holds at most its size of the lines that only one window touched.
     pub fn miss_bounds(&self) -> MissBounds {
         let lines = self.working_set.least_lines();
         let missing = if lines > SECOND_LINES { 1.0 - SECOND_LINES / lines } else { 0.0 };

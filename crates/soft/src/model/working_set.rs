@@ -9,8 +9,8 @@
 //! # Method
 //!
 //! Windows come in *bursts*: some windows with a short native run between them. Lines that exactly one window
-//! of a burst touches, and those that exactly two touch, give a lower bound of the number of lines that are in
-//! use at that time (capture and recapture). Lines in three windows and more are known to be in use, and tell
+//! of a burst touches, and those that exactly two touch, give a lower bound of the number of lines that are
+//! in use at that time (capture and recapture). Lines in three windows and more are known to be in use, and tell
 //! nothing about the others. Some lines are in use more often than others, which makes the bound lower.
 //!
 //! Two windows of a walk in a fixed order have many lines in common, or none: a *clump*. The number of clumps
