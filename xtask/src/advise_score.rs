@@ -1,14 +1,17 @@
 //! `cargo xtask advise-score`: how right the findings of `advise` are.
 //!
 //! Programs with one known fault, and programs without any, are compiled from `programs` with sizes and other
-//! work drawn by a seed. `advise` runs each of them, and its first finding is compared with the fault.
+//! work drawn by a seed. Programs of the system are larger; each has no known fault, or unpredictable branches by
+//! an independent simulation. `advise` runs each of them, and its first finding is compared with the fault.
 //!
 //! It depends on time, on the scheduler and on a disk, so that it is run by hand. Tests judge the facts that
 //! it records by the rules (`fixtures/advise`).
 
+mod installed;
 mod programs;
 mod report;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +20,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::root;
+use installed::{installed, write_inputs};
 use programs::{ScoreProgram, programs};
 use report::{AdviceTally, NamedFault};
 
@@ -58,8 +62,8 @@ impl AdviseScoreOptions {
         Ok(options)
     }
 
-    fn wants(&self, program: &ScoreProgram) -> bool {
-        self.names.is_empty() || self.names.iter().any(|name| program.name.contains(name))
+    fn wants(&self, program: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| program.contains(name))
     }
 }
 
@@ -71,8 +75,19 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     }
     let folder = tempfile_folder()?;
     let mut tally = AdviceTally::default();
-    for program in programs(options.seed).iter().filter(|program| options.wants(program)) {
+    for program in programs(options.seed).iter().filter(|program| options.wants(&program.name)) {
         let outcome = score(program, &folder, &options).with_context(|| program.name.clone())?;
+        eprintln!("{outcome}");
+        tally.add(outcome);
+    }
+    write_inputs(&folder, options.seed)?;
+    for program in installed(options.seed).iter().filter(|program| options.wants(program.name)) {
+        if !program.is_installed() {
+            eprintln!("  {:14} left out: {} is not installed", program.name, program.command[0]);
+            continue;
+        }
+        let advice = advise(&program.command, &folder, &options).with_context(|| program.name)?;
+        let outcome = judged(program.name, program.fault, &advice, &options)?;
         eprintln!("{outcome}");
         tally.add(outcome);
     }
@@ -96,20 +111,34 @@ fn tempfile_folder() -> Result<PathBuf> {
 fn score(program: &ScoreProgram, folder: &Path, options: &AdviseScoreOptions) -> Result<NamedFault> {
     let binary = folder.join(&program.name);
     compile(program, &binary)?;
+    let advice = advise(&[&binary], folder, options)?;
+    fs::remove_file(&binary)?;
+    judged(&program.name, program.fault, &advice, options)
+}
+
+/// The advice for a command.
+fn advise<S: AsRef<OsStr>>(command: &[S], folder: &Path, options: &AdviseScoreOptions) -> Result<Value> {
     let output = Command::new(&options.tool)
         .args(["advise", "--json", "--"])
-        .arg(&binary)
+        .args(command)
         .current_dir(folder)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()?;
     ensure!(output.status.success(), "advise ended with {}", output.status);
-    let advice: Value = serde_json::from_slice(&output.stdout).context("advise wrote no JSON")?;
+    serde_json::from_slice(&output.stdout).context("advise wrote no JSON")
+}
+
+fn judged(
+    name: &str,
+    fault: Option<&'static str>,
+    advice: &Value,
+    options: &AdviseScoreOptions,
+) -> Result<NamedFault> {
     if let Some(folder) = &options.record {
-        write_fixture(program, &advice, folder)?;
+        write_fixture(name, fault, advice, folder)?;
     }
-    fs::remove_file(&binary)?;
-    Ok(NamedFault::of(program, &advice))
+    Ok(NamedFault::of(name, fault, advice))
 }
 
 fn compile(program: &ScoreProgram, binary: &Path) -> Result<()> {
@@ -126,13 +155,13 @@ fn compile(program: &ScoreProgram, binary: &Path) -> Result<()> {
 }
 
 /// The facts and the fault of a program, as tests read them.
-fn write_fixture(program: &ScoreProgram, advice: &Value, folder: &Path) -> Result<()> {
+fn write_fixture(name: &str, fault: Option<&str>, advice: &Value, folder: &Path) -> Result<()> {
     let facts = advice["facts"].as_array().context("no facts")?;
     let lines = facts.iter().filter_map(|fact| {
         let origin = fact["origin"].as_str()?;
         Some(format!("{} {} {origin}\n", fact["name"].as_str()?, fact["value"]))
     });
-    let fault = program.fault.unwrap_or("none");
+    let fault = fault.unwrap_or("none");
     let text = format!("fault {fault}\n") + &lines.collect::<String>();
-    Ok(fs::write(folder.join(format!("{}.facts", program.name)), text)?)
+    Ok(fs::write(folder.join(format!("{name}.facts")), text)?)
 }

@@ -4,7 +4,7 @@ use cyclometer_stats::formula::Inputs;
 
 use crate::confidence::Confidence;
 use crate::facts::Facts;
-use crate::rules::{Rule, RuleTest, Rules};
+use crate::rules::{Rule, RuleNeed, RuleTest, Rules};
 
 /// A number that speaks for a finding.
 #[derive(Clone, PartialEq, Debug)]
@@ -110,7 +110,11 @@ fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<AdviceFindi
         }
         match judge_test(test, inputs) {
             Ok(None) => judged_by = Some(&test.evidence),
-            Ok(found) => return Ok(found.map(|(share, numbers)| finding(rule, test, share, numbers))),
+            Ok(found) => {
+                return Ok(
+                    found.map(|(share, numbers)| limited(finding(rule, test, share, numbers), test, inputs))
+                );
+            }
             Err(reason) if !lacks.contains(&reason) => lacks.push(reason),
             Err(_) => {}
         }
@@ -125,15 +129,32 @@ fn judge_test(test: &RuleTest, inputs: &RuleInputs<'_>) -> Result<Option<(f64, V
     for need in &test.needs {
         let value = need.formula.evaluate(inputs)?;
         holds &= need.bound.holds(value);
-        numbers.push(Evidence {
-            label: need.label.clone(),
-            value,
-            threshold: need.bound.to_string(),
-            source: need.source.clone(),
-        });
+        numbers.push(evidence(need, value));
     }
     let share = test.share.evaluate(inputs)?;
     Ok(holds.then_some((share.clamp(0.0, 1.0), numbers)))
+}
+
+/// A finding with the confidence that the amount of its evidence allows.
+fn limited(mut finding: AdviceFinding, test: &RuleTest, inputs: &RuleInputs<'_>) -> AdviceFinding {
+    for limit in inputs.rules.limits(&test.evidence) {
+        let need = &limit.need;
+        let value = need.formula.evaluate(inputs).ok().filter(|value| need.bound.holds(*value));
+        if let (Some(value), true) = (value, limit.most < finding.confidence) {
+            finding.confidence = limit.most;
+            finding.numbers.push(evidence(need, value));
+        }
+    }
+    finding
+}
+
+fn evidence(need: &RuleNeed, value: f64) -> Evidence {
+    Evidence {
+        label: need.label.clone(),
+        value,
+        threshold: need.bound.to_string(),
+        source: need.source.clone(),
+    }
 }
 
 fn finding(rule: &Rule, test: &RuleTest, share: f64, numbers: Vec<Evidence>) -> AdviceFinding {
@@ -269,6 +290,25 @@ share 0.1
         let rules = "cyclometer-rules 1\nvalue x = y\nvalue y = x\nrule r\ntitle t\ntest model likely\nneed n | x | > 1 | s";
         let advice = judge(&Rules::parse(rules).unwrap(), &Facts::default());
         assert!(advice.not_measured[0].needs[0].contains("by itself"));
+    }
+
+    #[test]
+    fn the_confidence_of_a_wait_for_a_device_follows_the_number_of_looks() {
+        let wait = |looks: f64, share: f64| {
+            let mut facts = Facts::default();
+            let put = |(name, value): (&str, f64)| facts.put(name, value, FactOrigin::Sampled);
+            [("sampled_looks", looks), ("sampled_device_waits", (looks * share).round())]
+                .into_iter()
+                .for_each(put);
+            let advice = judge(Rules::embedded(), &facts);
+            let found = advice.findings.into_iter().find(|finding| finding.rule == "io-wait");
+            found.map(|finding| (finding.confidence, finding.numbers.len()))
+        };
+        assert_eq!(wait(8.0, 0.9), Some((Confidence::Possible, 2)));
+        assert_eq!(wait(40.0, 0.9), Some((Confidence::Likely, 2)));
+        assert_eq!(wait(200.0, 0.9), Some((Confidence::Certain, 1)));
+        assert_eq!(wait(200.0, 0.25), Some((Confidence::Likely, 1)));
+        assert_eq!(wait(200.0, 0.1), None);
     }
 
     /// The facts that `cargo xtask advise-score --record` has written, each with the fault of its program.

@@ -5,6 +5,9 @@
 //!
 //! value NAME = FORMULA                       a name for a formula
 //!
+//! limit EVIDENCE CONFIDENCE LABEL | FORMULA | < NUMBER | SOURCE
+//!                                            where it holds, findings by that evidence have no more
+//!
 //! rule NAME                                  a rule, up to the next one
 //! title TEXT                                 the finding in a few words
 //! advice TEXT                                what usually helps
@@ -74,6 +77,17 @@ pub struct RuleNeed {
     pub source: String,
 }
 
+/// A condition that limits the confidence of an evidence.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ConfidenceLimit {
+    /// The kind of evidence.
+    pub(crate) evidence: String,
+    /// The most that its findings can be trusted.
+    pub(crate) most: Confidence,
+    /// The condition.
+    pub(crate) need: RuleNeed,
+}
+
 /// A way to find a fault.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleTest {
@@ -110,6 +124,7 @@ pub struct Rule {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rules {
     values: HashMap<String, Formula>,
+    limits: Vec<ConfidenceLimit>,
     rules: Vec<Rule>,
 }
 
@@ -166,6 +181,11 @@ impl Rules {
         &self.rules
     }
 
+    /// The limits of an evidence.
+    pub(crate) fn limits(&self, evidence: &str) -> impl Iterator<Item = &ConfidenceLimit> {
+        self.limits.iter().filter(move |limit| limit.evidence == evidence)
+    }
+
     /// The formula of a named value.
     pub(crate) fn named(&self, name: &str) -> Option<&Formula> {
         self.values.get(name)
@@ -179,6 +199,7 @@ impl Rules {
                 let (name, formula) = rest.split_once('=').ok_or("a value is NAME = FORMULA")?;
                 self.values.insert(name.trim().to_owned(), formula_of(formula)?);
             }
+            "limit" => self.limits.push(limit_of(rest)?),
             "rule" => self.rules.push(Rule {
                 name: rest.to_owned(),
                 title: String::new(),
@@ -243,6 +264,15 @@ impl Rule {
         }
         Ok(())
     }
+}
+
+fn limit_of(text: &str) -> Result<ConfidenceLimit, String> {
+    let fields: Vec<&str> = text.splitn(3, ' ').collect();
+    let [evidence, confidence, condition] = fields[..] else {
+        return Err("a limit is EVIDENCE CONFIDENCE LABEL | FORMULA | < NUMBER | SOURCE".to_owned());
+    };
+    let most = Confidence::of(confidence).ok_or_else(|| format!("'{confidence}' is no confidence"))?;
+    Ok(ConfidenceLimit { evidence: evidence.to_owned(), most, need: need(condition)? })
 }
 
 fn need(text: &str) -> Result<RuleNeed, String> {
@@ -310,6 +340,8 @@ mod tests {
             ("cyclometer-rules 1\nrule x\ntest model likely\nneed a | b | 1 | s", 4, "no threshold"),
             ("cyclometer-rules 1\nrule x\ntest model likely\nneed a | b | > 1 |", 4, "source"),
             ("cyclometer-rules 1\nrule x\ntest model sure", 3, "no confidence"),
+            ("cyclometer-rules 1\nlimit model", 2, "a limit is"),
+            ("cyclometer-rules 1\nlimit model sure a | b | < 1 | s", 2, "no confidence"),
             ("cyclometer-rules 1\nrule x\nwish y", 3, "no field"),
             ("cyclometer-rules 1\nrule x", 2, "lacks a title"),
         ] {

@@ -8,15 +8,21 @@ use cyclometer_core::exec::ExitStatus;
 /// The windows of a run for the models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModelRunSettings {
-    /// The number of windows.
-    pub windows: u32,
+    /// The number of bursts, which are spread over the run.
+    pub bursts: u32,
+    /// The number of windows in each, close together in time.
+    pub burst_windows: u32,
     /// Most instructions of a window.
     pub steps: u64,
     /// The longest time that a window takes.
     pub window_time: Duration,
-    /// The time that the command takes natively: the windows are spread over it.
+    /// The time that the command takes natively: the bursts are spread over it.
     pub expected: Duration,
 }
+
+/// Names of the estimates: a lower bound of the irregular misses among the counted instructions, and one of
+/// the bytes that the program uses at a time.
+pub const ESTIMATES: [&str; 2] = ["modelled_irregular_misses", "modelled_working_set"];
 
 /// The modelled counts of a command: those of its windows, not of the whole run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +37,8 @@ pub struct ModelledRun {
     pub footprint_bytes: u64,
     /// The sum of each count, by name.
     pub counts: Vec<(&'static str, u64)>,
-    /// The same by instruction, in the order of [`ModelledRun::counts`].
+    /// Numbers that are estimated from all windows, by name.
+    pub estimates: Vec<(&'static str, u64)>,
+    /// The counts by instruction, in the order of [`ModelledRun::counts`].
     pub code: CodeCounts,
 }

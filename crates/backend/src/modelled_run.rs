@@ -10,14 +10,14 @@ use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId}
 use cyclometer_soft::host::file_sum;
 use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
 use cyclometer_soft::host::thread_states::ThreadStates;
-use cyclometer_soft::model::ModelCounts;
+use cyclometer_soft::model::{LINE_BYTES, ModelCounts};
 
 use crate::Launcher;
-use crate::modelled_counts::{ModelRunSettings, ModelledRun};
+use crate::modelled_counts::{ESTIMATES, ModelRunSettings, ModelledRun};
 
 /// Runs a command, and executes windows of it step by step.
 ///
-/// The first third of the windows only fills the modelled caches and histories.
+/// The first third of the windows only fills the histories of branches.
 ///
 /// # Errors
 ///
@@ -53,11 +53,15 @@ enum ModelledProgress {
     Interrupted(i32),
 }
 
-/// Looks at the threads between two windows, at most.
-const LOOKS: u32 = 12;
+/// Looks at the threads between two bursts, at most.
+const LOOKS: u32 = 60;
 
 /// The shortest time between two looks.
 const LEAST_GAP: Duration = Duration::from_micros(300);
+
+/// The longest native run between two windows of a burst. A program that uses more memory than a cache has
+/// replaced the cache's lines by then.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 struct WindowedRun {
     root: u32,
@@ -75,24 +79,65 @@ impl WindowedRun {
     }
 
     fn follow(&mut self, child: &mut dyn Child) -> Result<ModelledProgress> {
-        let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
         // Another run may be faster than the one that was timed.
-        let gap = self.settings.expected / (2 * self.settings.windows + 1);
-        // Some windows may show nothing.
-        for _ in 0..2 * self.settings.windows {
-            if self.stepper.windows() >= self.settings.windows {
+        let gap = self.settings.expected / (2 * self.settings.bursts + 1);
+        // Some bursts may show nothing.
+        for _ in 0..2 * self.settings.bursts {
+            if self.stepper.windows() >= self.windows() {
                 break;
             }
             if let Some(end) = self.look(child, Some(Instant::now() + gap), gap / LOOKS)? {
                 return Ok(end);
             }
-            self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
-            if self.stepper.windows() <= self.settings.windows / 3 {
-                self.warmed_up = self.stepper.sites().len();
+            let end = self.burst(child, LONGEST_PAUSE.min(gap / self.settings.burst_windows))?;
+            self.stepper.end_burst();
+            if let Some(end) = end {
+                return Ok(end);
             }
         }
         let end = self.look(child, None, gap)?;
         Ok(end.unwrap_or(ModelledProgress::Ended(None)))
+    }
+
+    /// The windows of all bursts.
+    fn windows(&self) -> u32 {
+        self.settings.bursts * self.settings.burst_windows
+    }
+
+    /// Steps through the windows of a burst; how the run ended if it did in it.
+    fn burst(&mut self, child: &mut dyn Child, pause: Duration) -> Result<Option<ModelledProgress>> {
+        let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
+        for _ in 0..self.settings.burst_windows {
+            let before = self.stepper.windows();
+            self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
+            if self.stepper.windows() <= self.windows() / 3 {
+                self.warmed_up = self.stepper.sites().len();
+            }
+            // A thread that waits now will wait for a while.
+            if self.stepper.windows() == before {
+                break;
+            }
+            // A look so soon after a window would see its effects.
+            let waited = child.wait(Some(Instant::now() + pause))?;
+            if let Some(end) = self.end(child, waited) {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How a run ended, if it did.
+    fn end(&self, child: &mut dyn Child, waited: Waited) -> Option<ModelledProgress> {
+        match waited {
+            Waited::TimedOut => None,
+            Waited::Exited(exit) => Some(ModelledProgress::Ended(exit.status)),
+            Waited::Interrupted(by) => {
+                if !by.reached_command {
+                    child.signal(by.signal);
+                }
+                Some(ModelledProgress::Interrupted(by.signal))
+            }
+        }
     }
 
     /// Looks at the threads again and again until a time; how the run ended if it did before.
@@ -108,16 +153,11 @@ impl WindowedRun {
                 return Ok(None);
             }
             let next = now + gap.max(LEAST_GAP);
-            match child.wait(Some(until.map_or(next, |until| next.min(until))))? {
-                Waited::TimedOut => self.states.look(self.root),
-                Waited::Exited(exit) => return Ok(Some(ModelledProgress::Ended(exit.status))),
-                Waited::Interrupted(by) => {
-                    if !by.reached_command {
-                        child.signal(by.signal);
-                    }
-                    return Ok(Some(ModelledProgress::Interrupted(by.signal)));
-                }
+            let waited = child.wait(Some(until.map_or(next, |until| next.min(until))))?;
+            if let Some(end) = self.end(child, waited) {
+                return Ok(Some(end));
             }
+            self.states.look(self.root);
         }
     }
 
@@ -134,8 +174,18 @@ impl WindowedRun {
             footprint_bytes: self.stepper.footprint_bytes(),
             states: ThreadStates::NAMES.into_iter().zip(self.states.values()).collect(),
             counts: ModelCounts::NAMES.into_iter().zip(total.values()).collect(),
+            estimates: self.estimates(&total),
             code: by_code(sites),
         }
+    }
+
+    /// The estimates, for the windows that are counted.
+    fn estimates(&self, total: &ModelCounts) -> Vec<(&'static str, u64)> {
+        let bounds = self.stepper.miss_bounds();
+        let part = if bounds.touches == 0 { 0.0 } else { bounds.misses / bounds.touches as f64 };
+        let misses = total.irregular_touches as f64 * part;
+        let bytes = bounds.working_set_lines * LINE_BYTES as f64;
+        ESTIMATES.into_iter().zip([misses, bytes].map(|number| number.round() as u64)).collect()
     }
 }
 

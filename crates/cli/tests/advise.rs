@@ -232,3 +232,80 @@ fn errors_name_the_file_and_the_remedy() {
     assert_eq!(run(&["advise", "--runs", "4", "--", "true"]).status.code(), Some(125));
     assert_eq!(run(&["advise", "--", "/no/such/program"]).status.code(), Some(127));
 }
+
+/// Whether a process exists and has not ended.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    !matches!(state, None | Some("Z" | "X"))
+}
+
+fn is_traced(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|id| id.trim() != "0"))
+}
+
+/// Asks again and again, for a minute at most.
+fn within_time<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::time::Instant::now() < end {
+        if let Some(found) = ask() {
+            return Some(found);
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+    None
+}
+
+#[test]
+fn a_tool_that_is_killed_in_a_window_takes_the_program_with_it() {
+    if !has("gcc") {
+        return skip("there is no gcc");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The trap of a step would not end this program. Its third execution works until it is killed.
+    let program = compiled(
+        folder.path(),
+        "#include <signal.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+        static volatile long x; static void trap(int n) { (void)n; }\n\
+        int main() { signal(SIGTRAP, trap); alarm(150); FILE *f = fopen(\"pids\", \"a+\"); int n = 0, c;\n\
+        while ((c = fgetc(f)) != EOF) n += c == '\\n'; fprintf(f, \"%d\\n\", getpid()); fclose(f);\n\
+        for (long i = 0; n >= 2 || i < 200000000; i++) x++; return 0; }\n",
+    );
+    let mut tool = cyclometer()
+        .args(["advise", "--json", "--"])
+        .arg(&program)
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let send = |signal: &str, pid: u32| {
+        Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap()
+    };
+    let third = || fs::read_to_string(folder.path().join("pids")).ok()?.lines().nth(2)?.parse::<u32>().ok();
+    let id = tool.id();
+    // The tool is stopped for the look, so that its window does not end meanwhile.
+    let stepped = within_time(|| {
+        let pid = third().filter(|pid| is_traced(*pid))?;
+        send("-STOP", id);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let found = Some(pid).filter(|pid| is_traced(*pid));
+        found.is_none().then(|| send("-CONT", id));
+        found
+    });
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    let has_ended = stepped.map(|pid| within_time(|| (!is_alive(pid)).then_some(())).is_some());
+    if let Some(pid) = third() {
+        send("-KILL", pid);
+    }
+    match has_ended {
+        Some(has_ended) => assert!(has_ended, "the program outlived its tracer"),
+        None => skip("the program was not stepped"),
+    }
+}

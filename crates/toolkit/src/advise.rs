@@ -275,9 +275,10 @@ impl AdviseRun {
         // On a busy machine much of the time may have been spent waiting for a CPU.
         let expected_ns = wall_ns.min(2.0 * cpu_ns);
         let settings = ModelRunSettings {
-            windows: 12,
-            steps: 12_000,
-            window_time: Duration::from_millis(500),
+            bursts: 5,
+            burst_windows: 10,
+            steps: 8_000,
+            window_time: Duration::from_millis(200),
             expected: Duration::from_secs_f64(expected_ns / 1e9),
         };
         match modelled_run(launcher, &self.command, settings) {
@@ -375,7 +376,7 @@ impl Measurements {
         }
         let steps = run.counts.first().map_or(0, |(_, steps)| *steps);
         let is_enough = run.windows >= LEAST_WINDOWS && steps >= LEAST_STEPS;
-        for (name, value) in &run.counts {
+        for (name, value) in run.counts.iter().chain(&run.estimates) {
             match is_enough {
                 true => self.facts.put(name, *value as f64, FactOrigin::Modelled),
                 false => self.facts.lack(
@@ -418,7 +419,10 @@ impl Measurements {
 /// Names of modelled counts, where no model ran.
 const MODELLED: &[&str] = &[
     "modelled_instructions",
+    "modelled_irregular_touches",
+    "modelled_unknown_touches",
     "modelled_irregular_misses",
+    "modelled_working_set",
     "modelled_mispredictions",
     "modelled_false_sharing",
     "modelled_true_sharing",

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::programs::ScoreProgram;
-
 /// The fault that `advise` named for a program.
 #[derive(Debug)]
 pub struct NamedFault {
@@ -17,16 +15,12 @@ pub struct NamedFault {
 
 impl NamedFault {
     /// Reads advice.
-    pub fn of(program: &ScoreProgram, advice: &Value) -> NamedFault {
+    pub fn of(name: &str, fault: Option<&'static str>, advice: &Value) -> NamedFault {
         let findings = advice["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
         let finding = |finding: &Value| {
             (finding["rule"].as_str().unwrap_or("?").to_owned(), finding["share"].as_f64().unwrap_or(0.0))
         };
-        NamedFault {
-            name: program.name.clone(),
-            fault: program.fault,
-            findings: findings.iter().map(finding).collect(),
-        }
+        NamedFault { name: name.to_owned(), fault, findings: findings.iter().map(finding).collect() }
     }
 
     fn first(&self) -> Option<&str> {

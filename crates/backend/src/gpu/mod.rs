@@ -30,7 +30,7 @@ use files::FileReader;
 use nvml::NvmlReader;
 use processes::MeasuredProcesses;
 use reader::{ANSWER_LIMIT, Obstacle, WantedPart};
-use sampler::{DriverSampler, JobId};
+use sampler::{DriverSampler, JobId, SamplerDesk};
 
 pub use nvml::probe;
 pub use place::library;
@@ -138,38 +138,60 @@ impl Source for GpuSource {
         for slot in slots {
             self.add(slot, &processes, &mut jobs)?;
         }
-        Ok(Box::new(GpuCounting { jobs, last: Vec::new(), is_running: false }))
+        Ok(Box::new(GpuCounting::new(jobs)))
     }
 }
 
 /// The jobs of one measurement; dropping them ends the sampling.
 #[derive(Default)]
 struct OpenJobs {
-    jobs: Vec<(Rc<DriverSampler>, JobId)>,
+    jobs: Vec<OpenJob>,
     /// The cells of parts that cannot be read.
     lost: Vec<Cell>,
+}
+
+/// A job of one sampler.
+struct OpenJob {
+    sampler: Rc<DriverSampler>,
+    id: JobId,
+    /// Its cells when it was opened: a driver that does not answer any more loses them, and none is missing.
+    opened: Vec<Cell>,
 }
 
 impl OpenJobs {
     /// Adds a part to the job of its sampler, with a new job if there is none yet.
     fn add(&mut self, sampler: Rc<DriverSampler>, wanted: WantedPart) -> std::result::Result<(), Obstacle> {
-        let job = match self.jobs.iter().find(|(held, _)| Rc::ptr_eq(held, &sampler)) {
-            Some((_, job)) => *job,
+        let index = match self.jobs.iter().position(|job| Rc::ptr_eq(&job.sampler, &sampler)) {
+            Some(index) => index,
             None => {
-                let job = sampler.new_job();
-                self.jobs.push((Rc::clone(&sampler), job));
-                job
+                self.jobs.push(OpenJob { id: sampler.new_job(), sampler, opened: Vec::new() });
+                self.jobs.len() - 1
             }
         };
-        sampler.ask(move |desk| desk.add(job, wanted))?
+        let job = &mut self.jobs[index];
+        let id = job.id;
+        job.opened.extend(job.sampler.ask(move |desk| desk.add(id, wanted))??);
+        Ok(())
+    }
+}
+
+impl OpenJob {
+    /// The cells after a request for them; lost if the driver does not answer.
+    fn cells_by(&self, request: fn(&mut SamplerDesk, JobId) -> Vec<Cell>) -> Vec<Cell> {
+        let id = self.id;
+        self.sampler.ask(move |desk| request(desk, id)).unwrap_or_else(|obstacle| {
+            let mut cells = self.opened.clone();
+            cells.iter_mut().for_each(|cell| lose(cell, &obstacle));
+            cells
+        })
     }
 }
 
 impl Drop for OpenJobs {
     fn drop(&mut self) {
-        for (sampler, job) in &self.jobs {
-            let job = *job;
-            sampler.tell(move |desk| desk.close(job));
+        for OpenJob { sampler, id, .. } in &self.jobs {
+            let id = *id;
+            sampler.tell(move |desk| desk.close(id));
         }
     }
 }
@@ -182,22 +204,16 @@ struct GpuCounting {
 }
 
 impl GpuCounting {
-    /// Samples every job now. A job whose driver does not answer keeps its places, and its values are lost.
+    fn new(jobs: OpenJobs) -> GpuCounting {
+        GpuCounting { jobs, last: Vec::new(), is_running: false }
+    }
+
+    /// Samples every job now. A job whose driver does not answer keeps its cells, and their values are lost.
     fn refresh(&mut self) {
         if !self.is_running {
             return;
         }
-        let answers = self.jobs.jobs.iter().map(|(sampler, job)| {
-            let job = *job;
-            sampler.ask(move |desk| desk.sample(job))
-        });
-        let answers: Vec<_> = answers.collect();
-        for (last, answer) in self.last.iter_mut().zip(answers) {
-            match answer {
-                Ok(cells) => *last = cells,
-                Err(obstacle) => last.iter_mut().for_each(|cell| lose(cell, &obstacle)),
-            }
-        }
+        self.last = self.jobs.jobs.iter().map(|job| job.cells_by(SamplerDesk::sample)).collect();
     }
 }
 
@@ -208,20 +224,7 @@ fn lose(cell: &mut Cell, obstacle: &Obstacle) {
 
 impl Counting for GpuCounting {
     fn start(&mut self) -> Result<()> {
-        self.last.clear();
-        for (sampler, job) in &self.jobs.jobs {
-            let job = *job;
-            let places = sampler.ask(move |desk| desk.places(job)).unwrap_or_default();
-            let started = sampler.ask(move |desk| desk.start(job));
-            self.last.push(match started {
-                Ok(cells) => cells,
-                Err(obstacle) => {
-                    let mut places = places;
-                    places.iter_mut().for_each(|cell| lose(cell, &obstacle));
-                    places
-                }
-            });
-        }
+        self.last = self.jobs.jobs.iter().map(|job| job.cells_by(SamplerDesk::start)).collect();
         self.is_running = true;
         Ok(())
     }
@@ -229,9 +232,9 @@ impl Counting for GpuCounting {
     fn stop(&mut self) -> Result<()> {
         self.refresh();
         self.is_running = false;
-        for (sampler, job) in &self.jobs.jobs {
-            let job = *job;
-            sampler.tell(move |desk| desk.stop(job));
+        for OpenJob { sampler, id, .. } in &self.jobs.jobs {
+            let id = *id;
+            sampler.tell(move |desk| desk.stop(id));
         }
         Ok(())
     }
@@ -246,5 +249,61 @@ impl Counting for GpuCounting {
         out.cells.extend(self.last.iter().flatten().cloned());
         out.cells.extend(self.jobs.lost.iter().cloned());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::gpu::GpuQuantity;
+    use reader::{DeviceProbe, GpuReader, GpuSample, ProbePlace};
+
+    /// Two devices that report a value.
+    struct TwoDevices;
+
+    impl GpuReader for TwoDevices {
+        fn probes(&mut self, wanted: &WantedPart) -> std::result::Result<Vec<DeviceProbe>, Obstacle> {
+            let quantity = wanted.part.quantity;
+            let probe =
+                |n| DeviceProbe { device: format!("nvidia{n}"), quantity, place: ProbePlace::Nvml(n) };
+            Ok(vec![probe(0), probe(1)])
+        }
+
+        fn read(
+            &mut self,
+            _: &DeviceProbe,
+            _: &MeasuredProcesses,
+        ) -> std::result::Result<GpuSample, Obstacle> {
+            Ok(GpuSample { value: 7, reasons: 0 })
+        }
+    }
+
+    fn read(counting: &mut GpuCounting) -> Vec<Option<String>> {
+        let mut reading = Reading::default();
+        counting.read(&mut reading).unwrap();
+        reading.cells.into_iter().map(|cell| cell.lost).collect()
+    }
+
+    #[test]
+    fn a_driver_that_does_not_answer_after_the_opening_loses_every_value_and_none_is_missing() {
+        for is_started in [false, true] {
+            let sampler = Rc::new(DriverSampler::start("NVML", ANSWER_LIMIT, || Ok(TwoDevices)).unwrap());
+            let part = GpuPart { quantity: GpuQuantity::Power, place: GpuPlace::Nvml(None) };
+            let wanted = WantedPart { slot: SlotId(0), index: 0, part, processes: MeasuredProcesses::All };
+            let mut jobs = OpenJobs::default();
+            jobs.add(Rc::clone(&sampler), wanted).unwrap();
+            let mut counting = GpuCounting::new(jobs);
+            if is_started {
+                counting.start().unwrap();
+                assert_eq!(read(&mut counting), [None, None]);
+            }
+            sampler.fall_silent();
+            if !is_started {
+                counting.start().unwrap();
+            }
+            let silence = Some("NVML did not answer within 5 s".to_owned());
+            assert_eq!(read(&mut counting), [silence.clone(), silence], "started before: {is_started}");
+            counting.stop().unwrap();
+        }
     }
 }

@@ -117,6 +117,14 @@ impl DriverSampler {
     }
 }
 
+#[cfg(test)]
+impl DriverSampler {
+    /// As after a call that did not return.
+    pub(super) fn fall_silent(&self) {
+        self.is_silent.set(true);
+    }
+}
+
 impl Drop for DriverSampler {
     fn drop(&mut self) {
         self.requests = None;
@@ -155,8 +163,9 @@ impl SamplerDesk {
         }
     }
 
-    /// Adds a part to a job. Devices that do not report it are lost if others do.
-    pub(super) fn add(&mut self, job: JobId, wanted: WantedPart) -> Result<(), Obstacle> {
+    /// Adds a part to a job; returns its cells, one for each device. Devices that do not report it are lost
+    /// if others do.
+    pub(super) fn add(&mut self, job: JobId, wanted: WantedPart) -> Result<Vec<Cell>, Obstacle> {
         let probes = self.reader.probes(&wanted)?;
         let (mut meters, mut first_obstacle) = (Vec::new(), None);
         let mut is_reported = false;
@@ -175,14 +184,15 @@ impl SamplerDesk {
         match first_obstacle {
             Some(obstacle) if !is_reported => Err(obstacle),
             _ => {
+                let cells = meters.iter().map(GpuMeter::cell).collect();
                 self.jobs.entry(job).or_default().meters.extend(meters);
-                Ok(())
+                Ok(cells)
             }
         }
     }
 
     /// The cells of a job, as they stand.
-    pub(super) fn places(&mut self, job: JobId) -> Vec<Cell> {
+    fn cells(&self, job: JobId) -> Vec<Cell> {
         self.jobs.get(&job).map(|job| job.meters.iter().map(GpuMeter::cell).collect()).unwrap_or_default()
     }
 
@@ -201,7 +211,7 @@ impl SamplerDesk {
         if let Some(job) = jobs.get_mut(&job) {
             job.meters.iter_mut().for_each(|meter| meter.sample(reader.as_mut()));
         }
-        self.places(job)
+        self.cells(job)
     }
 
     /// Stops sampling a job.

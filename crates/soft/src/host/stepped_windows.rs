@@ -10,6 +10,8 @@
 //!
 //! - The threads of a process are seized for a window only, and detached at its end, whatever happens in it.
 //! - A signal that arrives in a window is delivered; the trap of a step never is.
+//! - If the tool is killed in a window, the kernel kills the program: a thread that was being stepped would
+//!   get the trap of its step and be killed by it at any time later. Between windows the program runs on.
 //! - A thread that does not come back from a step (a system call that waits) does not hold up the others.
 
 use std::collections::HashMap;
@@ -26,7 +28,7 @@ use iced_x86::{
 use super::maps::MemoryMaps;
 use super::proc;
 use super::thread_states::{self, descendants, threads_of};
-use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, ModelCounts};
+use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, MissBounds, ModelCounts};
 
 /// Most threads that a window follows.
 const MOST_THREADS: usize = 16;
@@ -149,6 +151,20 @@ impl WindowStepper {
     /// The largest footprint of a process, in bytes of pages.
     pub fn footprint_bytes(&self) -> u64 {
         self.models.values().map(CoreModel::footprint_bytes).max().unwrap_or(0)
+    }
+
+    /// Ends windows that were close together in time.
+    pub fn end_burst(&mut self) {
+        self.models.values_mut().for_each(CoreModel::end_burst);
+    }
+
+    /// The bounds of the misses of all processes; the working set is that of the largest.
+    pub fn miss_bounds(&self) -> MissBounds {
+        self.models.values().map(CoreModel::miss_bounds).fold(MissBounds::default(), |all, one| MissBounds {
+            touches: all.touches + one.touches,
+            misses: all.misses + one.misses,
+            working_set_lines: all.working_set_lines.max(one.working_set_lines),
+        })
     }
 
     /// The counts of every site of every window.
@@ -285,7 +301,7 @@ impl SeizedThreads {
         let (mut seized, mut refused) = (SeizedThreads { all: Vec::new(), root }, None);
         let threads = threads_of(pid).into_iter().filter(|tid| !waits_uninterruptibly(pid, *tid));
         for tid in threads.take(MOST_THREADS) {
-            match trace::seize(tid, Options::EXIT) {
+            match trace::seize(tid, Options::EXIT | Options::EXIT_KILL) {
                 Ok(()) => seized.all.push(SteppedThread::new(tid, seized.all.len())),
                 Err(error) => refused = Some(error),
             }

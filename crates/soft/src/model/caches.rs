@@ -9,25 +9,46 @@
 const FIRST: (usize, usize) = (64, 8);
 const SECOND: (usize, usize) = (1024, 16);
 
+/// Lines of the larger cache.
+pub(super) const SECOND_LINES: f64 = (SECOND.0 * SECOND.1) as f64;
+
+/// Lines of a page, as a power of two.
+const PAGE_BITS: u32 = 6;
+
 /// Caches of one core.
 #[derive(Debug)]
 pub(super) struct Caches {
     first: ModelledCache,
+    /// The second level of a program in huge pages: its sets are those of the addresses.
     second: ModelledCache,
+    /// That of a program in small pages, which the kernel has put anywhere.
+    scattered: ModelledCache,
 }
 
 impl Default for Caches {
     fn default() -> Caches {
-        Caches { first: ModelledCache::new(FIRST), second: ModelledCache::new(SECOND) }
+        let [first, second, scattered] = [FIRST, SECOND, SECOND].map(ModelledCache::new);
+        Caches { first, second, scattered }
     }
 }
 
 impl Caches {
     /// Accesses a line; whether one of the caches had it.
     pub(super) fn access(&mut self, line: u64) -> bool {
-        // Both are asked, so that both know what is in use.
-        let (first, second) = (self.first.access(line), self.second.access(line));
-        first || second
+        let page = (line >> PAGE_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let scattered = page << PAGE_BITS | line & ((1 << PAGE_BITS) - 1);
+        // All are asked, so that all know what is in use.
+        let found = [
+            self.first.access(line, line),
+            self.second.access(line, line),
+            self.scattered.access(scattered, line),
+        ];
+        found.contains(&true)
+    }
+
+    /// Forgets all lines: what ran since then is unknown.
+    pub(super) fn clear(&mut self) {
+        [&mut self.first, &mut self.second, &mut self.scattered].into_iter().for_each(ModelledCache::clear);
     }
 }
 
@@ -43,8 +64,9 @@ impl ModelledCache {
         ModelledCache { ways, sets: vec![Vec::new(); sets] }
     }
 
-    fn access(&mut self, line: u64) -> bool {
-        let index = usize::try_from(line % self.sets.len() as u64).unwrap_or(0);
+    /// Accesses a line, which is in the set of an index; whether the cache had it.
+    fn access(&mut self, index: u64, line: u64) -> bool {
+        let index = usize::try_from(index % self.sets.len() as u64).unwrap_or(0);
         let set = &mut self.sets[index];
         let found = set.iter().position(|held| *held == line);
         match found {
@@ -55,5 +77,9 @@ impl ModelledCache {
             }
         }
         found.is_some()
+    }
+
+    fn clear(&mut self) {
+        self.sets.iter_mut().for_each(Vec::clear);
     }
 }

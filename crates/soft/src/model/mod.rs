@@ -7,7 +7,11 @@
 //! # Terms
 //!
 //! - *Site*: an instruction of the program, by its address.
-//! - *Irregular miss*: an access that misses both caches, and that no stride prefetcher foresees.
+//! - *Window*: instructions that were executed without a gap. The caches are empty at its start.
+//! - *Irregular touch*: an access that no stride prefetcher foresees, to a line that the caches do not have:
+//!   the first one of the window, or one after the line was evicted.
+//! - *Irregular miss*: an irregular touch that must be a miss, because the line was evicted, or because the
+//!   program uses more lines than a cache has ([`working_set`]). Their number is a lower bound.
 //! - *Misprediction*: a branch that the best of three predictors for its site predicts wrongly.
 //! - *Line transfer*: an access by one thread to a line that another thread had, where one of the two wrote.
 //!   It is *false sharing* if no byte that one of them wrote was accessed by the other in that window.
@@ -21,12 +25,14 @@
 mod branches;
 mod caches;
 mod sharing;
+mod working_set;
 
 use std::collections::{HashMap, HashSet};
 
 use branches::BranchPredictors;
-use caches::Caches;
+use caches::{Caches, SECOND_LINES};
 use sharing::LineSharing;
+use working_set::WorkingSet;
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
@@ -80,8 +86,10 @@ pub struct ExecutedInstruction<'a> {
 pub struct ModelCounts {
     /// Executions.
     pub instructions: u64,
-    /// Irregular misses.
-    pub irregular_misses: u64,
+    /// Irregular touches.
+    pub irregular_touches: u64,
+    /// First touches of a line by an instruction whose stride is not known yet.
+    pub unknown_touches: u64,
     /// Mispredictions.
     pub mispredictions: u64,
     /// Line transfers by false sharing.
@@ -96,9 +104,10 @@ pub struct ModelCounts {
 
 impl ModelCounts {
     /// Names of the counts, in the order of [`ModelCounts::values`].
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "modelled_instructions",
-        "modelled_irregular_misses",
+        "modelled_irregular_touches",
+        "modelled_unknown_touches",
         "modelled_mispredictions",
         "modelled_false_sharing",
         "modelled_true_sharing",
@@ -107,10 +116,11 @@ impl ModelCounts {
     ];
 
     /// The counts in order.
-    pub fn values(&self) -> [u64; 7] {
+    pub fn values(&self) -> [u64; 8] {
         [
             self.instructions,
-            self.irregular_misses,
+            self.irregular_touches,
+            self.unknown_touches,
             self.mispredictions,
             self.false_sharing,
             self.true_sharing,
@@ -122,13 +132,25 @@ impl ModelCounts {
     /// Adds the counts of another site.
     pub fn add(&mut self, other: &ModelCounts) {
         self.instructions += other.instructions;
-        self.irregular_misses += other.irregular_misses;
+        self.irregular_touches += other.irregular_touches;
+        self.unknown_touches += other.unknown_touches;
         self.mispredictions += other.mispredictions;
         self.false_sharing += other.false_sharing;
         self.true_sharing += other.true_sharing;
         self.unit_stride_loads += other.unit_stride_loads;
         self.accesses += other.accesses;
     }
+}
+
+/// Bounds of the irregular misses of all windows.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct MissBounds {
+    /// Irregular touches.
+    pub touches: u64,
+    /// Those that are misses at least.
+    pub misses: f64,
+    /// The fewest lines that the program uses at a time; 0: unknown.
+    pub working_set_lines: f64,
 }
 
 /// The last access of a site, for its strides.
@@ -138,6 +160,14 @@ struct LastAccess {
     stride: i64,
 }
 
+/// The distance of an access from the last one of its site.
+#[derive(Clone, Copy, Debug)]
+struct SiteStride {
+    bytes: i64,
+    /// Whether a prefetcher foresees the access.
+    is_foreseen: bool,
+}
+
 /// The models of one process, over all of its windows.
 #[derive(Debug, Default)]
 pub struct CoreModel {
@@ -145,6 +175,10 @@ pub struct CoreModel {
     branches: BranchPredictors,
     sharing: LineSharing,
     last: HashMap<(u32, u64, usize), LastAccess>,
+    working_set: WorkingSet,
+    /// Irregular touches, and those of lines that were evicted.
+    touches: u64,
+    evicted: u64,
     pages: HashSet<u64>,
     sites: HashMap<u64, ModelCounts>,
 }
@@ -183,29 +217,43 @@ impl CoreModel {
     ) {
         counts.accesses += 1;
         self.pages.insert(access.address / PAGE_BYTES);
-        let (is_foreseen, stride) = self.stride(thread, pc, index, access.address);
-        if access.is_element && !access.writes && stride.unsigned_abs() == access.bytes {
+        let stride = self.stride(thread, pc, index, access.address);
+        if access.is_element
+            && !access.writes
+            && stride.is_some_and(|stride| stride.bytes.unsigned_abs() == access.bytes)
+        {
             counts.unit_stride_loads += 1;
         }
-        let line = access.address / LINE_BYTES;
-        if !self.caches.access(line) && !is_foreseen {
-            counts.irregular_misses += 1;
-        }
+        self.touch(access.address / LINE_BYTES, stride.map(|stride| stride.is_foreseen), counts);
         self.sharing.access(thread, pc, access);
     }
 
-    /// Whether a prefetcher foresees an address, and its distance from the last one of the site.
-    fn stride(&mut self, thread: u32, pc: u64, index: usize, address: u64) -> (bool, i64) {
+    /// Accesses a line. A prefetcher foresees it or does not; `None`: its site has no earlier access.
+    fn touch(&mut self, line: u64, is_foreseen: Option<bool>, counts: &mut ModelCounts) {
+        let (is_held, is_again) = (self.caches.access(line), self.working_set.has_touched(line));
+        let is_irregular = !is_held && is_foreseen == Some(false);
+        if is_irregular {
+            counts.irregular_touches += 1;
+            self.touches += 1;
+            self.evicted += u64::from(is_again);
+        } else if !is_held && is_foreseen.is_none() {
+            counts.unknown_touches += 1;
+        }
+        self.working_set.touch(line, is_irregular);
+    }
+
+    /// The distance of an address from the last one of its site, if there is one.
+    fn stride(&mut self, thread: u32, pc: u64, index: usize, address: u64) -> Option<SiteStride> {
         let key = (thread, pc, index);
         let Some(last) = self.last.get(&key).copied() else {
             self.last.insert(key, LastAccess { address, stride: 0 });
-            return (false, 0);
+            return None;
         };
-        let stride = address.wrapping_sub(last.address).cast_signed();
-        let is_steady = stride == last.stride && stride.unsigned_abs() <= LONGEST_STRIDE;
-        let is_near = stride.unsigned_abs() < 2 * LINE_BYTES;
-        self.last.insert(key, LastAccess { address, stride });
-        (is_steady || is_near, stride)
+        let bytes = address.wrapping_sub(last.address).cast_signed();
+        let is_steady = bytes == last.stride && bytes.unsigned_abs() <= LONGEST_STRIDE;
+        let is_near = bytes.unsigned_abs() < 2 * LINE_BYTES;
+        self.last.insert(key, LastAccess { address, stride: bytes });
+        Some(SiteStride { bytes, is_foreseen: is_steady || is_near })
     }
 
     /// Ends a window of instructions that were executed without a gap.
@@ -219,6 +267,27 @@ impl CoreModel {
             }
         });
         self.last.clear();
+        // Native code runs before the next window.
+        self.caches.clear();
+        self.working_set.end_window();
+    }
+
+    /// Ends windows that were close together in time.
+    pub fn end_burst(&mut self) {
+        self.working_set.end_burst();
+    }
+
+    /// The bounds of the misses of all windows of bursts that have ended.
+    ///
+    /// The cache holds at most its size of the lines that only one window touched.
+    pub fn miss_bounds(&self) -> MissBounds {
+        let lines = self.working_set.least_lines();
+        let missing = if lines > SECOND_LINES { 1.0 - SECOND_LINES / lines } else { 0.0 };
+        MissBounds {
+            touches: self.touches,
+            misses: self.evicted as f64 + self.working_set.touched_once() as f64 * missing,
+            working_set_lines: lines,
+        }
     }
 
     /// The counts of each site so far; the sites begin anew, the state of the models stays.

@@ -21,38 +21,60 @@ fn totals(model: &mut CoreModel) -> ModelCounts {
     all
 }
 
+/// Bursts of windows of 400 accesses, whose addresses are functions of their number.
+fn bursts(mut address: impl FnMut(u64) -> u64) -> (ModelCounts, MissBounds) {
+    let mut model = CoreModel::default();
+    for window in 0..40 {
+        (0..400).for_each(|n| run(&mut model, 0, 1, &[load(address(window * 400 + n))]));
+        model.end_window();
+        if window % 8 == 7 {
+            model.end_burst();
+        }
+    }
+    let bounds = model.miss_bounds();
+    (totals(&mut model), bounds)
+}
+
 #[test]
 fn a_walk_in_random_order_misses_and_one_in_order_does_not() {
-    let (mut ordered, mut random_order, mut state) = (CoreModel::default(), CoreModel::default(), 1);
-    for n in 0..10_000 {
-        run(&mut ordered, 0, 1, &[load(n * 8)]);
-        run(&mut random_order, 0, 1, &[load(random(&mut state) % (1 << 28))]);
-    }
-    let (ordered, random_order) = (totals(&mut ordered), totals(&mut random_order));
-    assert!(ordered.irregular_misses < 10, "{ordered:?}");
-    assert!(ordered.unit_stride_loads > 9_900, "{ordered:?}");
-    assert!(random_order.irregular_misses > 9_000, "{random_order:?}");
+    let mut state = 1;
+    let (ordered, none) = bursts(|n| n * 8);
+    let (random_order, most) = bursts(|_| random(&mut state) % (1 << 28));
+    assert!(ordered.irregular_touches < 10 && none.misses < 10.0, "{ordered:?} {none:?}");
+    assert!(ordered.unit_stride_loads > 15_900, "{ordered:?}");
+    assert!(random_order.irregular_touches > 15_800 && most.misses > 8_000.0, "{most:?}");
+    assert!(most.misses <= most.touches as f64);
     assert_eq!(random_order.unit_stride_loads, 0);
 }
 
 #[test]
-fn a_small_set_is_served_whatever_its_order() {
-    let (mut model, mut state) = (CoreModel::default(), 1);
-    for _ in 0..20_000 {
-        run(&mut model, 0, 1, &[load(random(&mut state) % (16 << 10))]);
-    }
-    assert!(totals(&mut model).irregular_misses < 300);
+fn first_touches_of_a_working_set_that_fits_are_no_misses_whatever_its_order() {
+    let mut state = 1;
+    let (_, by_chance) = bursts(|_| random(&mut state) % (512 << 10));
+    assert!(by_chance.touches > 10_000 && by_chance.misses == 0.0, "{by_chance:?}");
+    let mut start = 0;
+    let (_, in_order) = bursts(|n| {
+        start = if n % 400 == 0 { random(&mut state) } else { start };
+        (start + n % 400) * 577 % 8_000 * 64
+    });
+    assert_eq!(in_order.misses, 0.0, "{in_order:?}");
 }
 
 #[test]
-fn long_strides_miss_and_short_ones_are_foreseen() {
-    let misses = |stride: u64| {
-        let mut model = CoreModel::default();
-        (0..5_000).for_each(|n| run(&mut model, 0, 1, &[load(n * stride)]));
-        totals(&mut model).irregular_misses
-    };
-    assert!(misses(8_192) > 4_900);
-    assert!(misses(256) < 10);
+fn lines_that_were_evicted_in_a_window_are_misses() {
+    let mut model = CoreModel::default();
+    for n in 0..60_000 {
+        run(&mut model, 0, 1, &[load(n * 7_919 % 30_000 * 64)]);
+    }
+    let bounds = model.miss_bounds();
+    assert!(bounds.misses > 20_000.0 && bounds.misses < 31_000.0, "{bounds:?}");
+}
+
+#[test]
+fn long_strides_are_irregular_and_short_ones_are_foreseen() {
+    let touches = |stride: u64| bursts(|n| n * stride).0.irregular_touches;
+    assert!(touches(8_192) > 15_800);
+    assert!(touches(256) < 100);
 }
 
 #[test]
