@@ -6,13 +6,20 @@
 mod fake_mac;
 mod support;
 
+#[path = "kperf/bad_input.rs"]
+mod bad_input;
+#[path = "kperf/recording.rs"]
+mod recording;
+
 use std::fmt::Write as _;
 use std::process::Output;
 
+use cyclometer_core::Count;
+use cyclometer_core::window::{WindowCause, WindowRow};
 use cyclometer_sim::{Concept, Model, Settings, SimMachine, Workload};
 use fake_mac::{FakeMac, VARIABLE, family};
 use serde_json::Value;
-use support::{cyclometer, one_line, stderr, stdout};
+use support::{cyclometer, one_line, schema, stderr, stdout};
 
 /// Before each read of the counters, 20 ms pass, in which CPU 0 works for 10 ms.
 const WORK: &str = "cpus 2\nworkload 0 loop:10\nclock step 20000000\n";
@@ -180,6 +187,17 @@ fn a_child_is_counted_with_everything_else_and_the_value_says_so() {
 }
 
 #[test]
+fn two_commands_are_compared_by_events_of_kperf() {
+    // Each run has the same work between its first and its last read.
+    let mac = mac("apple-m1", "");
+    let out = run(&mac, &["compare", "-r", "5", "-e", "INST_BRANCH", "--json", "true", "true"]);
+    let said = one_line(&(stdout(&out) + &stderr(&out)));
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    assert!(said.contains("INST_BRANCH:u"), "{said}");
+    assert!(said.contains("kperf counts CPUs"), "the counts are of the whole Mac: {said}");
+}
+
+#[test]
 fn modes_are_those_in_which_macos_counts() {
     let names = |release: &str, list: &str| {
         let (found, _) = metrics(&mac("apple-m1", &format!("macos {release}\n")), &["-e", list]);
@@ -334,6 +352,36 @@ fn a_database_that_cannot_be_used_is_a_warning_and_the_built_in_table_serves() {
     let (_, said) = metrics(&mac("apple-m1", ""), &["-e", "INST_BRANCH"]);
     let path = format!("/usr/share/kpep/cpu_100000c_2_{own:x}.plist");
     assert!(said.contains(&format!("cannot read the event database {path}")), "{said}");
+}
+
+/// The sections of a self-test's report: kind, source, why it is absent, number of events with counts.
+fn selftest_sections(mac: &FakeMac) -> Vec<(String, String, String, usize)> {
+    let file = mac.folder().join("report.json");
+    let out = run(mac, &["selftest", "--report", file.to_str().unwrap()]);
+    let said = one_line(&(stdout(&out) + &stderr(&out)));
+    // The simulated chip does not execute the loops, so that its counts may contradict them.
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(schema("selftest-1.json").is_valid(&report), "{report}");
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let section = |section: &Value| {
+        let events = section["events"].as_array().unwrap();
+        let counted = events.iter().filter(|event| event["verdict"] != "not_counted").count();
+        (word(&section["kind"]), word(&section["source"]), word(&section["absent"]), counted)
+    };
+    report["sections"].as_array().unwrap().iter().map(section).collect()
+}
+
+#[test]
+fn a_self_test_reports_kperf_and_the_sums_of_macos() {
+    let quick = "cpus 1\nworkload 0 loop\nclock step 20000\nprocess loop 75\n";
+    let sections = selftest_sections(&FakeMac::new(&format!("chip apple-m4\n{quick}")));
+    let (kind, source, absent, counted) = &sections[0];
+    assert_eq!((kind.as_str(), source.as_str(), absent.as_str()), ("hardware", "kperf", ""));
+    assert!(*counted >= 5, "{sections:?}");
+    let sections = selftest_sections(&FakeMac::new(&format!("chip apple-m4\n{quick}user\n")));
+    assert!(sections[0].2.contains("root only") && sections[0].3 == 0, "{sections:?}");
+    assert_eq!((sections[1].0.as_str(), sections[1].1.as_str()), ("accounts", "selfcounts"));
 }
 
 #[test]
