@@ -177,6 +177,26 @@ fn counters_that_the_power_manager_keeps_are_planned_around_and_named() {
 }
 
 #[test]
+fn the_power_managers_counters_are_those_of_the_hosts_database() {
+    let database = database("a14", &some_events())
+        .replace("power_counters</key><integer>224<", "power_counters</key><integer>28<");
+    let kept = "power-manager keeps\npower-counters 0x1c\n";
+    let mac = with_database("apple-m1", kept, family("apple-m1"), &database);
+    // INST_ALL counts on PMC7 alone, which the power manager of this Mac leaves.
+    let (found, _) = metrics(&mac, &["-e", "INST_ALL,CORE_ACTIVE_CYCLE,NEW_NAME_OF_BRANCHES"]);
+    let concepts = [Concept::Instructions, Concept::Cycles, Concept::Branches].map(work("apple-m1"));
+    let values: Vec<f64> = found.iter().map(|metric| metric["mean"].as_f64().unwrap()).collect();
+    assert!(found.iter().all(|metric| metric["count"] == "exact"), "{found:?}");
+    let times = values[0] / concepts[0] as f64;
+    assert!(times >= 1.0 && times.fract() == 0.0, "{values:?} {concepts:?}");
+    assert!(values.iter().zip(concepts).all(|(value, truth)| *value == truth as f64 * times), "{values:?}");
+    let doctor = one_line(&stdout(&run(&mac, &["doctor"])));
+    assert!(doctor.contains("the power manager keeps PMC2 to PMC4"), "{doctor}");
+    let plan = one_line(&stdout(&run(&mac, &["plan", "-e", "INST_ALL,CORE_ACTIVE_CYCLE"])));
+    assert!(plan.contains("PMC7") && plan.contains("kept by the power manager"), "{plan}");
+}
+
+#[test]
 fn a_child_is_counted_with_everything_else_and_the_value_says_so() {
     let out =
         run(&mac("apple-m1", ""), &["stat", "--json", "--output", "null", "-e", "INST_BRANCH", "--", "true"]);
@@ -190,7 +210,7 @@ fn a_child_is_counted_with_everything_else_and_the_value_says_so() {
 fn two_commands_are_compared_by_events_of_kperf() {
     // Each run has the same work between its first and its last read.
     let mac = mac("apple-m1", "");
-    let out = run(&mac, &["compare", "-r", "5", "-e", "INST_BRANCH", "--json", "true", "true"]);
+    let out = run(&mac, &["compare", "-r", "5", "-e", "INST_BRANCH", "true", "true"]);
     let said = one_line(&(stdout(&out) + &stderr(&out)));
     assert_eq!(out.status.code(), Some(0), "{said}");
     assert!(said.contains("INST_BRANCH:u"), "{said}");

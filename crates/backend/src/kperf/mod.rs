@@ -159,7 +159,7 @@ impl Source for KperfSource {
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let place = self.place(on)?;
-        let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing)?;
+        let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing, &self.cores)?;
         let layout = CounterLayout::of(slots, &self.cores, hold.counters())?;
         hold.try_words(&layout, slots)?;
         let cpus = self.online.iter().last().map_or(1, |last| last as usize + 1);

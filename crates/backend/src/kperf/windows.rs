@@ -36,7 +36,7 @@ pub(super) fn open(
     let [boundary] = spec.boundaries[..] else {
         return Err(refusal("kperf's windows end at one event, or at its timer"));
     };
-    let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing)?;
+    let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing, &source.cores)?;
     let layout = CounterLayout::of(slots, &source.cores, hold.counters())?;
     let value = |slot: &Slot| {
         let mut parts = layout.all().into_iter().filter(|part| part.slot == slot.id);

@@ -12,13 +12,14 @@ fn said(mac: &FakeMac, words: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_event_of_another_chip_is_an_error_with_the_nearest_names() {
+fn an_event_of_another_chip_is_named_and_the_others_are_counted() {
     let m1 = mac("apple-m1", "");
-    for words in [
-        &["stat", "-a", "-e", "ARM_L1D_CACHE_REFILL", "--", "true"][..],
-        &["plan", "-e", "ARM_L1D_CACHE_REFILL"],
-        &["encode", "ARM_L1D_CACHE_REFILL"],
-    ] {
+    let (found, _) = metrics(&m1, &["-e", "ARM_L1D_CACHE_REFILL,INST_BRANCH"]);
+    assert_eq!((&found[0]["count"], &found[0]["mean"]), (&"not_supported".into(), &Value::Null));
+    let reason = found[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("apple-m1 has no event named 'ARM_L1D_CACHE_REFILL'"), "{reason}");
+    assert_eq!(found[1]["count"], "exact", "the others are counted");
+    for words in [&["plan", "-e", "ARM_L1D_CACHE_REFILL"][..], &["encode", "ARM_L1D_CACHE_REFILL"]] {
         let (status, text) = said(&m1, words);
         assert_eq!(status, Some(125), "{text}");
         assert!(text.contains("ARM_L1D_CACHE_REFILL"), "{text}");

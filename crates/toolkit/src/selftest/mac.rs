@@ -5,10 +5,13 @@ use cyclometer_backend::sources;
 use cyclometer_catalog::ListingKind;
 use cyclometer_core::machine::Os;
 use cyclometer_core::{Rung, Source};
-use cyclometer_selftest::KernelMemory;
+use cyclometer_selftest::{Finding, KernelMemory, Repetitions, ThreadMeter, Truth, examine};
 
 use super::{Section, SelfTestRun, works};
 use crate::kperf_source;
+
+/// Events of the configurable counters, with portable events that the fixed counters count in both modes.
+const BY_NAME: [(&str, &str); 2] = [("INST_ALL", "instructions"), ("CORE_ACTIVE_CYCLE", "cycles")];
 
 /// The events of macOS's sums of a thread.
 const ACCOUNTED: [&str; 2] = ["cycles", "instructions"];
@@ -33,8 +36,23 @@ impl SelfTestRun<'_> {
         };
         let mut memory = KernelMemory::new();
         let listed = self.listed(&[ListingKind::Hardware, ListingKind::Cache, ListingKind::Portable]);
+        let by_name = BY_NAME.map(|names| self.by_name(source.as_ref(), names, &mut memory));
         let examined = listed.iter().map(|one| self.examined(source.as_ref(), one, ":u", &mut memory));
-        Section { findings: examined.collect(), ..section }
+        Section { findings: by_name.into_iter().chain(examined).collect(), ..section }
+    }
+
+    /// Counts an event of the vendor's by its name, and judges it as the portable event that it counts.
+    fn by_name(
+        &self,
+        source: &dyn Source,
+        (name, portable): (&str, &str),
+        memory: &mut KernelMemory,
+    ) -> Finding {
+        self.finding(name, || {
+            let slots = self.slots(&format!("{name}:u"), source.rung())?;
+            let mut meter = ThreadMeter::open(source, &slots, memory)?;
+            Ok(examine(name, Truth::of(portable), &mut meter, Repetitions::HARDWARE))
+        })
     }
 
     /// The sums of the thread, in user and kernel mode.
@@ -43,8 +61,8 @@ impl SelfTestRun<'_> {
         if let Some(reason) = self.obstacle(Rung::SelfCounts) {
             return section.without(&reason);
         }
-        let is_accounts = |source: &Box<dyn Source>| source.rung() == Rung::SelfCounts;
-        let Some(source) = sources().into_iter().find(is_accounts) else {
+        let mut all = sources().into_iter();
+        let Some(source) = all.find(|source| source.rung() == Rung::SelfCounts) else {
             return section.without("there are no sums of threads on this system");
         };
         let mut memory = KernelMemory::new();

@@ -41,7 +41,7 @@ const USUAL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The default events, by what counts them.
 const OF_HARDWARE: &str = "instructions,cycles,branches,branch-misses,cache-misses";
-const OF_KPERF: &str = "instructions,cycles,branches,branch-misses,l1d_cache_misses";
+const OF_KPERF: &str = "instructions,cycles,branches,branch-misses";
 const OF_SOFTWARE_PMU: &str = "instructions,branches,loads,stores";
 const OF_KERNEL: &str = "task-clock,page-faults,context-switches";
 const OF_ACCOUNTING: &str = "user_time,system_time,page-faults";
@@ -119,7 +119,7 @@ impl RowEnds {
         }
         let backend = (means == WindowMeans::Kperf).then_some(Rung::Kperf);
         if let Some(period) = args.timer {
-            return Ok(RowEnds { backend, ..RowEnds::at_timer(period, machine, events) });
+            return Ok(RowEnds { backend, ..RowEnds::at_timer(period, (args, machine), events)? });
         }
         let leader = |every: &Every, usual: &str| Leader {
             event: every.event.clone().unwrap_or_else(|| usual.to_owned()),
@@ -156,14 +156,24 @@ impl RowEnds {
     }
 
     /// Rows that end at kperf's timer; on a system without kperf, after so much CPU time of a thread.
-    fn at_timer(period: Duration, machine: &Machine, events: String) -> RowEnds {
+    fn at_timer(
+        period: Duration,
+        (args, machine): (&RecordArgs, &Machine),
+        events: String,
+    ) -> Result<RowEnds> {
         let is_mac = machine.ladder.state(Rung::Kperf).is_some_and(|state| state.works != Works::NotHere);
         if is_mac {
-            return RowEnds { kperf_timer: Some(period), ..RowEnds::of(events) };
+            return match args.backend.rung() {
+                None | Some(Rung::Kperf) => Ok(RowEnds { kperf_timer: Some(period), ..RowEnds::of(events) }),
+                Some(other) => {
+                    let message = format!("the timer that ends rows is kperf's, and --backend is {other}");
+                    Err(failure::usage(message, "leave --backend out, or record by time: --interval 10"))
+                }
+            };
         }
         let ns = u64::try_from(period.as_nanos()).ok().and_then(NonZeroU64::new);
         let clock = Leader { event: CLOCK.to_owned(), period: ns.unwrap_or(USUAL_PERIOD) };
-        RowEnds { leaders: vec![clock], ..RowEnds::of(events) }
+        Ok(RowEnds { leaders: vec![clock], ..RowEnds::of(events) })
     }
 }
 
