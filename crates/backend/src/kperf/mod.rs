@@ -80,6 +80,10 @@ pub enum RunningProcesses {
     ByCpus,
 }
 
+/// The refusal of running processes and of all other targets.
+const NO_PROCESS: &str = "kperf counts CPUs, not running processes: use -a, or name a command; \
+                          `record -p PID --backend kperf` has rows of a process";
+
 /// Counts by kperf.
 pub struct KperfSource {
     kpc: Rc<dyn Kpc>,
@@ -134,7 +138,8 @@ impl KperfSource {
         }
     }
 
-    fn place(&self, on: &Target) -> std::result::Result<CountedPlace, Refusal> {
+    /// Where a target is counted. A refusal is that of the first slot, so that another source counts it.
+    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<CountedPlace, Refusal> {
         match on {
             Target::ThisThread => Ok(CountedPlace::ThisThread),
             Target::Cpus(cpus) => Ok(CountedPlace::cpus(cpus.iter().collect(), None)),
@@ -143,10 +148,9 @@ impl KperfSource {
                 Ok(CountedPlace::cpus(self.online.iter().collect(), Some(company.to_owned())))
             }
             _ => Err(Refusal {
-                slot: None,
+                slot: slots.first().map(|slot| slot.id),
                 kind: RefusalKind::TargetNotSupported,
-                text: "kperf counts CPUs, not running processes: use -a, or name a command; `record -p PID --backend kperf` \
-                       has rows of a process".to_owned(),
+                text: NO_PROCESS.to_owned(),
             }),
         }
     }
@@ -158,7 +162,7 @@ impl Source for KperfSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let place = self.place(on)?;
+        let place = self.place(slots, on)?;
         let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing, &self.cores)?;
         let layout = CounterLayout::of(slots, &self.cores, hold.counters())?;
         hold.try_words(&layout, slots)?;

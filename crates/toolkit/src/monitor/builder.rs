@@ -368,7 +368,12 @@ mod tests {
     }
 
     fn labels(builder: &MonitorBuilder, machine: &Machine) -> Vec<String> {
-        builder.resolved(machine).unwrap().iter().map(|event| event.name.clone()).collect()
+        builder
+            .resolved(machine, &EventTables::embedded())
+            .unwrap()
+            .iter()
+            .map(|event| event.name.clone())
+            .collect()
     }
 
     #[test]
@@ -407,8 +412,12 @@ mod tests {
     fn modes_change_events_that_name_none() {
         let builder = MonitorBuilder::new().event("cycles,instructions:u,wall_time").modes(Modes::KERNEL);
         let machine = recorded("skylake");
-        let plan =
-            cyclometer_plan::plan(builder.resolved(&machine).unwrap(), &machine, Intent::default()).unwrap();
+        let plan = cyclometer_plan::plan(
+            builder.resolved(&machine, &EventTables::embedded()).unwrap(),
+            &machine,
+            Intent::default(),
+        )
+        .unwrap();
         let names: Vec<String> = plan.lines.iter().map(PlanLine::label).collect();
         assert_eq!(names, ["cycles:k", "instructions:u", "wall_time"]);
     }
