@@ -22,7 +22,7 @@ pub const USUAL_FILE: &str = "cyclometer.rec";
 
 /// The notes of `record --help` below the options.
 const NOTES: &str = "\
-Without --every, --timer and --interval a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
+Without --every, --timer or -I a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
 counts that were measured in its window, not the period. `cyclometer phases FILE`, `plot FILE` and `convert FILE` read \
 recordings. Rows are written to FILE.part until the run has ended; a recording of the name FILE is then kept as FILE.old.
 
