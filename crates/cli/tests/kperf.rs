@@ -6,13 +6,20 @@
 mod fake_mac;
 mod support;
 
+#[path = "kperf/bad_input.rs"]
+mod bad_input;
+#[path = "kperf/recording.rs"]
+mod recording;
+
 use std::fmt::Write as _;
 use std::process::Output;
 
+use cyclometer_core::Count;
+use cyclometer_core::window::{WindowCause, WindowRow};
 use cyclometer_sim::{Concept, Model, Settings, SimMachine, Workload};
 use fake_mac::{FakeMac, VARIABLE, family};
 use serde_json::Value;
-use support::{cyclometer, one_line, stderr, stdout};
+use support::{cyclometer, one_line, schema, stderr, stdout};
 
 /// Before each read of the counters, 20 ms pass, in which CPU 0 works for 10 ms.
 const WORK: &str = "cpus 2\nworkload 0 loop:10\nclock step 20000000\n";
@@ -170,6 +177,26 @@ fn counters_that_the_power_manager_keeps_are_planned_around_and_named() {
 }
 
 #[test]
+fn the_power_managers_counters_are_those_of_the_hosts_database() {
+    let database = database("a14", &some_events())
+        .replace("power_counters</key><integer>224<", "power_counters</key><integer>28<");
+    let kept = "power-manager keeps\npower-counters 0x1c\n";
+    let mac = with_database("apple-m1", kept, family("apple-m1"), &database);
+    // INST_ALL counts on PMC7 alone, which the power manager of this Mac leaves.
+    let (found, _) = metrics(&mac, &["-e", "INST_ALL,CORE_ACTIVE_CYCLE,NEW_NAME_OF_BRANCHES"]);
+    let concepts = [Concept::Instructions, Concept::Cycles, Concept::Branches].map(work("apple-m1"));
+    let values: Vec<f64> = found.iter().map(|metric| metric["mean"].as_f64().unwrap()).collect();
+    assert!(found.iter().all(|metric| metric["count"] == "exact"), "{found:?}");
+    let times = values[0] / concepts[0] as f64;
+    assert!(times >= 1.0 && times.fract() == 0.0, "{values:?} {concepts:?}");
+    assert!(values.iter().zip(concepts).all(|(value, truth)| *value == truth as f64 * times), "{values:?}");
+    let doctor = one_line(&stdout(&run(&mac, &["doctor"])));
+    assert!(doctor.contains("the power manager keeps PMC2 to PMC4"), "{doctor}");
+    let plan = one_line(&stdout(&run(&mac, &["plan", "-e", "INST_ALL,CORE_ACTIVE_CYCLE"])));
+    assert!(plan.contains("PMC7") && plan.contains("kept by the power manager"), "{plan}");
+}
+
+#[test]
 fn a_child_is_counted_with_everything_else_and_the_value_says_so() {
     let out =
         run(&mac("apple-m1", ""), &["stat", "--json", "--output", "null", "-e", "INST_BRANCH", "--", "true"]);
@@ -177,6 +204,17 @@ fn a_child_is_counted_with_everything_else_and_the_value_says_so() {
     let metric = &report["commands"][0]["metrics"][0];
     assert_eq!((&metric["count"], &metric["source"]), (&"partial".into(), &"kperf".into()), "{metric}");
     assert!(metric["reason"].as_str().unwrap().contains("kperf counts CPUs"), "{metric}");
+}
+
+#[test]
+fn two_commands_are_compared_by_events_of_kperf() {
+    // Each run has the same work between its first and its last read.
+    let mac = mac("apple-m1", "");
+    let out = run(&mac, &["compare", "-r", "5", "-e", "INST_BRANCH", "true", "true"]);
+    let said = one_line(&(stdout(&out) + &stderr(&out)));
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    assert!(said.contains("INST_BRANCH:u"), "{said}");
+    assert!(said.contains("kperf counts CPUs"), "the counts are of the whole Mac: {said}");
 }
 
 #[test]
@@ -334,6 +372,36 @@ fn a_database_that_cannot_be_used_is_a_warning_and_the_built_in_table_serves() {
     let (_, said) = metrics(&mac("apple-m1", ""), &["-e", "INST_BRANCH"]);
     let path = format!("/usr/share/kpep/cpu_100000c_2_{own:x}.plist");
     assert!(said.contains(&format!("cannot read the event database {path}")), "{said}");
+}
+
+/// The sections of a self-test's report: kind, source, why it is absent, number of events with counts.
+fn selftest_sections(mac: &FakeMac) -> Vec<(String, String, String, usize)> {
+    let file = mac.folder().join("report.json");
+    let out = run(mac, &["selftest", "--report", file.to_str().unwrap()]);
+    let said = one_line(&(stdout(&out) + &stderr(&out)));
+    // The simulated chip does not execute the loops, so that its counts may contradict them.
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(schema("selftest-1.json").is_valid(&report), "{report}");
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let section = |section: &Value| {
+        let events = section["events"].as_array().unwrap();
+        let counted = events.iter().filter(|event| event["verdict"] != "not_counted").count();
+        (word(&section["kind"]), word(&section["source"]), word(&section["absent"]), counted)
+    };
+    report["sections"].as_array().unwrap().iter().map(section).collect()
+}
+
+#[test]
+fn a_self_test_reports_kperf_and_the_sums_of_macos() {
+    let quick = "cpus 1\nworkload 0 loop\nclock step 20000\nprocess loop 75\n";
+    let sections = selftest_sections(&FakeMac::new(&format!("chip apple-m4\n{quick}")));
+    let (kind, source, absent, counted) = &sections[0];
+    assert_eq!((kind.as_str(), source.as_str(), absent.as_str()), ("hardware", "kperf", ""));
+    assert!(*counted >= 5, "{sections:?}");
+    let sections = selftest_sections(&FakeMac::new(&format!("chip apple-m4\n{quick}user\n")));
+    assert!(sections[0].2.contains("root only") && sections[0].3 == 0, "{sections:?}");
+    assert_eq!((sections[1].0.as_str(), sections[1].1.as_str()), ("accounts", "selfcounts"));
 }
 
 #[test]

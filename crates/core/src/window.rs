@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::code_memory::CodeMemoryChange;
 use crate::count::Count;
 use crate::error::Result;
+use crate::ladder::Rung;
 use crate::slot::SlotId;
 
 /// Where windows end.
@@ -54,6 +55,13 @@ pub enum WindowBoundary {
     /// After so much wall-clock time. Such rows are made of readings of all sources, not by
     /// [`Source::windows`](crate::Source::windows).
     Interval(Duration),
+    /// After so much time of a source's own timer, which interrupts each thread that has a CPU then.
+    Timer {
+        /// The source that has the timer, and counts the rows.
+        source: Rung,
+        /// The time.
+        period: Duration,
+    },
 }
 
 /// A thread of a recording.

@@ -1,7 +1,7 @@
 //! Apple: chips by `hw.cpufamily` on macOS and by MIDR on Linux.
 
 use cyclometer_core::machine::{CoreType, CpuId, MachineCpu, PmuFacts, Vendor};
-use cyclometer_core::{CounterMask, CpuSet};
+use cyclometer_core::{CounterMask, CpuSet, Machine, Rung};
 
 use crate::detected::{DetectedCpu, DetectionContext, core_type, no_counters};
 use crate::facts::{FactSource, KpcCounters};
@@ -116,6 +116,32 @@ pub(crate) fn limit_to_offered(cores: &mut [CoreType], offered: KpcCounters) {
         if known.is_none() {
             pmu.source = "kperf".to_owned();
         }
+    }
+}
+
+/// The names of counters: `PMC5 to PMC7`, or `PMC2, PMC5` where there are gaps.
+pub(crate) fn names(counters: CounterMask) -> String {
+    let bits = counters.general_bits();
+    let numbers: Vec<u32> = (0..64).filter(|n| bits >> n & 1 == 1).collect();
+    match numbers.as_slice() {
+        [first, .., last] if last - first + 1 == bits.count_ones() => format!("PMC{first} to PMC{last}"),
+        all => all.iter().map(|n| format!("PMC{n}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Other counters of the power manager than those of the chips in the table, by the event database of the
+/// host (`power_counters`). Nothing changes where kperf offers all counters, or another number of them.
+pub fn with_power_counters(machine: &mut Machine, power: CounterMask) {
+    let left = COUNTERS.without(power);
+    let usual = COUNTERS.without(POWER_COUNTERS);
+    let is_limited = |core: &CoreType| core.pmu.counters == usual;
+    if power == POWER_COUNTERS || left.len() != usual.len() || !machine.core_types.iter().any(is_limited) {
+        return;
+    }
+    machine.core_types.iter_mut().filter(|core| is_limited(core)).for_each(|core| core.pmu.counters = left);
+    let kperf = machine.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Kperf);
+    for cause in kperf.flat_map(|state| &mut state.causes) {
+        cause.text = cause.text.replace(&names(POWER_COUNTERS), &names(power));
     }
 }
 

@@ -43,6 +43,7 @@ mod x86;
 use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
+pub use apple::with_power_counters;
 pub use cyclometer_sys::tracer_call::TracerCall;
 pub use facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal};
 pub use host::HostFacts;

@@ -301,7 +301,9 @@ impl RecordedBoundary {
                 let event = slots.iter().position(|column| column == slot)?;
                 RecordedBoundary::Events { event, period: *period }
             }
-            WindowBoundary::Interval(time) => RecordedBoundary::Interval(*time),
+            WindowBoundary::Interval(time) | WindowBoundary::Timer { period: time, .. } => {
+                RecordedBoundary::Interval(*time)
+            }
         })
     }
 

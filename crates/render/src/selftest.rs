@@ -34,6 +34,7 @@ fn title(section: &Section) -> String {
         ("hardware", None) => "this PMU, user mode, on one thread".to_owned(),
         ("hardware", Some(pmu)) => format!("{}, user mode, on one thread", clean(pmu)),
         ("software", _) => "the kernel's software events".to_owned(),
+        ("accounts", _) => "macOS's sums of a thread, user and kernel mode".to_owned(),
         _ => "the software PMU".to_owned(),
     };
     format!("{what} ({})", section.rung)
@@ -130,6 +131,7 @@ fn trusted(section: &Section, paint: Paint) -> String {
         ("hardware", None) => "This PMU".to_owned(),
         ("hardware", Some(pmu)) => clean(pmu),
         ("software", _) => "The kernel".to_owned(),
+        ("accounts", _) => "The account of macOS".to_owned(),
         _ => "The software PMU".to_owned(),
     };
     let names = |verdicts: &[EventVerdict]| {

@@ -71,7 +71,7 @@ impl RunningSession<'_, '_> {
     fn with_reason_of_source(&self, refusal: Refusal, spec: &WindowSpec) -> Refusal {
         let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
             WindowBoundary::Events { slot, .. } => self.report.plan.lines.get(slot.0),
-            WindowBoundary::Interval(_) => None,
+            WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => None,
         });
         match leader.and_then(|line| line.skipped.first()) {
             Some(skipped) if refusal.kind == RefusalKind::TargetNotSupported => {
@@ -144,6 +144,9 @@ impl RunningSession<'_, '_> {
 fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
     let mut found = None;
     for boundary in &spec.boundaries {
+        if let WindowBoundary::Timer { source, .. } = boundary {
+            return with_events(*source, pass);
+        }
         let WindowBoundary::Events { slot, .. } = boundary else { continue };
         let Some(leader) = pass.slots.iter().find(|held| held.id == *slot) else {
             let text = "an event at which windows end is not counted in this run";
@@ -163,6 +166,14 @@ fn source_of(spec: &WindowSpec, pass: &Pass) -> Result<Rung> {
     found.or_else(|| pass.rungs().first().copied()).ok_or_else(|| {
         Error::new(ErrorKind::EventUnsupported, "no event is counted in this run, so there are no windows")
     })
+}
+
+/// The source whose timer ends rows, if it counts an event of the pass.
+fn with_events(source: Rung, pass: &Pass) -> Result<Rung> {
+    let text = || format!("rows end at {source}'s timer, and {source} counts no event here");
+    let fix = "name events of this CPU: `cyclometer list` shows them, and `cyclometer doctor` the sources";
+    let error = || Error::new(ErrorKind::EventUnsupported, text()).with_recovery(Recovery::fix(fix));
+    (!pass.of(source).is_empty()).then_some(source).ok_or_else(error)
 }
 
 /// The error of windows that are refused. Rows by time are the remedy where events cannot end rows, and for

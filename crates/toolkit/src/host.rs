@@ -3,11 +3,14 @@
 use cyclometer_backend::msr;
 use cyclometer_backend::registers::{LeftRegisters, Restoration};
 use cyclometer_catalog::Listing;
-use cyclometer_core::{Machine, Result};
+use cyclometer_core::ladder::Works;
+use cyclometer_core::{Machine, Result, Rung};
 use cyclometer_detect::{
-    FactRecorder, RecordedFacts, detect, detect_for_counting, detect_for_regions, detect_without_nvml,
+    FactRecorder, FactSource, RecordedFacts, detect, detect_for_counting, detect_for_regions,
+    detect_without_nvml, with_power_counters,
 };
 
+use crate::tables::host_database;
 use crate::{EventTables, built_sources, chips};
 
 #[cfg(feature = "fake-devices")]
@@ -23,26 +26,40 @@ mod facts;
 /// thread, as far as they do not follow from others. It checks whether a process may be traced only if no
 /// hardware counts and this process is not traced.
 pub fn machine() -> Machine {
-    built_sources::limit(detect_for_counting(facts::here().as_ref()))
+    here(detect_for_counting)
 }
 
 /// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does.
 /// Sources that regions do not need are not tried: no process is forked, and a tracer of this process is not
 /// disturbed.
 pub fn machine_for_regions() -> Machine {
-    built_sources::limit(detect_for_regions(facts::here().as_ref()))
+    here(detect_for_regions)
 }
 
 /// Detects the machine that this runs on and tries every source, as a diagnosis needs. Drivers of GPUs
 /// are not asked.
 pub fn diagnosed_machine() -> Machine {
-    built_sources::limit(detect_without_nvml(facts::here().as_ref()))
+    here(detect_without_nvml)
 }
 
 /// As [`diagnosed_machine`], with the devices that NVIDIA's management library lists. Asking it may wake
 /// them.
 pub fn diagnosed_machine_with_gpus() -> Machine {
-    built_sources::limit(detect(facts::here().as_ref()))
+    here(detect)
+}
+
+/// This machine, as a function of its facts.
+fn here(detect: fn(&dyn FactSource) -> Machine) -> Machine {
+    let facts = facts::here();
+    let mut machine = built_sources::limit(detect(facts.as_ref()));
+    let state = machine.ladder.state(Rung::Kperf);
+    // Kperf offers fewer counters: the database of the host names those that the power manager has.
+    if state.is_some_and(|state| state.works == Works::Partly)
+        && let Some(power) = host_database::power_counters(facts.as_ref())
+    {
+        with_power_counters(&mut machine, power);
+    }
+    machine
 }
 
 /// Detects this machine and records every fact that was looked at, so that another machine can replay the

@@ -1,6 +1,6 @@
 //! The source kperf of this machine.
 
-use cyclometer_backend::kperf::{self, KperfSharing};
+use cyclometer_backend::kperf::{self, KperfSharing, RunningProcesses};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::{Machine, Result, Rung, Source};
 
@@ -14,11 +14,14 @@ use crate::{EventTables, chips};
 pub(crate) fn open(
     machine: &Machine,
     tables: &EventTables,
-    sharing: KperfSharing,
+    (sharing, processes): (KperfSharing, RunningProcesses),
 ) -> Result<Option<Box<dyn Source>>> {
     let state = machine.ladder.state(Rung::Kperf);
     match state.is_some_and(|state| matches!(state.works, Works::Yes | Works::Partly)) {
-        true => kperf::source(chips::for_counting(machine, tables), machine.online.clone(), sharing),
+        true => {
+            let cores = chips::for_counting(machine, tables);
+            kperf::source(cores, machine.online.clone(), (sharing, processes))
+        }
         false => Ok(None),
     }
 }

@@ -99,7 +99,7 @@ pub use host::{
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
-pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink};
+pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink, least_timer_period};
 pub use simulated::Simulated;
 pub use standing::StandingEvents;
 pub use stat::Stat;

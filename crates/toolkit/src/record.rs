@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use cyclometer_backend::kdebug::least_period;
 use cyclometer_backend::{Launcher, code_mappings, thread_name};
 use cyclometer_core::code_memory::{CodeMemory, CodeMemoryChange};
 use cyclometer_core::event::OsMetric;
@@ -37,6 +38,8 @@ enum RowEnd {
     Events(Vec<Leader>),
     /// After this time.
     Interval(Duration),
+    /// After this time of kperf's timer.
+    KperfTimer(Duration),
 }
 
 /// An event at which windows end.
@@ -144,6 +147,12 @@ impl RecordRun {
         RecordRun { stat, end: RowEnd::Interval(interval) }
     }
 
+    /// A recording with a row for each thread that has a CPU when kperf's timer expires, which is every
+    /// `period`; at least [`least_timer_period`]. kperf counts all events of the measurement.
+    pub fn kperf_timer(stat: Stat, period: Duration) -> RecordRun {
+        RecordRun { stat: stat.backend(Some(Rung::Kperf)), end: RowEnd::KperfTimer(period) }
+    }
+
     /// Ends windows also at this event; an interval is not combined with events.
     pub fn also(mut self, leader: Leader) -> RecordRun {
         if let RowEnd::Events(leaders) = &mut self.end {
@@ -162,7 +171,9 @@ impl RecordRun {
         let (stat, spec) = self.planned()?;
         let mut recorder = Recorder::new(sink, spec);
         let report = stat.run(launcher, &mut recorder)?;
-        Ok(recorder.finish(report))
+        let mut recorded = recorder.finish(report);
+        recorded.notes.extend(self.raised_period());
+        Ok(recorded)
     }
 
     /// Whether every leader is counted here, by a source that can have windows.
@@ -194,8 +205,44 @@ impl RecordRun {
                 let spec = WindowSpec { boundaries, most_rows: WindowSpec::MOST_ROWS };
                 (stat.windows(spec.clone()), spec)
             }
+            RowEnd::KperfTimer(period) => {
+                is_counted(&stat.plan()?)?;
+                let period = (*period).max(least_timer_period());
+                let spec = WindowSpec::new(WindowBoundary::Timer { source: Rung::Kperf, period });
+                (stat.windows(spec.clone()), spec)
+            }
         })
     }
+
+    /// The note that the timer's period is longer than the requested one.
+    fn raised_period(&self) -> Option<String> {
+        let (RowEnd::KperfTimer(period), least) = (&self.end, least_timer_period()) else { return None };
+        let us = least.as_micros();
+        (*period < least).then(|| format!("the period is {us} µs, the shortest that macOS's timer has"))
+    }
+}
+
+/// Whether kperf counts an event of a plan.
+fn is_counted(plan: &Plan) -> Result<()> {
+    let reason = |line: &PlanLine| match &line.outcome {
+        Outcome::NotCounted(count) => count.reason(),
+        _ => None,
+    };
+    if plan.lines.is_empty() || plan.lines.iter().any(|line| reason(line).is_none()) {
+        return Ok(());
+    }
+    let reason = plan.lines.iter().find_map(reason).unwrap_or_default();
+    Err(Error::new(ErrorKind::EventUnsupported, format!("rows cannot end at kperf's timer: {reason}"))
+        .with_recovery(Recovery::fix("record a row for each length of time: --interval 10")))
+}
+
+/// The shortest period of [`RecordRun::kperf_timer`]: the kernel raises shorter ones, and does not say so.
+///
+/// # Source
+///
+/// xnu `osfmk/kperf/kptimer.c`, on arm64.
+pub fn least_timer_period() -> Duration {
+    least_period(false)
 }
 
 fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary> {
@@ -276,9 +323,13 @@ impl Columns {
         let slots = plan.passes.first().map(|pass| pass.slots.as_slice()).unwrap_or_default();
         let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
             WindowBoundary::Events { slot, .. } => slots.iter().find(|held| held.id == *slot),
-            WindowBoundary::Interval(_) => None,
+            WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => None,
         });
-        let source = leader.map(|leader| leader.rung);
+        let timer = spec.boundaries.iter().find_map(|boundary| match boundary {
+            WindowBoundary::Timer { source, .. } => Some(*source),
+            _ => None,
+        });
+        let source = leader.map(|leader| leader.rung).or(timer);
         let is_peak = |slot: &Slot| slot.parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)));
         let has_column = |slot: &&Slot| match source {
             _ if is_peak(slot) => false,

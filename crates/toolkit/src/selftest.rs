@@ -2,6 +2,8 @@
 //!
 //! Loops of known length are counted with every generic and portable event, and with the software PMU.
 
+mod mac;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -49,7 +51,7 @@ pub struct Examined {
 /// The result for the events of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Section {
-    /// The kind, in a word: `hardware`, `software`, `translated`.
+    /// The kind, in a word: `hardware`, `software`, `accounts`, `translated`.
     pub kind: &'static str,
     /// The source.
     pub rung: Rung,
@@ -112,7 +114,10 @@ impl SelfTest {
     pub fn run(&self, launcher: &Launcher) -> Result<Examined> {
         let run = SelfTestRun::new(self, launcher);
         let sections = match self.only {
+            None if run.is_on_a_mac() => vec![run.by_kperf(), run.by_accounts(), run.translated()],
             None => [run.hardware(), vec![run.software(), run.translated()]].concat(),
+            Some(Rung::Kperf) => vec![run.by_kperf()],
+            Some(Rung::SelfCounts) => vec![run.by_accounts()],
             Some(Rung::Perf) => [run.hardware(), vec![run.software()]].concat(),
             Some(Rung::Soft) => vec![run.translated()],
             Some(other) => return Err(untestable(other)),
@@ -129,13 +134,15 @@ impl SelfTest {
 struct SelfTestRun<'a> {
     test: &'a SelfTest,
     launcher: &'a Launcher,
+    tables: EventTables,
     /// The signal that came.
     interrupted: Cell<Option<i32>>,
 }
 
 impl<'a> SelfTestRun<'a> {
     fn new(test: &'a SelfTest, launcher: &'a Launcher) -> SelfTestRun<'a> {
-        SelfTestRun { test, launcher, interrupted: Cell::default() }
+        let (tables, _) = EventTables::here(&test.machine);
+        SelfTestRun { test, launcher, tables, interrupted: Cell::default() }
     }
 
     /// Checks that no signal has come yet.
@@ -220,7 +227,7 @@ impl<'a> SelfTestRun<'a> {
     }
 
     fn listed(&self, kinds: &[ListingKind]) -> Vec<Listing> {
-        let all = list(&self.test.machine, EventTables::embedded().tables());
+        let all = list(&self.test.machine, self.tables.tables());
         all.into_iter().filter(|listing| kinds.contains(&listing.kind)).collect()
     }
 
@@ -245,7 +252,7 @@ impl<'a> SelfTestRun<'a> {
     ) -> Finding {
         let name = &listing.name;
         let counted = || {
-            let mut slots = self.slots(&format!("{name}{modes}"))?;
+            let mut slots = self.slots(&format!("{name}{modes}"), source.rung())?;
             slots.iter_mut().filter(|_| filter.is_some()).for_each(|slot| slot.filter = filter);
             let mut meter = ThreadMeter::open(source, &slots, memory)?;
             let finding = examine(name, Truth::of(name), &mut meter, Repetitions::HARDWARE);
@@ -258,7 +265,7 @@ impl<'a> SelfTestRun<'a> {
     fn at_once(&self, source: &dyn Source, memory: &mut KernelMemory) -> Finding {
         let name = format!("{COPIES} x instructions");
         let counted = || {
-            let slots = self.slots("instructions:u")?;
+            let slots = self.slots("instructions:u", source.rung())?;
             let first = slots.first().ok_or("nothing counts it")?;
             let copies: Vec<Slot> = (0..COPIES).map(|id| Slot { id: SlotId(id), ..first.clone() }).collect();
             let mut meter = ThreadMeter::open(source, &copies, memory)?;
@@ -268,18 +275,17 @@ impl<'a> SelfTestRun<'a> {
         self.finding(&name, counted)
     }
 
-    /// How perf counts an event.
-    fn slots(&self, event: &str) -> std::result::Result<Vec<Slot>, String> {
+    /// How a source counts an event.
+    fn slots(&self, event: &str, rung: Rung) -> std::result::Result<Vec<Slot>, String> {
         let words = |error: Error| error.to_string();
-        let tables = EventTables::embedded();
-        let events = resolve_list_in(event, &self.test.machine, tables.tables(), true).map_err(words)?;
-        let intent = Intent { only: Some(Rung::Perf), subject: IntentSubject::Running, ..Intent::default() };
+        let events = resolve_list_in(event, &self.test.machine, self.tables.tables(), true).map_err(words)?;
+        let intent = Intent { only: Some(rung), subject: IntentSubject::Running, ..Intent::default() };
         let plan = cyclometer_plan::plan(events, &self.test.machine, intent).map_err(words)?;
         if let Some(Outcome::NotCounted(count)) = plan.lines.first().map(|line| &line.outcome) {
             return Err(count.reason().unwrap_or_default());
         }
-        let slots = plan.passes.first().map(|pass| pass.of(Rung::Perf)).unwrap_or_default();
-        if slots.is_empty() { Err("perf does not count it".to_owned()) } else { Ok(slots) }
+        let slots = plan.passes.first().map(|pass| pass.of(rung)).unwrap_or_default();
+        if slots.is_empty() { Err(format!("{rung} does not count it")) } else { Ok(slots) }
     }
 
     /// Names the erratum that explains a count that is too high.
@@ -436,7 +442,8 @@ fn interrupted(reason: String) -> Error {
 
 fn untestable(rung: Rung) -> Error {
     let message = format!("loops cannot be counted with the source '{rung}': it does not count threads");
-    Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix("use --backend perf or soft"))
+    Error::new(ErrorKind::InvalidInput, message)
+        .with_recovery(Recovery::fix("use --backend perf or soft, on a Mac kperf or selfcounts"))
 }
 
 fn nothing_tested(only: Rung, examined: &Examined) -> Error {

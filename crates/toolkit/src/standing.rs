@@ -38,7 +38,7 @@ impl StandingEvents {
     ///
     /// `ErrorKind::UnknownEvent` and `ErrorKind::InvalidInput` for an invalid event.
     pub fn new(machine: Machine, list: &str) -> Result<StandingEvents> {
-        let events = resolve_list_in(list, &machine, EventTables::embedded().tables(), true)?;
+        let events = resolve_list_in(list, &machine, EventTables::here(&machine).0.tables(), true)?;
         Ok(StandingEvents { machine, events })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use cyclometer_backend::kperf::KperfSharing;
+use cyclometer_backend::kperf::{KperfSharing, RunningProcesses};
 use cyclometer_backend::{
     Attached, Launcher, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
@@ -135,11 +135,12 @@ fn attached_to(targets: &[Target]) -> Result<Attached> {
 impl Stat {
     /// A measurement on `machine`, which must be the one that this runs on.
     pub fn new(machine: Machine) -> Stat {
+        let (tables, _) = EventTables::here(&machine);
         Stat {
             machine,
             command: None,
             target: None,
-            tables: EventTables::embedded(),
+            tables,
             events: Vec::new(),
             metrics: Vec::new(),
             settings: SessionSettings::default(),
@@ -160,7 +161,7 @@ impl Stat {
     /// is executed.
     pub fn simulated(simulated: Simulated) -> Stat {
         let machine = simulated.machine();
-        Stat { simulated: Some(simulated), ..Stat::new(machine) }
+        Stat { simulated: Some(simulated), tables: EventTables::embedded(), ..Stat::new(machine) }
     }
 
     /// Runs this command.
@@ -230,7 +231,8 @@ impl Stat {
         self
     }
 
-    /// Looks names of events up in these tables, from now on.
+    /// Looks names of events up in these tables, from now on; before that in those of the machine
+    /// ([`EventTables::here`]).
     pub fn tables(mut self, tables: EventTables) -> Stat {
         self.tables = tables;
         self
@@ -549,10 +551,19 @@ impl Stat {
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
             _ => {
                 let mut all = sources();
-                all.extend(kperf_source::open(&self.machine, &self.tables, KperfSharing::default())?);
+                all.extend(self.kperf()?);
                 all
             }
         })
+    }
+
+    /// kperf, which counts CPUs for a process that runs only on request.
+    fn kperf(&self) -> Result<Option<Box<dyn Source>>> {
+        let processes = match self.backend {
+            Some(Rung::Kperf) => RunningProcesses::ByCpus,
+            _ => RunningProcesses::Refused,
+        };
+        kperf_source::open(&self.machine, &self.tables, (KperfSharing::default(), processes))
     }
 
     /// The CPU that is counted, where it is one.

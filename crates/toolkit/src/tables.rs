@@ -1,7 +1,7 @@
 //! Tables of events that users give at run time, before those of the catalogue.
 
 mod file;
-mod host_database;
+pub(crate) mod host_database;
 
 use std::cell::LazyCell;
 use std::path::{Path, PathBuf};

@@ -81,3 +81,68 @@ fn inside_a_process() {
     assert_eq!(lacking.number(), None, "{lacking:?}");
     assert!(format!("{lacking:?}").contains("accounted for processes only"), "{lacking:?}");
 }
+
+/// Runs a test again on a Mac as root, with this text as the event database of its macOS.
+fn on_a_mac_as_root(test: &str, database: Option<&str>) {
+    let folder = tempfile::tempdir().unwrap();
+    cyclometer_fake_kperf::install(folder.path(), "chip apple-m4\ncpus 2\nworkload 0 loop\n");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines");
+    let machine = std::fs::read_to_string(fixtures.join("m4-macos.txt")).unwrap();
+    let mut machine = machine.replace("euid 501", "euid 0").replace("cpus 10", "cpus 2");
+    machine += "sysctl hw.cputype 16777228\nsysctl hw.cpusubtype 2\n";
+    if let Some(text) = database {
+        machine += "file /usr/share/kpep/cpu_100000c_2_6f5129ac.plist\n";
+        text.lines().for_each(|line| machine += &format!("| {line}\n"));
+    }
+    std::fs::write(folder.path().join("machine"), machine).unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", test, "--ignored", "--nocapture"]).env(ON_A_MAC, folder.path());
+    let out = again.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// A database with one event, whose name no table of ours has.
+const DATABASE: &str = "<plist version=\"1.0\"><dict><key>name</key><string>as4</string>
+<key>system</key><dict><key>cpu</key><dict><key>architecture</key><string>arm64</string>
+<key>config_counters</key><integer>1020</integer><key>fixed_counters</key><integer>3</integer>
+<key>power_counters</key><integer>224</integer><key>events</key><dict>
+<key>ONLY_HERE</key><dict><key>number</key><integer>33</integer></dict>
+</dict></dict></dict></dict></plist>";
+
+#[test]
+fn a_region_counts_the_events_of_the_hosts_database() {
+    on_a_mac_as_root("inside_with_a_database", Some(DATABASE));
+}
+
+#[test]
+#[ignore = "runs on a Mac that another test makes"]
+fn inside_with_a_database() {
+    let monitor = Monitor::builder().event("ONLY_HERE").calibrate(false).build().unwrap();
+    let region = monitor.region("work");
+    work(20_000_000);
+    let measured = region.stop();
+    let counted = value(&measured, "ONLY_HERE");
+    assert!(counted.rung == Some(Rung::Kperf) && counted.number().unwrap() > 0.0, "{counted:?}");
+    assert!(monitor.ladder().iter().all(|step| !step.tried.contains("database")), "{:?}", monitor.ladder());
+}
+
+#[test]
+fn a_region_counts_by_the_built_in_tables_where_no_database_can_be_used_and_says_so() {
+    for database in [None, Some(&DATABASE[..DATABASE.len() / 2])] {
+        on_a_mac_as_root("inside_without_a_database", database);
+    }
+}
+
+#[test]
+#[ignore = "runs on a Mac that another test makes"]
+fn inside_without_a_database() {
+    let monitor = Monitor::builder().event("INST_BRANCH").calibrate(false).build().unwrap();
+    let region = monitor.region("work");
+    work(20_000_000);
+    let measured = region.stop();
+    let counted = value(&measured, "INST_BRANCH");
+    assert!(counted.rung == Some(Rung::Kperf) && counted.number().unwrap() > 0.0, "{counted:?}");
+    let step = monitor.ladder().iter().find(|step| step.tried.contains("database")).unwrap();
+    assert!(step.done.contains("built-in") && format!("{step:?}").contains("/usr/share/kpep"), "{step:?}");
+}

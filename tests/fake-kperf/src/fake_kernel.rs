@@ -48,7 +48,7 @@ pub const POWER: u32 = 4;
 /// # Source
 ///
 /// kpep `power_counters`, 224.
-const POWER_COUNTERS: u32 = 0xe0;
+pub(crate) const POWER_COUNTERS: u32 = 0xe0;
 /// PMC2 to PMC9.
 const CONFIGURABLE_COUNTERS: u32 = 0x3fc;
 
@@ -184,7 +184,7 @@ impl FakeKernel {
     /// The PMCs of classes that are available now, as a mask.
     fn available(&self, classes: u32) -> u32 {
         let mut mask = if classes & FIXED != 0 { 0b11 } else { 0 };
-        let power = if self.scenario.vm || self.has_all() { 0 } else { POWER_COUNTERS };
+        let power = if self.scenario.vm || self.has_all() { 0 } else { self.scenario.power_counters };
         if classes & CONFIGURABLE != 0 && !self.scenario.vm {
             mask |= CONFIGURABLE_COUNTERS & !power;
         }

@@ -10,6 +10,7 @@
 //! | `user` | the process is not root |
 //! | `vm` | a virtual machine: no configurable counters |
 //! | `power-manager keeps` | PMC5 to PMC7 stay with the power manager, also when counters are forced |
+//! | `power-counters 0x1c` | the counters of the power manager are PMC2 to PMC4, and not PMC5 to PMC7 |
 //! | `stale` | the first thread sample after a new configuration is old, until all CPUs are read |
 //! | `not-ready 3` | the first 3 samples of each thread are zeros: the kernel has no sums yet |
 //! | `refuse 0xbf` | the kernel's list of allowed selectors lacks this one; several lines are possible |
@@ -23,7 +24,7 @@
 use cyclometer_fake_library::{ScenarioError, nth_call};
 use cyclometer_sim::{Model, Workload};
 
-use crate::fake_kernel::Errno;
+use crate::fake_kernel::{Errno, POWER_COUNTERS};
 
 /// A Mac, and what fails on it.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub vm: bool,
     /// Whether PMC5 to PMC7 stay with the power manager.
     pub power_manager_keeps: bool,
+    /// The counters of the power manager.
+    pub power_counters: u32,
     /// Whether the first thread sample after a new configuration is old.
     pub stale: bool,
     /// How many samples of each thread are zeros, as the kernel has no sums of its counters yet.
@@ -96,6 +99,7 @@ impl Default for Scenario {
             root: true,
             vm: false,
             power_manager_keeps: false,
+            power_counters: POWER_COUNTERS,
             stale: false,
             not_ready: 0,
             refused: Vec::new(),
@@ -132,6 +136,7 @@ impl Scenario {
             ["user"] => self.root = false,
             ["vm"] => self.vm = true,
             ["power-manager", "keeps"] => self.power_manager_keeps = true,
+            ["power-counters", mask] => self.power_counters = number(mask)?.into(),
             ["stale"] => self.stale = true,
             ["not-ready", samples] => self.not_ready = samples.parse().ok()?,
             ["refuse", selector] => self.refused.push(number(selector)?),

@@ -11,6 +11,7 @@ use cyclometer_sys::macos::{Kpc, KpcClasses};
 
 use super::layout::CounterLayout;
 use super::refused::{errno, of_event, refusal};
+use crate::registers::CorePmu;
 
 /// The classes that are used.
 const CLASSES: KpcClasses = KpcClasses::from_bits(3);
@@ -58,7 +59,7 @@ struct FormerState {
 impl HeldCounters {
     /// Requests all counters. Where another task has requested them and does not count, those that the kernel
     /// offers are used.
-    fn request(&mut self, kpc: &dyn Kpc) -> Result<(), Refusal> {
+    fn request(&mut self, kpc: &dyn Kpc, cores: &[CorePmu]) -> Result<(), Refusal> {
         let was_forced =
             kpc.has_forced_counters().map_err(|error| refusal("kpc_force_all_ctrs_get", &error))?;
         let counting = kpc.counting();
@@ -79,7 +80,7 @@ impl HeldCounters {
             thread_counting: kpc.thread_counting(),
             words: Vec::new(),
         };
-        match available(kpc) {
+        match available(kpc, cores) {
             Ok(counters) => self.counters = counters,
             Err(refusal) => {
                 self.release(kpc);
@@ -106,13 +107,18 @@ impl HeldCounters {
     }
 }
 
-/// The counters that can be used.
-fn available(kpc: &dyn Kpc) -> Result<CounterMask, Refusal> {
-    let general = match kpc.counter_count(KpcClasses::CONFIGURABLE) {
-        8 => ALL,
-        5 => WITHOUT_POWER,
-        0 => 0,
-        other => {
+/// The counters that can be used: those of the machine's PMUs, if kperf offers as many.
+fn available(kpc: &dyn Kpc, cores: &[CorePmu]) -> Result<CounterMask, Refusal> {
+    let offered = kpc.counter_count(KpcClasses::CONFIGURABLE);
+    let known = cores.iter().map(|core| core.chip.counters.general_bits());
+    let has_offered = |general: &u64| *general & !ALL == 0 && general.count_ones() as usize == offered;
+    let known = known.into_iter().find(has_offered);
+    let general = match (offered, known) {
+        (_, Some(general)) => general,
+        (8, None) => ALL,
+        (5, None) => WITHOUT_POWER,
+        (0, None) => 0,
+        (other, None) => {
             let text =
                 format!("kperf offers {other} configurable counters, and no layout of so many is known");
             return Err(Refusal { slot: None, kind: RefusalKind::Other, text });
@@ -137,10 +143,14 @@ impl CounterHold {
     /// # Errors
     ///
     /// The kernel's refusal; a number of counters whose layout is not known.
-    pub(super) fn take(kpc: Rc<dyn Kpc>, sharing: &KperfSharing) -> Result<CounterHold, Refusal> {
+    pub(super) fn take(
+        kpc: Rc<dyn Kpc>,
+        sharing: &KperfSharing,
+        cores: &[CorePmu],
+    ) -> Result<CounterHold, Refusal> {
         let mut held = sharing.lock();
         if held.holds == 0 {
-            held.request(kpc.as_ref())?;
+            held.request(kpc.as_ref(), cores)?;
         }
         held.holds += 1;
         let counters = held.counters;

@@ -59,11 +59,30 @@ pub fn probe() -> std::result::Result<KpcCounters, i32> {
 /// # Errors
 ///
 /// Those of [`KperfSource::open_library`].
-pub fn source(cores: Vec<CorePmu>, online: CpuSet, sharing: KperfSharing) -> Result<Option<Box<dyn Source>>> {
+pub fn source(
+    cores: Vec<CorePmu>,
+    online: CpuSet,
+    (sharing, processes): (KperfSharing, RunningProcesses),
+) -> Result<Option<Box<dyn Source>>> {
     let open = |library: std::path::PathBuf| KperfSource::open_library(&library, cores, online);
     let source = library().map(open).transpose()?;
-    Ok(source.map(|source| -> Box<dyn Source> { Box::new(source.sharing(sharing)) }))
+    Ok(source
+        .map(|source| -> Box<dyn Source> { Box::new(source.sharing(sharing).running_processes(processes)) }))
 }
+
+/// The treatment of processes that run already, whose counters kperf cannot read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RunningProcesses {
+    /// They are refused, so that another source counts them.
+    #[default]
+    Refused,
+    /// The counts are those of all CPUs, and say so; rows are those of the process.
+    ByCpus,
+}
+
+/// The refusal of running processes and of all other targets.
+const NO_PROCESS: &str = "kperf counts CPUs, not running processes: use -a, or name a command; \
+                          `record -p PID --backend kperf` has rows of a process";
 
 /// Counts by kperf.
 pub struct KperfSource {
@@ -71,6 +90,7 @@ pub struct KperfSource {
     cores: Vec<CorePmu>,
     online: CpuSet,
     sharing: KperfSharing,
+    processes: RunningProcesses,
     /// The library, for its other functions; empty where the functions came from elsewhere.
     library: PathBuf,
 }
@@ -78,7 +98,8 @@ pub struct KperfSource {
 impl KperfSource {
     /// The source over these functions. `cores` are the machine's PMUs, `online` its CPUs.
     pub fn new(kpc: Rc<dyn Kpc>, cores: Vec<CorePmu>, online: CpuSet) -> KperfSource {
-        KperfSource { kpc, cores, online, sharing: KperfSharing::default(), library: PathBuf::new() }
+        let (sharing, processes) = Default::default();
+        KperfSource { kpc, cores, online, sharing, processes, library: PathBuf::new() }
     }
 
     /// The source over a library: the framework, or one that behaves as it does.
@@ -102,18 +123,34 @@ impl KperfSource {
         KperfSource { sharing, ..self }
     }
 
-    fn place(&self, on: &Target) -> std::result::Result<CountedPlace, Refusal> {
+    /// The same source with another treatment of running processes.
+    #[must_use]
+    pub fn running_processes(self, processes: RunningProcesses) -> KperfSource {
+        KperfSource { processes, ..self }
+    }
+
+    /// Whether a target is counted by counting all CPUs.
+    fn counts_by_cpus(&self, on: &Target) -> bool {
+        match on {
+            Target::Child(_) => true,
+            Target::Process { .. } => self.processes == RunningProcesses::ByCpus,
+            _ => false,
+        }
+    }
+
+    /// Where a target is counted. A refusal is that of the first slot, so that another source counts it.
+    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<CountedPlace, Refusal> {
         match on {
             Target::ThisThread => Ok(CountedPlace::ThisThread),
             Target::Cpus(cpus) => Ok(CountedPlace::cpus(cpus.iter().collect(), None)),
-            Target::Child(_) => {
+            _ if self.counts_by_cpus(on) => {
                 let company = "everything that ran on this Mac meanwhile: kperf counts CPUs, not processes";
                 Ok(CountedPlace::cpus(self.online.iter().collect(), Some(company.to_owned())))
             }
             _ => Err(Refusal {
-                slot: None,
+                slot: slots.first().map(|slot| slot.id),
                 kind: RefusalKind::TargetNotSupported,
-                text: "kperf counts CPUs, not running processes: use -a, or name a command".to_owned(),
+                text: NO_PROCESS.to_owned(),
             }),
         }
     }
@@ -125,8 +162,8 @@ impl Source for KperfSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let place = self.place(on)?;
-        let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing)?;
+        let place = self.place(slots, on)?;
+        let hold = CounterHold::take(Rc::clone(&self.kpc), &self.sharing, &self.cores)?;
         let layout = CounterLayout::of(slots, &self.cores, hold.counters())?;
         hold.try_words(&layout, slots)?;
         let cpus = self.online.iter().last().map_or(1, |last| last as usize + 1);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
-use cyclometer_core::{Refusal, Result, Slot, Target};
+use cyclometer_core::{Refusal, Result, Rung, Slot, Target};
 use cyclometer_sys::macos::{KdebugFunctions, Library, LibraryError, SamplerFunctions};
 
 use super::hold::CounterHold;
@@ -33,10 +33,10 @@ pub(super) fn open(
         Target::Child(pid) | Target::Process { pid, .. } => *pid,
         _ => return Err(refusal("kperf records the threads of one process")),
     };
-    let [WindowBoundary::Events { slot: leader, period }] = spec.boundaries[..] else {
-        return Err(refusal("kperf's windows end at one event"));
+    let [boundary] = spec.boundaries[..] else {
+        return Err(refusal("kperf's windows end at one event, or at its timer"));
     };
-    let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing)?;
+    let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing, &source.cores)?;
     let layout = CounterLayout::of(slots, &source.cores, hold.counters())?;
     let value = |slot: &Slot| {
         let mut parts = layout.all().into_iter().filter(|part| part.slot == slot.id);
@@ -50,17 +50,37 @@ pub(super) fn open(
         }
     };
     let columns: Vec<usize> = slots.iter().map(value).collect::<std::result::Result<_, _>>()?;
-    let counter = slots.iter().zip(&columns).find(|(slot, _)| slot.id == leader).map(|(_, value)| *value);
-    let counter = counter.ok_or_else(|| refusal("the leader is not among the events"))?;
+    let trigger = trigger(boundary, slots, &columns)?;
     let tools = tools(source).map_err(|error| refusal(&format!("cannot sample by kperf: {error}")))?;
     let what = SampledThreads {
         pid,
         counters: SampledCounters::Shared,
         columns,
-        trigger: SamplingTrigger::Overflow { counter, period },
+        trigger,
         most_rows: spec.most_rows,
     };
     Ok(Box::new(HeldWindows { windows: KperfWindows::open(tools, &what)?, _hold: hold }))
+}
+
+/// The interrupt of the leader's counter, or of the timer.
+fn trigger(
+    boundary: WindowBoundary,
+    slots: &[Slot],
+    columns: &[usize],
+) -> std::result::Result<SamplingTrigger, Refusal> {
+    match boundary {
+        WindowBoundary::Events { slot: leader, period } => {
+            let counter = slots.iter().zip(columns).find(|(slot, _)| slot.id == leader);
+            let (_, counter) = counter.ok_or_else(|| refusal("the leader is not among the events"))?;
+            Ok(SamplingTrigger::Overflow { counter: *counter, period })
+        }
+        WindowBoundary::Timer { source: Rung::Kperf, period } => {
+            Ok(SamplingTrigger::Timer { period, every_thread: false })
+        }
+        WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
+            Err(refusal("kperf's windows end at one event, or at its timer"))
+        }
+    }
 }
 
 fn tools(source: &KperfSource) -> std::result::Result<SamplingTools, LibraryError> {

@@ -102,7 +102,7 @@ fn leaders(slots: &[Slot], spec: &WindowSpec) -> std::result::Result<Vec<Further
             Err(not_among(slot))
         }
         WindowBoundary::Events { slot, period } => Ok(FurtherPeriod { slot, period_events: period }),
-        WindowBoundary::Interval(_) => {
+        WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
             let text = "perf's windows end at events, not at times";
             Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()))
         }

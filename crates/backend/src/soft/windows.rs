@@ -209,7 +209,7 @@ fn request(
     };
     let (slot, period) = match *boundary {
         WindowBoundary::Events { slot, period } => (slot, period),
-        WindowBoundary::Interval(_) => {
+        WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
             let text = "windows of the software PMU end after instructions, not after a time: make rows of \
                         readings at an interval instead";
             return Err(refuse(None, RefusalKind::NotSupported, text.to_owned()));

@@ -4,7 +4,7 @@ use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Machine, Os, Vendor};
 
 use super::{cause, mended};
-use crate::apple::POWER_COUNTERS;
+use crate::apple::{POWER_COUNTERS, names};
 use crate::facts::KpcCounters;
 use crate::probes::{AccessProbes, errno};
 
@@ -99,13 +99,15 @@ fn taken() -> Cause {
 }
 
 fn power_manager(left: u32, forced: bool) -> Cause {
+    let kept = names(POWER_COUNTERS);
     let holder = match forced {
-        true => "the power manager keeps PMC5 to PMC7",
-        false => "another program has requested all counters, so PMC5 to PMC7 stay with the power manager",
+        true => format!("the power manager keeps {kept}"),
+        false => {
+            format!("another program has requested all counters, so {kept} stay with the power manager")
+        }
     };
     let text = format!(
-        "{holder}: {left} configurable counters are left, and events of PMC5 to PMC7 alone cannot \
-         be counted"
+        "{holder}: {left} configurable counters are left, and events of {kept} alone cannot be counted"
     );
     cause(CauseKind::HeldByAnother, text)
 }

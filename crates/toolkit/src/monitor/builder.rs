@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cyclometer_backend::kperf::KperfSharing;
+use cyclometer_backend::kperf::{KperfSharing, RunningProcesses};
 use cyclometer_backend::{Serialisation, msr, region_sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
@@ -13,7 +13,7 @@ use cyclometer_core::plan::{IntentSubject, Multiplex};
 use cyclometer_core::{
     CpuSet, Error, ErrorKind, Event, Intent, Machine, Modes, Recovery, Result, Rung, Scope, Target,
 };
-use cyclometer_monitor::{Sampling, Setup, SourceMaker};
+use cyclometer_monitor::{LadderStep, Sampling, Setup, SourceMaker};
 
 use super::user_reads::user_reads;
 use super::{Monitor, settings};
@@ -42,7 +42,8 @@ pub struct MonitorBuilder {
     scope: CountedScope,
     modes: Option<Modes>,
     backend: Option<Rung>,
-    tables: EventTables,
+    /// `None`: those of this machine.
+    tables: Option<EventTables>,
     serialisation: Option<Serialisation>,
     user_reads: bool,
     calibrate: bool,
@@ -71,7 +72,7 @@ impl MonitorBuilder {
             scope: CountedScope::Thread,
             modes: None,
             backend: None,
-            tables: EventTables::embedded(),
+            tables: None,
             serialisation: None,
             user_reads: true,
             calibrate: true,
@@ -118,10 +119,11 @@ impl MonitorBuilder {
         self
     }
 
-    /// Looks names of events up in these tables.
+    /// Looks names of events up in these tables; by default in those of this machine
+    /// ([`EventTables::here`]).
     #[must_use]
     pub fn tables(mut self, tables: EventTables) -> MonitorBuilder {
-        self.tables = tables;
+        self.tables = Some(tables);
         self
     }
 
@@ -195,7 +197,9 @@ impl MonitorBuilder {
             backend = None;
         }
         let (target, scope) = self.target(&machine)?;
-        let events = self.resolved(&machine)?;
+        let (tables, warning) = self.tables_on(&machine);
+        steps.extend(warning.map(without_database));
+        let events = self.resolved(&machine, &tables)?;
         let intent = Intent {
             only: self.backend,
             // The software PMU gives each thread its own counts.
@@ -211,7 +215,7 @@ impl MonitorBuilder {
         settings::limit_counters(&self.config, &plan)?;
         let sampling = self.sampling()?.map(|sampling| (sampling, sampled(&target)));
         let setup = Setup {
-            sources: self.sources(&machine, backend),
+            sources: self.sources(&machine, &tables, backend),
             plan,
             longest_window: settings::longest_window(&self.config, &machine),
             machine,
@@ -228,14 +232,22 @@ impl MonitorBuilder {
         self.serialisation.or(self.config.serialisation).unwrap_or_default()
     }
 
-    fn sources(&self, machine: &Machine, backend: Option<Rung>) -> SourceMaker {
+    /// The tables, and why the machine's own ones are not among them.
+    fn tables_on(&self, machine: &Machine) -> (EventTables, Option<String>) {
+        match &self.tables {
+            Some(tables) => (tables.clone(), None),
+            None => EventTables::here(machine),
+        }
+    }
+
+    fn sources(&self, machine: &Machine, tables: &EventTables, backend: Option<Rung>) -> SourceMaker {
         let checks_setting = self.config.x86.pce_flag_check.unwrap_or(true);
         let how = match self.user_reads {
             true => user_reads(machine, self.serialised(), checks_setting),
             false => Err("it was not asked for".to_owned()),
         };
         let registers = backend.filter(|rung| matches!(rung, Rung::Msr | Rung::Sysreg));
-        let (machine, tables) = (machine.clone(), self.tables.clone());
+        let (machine, tables) = (machine.clone(), tables.clone());
         let cpu = match &self.scope {
             CountedScope::Cpus(cpus) if cpus.len() == 1 => cpus.iter().next(),
             _ => None,
@@ -248,7 +260,8 @@ impl MonitorBuilder {
                 let mut all = region_sources(how.clone());
                 // Where the framework cannot be opened, the source is missing and the plan goes on without
                 // it.
-                all.extend(kperf_source::open(&machine, &tables, sharing.clone()).unwrap_or_default());
+                let how = (sharing.clone(), RunningProcesses::Refused);
+                all.extend(kperf_source::open(&machine, &tables, how).unwrap_or_default());
                 all
             }
         })
@@ -266,12 +279,12 @@ impl MonitorBuilder {
         }
     }
 
-    fn resolved(&self, machine: &Machine) -> Result<Vec<Event>> {
+    fn resolved(&self, machine: &Machine, tables: &EventTables) -> Result<Vec<Event>> {
         let list = match self.events.is_empty() {
             true => DEFAULT_EVENTS.to_owned(),
             false => self.events.join(","),
         };
-        let mut events = resolve_list_in(&list, machine, self.tables.tables(), true)?;
+        let mut events = resolve_list_in(&list, machine, tables.tables(), true)?;
         if let Some(modes) = self.modes {
             events.iter_mut().for_each(|event| in_modes(event, modes));
         }
@@ -305,12 +318,19 @@ impl MonitorBuilder {
     ///
     /// As [`MonitorBuilder::build`], for an invalid event.
     pub fn command(&self, command: CommandSpec) -> Result<Command> {
-        let mut stat = Stat::new(machine()).tables(self.tables.clone()).backend(self.backend);
+        let stat = Stat::new(machine()).backend(self.backend);
+        let mut stat = self.tables.iter().cloned().fold(stat, Stat::tables);
         if !self.events.is_empty() {
             stat = stat.events(&self.events.join(","))?;
         }
         Ok(Command::of(stat, command))
     }
+}
+
+/// The step from the event database of macOS to the tables of the catalogue.
+fn without_database(warning: String) -> LadderStep {
+    let because = (ErrorKind::Io, warning);
+    LadderStep::refused(None, "the event database of macOS", because, "used the built-in event tables")
 }
 
 /// The target of sampling: a thread cannot read the counters of all others, so that the process is sampled
@@ -348,7 +368,12 @@ mod tests {
     }
 
     fn labels(builder: &MonitorBuilder, machine: &Machine) -> Vec<String> {
-        builder.resolved(machine).unwrap().iter().map(|event| event.name.clone()).collect()
+        builder
+            .resolved(machine, &EventTables::embedded())
+            .unwrap()
+            .iter()
+            .map(|event| event.name.clone())
+            .collect()
     }
 
     #[test]
@@ -387,8 +412,12 @@ mod tests {
     fn modes_change_events_that_name_none() {
         let builder = MonitorBuilder::new().event("cycles,instructions:u,wall_time").modes(Modes::KERNEL);
         let machine = recorded("skylake");
-        let plan =
-            cyclometer_plan::plan(builder.resolved(&machine).unwrap(), &machine, Intent::default()).unwrap();
+        let plan = cyclometer_plan::plan(
+            builder.resolved(&machine, &EventTables::embedded()).unwrap(),
+            &machine,
+            Intent::default(),
+        )
+        .unwrap();
         let names: Vec<String> = plan.lines.iter().map(PlanLine::label).collect();
         assert_eq!(names, ["cycles:k", "instructions:u", "wall_time"]);
     }

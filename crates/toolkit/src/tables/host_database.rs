@@ -3,8 +3,9 @@
 use cyclometer_catalog::cpus;
 use cyclometer_catalog::table::{CpuTable, TableEvent};
 use cyclometer_core::machine::{Os, Vendor};
-use cyclometer_core::{Error, ErrorKind, Machine, Result};
+use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Result};
 use cyclometer_detect::FactSource;
+use cyclometer_import::kpep;
 
 use super::EventTables;
 use super::file::EventFile;
@@ -33,6 +34,12 @@ pub(super) fn tables(facts: &dyn FactSource, machine: &Machine) -> (EventTables,
             (EventTables::embedded(), Some(warning))
         }
     }
+}
+
+/// The counters that the power manager has until a program requests all, by the database of this chip.
+pub(crate) fn power_counters(facts: &dyn FactSource) -> Option<CounterMask> {
+    let bytes = facts.read_bytes(&path(facts)?)?;
+    kpep::database(&bytes).ok().map(|database| database.power).filter(|power| !power.is_empty())
 }
 
 fn database(facts: &dyn FactSource, machine: &Machine) -> Result<EventTables> {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use cyclometer_toolkit::CpuSet;
@@ -21,7 +22,7 @@ pub const USUAL_FILE: &str = "cyclometer.rec";
 
 /// The notes of `record --help` below the options.
 const NOTES: &str = "\
-Without --every and --interval a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
+Without --every, --timer or -I a row has 10,000,000 instructions, where they can be counted; else 10 ms. Each row has the \
 counts that were measured in its window, not the period. `cyclometer phases FILE`, `plot FILE` and `convert FILE` read \
 recordings. Rows are written to FILE.part until the run has ended; a recording of the name FILE is then kept as FILE.old.
 
@@ -43,6 +44,11 @@ pub struct RecordArgs {
     #[arg(help_heading = ROWS, short = 'I', long, value_name = "MS", conflicts_with = "every",
           value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub interval: Option<u64>,
+    /// End a row of each thread that has a CPU after every TIME, as in 500us or 2ms: by kperf's timer on a Mac
+    /// (sudo; at least 50us), elsewhere by the CPU time of the thread.
+    #[arg(help_heading = ROWS, long, value_name = "TIME", conflicts_with_all = ["every", "also", "interval"],
+          value_parser = timer)]
+    pub timer: Option<Duration>,
     /// The file to write; - is standard output.
     #[arg(help_heading = ROWS, short = 'o', long = "file", value_name = "FILE", default_value = USUAL_FILE)]
     pub file: PathBuf,
@@ -106,6 +112,11 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
+    /// Whether CPUs or a single thread are recorded, and not one process.
+    pub fn is_no_process(&self) -> bool {
+        self.tid.is_some() || self.all_cpus || self.cpu.is_some()
+    }
+
     /// Whether something is recorded that runs already.
     pub fn is_attached(&self) -> bool {
         self.pid.is_some() || self.tid.is_some() || self.all_cpus || self.cpu.is_some()
@@ -141,6 +152,28 @@ fn also(text: &str) -> Result<Every, String> {
         return Err("expected EVENT=N, as in branch-misses=10000".to_owned());
     };
     Ok(Every { period: period(number)?, event: Some(event.to_owned()) })
+}
+
+/// Suffixes of a time, with their ns; those that end in another one come first.
+const TIMES: [(&str, u64); 5] =
+    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// The longest time of a timer, which is a day.
+const LONGEST_TIMER_NS: u64 = 86_400_000_000_000;
+
+/// A whole number of a unit of time.
+fn timer(text: &str) -> Result<Duration, String> {
+    let found = TIMES.iter().find_map(|(suffix, ns)| Some((text.strip_suffix(suffix)?, *ns)));
+    let (number, ns) =
+        found.ok_or_else(|| format!("'{text}' has no unit of time; write it as in 500us, 2ms or 1s"))?;
+    let digits = without_separators(number);
+    let count = digits.and_then(|digits| digits.parse::<u64>().ok());
+    let count = count.ok_or_else(|| format!("'{text}' is no time; write it as in 500us, 2ms or 1s"))?;
+    match count.checked_mul(ns) {
+        Some(0) => Err("a row of no time never ends".to_owned()),
+        Some(ns) if ns <= LONGEST_TIMER_NS => Ok(Duration::from_nanos(ns)),
+        _ => Err(format!("'{text}' is longer than a day")),
+    }
 }
 
 /// Suffixes in the order of their factors; the usual one of two letters is the last of them.
@@ -227,6 +260,16 @@ mod tests {
             ("many", "'many' is no number of events; write it as in 1500k"),
         ] {
             assert_eq!(every(wrong), Err(said.to_owned()));
+        }
+    }
+
+    #[test]
+    fn times_of_a_timer_have_a_unit() {
+        for (text, ns) in [("500us", 500_000), ("2ms", 2_000_000), ("1s", 1_000_000_000), ("50µs", 50_000)] {
+            assert_eq!(timer(text), Ok(Duration::from_nanos(ns)), "{text}");
+        }
+        for wrong in ["", "5", "us", "0ms", "1.5ms", "-1ms", "25000000s", "99999999999999999999s", "1h"] {
+            assert!(timer(wrong).is_err(), "{wrong}");
         }
     }
 

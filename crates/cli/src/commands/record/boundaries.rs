@@ -19,6 +19,10 @@ pub struct RowEnds {
     pub leaders: Vec<Leader>,
     /// The time after which rows end, where they do so.
     pub interval: Option<Duration>,
+    /// The period of kperf's timer, where rows end at it.
+    pub kperf_timer: Option<Duration>,
+    /// The source that is needed for that, unless the user chose one.
+    pub backend: Option<Rung>,
     /// The list of events.
     pub events: String,
 }
@@ -37,6 +41,7 @@ const USUAL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The default events, by what counts them.
 const OF_HARDWARE: &str = "instructions,cycles,branches,branch-misses,cache-misses";
+const OF_KPERF: &str = "instructions,cycles,branches,branch-misses";
 const OF_SOFTWARE_PMU: &str = "instructions,branches,loads,stores";
 const OF_KERNEL: &str = "task-clock,page-faults,context-switches";
 const OF_ACCOUNTING: &str = "user_time,system_time,page-faults";
@@ -46,6 +51,8 @@ const OF_ACCOUNTING: &str = "user_time,system_time,page-faults";
 enum WindowMeans {
     /// Overflows of hardware events.
     Hardware,
+    /// Overflows and the timer of macOS's kperf, for one process.
+    Kperf,
     /// The software PMU.
     SoftwarePmu,
     /// Overflows of the kernel's clock.
@@ -65,9 +72,11 @@ impl WindowMeans {
         }
         let hardware = allowed(Rung::Perf) && ladder.perf_hardware.is_ok();
         let translates = allowed(Rung::Soft) && works(Rung::Soft) && !args.is_attached();
+        let kperf = allowed(Rung::Kperf) && works(Rung::Kperf) && !args.is_no_process();
         let clock = allowed(Rung::Perf) && ladder.perf_software.is_ok();
         match args.backend {
             Backend::Soft => WindowMeans::SoftwarePmu,
+            _ if kperf => WindowMeans::Kperf,
             _ if hardware => WindowMeans::Hardware,
             _ if translates => WindowMeans::SoftwarePmu,
             _ if clock => WindowMeans::KernelClock,
@@ -78,6 +87,7 @@ impl WindowMeans {
     fn events(self) -> &'static str {
         match self {
             WindowMeans::Hardware => OF_HARDWARE,
+            WindowMeans::Kperf => OF_KPERF,
             WindowMeans::SoftwarePmu => OF_SOFTWARE_PMU,
             WindowMeans::KernelClock => OF_KERNEL,
             WindowMeans::Intervals => OF_ACCOUNTING,
@@ -86,7 +96,7 @@ impl WindowMeans {
 
     fn leader(self) -> Option<&'static str> {
         match self {
-            WindowMeans::Hardware | WindowMeans::SoftwarePmu => Some(INSTRUCTIONS),
+            WindowMeans::Hardware | WindowMeans::Kperf | WindowMeans::SoftwarePmu => Some(INSTRUCTIONS),
             WindowMeans::KernelClock => Some(CLOCK),
             WindowMeans::Intervals => None,
         }
@@ -105,7 +115,11 @@ impl RowEnds {
         let events = if named.is_empty() { means.events().to_owned() } else { named };
         if let Some(ms) = args.interval {
             let interval = Some(Duration::from_millis(ms));
-            return Ok(RowEnds { leaders: Vec::new(), interval, events });
+            return Ok(RowEnds { interval, ..RowEnds::of(events) });
+        }
+        let backend = (means == WindowMeans::Kperf).then_some(Rung::Kperf);
+        if let Some(period) = args.timer {
+            return Ok(RowEnds { backend, ..RowEnds::at_timer(period, (args, machine), events)? });
         }
         let leader = |every: &Every, usual: &str| Leader {
             event: every.event.clone().unwrap_or_else(|| usual.to_owned()),
@@ -120,11 +134,11 @@ impl RowEnds {
                 let hint = "name events that can be counted here with --every; `cyclometer doctor` shows the sources";
                 return Err(failure::usage("no event can end rows on this machine", hint));
             }
-            return Ok(RowEnds { leaders: Vec::new(), interval: Some(USUAL_INTERVAL), events });
+            return Ok(RowEnds { interval: Some(USUAL_INTERVAL), ..RowEnds::of(events) });
         };
         let mut leaders = vec![first];
         leaders.extend(args.also.iter().map(|every| leader(every, INSTRUCTIONS)));
-        Ok(RowEnds { leaders, interval: None, events })
+        Ok(RowEnds { leaders, backend, ..RowEnds::of(events) })
     }
 }
 
@@ -133,7 +147,33 @@ impl RowEnds {
     pub fn by_time(args: &RecordArgs) -> RowEnds {
         let named = args.events.join(",");
         let events = if named.is_empty() { OF_ACCOUNTING.to_owned() } else { named };
-        RowEnds { leaders: Vec::new(), interval: Some(USUAL_INTERVAL), events }
+        RowEnds { interval: Some(USUAL_INTERVAL), ..RowEnds::of(events) }
+    }
+
+    /// These events; no row ends yet.
+    fn of(events: String) -> RowEnds {
+        RowEnds { leaders: Vec::new(), interval: None, kperf_timer: None, backend: None, events }
+    }
+
+    /// Rows that end at kperf's timer; on a system without kperf, after so much CPU time of a thread.
+    fn at_timer(
+        period: Duration,
+        (args, machine): (&RecordArgs, &Machine),
+        events: String,
+    ) -> Result<RowEnds> {
+        let is_mac = machine.ladder.state(Rung::Kperf).is_some_and(|state| state.works != Works::NotHere);
+        if is_mac {
+            return match args.backend.rung() {
+                None | Some(Rung::Kperf) => Ok(RowEnds { kperf_timer: Some(period), ..RowEnds::of(events) }),
+                Some(other) => {
+                    let message = format!("the timer that ends rows is kperf's, and --backend is {other}");
+                    Err(failure::usage(message, "leave --backend out, or record by time: --interval 10"))
+                }
+            };
+        }
+        let ns = u64::try_from(period.as_nanos()).ok().and_then(NonZeroU64::new);
+        let clock = Leader { event: CLOCK.to_owned(), period: ns.unwrap_or(USUAL_PERIOD) };
+        Ok(RowEnds { leaders: vec![clock], ..RowEnds::of(events) })
     }
 }
 
@@ -141,6 +181,9 @@ impl RowEnds {
 pub fn describe(recorded: &Recorded) -> String {
     let ends = recorded.spec.boundaries.iter().map(|boundary| match *boundary {
         WindowBoundary::Interval(time) => format!("every {} ms", time.as_millis()),
+        WindowBoundary::Timer { source, period } => {
+            format!("every {} µs of {source}'s timer", period.as_micros())
+        }
         WindowBoundary::Events { slot, period } => {
             let period = period.get() as f64;
             match recorded.columns.iter().find(|column| column.slot == slot) {

@@ -153,7 +153,8 @@ fn record(
 
 /// Whether the user says where rows end.
 fn is_chosen(args: &RecordArgs) -> bool {
-    args.every.is_some() || args.interval.is_some() || !args.also.is_empty()
+    let is_by_time = args.interval.is_some() || args.timer.is_some();
+    args.every.is_some() || is_by_time || !args.also.is_empty()
 }
 
 fn measurement(
@@ -184,7 +185,10 @@ fn measurement(
             ..CommandSpec::new(program.clone())
         });
     }
-    let stat = stat.random_layout(args.random_layout).hints(!args.no_hints).backend(args.backend.rung());
+    let stat = stat
+        .random_layout(args.random_layout)
+        .hints(!args.no_hints)
+        .backend(args.backend.rung().or(ends.backend));
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
     Ok(seed.into_iter().fold(stat, Stat::seed))
@@ -201,6 +205,9 @@ fn aimed(stat: Stat, args: &RecordArgs) -> Result<Stat> {
 }
 
 fn recording(stat: Stat, ends: &RowEnds) -> RecordRun {
+    if let Some(period) = ends.kperf_timer {
+        return RecordRun::kperf_timer(stat, period);
+    }
     match ends.leaders.split_first() {
         None => RecordRun::interval(stat, ends.interval.unwrap_or(Duration::from_millis(10))),
         Some((first, others)) => {
