@@ -175,7 +175,7 @@ fn the_action_writes_a_summary_with_the_functions_that_changed() {
 
 #[test]
 fn the_snippet_for_jenkins_keeps_the_summary() {
-    let Some(repository) = Repository::new(&[1000, 1000]) else { return };
+    let Some(repository) = Repository::new(&[1000, 1001]) else { return };
     let jenkins = snippet("archiveArtifacts");
     let command = value(&jenkins, "steps { sh '").split('\'').next().unwrap();
     let quoted = |key: &str| value(&jenkins, key).trim_matches(['=', ' ', '\'', '"']).to_owned();
@@ -208,7 +208,7 @@ fn the_snippet_for_gitlab_compares_with_the_baseline_of_the_default_branch() {
     repository.git(&["checkout", "-q", "-"]);
     let more = job("gate");
     assert_eq!(more.status.code(), Some(1), "{}", support::text(&more));
-    assert!(support::text(&more).contains("gate instructions > +0.5%: failed"), "{}", support::text(&more));
+    assert!(support::text(&more).contains("gate instructions > +0.5%: FAILED"), "{}", support::text(&more));
     fs::remove_file(repository.0.path().join("base.json")).unwrap();
     let without = job("gate");
     assert_eq!(without.status.code(), Some(125), "{}", support::text(&without));
