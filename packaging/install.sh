@@ -41,39 +41,65 @@ esac
 # Others may execute what root installs, whatever the mask of the shell.
 umask 022
 
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || fail 'the folder of this file cannot be read'
-cd "$here"
-[ -x bin/cyclometer ] || fail "there is no bin/cyclometer beside this file, in $here"
-files=$(find bin share -type f | LC_ALL=C sort)
+# Below the prefix: the names of the files that this script has installed there. Nothing else is removed.
+list=share/doc/cyclometer/installed-files
+suffix=.cyclometer-new.$$
+
+# The files of the version that is installed. A name that leads out of the prefix is not taken.
+listed() {
+    [ ! -f "$prefix/$list" ] || grep -E '^(bin|share)/' "$prefix/$list" | grep -Ev '(^|/)\.\.(/|$)' || :
+}
+
+# Replaces the list by the lines of standard input.
+write_list() {
+    { LC_ALL=C sort -u | grep . >"$prefix/$list$suffix" && mv -f -- "$prefix/$list$suffix" "$prefix/$list"; } ||
+        fail "$prefix/$list cannot be written"
+}
 
 if [ "$uninstall" = yes ]; then
-    printf '%s\n' "$files" | while IFS= read -r file; do
+    [ -f "$prefix/$list" ] || fail "nothing to remove: there is no $prefix/$list; name the folder with --prefix"
+    listed | while IFS= read -r file; do
         rm -f -- "$prefix/$file" || fail "$prefix/$file cannot be removed"
     done
-    # Manual pages of commands that this version does not have.
-    rm -f -- "$prefix"/share/man/man1/cyclometer.1 "$prefix"/share/man/man1/cyclometer-*.1
+    rm -f -- "$prefix/$list" || fail "$prefix/$list cannot be removed"
     rmdir -- "$prefix/share/doc/cyclometer" 2>/dev/null || :
     printf 'removed from %s\n' "$prefix"
     exit 0
 fi
 
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || fail 'the folder of this file cannot be read'
+cd "$here"
+[ -x bin/cyclometer ] || fail "there is no bin/cyclometer beside this file, in $here"
+files=$(find bin share -type f | LC_ALL=C sort)
+
 # All files are there under other names before the first old one is replaced.
-suffix=.cyclometer-new.$$
 discard() {
-    printf '%s\n' "$files" | while IFS= read -r file; do rm -f -- "$prefix/$file$suffix"; done
+    printf '%s\n' "$files" "$list" | while IFS= read -r file; do rm -f -- "$prefix/$file$suffix"; done
 }
 trap discard EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-printf '%s\n' "$files" | while IFS= read -r file; do
+printf '%s\n' "$files" "$list" | while IFS= read -r file; do
     mkdir -p -- "$prefix/${file%/*}" || fail "$prefix/${file%/*} cannot be made; choose another folder with --prefix"
+    [ "$file" != "$list" ] || continue
     cp -- "$file" "$prefix/$file$suffix" ||
         fail "$prefix/$file cannot be written; what was installed before is unchanged"
 done
-rm -f -- "$prefix"/share/man/man1/cyclometer-*.1
+# The list names the files of both versions until the old ones are gone: an interrupted installation can be removed.
+old=$(listed)
+printf '%s\n' "$files" "$old" | write_list
 printf '%s\n' "$files" | while IFS= read -r file; do
     mv -f -- "$prefix/$file$suffix" "$prefix/$file" || fail "$prefix/$file cannot be replaced"
 done
+newline='
+'
+printf '%s\n' "$old" | while IFS= read -r file; do
+    case $newline$files$newline in
+        *"$newline$file$newline"*) ;;
+        *) [ -z "$file" ] || rm -f -- "$prefix/$file" || fail "$prefix/$file cannot be removed" ;;
+    esac
+done
+printf '%s\n' "$files" | write_list
 printf 'installed cyclometer in %s\n' "$prefix"
 case :$PATH: in
     *":$prefix/bin:"*) ;;

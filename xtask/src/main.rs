@@ -53,7 +53,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             writes crates/cyclometer/public-api.txt from the code; `tidy` compares them
   budget    the tool's cold release build and number of crates, and the SDK's number of crates, only
   dependencies
-            licences, sources, versions and the oldest compiler of the crates from outside, by deny.toml
+            lock files; licences, sources, versions and the oldest compiler of the crates from outside, by deny.toml
   golden    rewrites the golden files of the tests
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
@@ -74,11 +74,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             the documentation as a site that can be searched, by mdBook, in DIR (target/book/site), and a check of its links
   pictures [--tool FILE] [NAME...]
             renews the pictures of terminal sessions in docs/pictures, with the tool FILE or a release build
-  dist [--out DIR] [--url URL] [--no-wheel] [--allow-dirty]
-            static archives and Debian packages for x86_64 and aarch64 Linux, their bills of materials, the Python wheel,
+  dist [--out DIR] [--url URL] [--target NAME] [--no-wheel] [--allow-dirty]
+            static archives and Debian packages for x86_64 and aarch64 Linux, or one of them, their bills of materials, the Python wheel,
             the sources, a Homebrew formula if URL says where they will lie, and SHA256SUMS, in DIR (target/dist/out)
-  dist-check
-            makes them twice, compares them, and uses them in a clean Debian system (root, network)
+  dist-check [--target NAME] [--no-wheel]
+            makes them twice, in two folders, compares them, and uses them in a clean Debian system (root, network)
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has
   advise-score [--seed N] [--tool FILE] [--record FOLDER] [NAME...]
@@ -122,7 +122,7 @@ fn dispatch(command: &str) -> Result<()> {
         "book" => book::run(std::env::args().skip(2)),
         "pictures" => pictures::run(std::env::args().skip(2)),
         "dist" => dist::run(std::env::args().skip(2)),
-        "dist-check" => dist::check(),
+        "dist-check" => dist::check(std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         "advise-score" => advise_score::run(std::env::args().skip(2)),
         "reverse-score" => reverse_score::run(std::env::args().skip(2)),

@@ -59,7 +59,7 @@ fn lacks_optional_formats(tool: &Path) -> Result<()> {
         let message = String::from_utf8_lossy(&out.stderr);
         let expected = format!(
             "cyclometer: error: this cyclometer was built without --to {format}\n\
-             help: build it with `cargo install cyclometer-cli --features {format}`, or convert to csv\n"
+             help: build it with `cargo install --locked cyclometer-cli --features {format}`, or convert to csv\n"
         );
         ensure!(message.starts_with(&expected), "convert --to {format}: {}\n{message}", out.status);
     }

@@ -214,7 +214,7 @@ fn a_format_that_is_not_built_in_says_how_to_build_it() {
     assert_eq!(
         stderr(&out),
         "cyclometer: error: this cyclometer was built without --to parquet\n\
-         help: build it with `cargo install cyclometer-cli --features parquet`, or convert to csv\n"
+         help: build it with `cargo install --locked cyclometer-cli --features parquet`, or convert to csv\n"
     );
 }
 

@@ -376,7 +376,8 @@ fn without_the_server_for_agents_the_tool_says_how_to_install_it() {
     assert_eq!(out.status.code(), Some(127));
     let text = stderr(&out);
     assert!(
-        text.contains("cyclometer-mcp is not installed") && text.contains("help: `cargo install"),
+        text.contains("cyclometer-mcp is not installed")
+            && text.contains("help: `cargo install --locked --path crates/mcp`"),
         "{text}"
     );
 }

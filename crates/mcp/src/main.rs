@@ -68,7 +68,7 @@ fn run(args: &ServerArgs) -> Result<(), String> {
     let own =
         std::env::current_exe().map_err(|error| format!("cannot find this program: {}", reason(&error)))?;
     let tool = tool_beside(&own, std::env::var_os("PATH"))
-        .ok_or("cyclometer lies neither beside cyclometer-mcp nor in PATH: `cargo install --path crates/cli` in a clone of the repository installs it")?;
+        .ok_or("cyclometer lies neither beside cyclometer-mcp nor in PATH: `cargo install --locked --path crates/cli` in a clone of the repository installs it")?;
     let environment = environment::passed(&args.env, |name| std::env::var_os(name));
     let caller = Caller { supervisor: own, tool, environment, limits: args.limits() };
     let tools = tools_of(&caller)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::WorkspaceBuild;
-use super::test_programs::{FEATURES, run_side_by_side};
+use super::test_programs::{FEATURES, check_longest, run_side_by_side};
 use crate::command::{apt, cargo, cargo_command, installed, step};
 use crate::{root, tidy};
 
@@ -59,6 +59,7 @@ pub(super) fn sdk_alone() -> Result<()> {
 /// Runs all test programs; a missing program to compare with is a failure.
 pub(super) fn test_programs() -> Result<()> {
     let tests = WorkspaceBuild::new()?.tests;
+    check_longest(&tests)?;
     with_skip_log(|log| {
         run_side_by_side(tests, |command| {
             command.env("CYCLOMETER_SKIP_LOG", log).env(REQUIRE_PEERS, "1");

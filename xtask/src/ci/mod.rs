@@ -33,7 +33,11 @@ const FIRST: &[CiStep] = &[
     step("peers", "installs the Debian packages that tests compare with", checks::install_peers),
     step("tidy", "the invariants of ARCHITECTURE.md", || tidy::check(&root())),
     step("format", "the form of the code", checks::format),
-    step("dependencies", "licences, sources, versions of the crates from outside", dependencies::check),
+    step(
+        "dependencies",
+        "lock files; licences, sources, versions of the crates from outside",
+        dependencies::check,
+    ),
     step("build", "all tests, with every feature", checks::build),
 ];
 
@@ -53,7 +57,11 @@ const BESIDE: &[CiStep] = &[
     step("documentation", "rustdoc without a warning", checks::documentation),
     step("targets", "lints, assembly and tests for other targets", targets::check),
     step("module", "the kernel module for Apple's registers", checks::kernel_module),
-    step("packages", "every crate as a package of crates.io", dist::crates::package),
+    step(
+        "packages",
+        "every crate as a package of crates.io, and programs that depend on them",
+        dist::crates::package,
+    ),
     step("python", "the Python package, installed", bindings::python),
     step("guests", "emulated machines, the reduced form", guests::reduced),
 ];

@@ -17,8 +17,24 @@ use crate::command::cargo_command;
 /// The features that are off by default, which all tests have.
 pub(super) const FEATURES: &str = "cyclometer-cli/fake-devices,cyclometer-cli/firefox,cyclometer-cli/parquet";
 
-/// The programs with the longest tests. They begin first, so that none of them runs alone at the end.
-const LONGEST: &[&str] = &[];
+/// The programs with the longest tests, the longest first: those of 20 s and more. They begin first, so that none
+/// of them runs alone at the end.
+const LONGEST: &[&str] = &[
+    "cyclometer-soft lockstep",
+    "cyclometer-soft exact",
+    "cyclometer-c programs",
+    "cyclometer-soft hostile",
+    "cyclometer-soft changing",
+    "cyclometer-soft windows",
+    "cyclometer-soft sharing",
+    "cyclometer-soft threads",
+    "cyclometer-soft translation_cache",
+    "cyclometer-soft execution_profile",
+    "cyclometer-cli sweep",
+    "cyclometer-cli tutorial",
+    "cyclometer-cli catalogue_json",
+    "cyclometer-backend windows",
+];
 
 /// A program with tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -122,7 +138,7 @@ pub(super) fn run_side_by_side(
     mut tests: Vec<TestProgram>,
     prepare: impl Fn(&mut Command) + Sync,
 ) -> Result<()> {
-    tests.sort_by_key(|test| LONGEST.iter().position(|name| test.title() == *name).unwrap_or(LONGEST.len()));
+    tests.sort_by_key(|test| rank(&test.title()));
     let at_once = thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
     let waiting = Mutex::new(VecDeque::from(tests));
     let failed = Mutex::new(Vec::new());
@@ -142,6 +158,19 @@ pub(super) fn run_side_by_side(
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// The place of a program in the order in which they begin.
+fn rank(title: &str) -> usize {
+    LONGEST.iter().position(|name| title == *name).unwrap_or(LONGEST.len())
+}
+
+/// Makes sure that each of the longest programs exists: a name that is outdated would change nothing, silently.
+pub(super) fn check_longest(tests: &[TestProgram]) -> Result<()> {
+    let exists = |name: &&&str| tests.iter().any(|test| test.title() == **name);
+    let gone: Vec<&str> = LONGEST.iter().filter(|name| !exists(name)).copied().collect();
+    ensure!(gone.is_empty(), "no test program {}: change LONGEST in {}", gone.join(", "), file!());
     Ok(())
 }
 
@@ -209,6 +238,26 @@ mod tests {
         broken.push(program("missing", "/no/such/program"));
         let error = run_side_by_side(broken, |_| ()).unwrap_err().to_string();
         assert!(error == "failed: p bad, p missing" || error == "failed: p missing, p bad", "{error}");
+    }
+
+    #[test]
+    fn the_longest_programs_begin_first_and_an_outdated_name_is_an_error() {
+        assert!(rank("cyclometer-soft lockstep") < rank("cyclometer-soft exact"));
+        assert!(rank("cyclometer-backend windows") < rank("cyclometer-cli stat"));
+        let program = |title: &&str| {
+            let (package, target) = title.split_once(' ').unwrap();
+            TestProgram {
+                package: package.to_owned(),
+                target: target.to_owned(),
+                file: "/x".into(),
+                folder: "/".into(),
+            }
+        };
+        let mut tests: Vec<TestProgram> = LONGEST.iter().map(program).collect();
+        check_longest(&tests).unwrap();
+        tests.remove(1);
+        let error = check_longest(&tests).unwrap_err().to_string();
+        assert!(error.starts_with("no test program cyclometer-soft exact: change LONGEST"), "{error}");
     }
 
     #[test]

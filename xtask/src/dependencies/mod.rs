@@ -1,9 +1,10 @@
-//! `cargo xtask dependencies`: licences, sources, several versions and the oldest compiler of the crates from
-//! outside, by the rules of `deny.toml`.
+//! `cargo xtask dependencies`: lock files that are up to date; licences, sources, several versions and the oldest
+//! compiler of the crates from outside, by the rules of `deny.toml`.
 //!
 //! `cargo deny` reads the same file and knows advisories, too; this check needs no other program.
 
 mod licence;
+mod lock_files;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ struct OutsideCrate {
 
 /// Fails with all that breaks a rule.
 pub(crate) fn check() -> Result<()> {
+    lock_files::check()?;
     let rules = DependencyRules::parse(&fs::read_to_string(root().join("deny.toml")).context("deny.toml")?)?;
     let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;
     let oldest = oldest_compiler(&manifest).context("Cargo.toml has no rust-version")?;

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::options::DistOptions;
 use super::release::Release;
 use super::target::{AARCH64, X86_64};
 use crate::command::{apt, installed, output, step};
@@ -91,7 +92,14 @@ impl CleanRoot {
             &format!("{tool} stat --backend soft -e instructions -- /bin/true"),
             &["instructions:u", "≡"],
         )?;
-        self.expect(&format!("{tool} doctor"), &["perf", "soft        works", "os          works"])
+        self.expect(&format!("{tool} doctor"), &["perf", "soft        works", "os          works"])?;
+        self.expect(&format!("{tool} mcp --allow /bin --dry-run"), &["compare", "allowed      /usr/bin"])
+    }
+
+    /// The exporter's main job, with the exporter at this path.
+    fn exporter_job(&self, exporter: &str) -> Result<()> {
+        let works = "cyclometer_source_state{source=\"os\",state=\"works\"";
+        self.expect(&format!("{exporter} --once"), &["cyclometer_machine_info{architecture=", works])
     }
 }
 
@@ -104,7 +112,7 @@ fn remove(folder: &Path) -> Result<()> {
 
 /// Installs the files of a release in `out` and uses them; `folder` keeps the clean system. Says what is
 /// skipped.
-pub(super) fn check(release: &Release, out: &Path, folder: &Path) -> Result<()> {
+pub(super) fn check(release: &Release, options: &DistOptions, out: &Path, folder: &Path) -> Result<()> {
     if output("id", &["--user"])?.trim() != "0" {
         eprintln!("==> skipped: installing into a clean system: that needs root");
         return Ok(());
@@ -118,10 +126,17 @@ pub(super) fn check(release: &Release, out: &Path, folder: &Path) -> Result<()> 
     let files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<PathBuf>>>()?;
     root.take(&files)?;
     root.expect("cd /dist && sha256sum --check --quiet SHA256SUMS && echo sums agree", &["sums agree"])?;
-    archive(release, &root)?;
-    package(release, &root)?;
-    wheel(&root)?;
-    emulated(release, &root)?;
+    if options.targets.contains(&X86_64) {
+        archive(release, &root)?;
+        package(release, &root)?;
+        exporter_package(release, &root)?;
+    }
+    if options.wheel {
+        wheel(&root)?;
+    }
+    if options.targets.contains(&AARCH64) {
+        emulated(release, &root)?;
+    }
     remove(&root.folder)
 }
 
@@ -137,6 +152,7 @@ fn archive(release: &Release, root: &CleanRoot) -> Result<()> {
         &["installed cyclometer in /home/user/.local", "is not on your PATH"],
     )?;
     root.main_job("/home/user/.local/bin/cyclometer")?;
+    root.exporter_job("/home/user/.local/bin/cyclometer-exporter")?;
     root.expect(
         "grep -q '^.TH cyclometer' /home/user/.local/share/man/man1/cyclometer.1 && echo page",
         &["page"],
@@ -169,6 +185,19 @@ fn package(release: &Release, root: &CleanRoot) -> Result<()> {
     Ok(())
 }
 
+/// The package of the exporter: its configuration is accepted, and it leaves no file behind.
+fn exporter_package(release: &Release, root: &CleanRoot) -> Result<()> {
+    let deb = format!("/dist/cyclometer-exporter_{}_{}.deb", release.version, X86_64.debian);
+    root.run("0:0", &format!("dpkg --install {deb}"))?;
+    root.exporter_job("cyclometer-exporter")?;
+    root.expect(
+        "cyclometer-exporter --config /etc/cyclometer/exporter.yaml --check && dpkg -L cyclometer-exporter",
+        &["systemd/system/cyclometer-exporter.service", "/usr/share/doc/cyclometer-exporter/copyright"],
+    )?;
+    root.run("0:0", "dpkg --purge cyclometer-exporter && ! find /usr /etc -name '*cyclometer*' | grep .")?;
+    Ok(())
+}
+
 /// The wheel: unpacked as pip does it, and used.
 fn wheel(root: &CleanRoot) -> Result<()> {
     let program = "import perf_monitor\nmonitor = perf_monitor.PerfMonitor()\n\
@@ -193,6 +222,11 @@ fn emulated(release: &Release, root: &CleanRoot) -> Result<()> {
         &["wall_time"],
     )?;
     root.expect(&format!("{tool} doctor"), &["os          works"])?;
+    root.exporter_job(&format!("qemu-aarch64-static /home/user/{folder}/bin/cyclometer-exporter"))?;
+    root.expect(
+        &format!("qemu-aarch64-static /home/user/{folder}/bin/cyclometer-mcp --version"),
+        &["cyclometer-mcp"],
+    )?;
     let deb = format!("/dist/cyclometer_{}_{}.deb", release.version, AARCH64.debian);
     root.expect(
         &format!("dpkg-deb --field {deb} Architecture; dpkg-deb --contents {deb}"),

@@ -1,11 +1,14 @@
 //! The crates as crates.io would take them.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::dependents::{self, PublishedCrate};
 use crate::command::{cargo, output};
 
-/// Packs every crate that is published. Nothing is built, and nothing is uploaded.
+/// Packs every crate that is published, and compiles programs that depend on the packages. Nothing is uploaded.
 pub(crate) fn package() -> Result<()> {
     let metadata = output("cargo", &["metadata", "--locked", "--no-deps", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata prints no JSON")?;
@@ -16,7 +19,18 @@ pub(crate) fn package() -> Result<()> {
     for package in packages.iter().filter(|package| !is_published(package)) {
         args.extend(["--exclude", package["name"].as_str().unwrap_or_default()]);
     }
-    cargo(&args)
+    cargo(&args)?;
+    let crates: Result<Vec<PublishedCrate>> =
+        packages.iter().filter(|package| is_published(package)).map(published).collect();
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target folder")?;
+    dependents::check(&crates?, &Path::new(target).join("package"))
+}
+
+fn published(package: &Value) -> Result<PublishedCrate> {
+    let text = |key: &str| {
+        package[key].as_str().map(str::to_owned).with_context(|| format!("a crate without {key}"))
+    };
+    Ok(PublishedCrate { name: text("name")?, version: text("version")? })
 }
 
 /// Whether the manifest lets the crate be published.

@@ -5,6 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// The list of installed files.
+const LIST: &str = "share/doc/cyclometer/installed-files";
+/// A file that only the first version has.
+const GONE: &str = "share/man/man1/cyclometer-gone.1";
+
 /// An unpacked archive and an empty home.
 struct Unpacked {
     folder: tempfile::TempDir,
@@ -14,6 +19,7 @@ impl Unpacked {
     fn new(version: &str) -> Unpacked {
         let unpacked = Unpacked { folder: tempfile::tempdir().unwrap() };
         unpacked.release(version);
+        fs::write(unpacked.folder.path().join(GONE), "a command of this version").unwrap();
         fs::create_dir(unpacked.home()).unwrap();
         unpacked
     }
@@ -49,6 +55,10 @@ impl Unpacked {
         self.install(&["--prefix", &self.prefix().to_string_lossy()])
     }
 
+    fn uninstall(&self) -> Output {
+        self.install(&["--uninstall", "--prefix", &self.prefix().to_string_lossy()])
+    }
+
     fn installed_version(&self) -> String {
         let out = Command::new(self.prefix().join("bin/cyclometer")).output().unwrap();
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
@@ -69,15 +79,49 @@ fn a_version_is_installed_over_another_one_and_removed() {
     assert!(out.status.success(), "{out:?}");
     assert!(String::from_utf8_lossy(&out.stdout).contains("p q/bin is not on your PATH"), "{out:?}");
     assert_eq!(unpacked.installed_version(), "1");
-    fs::write(unpacked.prefix().join("share/man/man1/cyclometer-gone.1"), "a command of version 1").unwrap();
     fs::write(unpacked.prefix().join("bin/other"), "of another program").unwrap();
+    fs::write(unpacked.prefix().join("share/man/man1/cyclometer-mine.1"), "of another program").unwrap();
+    fs::remove_file(unpacked.folder.path().join(GONE)).unwrap();
     unpacked.release("2");
     assert!(unpacked.install_to_prefix().status.success());
     assert_eq!(unpacked.installed_version(), "2");
-    assert_eq!(files(&unpacked.prefix()).len(), 3, "{:?}", files(&unpacked.prefix()));
     let prefix = unpacked.prefix();
-    assert!(unpacked.install(&["--uninstall", "--prefix", &prefix.to_string_lossy()]).status.success());
-    assert_eq!(files(&prefix), [prefix.join("bin/other")]);
+    assert!(!prefix.join(GONE).exists(), "a file that only version 1 has");
+    assert_eq!(files(&prefix).len(), 5, "{:?}", files(&prefix));
+    assert!(unpacked.uninstall().status.success());
+    let mut left = files(&prefix);
+    left.sort();
+    assert_eq!(left, [prefix.join("bin/other"), prefix.join("share/man/man1/cyclometer-mine.1")]);
+}
+
+#[test]
+fn files_that_the_script_did_not_install_are_not_removed() {
+    let unpacked = Unpacked::new("1");
+    let tool = unpacked.prefix().join("bin/cyclometer");
+    fs::create_dir_all(tool.parent().unwrap()).unwrap();
+    fs::write(&tool, "installed by cargo").unwrap();
+    let refused = unpacked.uninstall();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("nothing to remove"), "{refused:?}");
+    assert!(tool.is_file());
+    assert!(unpacked.install_to_prefix().status.success());
+    let list = unpacked.prefix().join(LIST);
+    let precious = unpacked.home().join("precious");
+    fs::write(&precious, "").unwrap();
+    let lines = fs::read_to_string(&list).unwrap() + "bin/../../precious\n../precious\n/etc/passwd\n";
+    fs::write(&list, lines).unwrap();
+    assert!(unpacked.uninstall().status.success());
+    assert!(precious.is_file(), "a name that leads out of the folder was followed");
+    assert!(files(&unpacked.prefix()).is_empty(), "{:?}", files(&unpacked.prefix()));
+}
+
+#[test]
+fn an_archive_of_another_version_removes_what_is_installed() {
+    let unpacked = Unpacked::new("1");
+    assert!(unpacked.install_to_prefix().status.success());
+    fs::remove_dir_all(unpacked.folder.path().join("share")).unwrap();
+    assert!(unpacked.uninstall().status.success());
+    assert!(files(&unpacked.prefix()).is_empty(), "{:?}", files(&unpacked.prefix()));
 }
 
 #[test]
@@ -100,7 +144,7 @@ fn a_full_disk_leaves_the_old_version_and_nothing_else() {
         "{told}"
     );
     assert_eq!(unpacked.installed_version(), "1");
-    assert_eq!(files(&unpacked.prefix()).len(), 2, "{:?}", files(&unpacked.prefix()));
+    assert_eq!(files(&unpacked.prefix()).len(), 4, "{:?}", files(&unpacked.prefix()));
 }
 
 #[test]

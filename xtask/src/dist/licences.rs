@@ -1,7 +1,7 @@
 //! The licence texts of the crates in a program, in one file: most licences want their text to go with
 //! copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,16 @@ use crate::command::output;
 const BEGINNINGS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 
 /// The notice that the licence of the C library in a static program requires.
-const C_LIBRARY: &str = "The program is linked statically with the GNU C Library, which is under the GNU Lesser General \
+const C_LIBRARY: &str = "The programs are linked statically with the GNU C Library, which is under the GNU Lesser General \
 Public License,\nversion 2.1 or later. It is that of Debian, which has its source and licence (package glibc). The \
-source of this\nprogram is public; `cargo xtask dist` in it links the program with another version of the library.\n";
+source of the\nprograms is public; `cargo xtask dist` in it links the programs with another version of the library.\n";
 
 /// The text of the file, for the crates from elsewhere.
-pub(super) fn texts(crates: &Ingredients) -> Result<String> {
+pub(super) fn texts<'a>(programs: impl IntoIterator<Item = &'a Ingredients>) -> Result<String> {
     let folders = folders()?;
     let mut text = format!("Parts of cyclometer that others wrote\n\n{C_LIBRARY}");
-    for it in &crates.all {
+    let all: BTreeSet<&Ingredient> = programs.into_iter().flat_map(|crates| &crates.all).collect();
+    for it in all {
         let Some(folder) = folders.get(&(it.name.clone(), it.version.clone())) else { continue };
         text.push_str(&entry(it, &files(folder)?));
     }

@@ -1,4 +1,4 @@
-//! The files that users install: archives and Debian packages of the command-line tool, its bills of
+//! The files that users install: archives and Debian packages of the programs, their bills of
 //! materials, the Python wheel, the sources, a Homebrew formula, and the sums of them all.
 //!
 //! Two runs over one commit can give the same sums: all times are that of the commit, archives are packed in
@@ -8,17 +8,21 @@ mod archive;
 mod clean_root;
 pub(crate) mod crates;
 mod deb;
+mod dependents;
 mod formula;
 #[cfg(test)]
 mod install_tests;
 mod licences;
 mod options;
+mod place;
+mod programs;
 mod release;
 mod sbom;
 mod target;
 mod tree;
 mod wheel;
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,29 +30,33 @@ use anyhow::{Context, Result, ensure};
 
 use crate::root;
 use options::DistOptions;
+use place::BuildPlace;
+use programs::BuiltProgram;
 use release::Release;
-use target::{AARCH64, DistTarget, X86_64};
+use target::DistTarget;
 
 /// Makes the files of a release.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let options = DistOptions::read(arguments)?;
     let release = Release::of_checkout(options.allow_dirty)?;
     let out = options.out.clone().unwrap_or_else(|| work().join("out"));
-    make(&release, &options, &work().join("build"), &out)?;
+    make(&release, &options, &BuildPlace::of_checkout(work().join("build")), &out)?;
     eprintln!("==> {} has the files of cyclometer {}", out.display(), release.version);
     Ok(())
 }
 
-/// Makes all files twice, compares them, and uses them in a clean system: some twenty minutes on two cores.
-pub(crate) fn check() -> Result<()> {
+/// Makes the files of a release, uses them in a clean system, makes them again from a copy of the sources in
+/// another folder, and compares both.
+pub(crate) fn check(arguments: impl Iterator<Item = String>) -> Result<()> {
     let url = "https://example.org/cyclometer".to_owned();
-    let options = DistOptions { allow_dirty: true, url: Some(url), ..DistOptions::default() };
+    let arguments = ["--url".to_owned(), url, "--allow-dirty".to_owned()].into_iter().chain(arguments);
+    let options = DistOptions::read(arguments)?;
     let release = Release::of_checkout(options.allow_dirty)?;
-    let out = work().join("checked");
-    make(&release, &options, &work().join("build"), &out)?;
+    let out = options.out.clone().unwrap_or_else(|| work().join("checked"));
+    make(&release, &options, &BuildPlace::of_checkout(work().join("build")), &out)?;
+    clean_root::check(&release, &options, &out, &work().join("root"))?;
     crates::package()?;
-    same_again(&release, &options, &out)?;
-    clean_root::check(&release, &out, &work().join("root"))
+    same_again(&release, &options, &out)
 }
 
 /// A folder for all that is in between.
@@ -56,24 +64,19 @@ fn work() -> PathBuf {
     root().join("target").join("dist")
 }
 
-/// Makes everything again from nothing, and compares the sums.
+/// Makes everything again from nothing in another folder, and compares the sums.
 fn same_again(release: &Release, options: &DistOptions, out: &Path) -> Result<()> {
-    let (build, again) = (work().join("build-again"), work().join("again"));
-    for folder in [&build, &again] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
-        }
-    }
-    make(release, options, &build, &again)?;
+    let (parent, again) = (work().join("elsewhere"), work().join("again"));
+    make(release, options, &BuildPlace::copy(&parent)?, &again)?;
     let [first, second] = [out, &again].map(|folder| fs::read_to_string(folder.join("SHA256SUMS")));
     let (first, second) = (first?, second?);
     ensure!(first == second, "two runs gave different files:\n{first}\n{second}");
-    fs::remove_dir_all(&build)?;
+    fs::remove_dir_all(&parent)?;
     fs::remove_dir_all(&again).with_context(|| again.display().to_string())
 }
 
 /// Makes all files beside `out`, and puts them there when all are made: a failure leaves what was there.
-fn make(release: &Release, options: &DistOptions, build: &Path, out: &Path) -> Result<()> {
+fn make(release: &Release, options: &DistOptions, place: &BuildPlace, out: &Path) -> Result<()> {
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
     let name = out.file_name().with_context(|| format!("{} is no name of a folder", out.display()))?;
@@ -82,7 +85,7 @@ fn make(release: &Release, options: &DistOptions, build: &Path, out: &Path) -> R
         fs::remove_dir_all(&part).with_context(|| format!("removing {}", part.display()))?;
     }
     fs::create_dir(&part).with_context(|| format!("making {}", part.display()))?;
-    let made = fill(release, options, build, &part).and_then(|()| replace(&part, out));
+    let made = fill(release, options, place, &part).and_then(|()| replace(&part, out));
     if made.is_err() {
         let _ = fs::remove_dir_all(&part);
     }
@@ -103,16 +106,19 @@ fn replace(part: &Path, out: &Path) -> Result<()> {
     fs::rename(part, out).with_context(|| format!("renaming {} to {}", part.display(), out.display()))
 }
 
-fn fill(release: &Release, options: &DistOptions, build: &Path, out: &Path) -> Result<()> {
+fn fill(release: &Release, options: &DistOptions, place: &BuildPlace, out: &Path) -> Result<()> {
     let source = archive::source(release, out)?;
     // This machine's program writes the manual pages of all.
-    let mut targets = [X86_64, AARCH64];
+    let mut targets = options.targets.clone();
+    let any = targets.iter().any(DistTarget::runs_here);
+    ensure!(any, "the program for this machine writes the manual pages of all; add --target {ARCH}");
     targets.sort_by_key(|target| !target.runs_here());
     for target in targets {
-        tool(release, &target, build, out)?;
+        programs(release, &target, place, out)?;
     }
     if options.wheel {
-        wheel::build(release, &build.join("python"), out)?;
+        let folder = place.folder.join("python");
+        wheel::build(release, &BuildPlace { source: place.source.clone(), folder }, out)?;
     }
     if let Some(below) = &options.url {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -122,23 +128,30 @@ fn fill(release: &Release, options: &DistOptions, build: &Path, out: &Path) -> R
     archive::write_sums(out)
 }
 
-/// The archive, the Debian package and the bill of materials of the tool for one machine.
-fn tool(release: &Release, target: &DistTarget, build: &Path, out: &Path) -> Result<()> {
-    let program = target.build(release, build)?;
+/// The archive, the Debian packages and the bills of materials for one machine.
+fn programs(release: &Release, target: &DistTarget, place: &BuildPlace, out: &Path) -> Result<()> {
+    let built = programs::build(release, target, place)?;
     let share = root().join(deb::SHARE);
     if target.runs_here() {
-        tree::write_share(&program, &share)?;
+        let tool = built.iter().find(|built| built.program == programs::TOOL).context("no tool was built")?;
+        tree::write_share(&tool.file, &share)?;
     }
-    let crates = sbom::ingredients(target)?;
-    tree::write(&share.join("share/doc/cyclometer/THIRD-PARTY"), licences::texts(&crates)?.as_bytes())?;
+    let texts = licences::texts(built.iter().map(|built| &built.crates))?;
+    tree::write(&share.join("share/doc/cyclometer/THIRD-PARTY"), texts.as_bytes())?;
     let name = format!("cyclometer-{}-{}-linux", release.version, target.name);
-    let staged = tree::stage(&program, &share, &build.join("staged").join(&name))?;
+    let staged = tree::stage(&built, &share, &place.folder.join("staged").join(&name))?;
     archive::pack(release, &staged, &name, &out.join(format!("{name}.tar.gz")))?;
-    deb::package(release, target, build, out)?;
-    let lock = fs::read_to_string(root().join("Cargo.lock"))?;
-    let bill = sbom::bill(release, &crates, &sbom::linked(target)?, &sbom::sums(&lock))?;
-    let text = serde_json::to_string_pretty(&bill)? + "\n";
-    tree::write(&out.join(format!("{name}.cdx.json")), text.as_bytes())
+    for package in deb::PACKAGES {
+        deb::package(release, target, package, &place.folder, out)?;
+    }
+    let sums = sbom::sums(&fs::read_to_string(root().join("Cargo.lock"))?);
+    for BuiltProgram { program, crates, .. } in &built {
+        let bill = sbom::bill(release, crates, &sbom::linked(target)?, &sums)?;
+        let text = serde_json::to_string_pretty(&bill)? + "\n";
+        let name = format!("{}-{}-{}-linux.cdx.json", program.name, release.version, target.name);
+        tree::write(&out.join(name), text.as_bytes())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -169,7 +182,9 @@ mod tests {
         fs::write(&file, "").unwrap();
         let release = Release { version: "0".to_owned(), epoch: 0 };
         let out = file.join("out");
-        let refused = make(&release, &DistOptions::default(), folder.path(), &out).unwrap_err();
+        let refused =
+            make(&release, &DistOptions::default(), &BuildPlace::of_checkout(folder.path().to_owned()), &out)
+                .unwrap_err();
         assert!(format!("{refused:#}").contains("file"), "{refused:#}");
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::programs::DistProgram;
 use super::release::Release;
 use super::target::DistTarget;
 use crate::command::output;
@@ -38,12 +39,12 @@ pub(super) struct LinkedLibrary {
     pub purl: String,
 }
 
-/// The crates in the command-line tool for a target.
-pub(super) fn ingredients(target: &DistTarget) -> Result<Ingredients> {
+/// The crates in a program for a target.
+pub(super) fn ingredients(target: &DistTarget, program: DistProgram) -> Result<Ingredients> {
     let edges = "normal,no-proc-macro";
     let format = "{p}\t{l}";
     let args =
-        ["tree", "--package", "cyclometer-cli", "--locked", "--edges", edges, "--target", target.triple];
+        ["tree", "--package", program.package, "--locked", "--edges", edges, "--target", target.triple];
     let tree =
         output("cargo", &[&args[..], &["--prefix", "depth", "--no-dedupe", "--format", format]].concat())?;
     parse_tree(&tree)

@@ -11,9 +11,11 @@ use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 use object::{Endianness, elf};
 
+use super::place::BuildPlace;
+use super::programs::DistProgram;
 use super::release::Release;
 use crate::command::{cargo_command, step};
-use crate::{root, targets};
+use crate::targets;
 
 /// A machine that the tool is built for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,27 +48,46 @@ pub(super) const AARCH64: DistTarget = DistTarget {
     c_library: "libc6-dev-arm64-cross",
 };
 
+/// All targets.
+pub(super) const TARGETS: [DistTarget; 2] = [X86_64, AARCH64];
+
 impl DistTarget {
-    /// Builds the command-line tool, and makes sure that it needs no library of the system.
-    pub(super) fn build(&self, release: &Release, folder: &Path) -> Result<PathBuf> {
+    /// Builds a program, and makes sure that it needs no library of the system.
+    pub(super) fn build(
+        &self,
+        release: &Release,
+        program: DistProgram,
+        place: &BuildPlace,
+    ) -> Result<PathBuf> {
         let Self { triple, .. } = self;
         ensure!(
             targets::has_library(triple),
             "Rust's standard library for {triple} is not installed; try `rustup target add {triple}`"
         );
-        let args = ["build", "--release", "--locked", "--package", "cyclometer-cli", "--target", triple];
+        let args = ["build", "--release", "--locked", "--package", program.package, "--target", triple];
         let mut build = cargo_command(&args);
-        build.env("CARGO_TARGET_DIR", folder).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-        build.env("CARGO_ENCODED_RUSTFLAGS", rust_flags());
+        build.current_dir(&place.source).env("CARGO_TARGET_DIR", &place.folder);
+        build.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+        build.env("CARGO_ENCODED_RUSTFLAGS", place.rust_flags(&["-Ctarget-feature=+crt-static"]));
+        build.env("CFLAGS", c_flags(place));
         if let Some(linker) = self.linker {
             build.env(format!("CARGO_TARGET_{}_LINKER", variable(triple)), linker);
         }
         step(&format!("cargo {}, static", args.join(" ")), build)?;
-        let program = self.program(folder);
+        let program = self.program(program, &place.folder);
         let bytes = fs::read(&program).with_context(|| program.display().to_string())?;
         let needed = needed(&bytes).with_context(|| program.display().to_string())?;
         ensure!(needed.is_empty(), "{} is not static: it needs {}", program.display(), needed.join(", "));
         Ok(program)
+    }
+
+    /// The target that the command line names.
+    pub(super) fn named(name: &str) -> Result<DistTarget> {
+        let found = TARGETS.into_iter().find(|target| target.name == name);
+        found.with_context(|| {
+            let names = TARGETS.map(|target| target.name).join(" and ");
+            format!("'{name}' is no target; there are {names}")
+        })
     }
 
     /// Whether this machine runs its programs.
@@ -74,21 +95,16 @@ impl DistTarget {
         self.name == std::env::consts::ARCH
     }
 
-    /// The built program in a folder of cargo.
-    pub(super) fn program(&self, folder: &Path) -> PathBuf {
-        folder.join(self.triple).join("release").join("cyclometer")
+    /// A built program in a folder of cargo.
+    fn program(&self, program: DistProgram, folder: &Path) -> PathBuf {
+        folder.join(self.triple).join("release").join(program.name)
     }
 }
 
-/// Flags for a program that is the same wherever it is built.
-fn rust_flags() -> String {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
-    flags.extend(home.map(|home| remap(&home, "/cargo")));
-    flags.push(remap(&root(), "/cyclometer"));
-    flags.join("\x1f")
+/// Flags of C compilers for code of crates that is the same wherever it is built.
+fn c_flags(place: &BuildPlace) -> String {
+    let remaps = place.remaps().into_iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
+    remaps.collect::<Vec<_>>().join(" ")
 }
 
 fn variable(triple: &str) -> String {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::programs::BuiltProgram;
 use crate::command::step;
 use crate::root;
 
@@ -45,15 +46,17 @@ pub(super) fn write_share(tool: &Path, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts program, `share` and the installer into a folder, which is made anew; gives the folder that it is
+/// Puts programs, `share` and the installer into a folder, which is made anew; gives the folder that it is
 /// in.
-pub(super) fn stage(program: &Path, share: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn stage(programs: &[BuiltProgram], share: &Path, folder: &Path) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
-    fs::copy(program, bin.join("cyclometer")).with_context(|| program.display().to_string())?;
+    for BuiltProgram { program, file, .. } in programs {
+        fs::copy(file, bin.join(program.name)).with_context(|| file.display().to_string())?;
+    }
     fs::copy(root().join(INSTALLER), folder.join("install.sh")).context(INSTALLER)?;
     let mut copy = Command::new("cp");
     copy.arg("--recursive").arg(share.join("share")).arg(folder);

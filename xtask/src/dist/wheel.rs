@@ -6,22 +6,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::place::BuildPlace;
 use super::release::Release;
 use crate::bindings::VirtualEnvironment;
 use crate::command::step;
-use crate::root;
 
 /// The builder of wheels, and the linker that links with an old glibc.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "ziglang==0.15.2"];
 
 /// Builds the wheel for this machine.
-pub(super) fn build(release: &Release, folder: &Path, out: &Path) -> Result<PathBuf> {
-    let environment = VirtualEnvironment::fresh(&folder.join("venv"))?;
+pub(super) fn build(release: &Release, place: &BuildPlace, out: &Path) -> Result<PathBuf> {
+    let environment = VirtualEnvironment::fresh(&place.folder.join("venv"))?;
     let mut pip = Command::new(environment.program("pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(TOOLS);
     step(&format!("pip install {}", TOOLS.join(" ")), pip)?;
     let mut maturin = Command::new(environment.program("maturin"));
-    maturin.current_dir(root().join("bindings/python"));
+    maturin.current_dir(place.source.join("bindings/python"));
     maturin.args([
         "build",
         "--release",
@@ -32,7 +32,8 @@ pub(super) fn build(release: &Release, folder: &Path, out: &Path) -> Result<Path
         "--quiet",
         "--out",
     ]);
-    maturin.arg(out).env("CARGO_TARGET_DIR", folder.join("build"));
+    maturin.arg(out).env("CARGO_TARGET_DIR", &place.folder);
+    maturin.env("CARGO_ENCODED_RUSTFLAGS", place.rust_flags(&[]));
     maturin.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     maturin.env("PATH", with_first(&environment.program("")));
     step("maturin build", maturin)?;

@@ -28,13 +28,13 @@ pub fn run(args: &[OsString]) -> Result<u8> {
             let message =
                 format!("{PROGRAM} is not installed: it lies neither beside cyclometer nor in PATH");
             Error::new(ErrorKind::CommandNotFound, message).with_recovery(Recovery::fix(
-                "`cargo install --path crates/mcp` in a clone of the repository installs it",
+                "`cargo install --locked --path crates/mcp` in a clone of the repository installs it",
             ))
         }
         _ => {
             let message = format!("cannot execute {}: {}", program.display(), reason(&error));
             Error::new(ErrorKind::CommandNotExecutable, message).with_recovery(Recovery::fix(
-                "install it again: `cargo install --force --path crates/mcp` in a clone of the repository",
+                "install it again: `cargo install --locked --force --path crates/mcp` in a clone of the repository",
             ))
         }
     })

@@ -66,8 +66,9 @@ pub fn converter(format: RecordingFormat) -> Result<RecordingConverter> {
 #[cfg(not(all(feature = "firefox", feature = "parquet")))]
 fn not_built(format: &str) -> Error {
     let message = format!("this cyclometer was built without --to {format}");
-    let remedy =
-        format!("build it with `cargo install cyclometer-cli --features {format}`, or convert to csv");
+    let remedy = format!(
+        "build it with `cargo install --locked cyclometer-cli --features {format}`, or convert to csv"
+    );
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(remedy))
 }
 

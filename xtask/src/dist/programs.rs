@@ -1,0 +1,47 @@
+//! The programs that are delivered.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::place::BuildPlace;
+use super::release::Release;
+use super::sbom::{self, Ingredients};
+use super::target::DistTarget;
+
+/// A program that is delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DistProgram {
+    /// The package that builds it.
+    pub package: &'static str,
+    /// Its file, and how its bill of materials is named.
+    pub name: &'static str,
+}
+
+/// The command-line tool.
+pub(super) const TOOL: DistProgram = DistProgram { package: "cyclometer-cli", name: "cyclometer" };
+/// The exporter for Prometheus and OpenTelemetry.
+pub(super) const EXPORTER: DistProgram =
+    DistProgram { package: "cyclometer-exporter", name: "cyclometer-exporter" };
+/// The server for coding agents, which `cyclometer mcp` executes.
+pub(super) const AGENT_SERVER: DistProgram =
+    DistProgram { package: "cyclometer-mcp", name: "cyclometer-mcp" };
+
+/// All programs of an archive, the command-line tool first.
+pub(super) const PROGRAMS: [DistProgram; 3] = [TOOL, EXPORTER, AGENT_SERVER];
+
+/// A program that was built for a target, and the crates in it.
+pub(super) struct BuiltProgram {
+    pub program: DistProgram,
+    pub file: PathBuf,
+    pub crates: Ingredients,
+}
+
+/// Builds all programs for a target, each with the features that it has alone.
+pub(super) fn build(release: &Release, target: &DistTarget, place: &BuildPlace) -> Result<Vec<BuiltProgram>> {
+    let built = |program: DistProgram| {
+        let file = target.build(release, program, place)?;
+        Ok(BuiltProgram { program, file, crates: sbom::ingredients(target, program)? })
+    };
+    PROGRAMS.into_iter().map(built).collect()
+}
