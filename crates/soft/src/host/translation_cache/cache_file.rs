@@ -7,9 +7,6 @@ use crate::translate::{PAGE, StoredPages, Translation};
 
 const MAGIC: [u8; 8] = *b"cycltran";
 
-/// Most bytes for which memory is reserved in advance: a wrong length takes no memory.
-const RESERVED: u64 = 1 << 20;
-
 /// The pages and PC maps of a file.
 ///
 /// ```text
@@ -70,7 +67,9 @@ impl CacheFile {
         }
         let mut sum = FileChecksum::default();
         let mut part = |len: u64| {
-            let mut bytes = Vec::with_capacity(len.min(RESERVED) as usize);
+            let mut bytes = Vec::new();
+            // Only what is read takes memory.
+            bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
             from.take(len).read_to_end(&mut bytes).ok()?;
             sum.add(&bytes);
             (bytes.len() as u64 == len).then_some(bytes)
