@@ -66,7 +66,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
   torture --minutes N | --rounds N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its tracer and the programs
-  mutate [--files N] [--seed S] [TARGET...]
+  mutate [--files N] [--command-files N] [--seed S] [TARGET...]
             changed files for every parser of foreign bytes: no panic, no hang, bounded memory
   nightly [--list] [--only NAME]... [--minutes N]
             the long checks: torture, the whole corpus, every guest, benchmarks, fuzzing; their output is in target/nightly

@@ -14,6 +14,9 @@ const PACKAGE: &str = "cyclometer-fuzz-targets";
 /// Changes of each format in continuous integration.
 const FILES: &str = "300";
 
+/// Changes of each format that a command reads: each one starts a process.
+const COMMAND_FILES: &str = "20";
+
 /// Builds the program and the tool, and runs the program with the arguments of the command line.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     cargo(&["build", "--locked", "--package", "cyclometer-cli"])?;
@@ -27,7 +30,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
 pub(crate) fn some() -> Result<()> {
     let build = WorkspaceBuild::new()?;
     let mut command = Command::new(build.program("mutate").context("cargo built no mutate")?);
-    command.args(["--files", FILES, "--tool"]).arg(&build.tool).current_dir(root());
+    command
+        .args(["--files", FILES, "--command-files", COMMAND_FILES, "--tool"])
+        .arg(&build.tool)
+        .current_dir(root());
     step("mutate", command)
 }
 

@@ -15,7 +15,7 @@ const CHUNK: usize = 1 << 18;
 pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 
 /// Bytes before each chunk.
-const HEAD: usize = 12;
+pub(crate) const HEAD: usize = 12;
 
 /// A checksum that detects damage, over four lanes of eight bytes. It is no proof against forgery: where
 /// bytes decide which code is executed, they are compared.

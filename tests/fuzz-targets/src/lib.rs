@@ -8,7 +8,7 @@ pub mod corpus;
 pub mod mutation;
 mod targets;
 
-pub use targets::{SELF_TEST, TARGETS, target};
+pub use targets::{SELF_TEST, TARGETS, target, translation_sample};
 
 /// A parser of foreign bytes.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use cyclometer_fuzz_targets::{TARGETS, corpus};
+use cyclometer_fuzz_targets::{TARGETS, corpus, translation_sample};
 
 fn mutate(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -18,6 +18,19 @@ fn every_target_has_a_corpus_that_its_parser_reads() {
             (target.run)(&file);
         }
     }
+}
+
+/// Another form of stored translations makes the file of the corpus useless.
+#[test]
+fn the_stored_translation_of_the_corpus_has_the_form_of_this_version() {
+    let Some((sample, is_read)) = translation_sample() else { return };
+    let path = corpus::folder().join("stored_translation/loop");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &sample).unwrap();
+    }
+    let file = std::fs::read(&path).unwrap();
+    assert!(is_read(&file), "{}: UPDATE_GOLDEN=1 renews it", path.display());
+    assert!(is_read(&sample) && !is_read(&sample[..sample.len() - 1]));
 }
 
 #[test]

@@ -34,12 +34,19 @@ const AT_ONCE: usize = 1 << 18;
 pub(super) struct CacheFolder(PathBuf);
 
 impl CacheFolder {
-    /// Opens a folder, which is created if it is missing; `None` where it cannot be trusted.
+    /// Opens a folder, which is created if it is missing; `None` where it cannot be trusted. Nothing is
+    /// created below a folder that is not.
     pub(super) fn open(path: &Path) -> Option<CacheFolder> {
-        let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
-        let safe = fs::symlink_metadata(path).is_ok_and(is_safe);
-        safe.then(|| trusted_path::resolve(path)).flatten().map(CacheFolder)
+        let path = std::path::absolute(path).ok()?;
+        let existing = path.ancestors().find(|folder| fs::symlink_metadata(folder).is_ok())?;
+        let mut folder = trusted_path::resolve(existing)?;
+        for name in path.strip_prefix(existing).ok()?.components() {
+            folder.push(name);
+            // Another user can be first in a folder with the sticky bit, with a link for example.
+            let _ = DirBuilder::new().mode(0o700).create(&folder);
+            is_own_folder(&folder).then_some(())?;
+        }
+        (is_own_folder(&path) && is_own_folder(&folder)).then_some(CacheFolder(folder))
     }
 
     /// Opens a file to be read, if this user owns it. Returns its length in bytes, too.
@@ -121,6 +128,11 @@ fn is_abandoned(path: &Path) -> bool {
     path.extension().is_some() && time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
 }
 
+/// Whether a path is a folder of this user, and no link to one.
+fn is_own_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() && is_ours(&metadata))
+}
+
 /// Whether this user owns it, and no other user can write to it.
 fn is_ours(metadata: &fs::Metadata) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
@@ -181,6 +193,34 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_missing_folder_is_created_with_those_above_it_for_this_user_alone() {
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = outer.path().join("a/b/c");
+        assert!(CacheFolder::open(&path).is_some() && CacheFolder::open(&path).is_some());
+        let modes = ["a", "a/b", "a/b/c"]
+            .map(|folder| fs::metadata(outer.path().join(folder)).unwrap().mode() & 0o7777);
+        assert_eq!(modes, [0o700; 3]);
+    }
+
+    #[test]
+    fn nothing_is_created_below_a_folder_or_behind_a_link_that_cannot_be_trusted() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let outer = tempfile::tempdir_in("/var/tmp").unwrap();
+        let at = |path: &str| outer.path().join(path);
+        for folder in ["open", "open/ours", "ours"] {
+            fs::create_dir(at(folder)).unwrap();
+        }
+        fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(at("ours"), at("open/link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        for path in ["open/new/deep", "open/ours/new", "open/link/new", "dangling/new", "dangling"] {
+            assert!(CacheFolder::open(&at(path)).is_none(), "{path}");
+        }
+        assert_eq!((names(&at("open")), names(&at("ours"))), (vec!["link".into(), "ours".into()], vec![]));
+        assert!(names(&at("open/ours")).is_empty() && !at("nowhere").exists());
     }
 
     #[test]

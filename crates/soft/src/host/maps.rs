@@ -72,7 +72,7 @@ impl MemoryMaps {
         MemoryMaps::parse(text)
     }
 
-    fn parse(text: &str) -> MemoryMaps {
+    pub(crate) fn parse(text: &str) -> MemoryMaps {
         MemoryMaps(text.lines().filter_map(MemoryMapping::parse).collect())
     }
 

@@ -103,6 +103,8 @@ pub use retranslation::RetranslationPolicy;
 pub use tracer::FIXED_BYTES;
 #[doc(hidden)]
 pub use tracer::probe::{InstructionProbe, ProbeOrder, ProbeView};
+#[doc(hidden)]
+pub use translation_cache::fuzzing as stored_translations;
 
 /// Settings of the tracer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

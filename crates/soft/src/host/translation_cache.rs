@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a program starts ──> a file by the hash of its code: of this version, of this user, undamaged
-//!                  ──> every translated page is equal: the file is mapped at its old addresses
+//!                  ──> every translated page is equal: its code is put at its old addresses
 //!                  ──> code that it maps later is compared as in a shared translation (shared_code)
 //! all have ended   ──> a new translation is stored, if it was made from a profile
 //! ```
@@ -31,6 +31,9 @@ use super::cache_folder::CacheFolder;
 use super::process_rights::ProcessRights;
 
 pub(super) mod cache_file;
+#[doc(hidden)]
+pub mod fuzzing;
+pub(super) mod stored_head;
 
 /// Translations of earlier runs.
 pub(super) struct TranslationCache {

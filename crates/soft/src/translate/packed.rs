@@ -95,7 +95,7 @@ impl Translation {
             |block: u32| blocks.get(block as usize).map(|translated: &TranslatedBlock| translated.address);
         let pages = CodePages::unpack(from, stored_pages.clone(), files, &address)?;
         let straddling = map(from, |from| Some((from.u32()?, from.counted()?.into())))?;
-        let regions = from.list(CodeRegion::unpack)?;
+        let regions = from.list(|from| CodeRegion::unpack(from, &*stored_pages))?;
         let exit_stubs = map(from, |from| Some((from.u64()?, ExitStub::unpack(from)?)))?;
         let lookup_targets = from.list(ChunkReader::u64)?;
         let indirect_entries = map(from, |from| Some((from.u64()?, from.u64()?)))?;

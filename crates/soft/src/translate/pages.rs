@@ -1,11 +1,10 @@
 //! Copies of the program's code, page by page, and the blocks that start there.
 
-use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hash::AddressMap;
-use crate::pack::{self, ChunkReader, ChunkWriter};
+use crate::pack::{ChunkReader, ChunkWriter};
 use crate::profile::{BlockHeat, PageProfile};
 
 /// Bytes of a page.
@@ -69,17 +68,13 @@ pub struct FilePage {
     pub profile: Option<Arc<PageProfile>>,
 }
 
-/// Access to the pages and PC maps of a stored translation. `None` where they cannot be read.
+/// The pages and PC maps of a stored translation. `None` beyond the last one.
 pub(crate) trait StoredPages {
     /// The page with a number.
-    fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
-
-    /// Whether the page with a number has these bytes: every one of them is compared. A page that cannot be
-    /// read has not.
-    fn has_bytes(&self, number: u32, bytes: &[u8]) -> bool;
+    fn page(&self, number: u32) -> Option<&[u8; PAGE as usize]>;
 
     /// `len` bytes of the concatenated PC maps, from an offset.
-    fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
+    fn pc_maps(&self, begin: u64, len: u32) -> Option<&[u8]>;
 }
 
 /// The pages that were read.
@@ -112,12 +107,8 @@ struct CodePage {
 /// Bytes of a page.
 enum PageBytes {
     Loaded(Box<[u8; PAGE as usize]>),
-    /// A page of [`StoredPages`], by number, with a checksum that detects damage. Few are ever read.
-    Stored {
-        number: u32,
-        sum: u64,
-        bytes: OnceCell<Option<Box<[u8; PAGE as usize]>>>,
-    },
+    /// A page of [`StoredPages`], by number.
+    Stored(u32),
 }
 
 /// The content of a page when it was read.
@@ -132,8 +123,8 @@ impl PageContent<'_> {
     pub fn is(self, now: &[u8]) -> bool {
         match self.bytes {
             PageBytes::Loaded(bytes) => bytes[..] == *now,
-            PageBytes::Stored { number, .. } => {
-                self.stored_pages.is_some_and(|pages| pages.has_bytes(*number, now))
+            PageBytes::Stored(number) => {
+                self.stored_pages.and_then(|pages| pages.page(*number)).is_some_and(|then| then[..] == *now)
             }
         }
     }
@@ -188,16 +179,15 @@ impl CodePage {
     fn here(&self) -> Option<&[u8; PAGE as usize]> {
         match self.bytes.as_ref()? {
             PageBytes::Loaded(bytes) => Some(bytes),
-            PageBytes::Stored { .. } => None,
+            PageBytes::Stored(_) => None,
         }
     }
 
     /// `number` is that of its bytes.
     fn pack(&self, number: u32, to: &mut ChunkWriter<'_>) {
         to.u8(u8::from(self.here().is_some()));
-        if let Some(bytes) = self.here() {
+        if self.here().is_some() {
             to.u32(number);
-            to.u64(pack::sum(bytes));
         }
         to.u8(u8::from(self.origin.is_some()));
         if let Some(origin) = &self.origin {
@@ -210,13 +200,15 @@ impl CodePage {
 
     fn unpack(
         from: &mut ChunkReader<'_>,
+        stored_pages: &dyn StoredPages,
         files: &AddressMap<u32, u32>,
         address_of: &dyn Fn(u32) -> Option<u64>,
     ) -> Option<CodePage> {
         let mut bytes = None;
         if from.u8()? == 1 {
-            let (number, sum) = (from.u32()?, from.u64()?);
-            bytes = Some(PageBytes::Stored { number, sum, bytes: OnceCell::new() });
+            let number = from.u32()?;
+            stored_pages.page(number)?;
+            bytes = Some(PageBytes::Stored(number));
         }
         let mut origin = None;
         if from.u8()? == 1 {
@@ -298,12 +290,8 @@ impl CodePages {
     fn bytes(&self, page: u32) -> &[u8] {
         match &self.pages[page as usize].bytes {
             Some(PageBytes::Loaded(bytes)) => &bytes[..],
-            Some(PageBytes::Stored { number, sum, bytes }) => {
-                let read = || {
-                    let page = self.stored_pages.as_ref()?.page(*number)?;
-                    (pack::sum(&page[..]) == *sum).then_some(page)
-                };
-                bytes.get_or_init(read).as_ref().map_or(&[], |bytes| &bytes[..])
+            Some(PageBytes::Stored(number)) => {
+                self.stored_pages.as_ref().and_then(|pages| pages.page(*number)).map_or(&[], |page| &page[..])
             }
             None => &[],
         }
@@ -465,11 +453,12 @@ impl CodePages {
         files: &AddressMap<u32, u32>,
         address_of: &dyn Fn(u32) -> Option<u64>,
     ) -> Option<CodePages> {
-        let mut pages = CodePages { stored_pages: Some(stored_pages), ..CodePages::default() };
+        let mut pages = CodePages::default();
         for index in 0..from.count()? {
             pages.index.insert(from.u64()?, index as u32);
-            pages.pages.push(CodePage::unpack(from, files, address_of)?);
+            pages.pages.push(CodePage::unpack(from, &*stored_pages, files, address_of)?);
         }
+        pages.stored_pages = Some(stored_pages);
         Some(pages)
     }
 
@@ -515,6 +504,45 @@ impl CodePages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One page, and no PC maps.
+    struct OnePage([u8; PAGE as usize]);
+
+    impl StoredPages for OnePage {
+        fn page(&self, number: u32) -> Option<&[u8; PAGE as usize]> {
+            (number == 0).then_some(&self.0)
+        }
+
+        fn pc_maps(&self, _: u64, _: u32) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    /// The checksum of `soft::pack`, which decided in the first version of the cache.
+    fn mix(sum: u64, word: u64) -> u64 {
+        (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+    }
+
+    #[test]
+    fn every_byte_of_a_stored_page_is_compared_and_no_checksum_decides() {
+        let stored = OnePage([0; PAGE as usize]);
+        let page = PageBytes::Stored(0);
+        let content = PageContent { bytes: &page, stored_pages: Some(&stored) };
+        assert!(content.is(&stored.0) && !content.is(&[0; 4095]) && !content.is(&[]));
+        for place in [0, 1, 2047, PAGE as usize - 1] {
+            let mut other = stored.0;
+            other[place] = 0x80;
+            assert!(!content.is(&other), "byte {place}");
+        }
+        // In a lane of the sum, the second word makes up for the first.
+        let (start, mut forged) = (0xcbf2_9ce4_8422_2325 ^ 1, stored.0);
+        forged[..8].copy_from_slice(&1_u64.to_le_bytes());
+        forged[32..40].copy_from_slice(&(mix(start, 1) ^ mix(start, 0)).to_le_bytes());
+        assert_eq!(crate::pack::sum(&stored.0), crate::pack::sum(&forged));
+        assert!(!content.is(&forged));
+        let beyond = PageContent { bytes: &PageBytes::Stored(1), stored_pages: Some(&stored) };
+        assert!(!beyond.is(&stored.0), "there is no such page");
+    }
 
     struct Nothing;
 

@@ -3,7 +3,7 @@
 use super::pages::StoredPages;
 use super::pc_map::PcMap;
 use super::program_point::PcEntry;
-use crate::pack::{self, ChunkReader, ChunkWriter};
+use crate::pack::{ChunkReader, ChunkWriter};
 
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
@@ -36,13 +36,11 @@ struct StoredPcMap {
     /// Length of the map in bytes, and its offset among all maps.
     len: u32,
     begin: u64,
-    sum: u64,
 }
 
 impl StoredPcMap {
     fn read(&self, stored_pages: &dyn StoredPages) -> Option<PcMap> {
-        let bytes = stored_pages.pc_maps(self.begin, self.len)?;
-        (pack::sum(&bytes) == self.sum).then(|| PcMap::read(self.start, bytes))
+        Some(PcMap::read(self.start, stored_pages.pc_maps(self.begin, self.len)?.to_vec()))
     }
 }
 
@@ -97,17 +95,18 @@ impl CodeRegion {
             let bytes = pc_maps.bytes();
             to.u32(pc_maps.start());
             to.u32(bytes.len() as u32);
-            to.u64(pack::sum(bytes));
             begin += bytes.len() as u64;
         }
         begin
     }
 
-    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<CodeRegion> {
+    /// Reads a region whose PC maps are all stored.
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>, stored_pages: &dyn StoredPages) -> Option<CodeRegion> {
         let (base, used, mut begin) = (from.u64()?, from.u32()?, from.u64()?);
         let one = |from: &mut ChunkReader<'_>| {
-            let (start, len, sum) = (from.u32()?, from.u32()?, from.u64()?);
-            let stored = StoredPcMap { start, len, begin, sum };
+            let (start, len) = (from.u32()?, from.u32()?);
+            stored_pages.pc_maps(begin, len)?;
+            let stored = StoredPcMap { start, len, begin };
             begin = begin.checked_add(len.into())?;
             Some(stored)
         };

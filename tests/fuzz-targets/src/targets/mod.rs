@@ -42,7 +42,12 @@ pub const TARGETS: &[FuzzTarget] = &[
     named("object_file", "files of code, for their functions and lines", recordings::object_file),
     named("marker_board", "memory that a marked program writes", recordings::marker_board),
     named("execution_profile", "execution profiles of earlier runs", software::execution_profile),
-    named("tracer_report", "reports of the tracer, with code profiles", software::tracer_report),
+    named("stored_translation", "translations of earlier runs", software::stored_translation),
+    named(
+        "tracer_report",
+        "reports of the tracer, with code profiles and call paths",
+        software::tracer_report,
+    ),
     named("windows", "rows of windows from the tracer", software::window_lines),
     named("sweep_journal", "journals of sweeps", sweeps::journal),
 ];
@@ -55,6 +60,12 @@ pub const SELF_TEST: FuzzTarget = named("self_test", "nothing: a test of this pr
         std::hint::spin_loop();
     }
 });
+
+/// A stored translation of this version, as the file of its corpus, and whether one is read. `None` without
+/// the software PMU.
+pub fn translation_sample() -> Option<(Vec<u8>, fn(&[u8]) -> bool)> {
+    software::translation_sample()
+}
 
 /// The target with a name.
 pub fn target(name: &str) -> Option<FuzzTarget> {

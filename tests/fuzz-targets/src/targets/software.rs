@@ -3,6 +3,7 @@
 use std::io::BufReader;
 
 use cyclometer_soft::host::protocol::TracerReport;
+use cyclometer_soft::host::stored_translations;
 use cyclometer_soft::host::window_protocol::{WindowLine, read_answer};
 use cyclometer_soft::profile::FileProfile;
 
@@ -31,9 +32,23 @@ fn checksum(bytes: &[u8]) -> u64 {
     rest.iter().fold(whole, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-/// A report or an error.
+/// A translation or nothing. Version and checksums are made right first: random changes do not find them.
+pub(super) fn stored_translation(bytes: &[u8]) {
+    if let Some(blocks) = stored_translations::read(bytes) {
+        assert!(blocks as usize <= bytes.len(), "a block has some bytes");
+    }
+}
+
+/// A stored translation of this version, and whether one is read; `None` where the translator fails.
+pub(super) fn translation_sample() -> Option<(Vec<u8>, fn(&[u8]) -> bool)> {
+    Some((stored_translations::sample()?, |bytes| stored_translations::read(bytes).is_some()))
+}
+
+/// A report or an error. The path of a caller comes before the paths of its calls.
 pub(super) fn tracer_report(bytes: &[u8]) {
     let Ok(report) = TracerReport::read(&mut BufReader::new(bytes)) else { return };
+    let paths = report.code.paths.iter().zip(0..);
+    assert!(paths.into_iter().all(|(path, number)| path.parent.is_none_or(|parent| parent < number)));
     assert!(report.processes.iter().all(|process| bytes.len() > process.name.len()));
     assert!(report.code.profile.runs().all(|(run, _)| run.bytes.len() <= bytes.len()));
 }

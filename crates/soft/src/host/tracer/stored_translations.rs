@@ -23,12 +23,10 @@ use crate::host::restartable::FilePart;
 use crate::host::shared_code::{SharedCode, has_claimed_code, is_kernels};
 use crate::host::translation_cache::TranslationCache;
 use crate::host::translation_cache::cache_file::CacheFile;
+use crate::host::translation_cache::stored_head::{StoredHead, VERSION, pack_head};
 use crate::host::writers::FileId;
 use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{PAGE, StoredPages, Translation};
-
-/// The version of the code: a stored translation can be used by the same code only.
-const VERSION: &str = env!("CYCLOMETER_SOFT_CODE");
 
 /// Most files; beyond that the least recently used are removed.
 const MOST_FILES: usize = 1000;
@@ -106,7 +104,7 @@ impl Tracer {
         maps: &MemoryMaps,
         allowance: u64,
     ) -> Result<CodeCacheMapping, CacheMiss> {
-        let left = Rc::new(CacheFile::open(file).ok_or(CacheMiss::Useless)?);
+        let left = Rc::new(CacheFile::read(file).ok_or(CacheMiss::Useless)?);
         let from = &mut ChunkReader::new(file);
         let (translation, claims) = self.unpack_all_but_code(from, left).ok_or(CacheMiss::Useless)?;
         if translation.is_full() || !has_claimed_code(&translation, &claims, program.0, maps) {
@@ -130,11 +128,7 @@ impl Tracer {
         from: &mut ChunkReader<'_>,
         originals: Rc<dyn StoredPages>,
     ) -> Option<(Translation, CodeClaims)> {
-        if from.text()? != VERSION {
-            return None;
-        }
-        let mut claims = CodeClaims::unpack(from)?;
-        let stamps = from.list(|from| Some((from.text()?, FileId::unpack(from)?)))?;
+        let StoredHead { mut claims, stamps, without_sequences, names } = StoredHead::unpack(from)?;
         for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
             // A file that has changed would be noticed only when the program maps it.
             if name_of(Path::new(path)).ok()? != stamp {
@@ -146,8 +140,6 @@ impl Tracer {
                 *file = now;
             }
         }
-        let without_sequences = from.list(FilePart::unpack)?;
-        let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
         let store = &mut self.profile.as_ref()?.borrow_mut();
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
         let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
@@ -199,25 +191,13 @@ impl Tracer {
         translation_cache.folder.replace(name, |file| {
             CacheFile::write(&cache.translation, file)?;
             let mut to = ChunkWriter::new(file);
-            to.counted(VERSION.as_bytes());
             let claims = cache.shared_code.all();
-            claims.pack(&mut to);
-            to.count(stamps.len());
-            for (stamp, file) in stamps {
-                to.counted(stamp.as_bytes());
-                FileId::pack(file, &mut to);
-            }
             let without_sequences: Vec<&FilePart> =
                 self.without_sequences.iter().filter(|part| claims.has(part.file())).collect();
-            to.count(without_sequences.len());
-            without_sequences.into_iter().for_each(|part| part.pack(&mut to));
-            let (files, store) = (cache.translation.files(), self.profile.as_ref());
-            let store = store.ok_or(io::ErrorKind::NotFound)?.borrow();
-            to.count(files.len());
-            for number in files {
-                to.u32(number);
-                to.counted(store.name(number).as_bytes());
-            }
+            let store = self.profile.as_ref().ok_or(io::ErrorKind::NotFound)?.borrow();
+            let files = cache.translation.files();
+            let names: Vec<(u32, &str)> = files.iter().map(|number| (*number, store.name(*number))).collect();
+            pack_head(claims, &stamps, &without_sequences, &names, &mut to);
             cache.translation.pack(&mut to);
             cache.pack_code(&mut to)?;
             cache.equivalent_blocks.borrow().pack(&mut to);

@@ -1,9 +1,12 @@
 //! Targets that are commands: files that the command-line tool reads in code of its own.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::limits::limited_in_time;
 use crate::options::MutateOptions;
@@ -13,12 +16,11 @@ use crate::{MOST_FAULTS, changed, files, keep, write};
 pub(crate) struct CommandTarget {
     pub name: &'static str,
     pub reads: &'static str,
-    /// Arguments, of which `FILE` is the changed file.
+    /// Arguments, of which `FILE` is the changed file, and `FOLDER` its folder.
     arguments: &'static [&'static str],
+    /// Unchanged files in that folder, which come after the changed one.
+    beside: usize,
 }
-
-/// A command starts in some milliseconds, so these targets get a part of the changes.
-const SHARE: u64 = 10;
 
 /// Every command that reads foreign bytes in code of its own.
 pub(crate) const TARGETS: &[CommandTarget] = &[
@@ -38,43 +40,99 @@ pub(crate) const TARGETS: &[CommandTarget] = &[
             "task-clock",
             "true",
         ],
+        beside: 0,
     },
     CommandTarget {
         name: "converted",
         reads: "recordings, as convert reads them",
         arguments: &["convert", "FILE", "--to", "csv"],
+        beside: 0,
+    },
+    CommandTarget {
+        name: "results",
+        reads: "results of advise and of stat, as advise reads them",
+        arguments: &["advise", "FILE"],
+        beside: 0,
+    },
+    CommandTarget {
+        name: "history",
+        reads: "results of many runs, as advise --history reads them",
+        arguments: &["advise", "--history", "FOLDER"],
+        beside: 8,
     },
 ];
 
-/// Runs a target on its part of the changes; gives the number of faults.
+/// Runs a target on all changes, on every CPU; gives the number of faults.
 pub(crate) fn run(target: &CommandTarget, tool: &Path, options: &MutateOptions) -> Result<usize> {
     let tool = tool.canonicalize().with_context(|| tool.display().to_string())?;
-    let name = target.name;
-    let files = files(name)?;
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("file");
-    let mut faults = 0;
-    for number in 0..options.files.div_ceil(SHARE) {
-        let bytes = changed(name, &files, options.seed, number);
-        write(&path, &bytes)?;
-        let mut command = limited_in_time(&tool);
-        for argument in target.arguments {
-            if *argument == "FILE" {
-                command.arg(&path)
-            } else {
-                command.arg(argument)
-            };
+    let changes = CommandChanges {
+        target,
+        tool: &tool,
+        options,
+        files: files(target.name)?,
+        next: AtomicU64::new(0),
+        faults: AtomicUsize::new(0),
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(|| changes.work())).collect();
+        running.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(ended) => ended,
+            Err(_) => bail!("{}: a thread of this program panicked", target.name),
+        })
+    })?;
+    Ok(changes.faults.into_inner())
+}
+
+/// The changes of a target that its threads share.
+struct CommandChanges<'a> {
+    target: &'a CommandTarget,
+    tool: &'a Path,
+    options: &'a MutateOptions,
+    files: Vec<Vec<u8>>,
+    next: AtomicU64,
+    faults: AtomicUsize,
+}
+
+impl CommandChanges<'_> {
+    /// Tries one change after the other.
+    fn work(&self) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let others = self.files.iter().cycle().take(self.target.beside);
+        for (number, other) in others.enumerate() {
+            write(&folder.path().join(format!("b{number}.json")), other)?;
         }
-        let out = command.current_dir(&folder).output().context("starting the tool")?;
-        if let Some(why) = fault(&out) {
-            keep(options, name, number, &bytes, &why)?;
-            faults += 1;
+        while self.faults.load(Ordering::Relaxed) < MOST_FAULTS {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.options.command_files {
+                break;
+            }
+            self.one(number, folder.path())?;
         }
-        if faults == MOST_FAULTS {
-            break;
-        }
+        Ok(())
     }
-    Ok(faults)
+
+    fn one(&self, number: u64, folder: &Path) -> Result<()> {
+        let CommandTarget { name, arguments, .. } = self.target;
+        let bytes = changed(name, &self.files, self.options.seed, number);
+        let path = folder.join("a.json");
+        write(&path, &bytes)?;
+        let argument = |argument: &&str| -> OsString {
+            match *argument {
+                "FILE" => path.clone().into(),
+                "FOLDER" => folder.into(),
+                word => word.into(),
+            }
+        };
+        let mut command = limited_in_time(self.tool);
+        command.args(arguments.iter().map(argument)).current_dir(folder);
+        let out = command.output().context("starting the tool")?;
+        if let Some(why) = fault(&out) {
+            keep(self.options, name, number, &bytes, &why)?;
+            self.faults.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// Why the end of a command is a fault; an error of the tool is none.

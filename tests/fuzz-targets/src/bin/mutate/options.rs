@@ -8,12 +8,14 @@ use cyclometer_fuzz_targets::{SELF_TEST, TARGETS};
 
 use crate::commands;
 
-const USAGE: &str = "usage: mutate [--files N] [--seed S] [--tool FILE] [--keep DIR] [--list] [TARGET...]";
+const USAGE: &str = "usage: mutate [--files N] [--command-files N] [--seed S] [--tool FILE] [--keep DIR] [--list] [TARGET...]";
 
 /// The options of a run.
 pub(crate) struct MutateOptions {
     /// Changed files for each target.
     pub files: u64,
+    /// Changed files for each target that is a command, of which each starts a process: as many by default.
+    pub command_files: u64,
     pub seed: u64,
     /// The command-line tool, for targets that are commands.
     pub tool: Option<PathBuf>,
@@ -42,15 +44,18 @@ impl MutateOptions {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut options = MutateOptions {
             files: 200,
+            command_files: 200,
             seed: u64::from(now.subsec_nanos()),
             tool: None,
             keep: PathBuf::from("target/mutations"),
             names: Vec::new(),
         };
+        let mut command_files = None;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().with_context(|| format!("{argument} needs a value\n{USAGE}"));
             match argument.as_str() {
                 "--files" => options.files = number(&value()?)?,
+                "--command-files" => command_files = Some(number(&value()?)?),
                 "--seed" => options.seed = number(&value()?)?,
                 "--tool" => options.tool = Some(value()?.into()),
                 "--keep" => options.keep = value()?.into(),
@@ -68,6 +73,7 @@ impl MutateOptions {
                 name => bail!("no target '{name}'; there are {}", names().collect::<Vec<_>>().join(", ")),
             }
         }
+        options.command_files = command_files.unwrap_or(options.files);
         Ok(MutateRequest::All(options))
     }
 
@@ -108,7 +114,7 @@ mod tests {
         let MutateRequest::All(options) = parsed(&["--files", "7", "machine", "--seed", "3"]).unwrap() else {
             panic!("it is no part")
         };
-        assert_eq!((options.files, options.seed), (7, 3));
+        assert_eq!((options.files, options.command_files, options.seed), (7, 7, 3));
         assert!(options.wants("machine") && !options.wants("events"));
     }
 
