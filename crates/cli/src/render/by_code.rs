@@ -30,6 +30,8 @@ pub struct ByCode {
     has_calls: bool,
     /// Whether the rows add up to the count of the command.
     is_complete: bool,
+    /// Whether a model made the counts.
+    is_modelled: bool,
     notes: Vec<String>,
 }
 
@@ -65,12 +67,17 @@ impl ByCode {
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
         let others = incomplete.into_iter().chain(left_out).chain(unpathed).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
-        ByCode { counts, events, top, has_calls: false, is_complete, notes }
+        ByCode { counts, events, top, has_calls: false, is_complete, is_modelled: false, notes }
     }
 
     /// With calls between functions, or without.
     pub fn with_calls(self, has_calls: bool) -> ByCode {
         ByCode { has_calls, ..self }
+    }
+
+    /// Counts that a model made.
+    pub fn modelled(self) -> ByCode {
+        ByCode { is_modelled: true, ..self }
     }
 
     /// The counts.
@@ -86,6 +93,7 @@ impl ByCode {
     /// How the counts were made, for those who see no notes.
     pub fn provenance(&self) -> &'static str {
         match self.is_complete {
+            _ if self.is_modelled => "modelled, of caches and branch predictors",
             true => "counted exactly by the software PMU",
             false => "counted by the software PMU, of the processes that have a count",
         }

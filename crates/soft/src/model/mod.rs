@@ -20,6 +20,7 @@
 
 mod branches;
 mod caches;
+pub mod misses;
 mod sharing;
 
 use std::collections::{HashMap, HashSet};
