@@ -190,7 +190,8 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, long, value_name = "full:I1|D1|LL=SIZE,WAYS,LINE", num_args = 0..=1,
           default_missing_value = "", value_parser = model,
           conflicts_with_all = ["events", "metrics", "runs", "warmup", "interval", "counted", "calls", "inclusive",
-                                "markers", "pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
+                                "markers", "pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "random_layout",
+                                "no_hints", "cpu_baseline", "multiplex", "no_multiplex"])]
     pub model: Option<ModelRequest>,
     /// Number of rows that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]

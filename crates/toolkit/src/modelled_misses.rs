@@ -206,7 +206,11 @@ impl ModelledMisses {
             modes: Some(Modes::USER),
             resolution: Some(format!("a model of the caches {}", self.geometry)),
             skipped: Vec::new(),
-            notes: vec![format!("caches (bytes, ways, bytes of a line): {}", self.geometry)],
+            // The table needs it once.
+            notes: match slot {
+                0 => vec![format!("the caches of all rows (bytes, ways, line): {}", self.geometry)],
+                _ => Vec::new(),
+            },
             launch: Some(LaunchKind::Native),
             determinism: None,
             verdict: Verdict::NotCounted,

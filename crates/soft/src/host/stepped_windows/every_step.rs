@@ -15,7 +15,7 @@ use std::time::Duration;
 use cyclometer_sys::trace::{self, Change, Options};
 
 use super::miss_observer::MissObserver;
-use super::{POLLS, SeizedThreads, StepState, SteppedThread};
+use super::{OnCpuOf, POLLS, SeizedThreads, StepState, SteppedThread};
 use crate::host::proc;
 
 /// A command and its descendants, executed step by step.
@@ -83,6 +83,8 @@ impl EveryStep {
     /// Executes all threads until they end, or until `is_enough`; then what is left runs natively.
     pub fn run(&mut self, mut is_enough: impl FnMut() -> bool) {
         let mut looked_at = 0;
+        // A step is two switches, which are quick on one CPU.
+        let mut beside = None;
         while !self.threads.all.is_empty() {
             let before = self.steps;
             (0..self.threads.all.len()).for_each(|index| self.begin_step(index));
@@ -95,8 +97,10 @@ impl EveryStep {
                 self.left.get_or_insert_with(|| "it was interrupted".to_owned());
                 break;
             }
-            if self.steps - looked_at > STEPS_BETWEEN_LOOKS {
+            if beside.is_none() || self.steps - looked_at > STEPS_BETWEEN_LOOKS {
                 looked_at = self.steps;
+                drop(beside.take());
+                beside = self.threads.all.first().and_then(|thread| OnCpuOf::thread(thread.tid));
             }
             if is_idle && self.threads.all.iter().all(|thread| thread.state != StepState::Stopped) {
                 std::thread::sleep(Duration::from_micros(100));
