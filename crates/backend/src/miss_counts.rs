@@ -16,7 +16,8 @@ pub enum MissRunKind {
         steps: u64,
         /// The longest time that a window takes.
         time: Duration,
-        /// The longest time between two windows; the first ones come sooner.
+        /// The longest time between two windows; the first ones come sooner, and windows that take more than
+        /// half of it later.
         gap: Duration,
     },
 }

@@ -126,11 +126,13 @@ fn windows(
             }
             Waited::TimedOut => {}
         }
+        let begin = Instant::now();
         stepper.window(limits).map_err(|error| cannot_trace(&error))?;
         // A process that has just ended has no window.
         let begun = stepper.misses().map_or(0, |misses| misses.windows().len());
         native.resize(begun, gap);
-        gap = (gap * 3 / 2).min(longest_gap);
+        // The command runs natively for two thirds of the time at least.
+        gap = (gap * 3 / 2).min(longest_gap).max(2 * begin.elapsed());
     };
     let seen = stepper.misses().map(MissObserver::windows).unwrap_or_default();
     let windows = seen.iter().zip(native).map(|(counts, native)| WindowMisses { sums: sums(counts), native });

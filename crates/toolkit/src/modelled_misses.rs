@@ -50,7 +50,7 @@ pub struct ModelledResults {
 
 /// Windows: of 20,000 instructions, which take some 50 ms, with up to 150 ms between them.
 const WINDOWS: MissRunKind =
-    MissRunKind::Windows { steps: 20_000, time: Duration::from_millis(500), gap: Duration::from_millis(150) };
+    MissRunKind::Windows { steps: 20_000, time: Duration::from_millis(150), gap: Duration::from_millis(150) };
 
 /// The names of misses in windows, in the order of [`MissSums::known`].
 const RATES: [&str; 4] =
@@ -155,7 +155,7 @@ impl ModelledMisses {
     /// The misses of windows, for each thousand instructions.
     fn rates(&self, windows: &[WindowMisses]) -> Vec<LineSummary> {
         let instructions: u64 = windows.iter().map(|window| window.sums.instructions).sum();
-        let seen = format!("{} windows with {instructions} instructions", windows.len());
+        let seen = format!("estimated from {} windows with {instructions} instructions", windows.len());
         let line = |(slot, name): (usize, &&str)| {
             let mut line = self.line(slot, name);
             line.unit = Unit::Ratio;
