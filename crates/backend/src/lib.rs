@@ -29,6 +29,12 @@ pub mod kdebug;
 pub mod kperf;
 #[cfg(unix)]
 mod launch;
+mod miss_counts;
+#[cfg(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))]
+mod miss_run;
+#[cfg(all(unix, not(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))))]
+#[path = "miss_run_other.rs"]
+mod miss_run;
 mod modelled_counts;
 #[cfg(all(feature = "software-pmu", target_os = "linux", target_arch = "x86_64"))]
 mod modelled_run;
@@ -96,6 +102,9 @@ pub use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher, Pinned, StandardInput, check_program, standard_output_is_null};
+pub use miss_counts::{MissRun, MissRunKind, MissSums, WindowMisses};
+#[cfg(unix)]
+pub use miss_run::miss_run;
 pub use modelled_counts::{ModelRunSettings, ModelledRun};
 #[cfg(unix)]
 pub use modelled_run::modelled_run;

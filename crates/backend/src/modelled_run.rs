@@ -189,7 +189,7 @@ impl WindowedRun {
     }
 }
 
-fn cannot_trace(error: &std::io::Error) -> Error {
+pub(crate) fn cannot_trace(error: &std::io::Error) -> Error {
     let text = format!("cannot trace the command: {error}");
     Error::new(ErrorKind::PermissionDenied, text)
         .with_recovery(Recovery::fix("allow ptrace(2); `cyclometer doctor` says what forbids it"))
@@ -210,7 +210,7 @@ fn by_code(sites: &[SiteCounts]) -> CodeCounts {
 }
 
 /// The index of a file of code; files come in ascending order.
-fn object_of(objects: &mut Vec<CodeObject>, path: &str) -> usize {
+pub(crate) fn object_of(objects: &mut Vec<CodeObject>, path: &str) -> usize {
     if objects.last().is_none_or(|last| last.path != path) {
         let sum = file_sum(Path::new(path)).unwrap_or_default();
         objects.push(CodeObject { path: path.to_owned(), sum });

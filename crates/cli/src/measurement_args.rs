@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use cyclometer_toolkit::core::{Counted, CpuBaseline, CpuSet, Rung};
+use cyclometer_toolkit::modelled_misses::{HierarchyGeometry, ModelledPart, host_geometry};
 use cyclometer_toolkit::symbols::Grouping;
 
 /// Which source to use.
@@ -48,6 +49,32 @@ pub fn grouping(text: &str) -> Result<Grouping, String> {
     let words = || Grouping::ALL.map(Grouping::word).join(", ");
     let found = Grouping::ALL.into_iter().find(|grouping| grouping.word() == text);
     found.ok_or_else(|| format!("one of {}", words()))
+}
+
+/// The model that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModelRequest {
+    /// The part of the command that it sees.
+    pub part: ModelledPart,
+    /// Its caches.
+    pub geometry: HierarchyGeometry,
+}
+
+/// Reads the value of `--model`: nothing, `full`, caches, or both.
+pub fn model(text: &str) -> Result<ModelRequest, String> {
+    let (part, caches) = match text.strip_prefix("full") {
+        Some("") => (ModelledPart::Full, ""),
+        Some(rest) if rest.starts_with(':') => (ModelledPart::Full, &rest[1..]),
+        _ => (ModelledPart::Windows, text),
+    };
+    let host = host_geometry();
+    match caches {
+        "" if !text.ends_with(':') => Ok(ModelRequest { part, geometry: host }),
+        caches => {
+            let geometry = host.with(caches).map_err(|why| format!("{why}; a command stands behind --"))?;
+            Ok(ModelRequest { part, geometry })
+        }
+    }
 }
 
 /// How many runs the software PMU counts.

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "by_code/damaged.rs"]
+mod damaged;
+#[path = "by_code/modelled.rs"]
+mod modelled;
 mod support;
 
 use std::collections::BTreeMap;
@@ -696,6 +700,7 @@ fn inclusive_counts_have_each_instruction_once_and_are_the_sum_of_calls() {
     let folder = tempfile::tempdir().unwrap();
     let Some(()) = built(folder.path(), &["-static"]) else { return };
     let files = ["--export-callgrind", "f.out", "--export-folded", "f.folded", "--html", "f.html"];
+    let files = [&files[..], &["--export-csv", "f.csv"]].concat();
     let options = [&["--by", "function", "--inclusive", "--calls"][..], &files].concat();
     let by = by(folder.path(), &options, &["env", "-i", "./program"]);
     let all = by["totals"][0].as_u64().unwrap();
@@ -720,6 +725,16 @@ fn inclusive_counts_have_each_instruction_once_and_are_the_sum_of_calls() {
         assert_eq!(into(name), of(name).0, "{name}");
     }
     check_exports(folder.path(), all, &inclusive);
+    let csv = fs::read_to_string(folder.path().join("f.csv")).unwrap();
+    let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    assert_eq!(head[head.len() - 5..], ["object", "function", "line", "inclusive", "partial"]);
+    let ends = |name: &str| {
+        let (count, is_partial) = inclusive[name];
+        format!(",{name},,{count},{is_partial}\r\n")
+    };
+    for name in ["fib", "even", "jump", "main"] {
+        assert!(csv.contains(&ends(name)), "{name}: {csv}");
+    }
 }
 
 /// The exports have the same counts, by the tool that reads Callgrind's format too.

@@ -11,6 +11,7 @@
 //! does no I/O, reads no clock, looks at no target and contains no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod cache_geometry;
 pub mod code;
 pub mod code_memory;
 pub mod concept;

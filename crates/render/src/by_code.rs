@@ -30,6 +30,8 @@ pub struct ByCode {
     has_calls: bool,
     /// Whether the rows add up to the count of the command.
     is_complete: bool,
+    /// Whether a model made the counts.
+    is_modelled: bool,
     notes: Vec<String>,
 }
 
@@ -65,12 +67,17 @@ impl ByCode {
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
         let others = incomplete.into_iter().chain(left_out).chain(unpathed).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
-        ByCode { counts, events, top, has_calls: false, is_complete, notes }
+        ByCode { counts, events, top, has_calls: false, is_complete, is_modelled: false, notes }
     }
 
     /// With calls between functions, or without.
     pub fn with_calls(self, has_calls: bool) -> ByCode {
         ByCode { has_calls, ..self }
+    }
+
+    /// Counts that a model made.
+    pub fn modelled(self) -> ByCode {
+        ByCode { is_modelled: true, ..self }
     }
 
     /// The counts.
@@ -86,6 +93,7 @@ impl ByCode {
     /// How the counts were made, for those who see no notes.
     pub fn provenance(&self) -> &'static str {
         match self.is_complete {
+            _ if self.is_modelled => "modelled, of caches and branch predictors",
             true => "counted exactly by the software PMU",
             false => "counted by the software PMU, of the processes that have a count",
         }
@@ -305,12 +313,18 @@ impl ByCode {
         value
     }
 
+    /// Whether there are inclusive counts.
+    pub fn has_inclusive(&self) -> bool {
+        self.counts.graph.is_some()
+    }
+
     /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
-    /// its line.
+    /// its line. With inclusive counts, instructions have those too, and whether they are partial.
     pub fn values<'a>(
         &'a self,
         summary: &'a Summary,
-    ) -> impl Iterator<Item = (&'a LineSummary, u64, [String; 3])> {
+    ) -> impl Iterator<Item = (&'a LineSummary, u64, Vec<String>)> {
+        let inclusive = InclusiveRows::of(&self.counts);
         let of_row = move |row: &'a CountsOfCode| {
             let CodeName { object, function, line } = &row.name;
             let line = line.as_ref().map(|line| match line.line {
@@ -318,10 +332,18 @@ impl ByCode {
                 None => line.file.clone(),
             });
             let names = [object, function, &line].map(|name| name.clone().unwrap_or_default());
+            let of_instructions = inclusive.as_ref().map(|inclusive| {
+                let row = inclusive.row(row, self.instructions(row));
+                [row.count.map(|count| count.to_string()).unwrap_or_default(), row.is_partial.to_string()]
+            });
             let slots = self.counts.slots.iter().zip(&row.counts);
             slots.filter_map(move |(slot, count)| {
                 let line = summary.lines.iter().find(|line| line.slot == *slot)?;
-                Some((line, *count, names.clone()))
+                let further = of_instructions.as_ref().map(|fields| match is_instructions(&line.name) {
+                    true => fields.clone(),
+                    false => Default::default(),
+                });
+                Some((line, *count, names.iter().cloned().chain(further.into_iter().flatten()).collect()))
             })
         };
         self.counts.rows.iter().flat_map(of_row)

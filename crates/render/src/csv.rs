@@ -23,7 +23,7 @@ pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,proven
 pub fn render(results: &Results<'_>) -> String {
     let groups = [
         results.regions.is_some().then_some(RowGroup::Region),
-        results.by_code.is_some().then_some(RowGroup::Code),
+        results.by_code.map(|by_code| RowGroup::Code { inclusive: by_code.has_inclusive() }),
         results.intervals.is_some().then_some(RowGroup::Interval),
     ];
     let groups: Vec<RowGroup> = groups.into_iter().flatten().collect();
@@ -42,7 +42,7 @@ pub fn render(results: &Results<'_>) -> String {
     }
     results.by_code.iter().for_each(|by_code| {
         code_rows(results, by_code).into_iter().for_each(|(fields, names)| {
-            add(vec![fields], Some((RowGroup::Code, names)));
+            add(vec![fields], Some((RowGroup::Code { inclusive: by_code.has_inclusive() }, names)));
         });
     });
     for interval in results.intervals.unwrap_or_default() {
@@ -55,7 +55,10 @@ pub fn render(results: &Results<'_>) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowGroup {
     Region,
-    Code,
+    Code {
+        /// Whether instructions have inclusive counts.
+        inclusive: bool,
+    },
     Interval,
 }
 
@@ -65,7 +68,8 @@ impl RowGroup {
     fn columns(self) -> &'static [&'static str] {
         match self {
             RowGroup::Region => &["region"],
-            RowGroup::Code => &["object", "function", "line"],
+            RowGroup::Code { inclusive: false } => &["object", "function", "line"],
+            RowGroup::Code { inclusive: true } => &["object", "function", "line", "inclusive", "partial"],
             RowGroup::Interval => &["run", "warmup", "start_ns", "end_ns"],
         }
     }
@@ -83,7 +87,7 @@ impl RowGroup {
 fn code_rows(results: &Results<'_>, by_code: &ByCode) -> Vec<(Vec<String>, Vec<String>)> {
     let command = target::subject(results);
     let failed = Failures::of(results.report).count().to_string();
-    let one = |(line, value, names): (&LineSummary, u64, [String; 3])| {
+    let one = |(line, value, names): (&LineSummary, u64, Vec<String>)| {
         let fields = line_fields(&command, line);
         let fields = single(fields, Some(value.to_string()), &failed);
         (fields, names.iter().map(|name| clean(name)).collect())

@@ -15,6 +15,7 @@ mod failures;
 pub mod formula;
 mod label;
 mod line_summary;
+pub mod miss_rates;
 pub mod phases;
 mod request;
 pub mod rotation;

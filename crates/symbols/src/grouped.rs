@@ -219,7 +219,14 @@ impl Groups {
             return None;
         }
         match ObjectFile::open(Path::new(&object.path), self.grouping == Grouping::Line) {
-            Ok(file) => Some(file),
+            Ok(file) => {
+                if file.has_compressed_lines() {
+                    let remedy = "objcopy --decompress-debug-sections FILE expands them";
+                    let path = &object.path;
+                    self.notes.push(format!("{path}: no lines: its debug sections are compressed; {remedy}"));
+                }
+                Some(file)
+            }
             Err(error) => {
                 self.notes.push(format!("{}: no names: {error}", object.path));
                 None

@@ -71,6 +71,8 @@ pub struct ObjectFile {
     /// Addresses with the index of their function, ascending and disjoint.
     ranges: Vec<(Range<u64>, u32)>,
     lines: Option<LineTables>,
+    /// Whether there are line tables that cannot be read, as they are compressed.
+    has_compressed_lines: bool,
 }
 
 impl fmt::Debug for ObjectFile {
@@ -125,7 +127,14 @@ impl ObjectFile {
             of(&file).or_else(|| other.as_ref().and_then(of))
         });
         let ranges = ranges(&functions);
-        Ok(ObjectFile { segments, functions, ranges, lines: lines.flatten() })
+        let has_compressed_lines =
+            lines.is_some() && [Some(&file), other.as_ref()].into_iter().flatten().any(compresses_lines);
+        Ok(ObjectFile { segments, functions, ranges, lines: lines.flatten(), has_compressed_lines })
+    }
+
+    /// Whether the file, or its separate one, has line tables in a compressed section, which are not read.
+    pub fn has_compressed_lines(&self) -> bool {
+        self.has_compressed_lines
     }
 
     /// The address of an offset in the file; `None` where nothing is mapped from there.
@@ -303,6 +312,19 @@ fn section_end(sections: &[Range<u64>], address: u64) -> u64 {
     let index = sections.partition_point(|section| section.start <= address);
     let section = index.checked_sub(1).and_then(|index| sections.get(index));
     section.filter(|section| section.contains(&address)).map_or(address, |section| section.end)
+}
+
+/// Whether the section of line tables is compressed.
+///
+/// # Source
+///
+/// System V gABI, chapter "Sections", `SHF_COMPRESSED`; GNU binutils, `.zdebug` sections.
+fn compresses_lines(file: &object::File<'_>) -> bool {
+    use object::{CompressionFormat, ObjectSection};
+    let is_compressed = |section: object::Section<'_, '_>| {
+        section.compressed_file_range().is_ok_and(|range| range.format != CompressionFormat::None)
+    };
+    file.section_by_name(gimli::SectionId::DebugLine.name()).is_some_and(is_compressed)
 }
 
 /// The line tables of a file. Damaged ones are none.

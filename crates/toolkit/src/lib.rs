@@ -28,6 +28,8 @@ mod host;
 mod kperf_source;
 mod marked;
 mod metric;
+#[cfg(all(feature = "advise", unix))]
+pub mod modelled_misses;
 mod monitor;
 pub mod placement;
 mod record;

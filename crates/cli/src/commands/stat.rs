@@ -1,5 +1,7 @@
 //! `stat`: runs a command, or attaches to running processes, and counts.
 
+mod modelled;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,6 +39,9 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.
     let exports = StatExports::open(args)?;
+    if let Some(model) = args.model {
+        return modelled::run(args, cli, launcher, exports, model);
+    }
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let input = input(args)?;
@@ -146,6 +151,7 @@ fn check(args: &StatArgs) -> Result<()> {
 
 /// Counts by code are those of one run under the software PMU.
 fn check_grouping(args: &StatArgs) -> Result<()> {
+    modelled::check(args)?;
     let Some(grouping) = args.by else { return Ok(()) };
     let by = format!("--by {}", grouping.word());
     if args.runs > 1 {
@@ -257,17 +263,7 @@ fn measurement(
     if args.by.is_some() && args.events.is_empty() && args.metrics.is_empty() {
         stat = stat.events(by_code::USUAL_EVENT)?;
     }
-    if let Some((program, rest)) = args.command.split_first() {
-        let (stdout, stderr) = outputs(args);
-        let program = program.clone();
-        stat = stat.command(CommandSpec {
-            args: rest.to_vec(),
-            stdin: input.stream.clone(),
-            stdout: streams::as_seen(stdout),
-            stderr,
-            ..CommandSpec::new(program)
-        });
-    }
+    stat = command(args, input).into_iter().fold(stat, Stat::command);
     if let Some(ms) = args.interval {
         stat = stat.interval(Duration::from_millis(ms));
     }
@@ -283,6 +279,19 @@ fn measurement(
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
     Ok(seed.into_iter().fold(stat, Stat::seed))
+}
+
+/// The command that was asked for, if any.
+fn command(args: &StatArgs, input: &CommandInput) -> Option<CommandSpec> {
+    let (program, rest) = args.command.split_first()?;
+    let (stdout, stderr) = outputs(args);
+    Some(CommandSpec {
+        args: rest.to_vec(),
+        stdin: input.stream.clone(),
+        stdout: streams::as_seen(stdout),
+        stderr,
+        ..CommandSpec::new(program.clone())
+    })
 }
 
 fn multiplex(args: &StatArgs) -> Multiplex {

@@ -67,6 +67,11 @@ impl MemoryMaps {
         Ok(MemoryMaps::parse(&String::from_utf8_lossy(&text)))
     }
 
+    /// Those of a process that has ended.
+    pub(crate) fn none() -> MemoryMaps {
+        MemoryMaps(Vec::new())
+    }
+
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> MemoryMaps {
         MemoryMaps::parse(text)

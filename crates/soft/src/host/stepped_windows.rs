@@ -14,6 +14,9 @@
 //!   get the trap of its step and be killed by it at any time later. Between windows the program runs on.
 //! - A thread that does not come back from a step (a system call that waits) does not hold up the others.
 
+mod every_step;
+mod miss_observer;
+
 use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
@@ -28,6 +31,9 @@ use iced_x86::{
 use super::maps::MemoryMaps;
 use super::proc;
 use super::thread_states::{self, descendants, threads_of};
+pub use every_step::EveryStep;
+pub use miss_observer::{MissObserver, SiteMisses};
+
 use crate::model::{BranchOutcome, CoreModel, ExecutedInstruction, MemoryAccess, MissBounds, ModelCounts};
 
 /// Most threads that a window follows.
@@ -72,6 +78,8 @@ pub struct WindowStepper {
     info: InstructionInfoFactory,
     sites: Vec<SiteCounts>,
     windows: u32,
+    /// A second model, of caches of given sizes.
+    misses: Option<MissObserver>,
 }
 
 impl std::fmt::Debug for WindowStepper {
@@ -140,7 +148,19 @@ impl WindowStepper {
             info: InstructionInfoFactory::new(),
             sites: Vec::new(),
             windows: 0,
+            misses: None,
         }
+    }
+
+    /// Gives each instruction to this model, too.
+    #[must_use]
+    pub fn with_misses(self, misses: MissObserver) -> WindowStepper {
+        WindowStepper { misses: Some(misses), ..self }
+    }
+
+    /// The model of caches of given sizes, if there is one.
+    pub fn misses(&self) -> Option<&MissObserver> {
+        self.misses.as_ref()
     }
 
     /// The windows with at least one instruction.
@@ -185,6 +205,7 @@ impl WindowStepper {
         self.code_of = pid;
         let mut model = self.models.remove(&pid).unwrap_or_default();
         let mut threads = SeizedThreads::seize(pid, self.root)?;
+        self.misses.iter_mut().for_each(|misses| misses.begin_window(pid));
         // A step is two switches, which are quick on one CPU.
         let beside = OnCpuOf::thread(pid);
         self.step_all(&mut threads.all, &mut model, limits);
@@ -528,6 +549,9 @@ impl SteppedThread {
         model: &mut CoreModel,
     ) {
         let pc = before.rip;
+        if let Some(misses) = &mut stepper.misses {
+            misses.executed(stepper.code_of, self.tid, before, now.rip);
+        }
         let Some(code) = stepper.code_at(self.tid, pc) else { return };
         // The iterations of a repeated string instruction are one; the last one moves on.
         if code.repeated && now.rip == pc {

@@ -24,6 +24,7 @@
 
 mod branches;
 mod caches;
+pub mod misses;
 mod sharing;
 mod working_set;
 

@@ -1,0 +1,171 @@
+//! The run of a command for the model of its caches: step by step, or natively with stepped windows.
+
+use std::time::{Duration, Instant};
+
+use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry};
+use cyclometer_core::code::{CodeCounts, CodePlace};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
+use cyclometer_core::{Child, Launch, Result, SlotId};
+use cyclometer_soft::host::stepped_windows::{
+    EveryStep, MissObserver, SiteMisses, WindowLimits, WindowStepper,
+};
+use cyclometer_soft::model::misses::{CacheSize, MissCounts};
+
+use crate::Launcher;
+use crate::miss_counts::{MissRun, MissRunKind, MissSums, WindowMisses};
+use crate::modelled_run::{cannot_trace, object_of};
+
+/// Runs a command, and gives what it executes to a model of its caches.
+///
+/// # Errors
+///
+/// `ErrorKind::PermissionDenied` where tracing is not permitted, and the launcher's for a command that cannot
+/// be executed. The command has run to its end in the first case.
+pub fn miss_run(
+    launcher: &Launcher,
+    command: &CommandSpec,
+    geometry: &HierarchyGeometry,
+    kind: MissRunKind,
+) -> Result<MissRun> {
+    let mut child = launcher.prepare(command)?;
+    let observer = MissObserver::new([geometry.l1i, geometry.l1d, geometry.ll].map(size));
+    let start = Instant::now();
+    let run = match kind {
+        MissRunKind::Full => every_step(launcher, child.as_mut(), observer),
+        MissRunKind::Windows { steps, time, gap } => {
+            windows(child.as_mut(), observer, WindowLimits { steps, time }, gap)
+        }
+    };
+    if run.is_err() {
+        // The command runs to its end, whatever happened here.
+        let _ = child.wait(None)?;
+    }
+    run.map(|run| MissRun { wall: start.elapsed(), ..run })
+}
+
+fn size(geometry: CacheGeometry) -> CacheSize {
+    CacheSize {
+        sets: geometry.sets(),
+        ways: usize::try_from(geometry.ways).unwrap_or(1),
+        line_bytes: geometry.line_bytes,
+    }
+}
+
+fn every_step(launcher: &Launcher, child: &mut dyn Child, observer: MissObserver) -> Result<MissRun> {
+    let traced = EveryStep::of(child.pid(), observer);
+    child.release()?;
+    let mut traced = traced.map_err(|error| cannot_trace(&error))?;
+    let mut interrupted = None;
+    traced.run(|| {
+        interrupted = launcher.take_signal();
+        interrupted.is_some()
+    });
+    // A terminal sends these two to the command, too.
+    if let Some(signal) = interrupted.filter(|signal| ![SIGINT, SIGQUIT].contains(signal)) {
+        child.signal(signal);
+    }
+    let (exit, signal) = ended(child)?;
+    let sums = traced.observer().windows().iter().map(sums);
+    let windows = sums.map(|sums| WindowMisses { sums, native: Duration::ZERO }).collect();
+    Ok(MissRun {
+        exit,
+        interrupted: interrupted.or(signal),
+        wall: Duration::ZERO,
+        windows,
+        code: by_code(traced.observer().sites()),
+        left: traced.left().map(str::to_owned),
+    })
+}
+
+/// Signals that a terminal sends to all processes of a group.
+///
+/// # Source
+///
+/// `signal(7)`, the numbers on x86-64.
+const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+
+/// Waits for the end of a command, and passes signals on; how it ended, and the first signal.
+fn ended(child: &mut dyn Child) -> Result<(Option<ExitStatus>, Option<i32>)> {
+    let mut first = None;
+    loop {
+        match child.wait(None)? {
+            Waited::Exited(exit) => return Ok((exit.status, first)),
+            Waited::TimedOut => {}
+            Waited::Interrupted(by) => {
+                if !by.reached_command {
+                    child.signal(by.signal);
+                }
+                first.get_or_insert(by.signal);
+            }
+        }
+    }
+}
+
+/// The time before the first window. Gaps grow by half.
+const FIRST_GAP: Duration = Duration::from_millis(1);
+
+fn windows(
+    child: &mut dyn Child,
+    observer: MissObserver,
+    limits: WindowLimits,
+    longest_gap: Duration,
+) -> Result<MissRun> {
+    let mut stepper = WindowStepper::new(child.pid()).with_misses(observer);
+    child.release()?;
+    let (mut native, mut gap) = (Vec::new(), FIRST_GAP.min(longest_gap));
+    let (exit, interrupted) = loop {
+        match child.wait(Some(Instant::now() + gap))? {
+            Waited::Exited(exit) => break (exit.status, None),
+            Waited::Interrupted(by) => {
+                if !by.reached_command {
+                    child.signal(by.signal);
+                }
+                let (exit, _) = ended(child)?;
+                break (exit, Some(by.signal));
+            }
+            Waited::TimedOut => {}
+        }
+        let begin = Instant::now();
+        stepper.window(limits).map_err(|error| cannot_trace(&error))?;
+        // A process that has just ended has no window.
+        let begun = stepper.misses().map_or(0, |misses| misses.windows().len());
+        native.resize(begun, gap);
+        // The command runs natively for two thirds of the time at least.
+        gap = (gap * 3 / 2).min(longest_gap).max(2 * begin.elapsed());
+    };
+    let seen = stepper.misses().map(MissObserver::windows).unwrap_or_default();
+    let windows = seen.iter().zip(native).map(|(counts, native)| WindowMisses { sums: sums(counts), native });
+    Ok(MissRun {
+        exit,
+        interrupted,
+        wall: Duration::ZERO,
+        windows: windows.filter(|window| window.sums.instructions > 0).collect(),
+        code: CodeCounts::default(),
+        left: None,
+    })
+}
+
+fn sums(counts: &MissCounts) -> MissSums {
+    let misses = [counts.l1i, counts.l1d, counts.ll, counts.mispredictions];
+    MissSums {
+        instructions: counts.instructions,
+        data_references: counts.data_references,
+        branches: counts.branches,
+        known: misses.map(|misses| misses.known),
+        unknown: misses.map(|misses| misses.unknown),
+    }
+}
+
+fn by_code(sites: &[SiteMisses]) -> CodeCounts {
+    let mut sites: Vec<&SiteMisses> = sites.iter().collect();
+    sites.sort_by(|one, other| (&one.path, one.offset).cmp(&(&other.path, other.offset)));
+    let mut code =
+        CodeCounts { slots: (0..MissSums::NAMES.len()).map(SlotId).collect(), ..CodeCounts::default() };
+    for site in sites {
+        let object = site.path.as_deref().map(|path| object_of(&mut code.objects, path));
+        let counts = Box::new(sums(&site.counts).values());
+        code.places.push(CodePlace { object, offset: site.offset, counts });
+    }
+    code
+}

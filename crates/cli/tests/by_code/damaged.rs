@@ -1,0 +1,87 @@
+//! Files of code that are damaged, compressed, or have strange names.
+
+use std::fs;
+use std::process::Command;
+
+use cyclometer_toolkit::symbols::ObjectFile;
+
+use super::support::{has, skip};
+use super::{PROGRAM, by, functions, stat};
+
+#[test]
+fn damaged_debug_information_gives_fewer_names_and_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    if !has("gcc") {
+        return skip("gcc is not installed");
+    }
+    fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+    let options = ["-O1", "-g", "-c", "-o", "program.o", "program.c"];
+    assert!(Command::new("gcc").args(options).current_dir(folder.path()).status().unwrap().success());
+    let whole = fs::read(folder.path().join("program.o")).unwrap();
+    let changed = folder.path().join("changed");
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let (mut opened, mut refused) = (0, 0);
+    for _ in 0..400 {
+        let mut content = whole.clone();
+        for _ in 0..1 + draw(12) {
+            let at = draw(content.len());
+            content[at] = u8::try_from(draw(256)).unwrap();
+        }
+        if draw(8) == 0 {
+            content.truncate(draw(whole.len()));
+        }
+        fs::write(&changed, &content).unwrap();
+        match ObjectFile::open(&changed, true) {
+            Ok(file) => {
+                opened += 1;
+                for offset in (0..whole.len() as u64).step_by(64) {
+                    let _ = (file.function(offset), file.line(offset));
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+    assert!(opened > 100 && refused > 0, "{opened} {refused}");
+}
+
+#[test]
+fn compressed_lines_are_missing_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    if !has("objcopy") {
+        return skip("objcopy is not installed");
+    }
+    let Some(()) = super::built(folder.path(), &["-g"]) else { return };
+    let compress = ["--compress-debug-sections=zlib", "program", "packed"];
+    let out = Command::new("objcopy").args(compress).current_dir(folder.path()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let by = by(folder.path(), &["--by", "line"], &["./packed"]);
+    let notes = by["notes"].to_string();
+    assert!(notes.contains("/packed: no lines: its debug sections are compressed; objcopy"), "{notes}");
+    assert_eq!(functions(&by, "/packed").get("fib").map(Vec::len), Some(1), "it has its functions");
+}
+
+#[test]
+fn control_bytes_in_a_path_reach_no_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = super::built(folder.path(), &[]) else { return };
+    let strange = "pro\u{1b}[31mgram\u{7}";
+    fs::copy(folder.path().join("program"), folder.path().join(strange)).unwrap();
+    let files = ["--export-csv", "f.csv", "--export-callgrind", "f.cg", "--export-folded", "f.folded"];
+    let options = [&["--by", "function", "--inclusive", "--html", "f.html"][..], &files].concat();
+    let out = stat(folder.path(), &options, &[&format!("./{strange}")]);
+    assert!(out.status.success(), "{out:?}");
+    let exported =
+        ["f.csv", "f.cg", "f.folded", "f.html"].map(|file| fs::read(folder.path().join(file)).unwrap());
+    for text in exported.iter().chain([&out.stderr]) {
+        let control = text.iter().find(|byte| byte.is_ascii_control() && !b"\r\n\t".contains(byte));
+        assert_eq!(control, None, "{}", String::from_utf8_lossy(text));
+        assert!(!text.is_empty());
+    }
+}

@@ -1,0 +1,366 @@
+//! Misses of caches of given sizes, and of a stated branch predictor.
+//!
+//! # The model
+//!
+//! - *Caches*: one of instructions, one of data, and a last level for the misses of both. Each replaces the
+//!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There is
+//!   no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
+//! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven outcomes.
+//! - *Indirect branches*: the last target, in 512 entries by address. Returns are no indirect branches.
+//!
+//! A window begins with unknown caches. With the least recently used line replaced, the contents of a set are
+//! known as soon as a window has accessed as many of its lines as it has ways. Until then a line that was not
+//! seen may have been there: such an access is counted apart.
+//!
+//! # Source
+//!
+//! Valgrind manual, "Cachegrind: Simulation Details", whose model this is. Mattson, Gecsei, Slutz and Traiger,
+//! "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack knows.
+
+use super::BranchOutcome;
+
+/// The size of a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheSize {
+    /// The number of sets.
+    pub sets: u64,
+    /// The lines of a set.
+    pub ways: usize,
+    /// Bytes of a line.
+    pub line_bytes: u64,
+}
+
+/// An instruction for the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchedInstruction<'a> {
+    /// Its address.
+    pub pc: u64,
+    /// Its bytes; 0: another iteration of a repeated instruction, which is not fetched again.
+    pub length: u64,
+    /// The addresses that it accesses, with numbers of bytes.
+    pub data: &'a [(u64, u64)],
+    /// The outcome of a conditional or indirect branch.
+    pub branch: Option<BranchOutcome>,
+}
+
+/// Misses, and accesses that may have been misses.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MissBounds {
+    /// Accesses that missed.
+    pub known: u64,
+    /// Accesses of which the model does not know whether they missed, because it does not know what the
+    /// program accessed before.
+    pub unknown: u64,
+}
+
+/// Counts of the model, for an instruction of the program or for all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MissCounts {
+    /// Executed instructions.
+    pub instructions: u64,
+    /// Accesses to memory; one that reads and writes is one.
+    pub data_references: u64,
+    /// Misses of the first cache of instructions.
+    pub l1i: MissBounds,
+    /// Misses of the first cache of data.
+    pub l1d: MissBounds,
+    /// Misses of the last level.
+    pub ll: MissBounds,
+    /// Conditional and indirect branches.
+    pub branches: u64,
+    /// Those that were predicted wrongly.
+    pub mispredictions: MissBounds,
+}
+
+impl MissBounds {
+    fn add(&mut self, other: MissBounds) {
+        self.known += other.known;
+        self.unknown += other.unknown;
+    }
+
+    fn note(&mut self, lookup: Lookup) {
+        match lookup {
+            Lookup::Hit => {}
+            Lookup::Miss => self.known += 1,
+            Lookup::Unknown => self.unknown += 1,
+        }
+    }
+}
+
+impl MissCounts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &MissCounts) {
+        self.instructions += other.instructions;
+        self.data_references += other.data_references;
+        self.l1i.add(other.l1i);
+        self.l1d.add(other.l1d);
+        self.ll.add(other.ll);
+        self.branches += other.branches;
+        self.mispredictions.add(other.mispredictions);
+    }
+}
+
+/// The result of a look-up in a cache or a table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Lookup {
+    Hit,
+    Unknown,
+    Miss,
+}
+
+/// The caches and branch predictors of one process.
+#[derive(Debug)]
+pub struct MissModel {
+    l1i: LruCache,
+    l1d: LruCache,
+    ll: LruCache,
+    branches: BranchTables,
+    /// Data accesses are cut to the shortest line.
+    longest_access: u64,
+}
+
+impl MissModel {
+    /// The model of a process from its start: its caches are empty.
+    pub fn empty([l1i, l1d, ll]: [CacheSize; 3]) -> MissModel {
+        let cache = |size: CacheSize| LruCache::new(size);
+        let longest_access = l1i.line_bytes.min(l1d.line_bytes).min(ll.line_bytes);
+        MissModel {
+            l1i: cache(l1i),
+            l1d: cache(l1d),
+            ll: cache(ll),
+            branches: BranchTables::new(),
+            longest_access,
+        }
+    }
+
+    /// Forgets the contents of the caches: the program has run unobserved. Branch predictors keep theirs.
+    pub fn begin_window(&mut self) {
+        [&mut self.l1i, &mut self.l1d, &mut self.ll].into_iter().for_each(LruCache::forget);
+        self.branches.is_from_the_start = false;
+    }
+
+    /// Executes an instruction; its counts.
+    pub fn execute(&mut self, instruction: &FetchedInstruction<'_>) -> MissCounts {
+        let FetchedInstruction { pc, length, data, branch } = *instruction;
+        let mut counts = MissCounts { data_references: data.len() as u64, ..MissCounts::default() };
+        if length > 0 {
+            counts.instructions = 1;
+            let lookup = self.l1i.access(pc, length);
+            counts.l1i.note(lookup);
+            self.behind(lookup, pc, length, &mut counts);
+        }
+        for (address, bytes) in data {
+            let bytes = (*bytes).clamp(1, self.longest_access);
+            let lookup = self.l1d.access(*address, bytes);
+            counts.l1d.note(lookup);
+            self.behind(lookup, *address, bytes, &mut counts);
+        }
+        if let Some(outcome) = branch {
+            counts.branches = 1;
+            counts.mispredictions.note(self.branches.lookup(pc, outcome));
+        }
+        counts
+    }
+
+    /// Looks up in the last level what the first one does not have.
+    fn behind(&mut self, first: Lookup, address: u64, bytes: u64, counts: &mut MissCounts) {
+        if first != Lookup::Hit {
+            // Both have to have missed it.
+            counts.ll.note(self.ll.access(address, bytes).min(first));
+        }
+    }
+}
+
+/// A cache whose least recently used line is replaced.
+#[derive(Debug)]
+struct LruCache {
+    size: CacheSize,
+    /// For each set its lines, the most recent first; as many as [`LruCache::held`] says.
+    lines: Vec<u64>,
+    held: Vec<u16>,
+    /// The window in which a set was accessed last: those of earlier ones are unknown.
+    seen_in: Vec<u32>,
+    window: u32,
+}
+
+impl LruCache {
+    fn new(size: CacheSize) -> LruCache {
+        let sets = usize::try_from(size.sets).unwrap_or(0);
+        LruCache {
+            size,
+            lines: vec![0; sets * size.ways],
+            held: vec![0; sets],
+            seen_in: vec![0; sets],
+            window: 0,
+        }
+    }
+
+    fn forget(&mut self) {
+        self.window += 1;
+    }
+
+    /// Accesses bytes that lie in one line or in two.
+    fn access(&mut self, address: u64, bytes: u64) -> Lookup {
+        let (first, last) =
+            (address / self.size.line_bytes, address.wrapping_add(bytes - 1) / self.size.line_bytes);
+        let found = self.access_line(first);
+        match first == last {
+            true => found,
+            false => found.max(self.access_line(last)),
+        }
+    }
+
+    fn access_line(&mut self, line: u64) -> Lookup {
+        let index = usize::try_from(line % self.size.sets).unwrap_or(0);
+        if self.seen_in[index] != self.window {
+            (self.seen_in[index], self.held[index]) = (self.window, 0);
+        }
+        let (ways, held) = (self.size.ways, usize::from(self.held[index]));
+        let set = &mut self.lines[index * ways..(index + 1) * ways];
+        if let Some(at) = set[..held].iter().position(|known| *known == line) {
+            set[..=at].rotate_right(1);
+            return Lookup::Hit;
+        }
+        let grown = (held + 1).min(ways);
+        set[..grown].rotate_right(1);
+        set[0] = line;
+        self.held[index] = u16::try_from(grown).unwrap_or(u16::MAX);
+        // The first window begins with an empty cache.
+        if held < ways && self.window > 0 { Lookup::Unknown } else { Lookup::Miss }
+    }
+}
+
+/// Bits of an address, and outcomes, that choose a counter.
+const ADDRESS_BITS: u32 = 7;
+const HISTORY_BITS: u32 = 7;
+
+/// Targets of indirect branches.
+const TARGETS: usize = 512;
+
+/// The branch predictors.
+#[derive(Debug)]
+struct BranchTables {
+    /// Two-bit counters; `None`: not used yet.
+    counters: Vec<Option<u8>>,
+    history: usize,
+    targets: Vec<Option<u64>>,
+    /// Whether every branch of the program was seen.
+    is_from_the_start: bool,
+}
+
+impl BranchTables {
+    fn new() -> BranchTables {
+        BranchTables {
+            counters: vec![None; 1 << (ADDRESS_BITS + HISTORY_BITS)],
+            history: 0,
+            targets: vec![None; TARGETS],
+            is_from_the_start: true,
+        }
+    }
+
+    /// Predicts a branch, and learns its outcome; a hit is a right prediction.
+    fn lookup(&mut self, pc: u64, outcome: BranchOutcome) -> Lookup {
+        let (was_known, is_right) = match outcome {
+            BranchOutcome::Conditional { taken } => {
+                let address = usize::try_from(pc & ((1 << ADDRESS_BITS) - 1)).unwrap_or(0);
+                let history = self.history & ((1 << HISTORY_BITS) - 1);
+                self.history = history << 1 | usize::from(taken);
+                let counter = &mut self.counters[history << ADDRESS_BITS | address];
+                let before = counter.unwrap_or(0);
+                let after = if taken { (before + 1).min(3) } else { before.saturating_sub(1) };
+                (counter.replace(after).is_some(), (before >= 2) == taken)
+            }
+            BranchOutcome::Indirect { target } => {
+                let entry = usize::try_from(pc % TARGETS as u64).unwrap_or(0);
+                let before = self.targets[entry].replace(target);
+                (before.is_some(), before == Some(target))
+            }
+        };
+        match (was_known || self.is_from_the_start, is_right) {
+            (false, _) => Lookup::Unknown,
+            (true, true) => Lookup::Hit,
+            (true, false) => Lookup::Miss,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sets of two ways.
+    const SMALL: CacheSize = CacheSize { sets: 2, ways: 2, line_bytes: 64 };
+    const LARGE: CacheSize = CacheSize { sets: 64, ways: 8, line_bytes: 64 };
+
+    fn load(address: u64, bytes: u64) -> FetchedInstruction<'static> {
+        let data: &'static [(u64, u64)] = Box::leak(Box::new([(address, bytes)]));
+        FetchedInstruction { pc: 0x1000, length: 4, data, branch: None }
+    }
+
+    fn misses(model: &mut MissModel, addresses: &[u64]) -> Vec<(MissBounds, MissBounds)> {
+        let one = |address: &u64| {
+            let counts = model.execute(&load(*address, 8));
+            (counts.l1d, counts.ll)
+        };
+        addresses.iter().map(one).collect()
+    }
+
+    const HIT: MissBounds = MissBounds { known: 0, unknown: 0 };
+    const MISS: MissBounds = MissBounds { known: 1, unknown: 0 };
+    const UNKNOWN: MissBounds = MissBounds { known: 0, unknown: 1 };
+
+    #[test]
+    fn the_least_recently_used_line_is_replaced_and_the_last_level_has_it() {
+        let mut model = MissModel::empty([LARGE, SMALL, LARGE]);
+        // Lines 0, 2 and 4 share a set of two ways.
+        let found = misses(&mut model, &[0, 128, 0, 256, 0, 128]);
+        let first: Vec<MissBounds> = found.iter().map(|(first, _)| *first).collect();
+        assert_eq!(first, [MISS, MISS, HIT, MISS, HIT, MISS]);
+        assert_eq!((found[3].1, found[5].1), (MISS, HIT));
+    }
+
+    #[test]
+    fn an_access_over_two_lines_is_one_miss_and_fetches_both() {
+        let mut model = MissModel::empty([LARGE, LARGE, LARGE]);
+        let counts = model.execute(&load(60, 8));
+        assert_eq!((counts.l1d, counts.data_references), (MISS, 1));
+        assert_eq!(misses(&mut model, &[0, 64]), [(HIT, HIT), (HIT, HIT)]);
+    }
+
+    #[test]
+    fn a_window_knows_a_set_after_as_many_lines_as_it_has_ways() {
+        let mut model = MissModel::empty([LARGE, SMALL, LARGE]);
+        misses(&mut model, &[0]);
+        model.begin_window();
+        let found = misses(&mut model, &[0, 0, 128, 256, 0]);
+        let first: Vec<MissBounds> = found.iter().map(|(first, _)| *first).collect();
+        assert_eq!(first, [UNKNOWN, HIT, UNKNOWN, MISS, MISS]);
+        assert_eq!(found[3].1, UNKNOWN, "the last level may have had it");
+        assert_eq!(found[4].1, HIT);
+    }
+
+    #[test]
+    fn the_highest_address_and_another_iteration_of_an_instruction_are_no_special_case() {
+        let mut model = MissModel::empty([SMALL, SMALL, LARGE]);
+        assert_eq!(model.execute(&load(u64::MAX, 8)).l1d, MISS);
+        let again = FetchedInstruction { length: 0, ..load(0, 1) };
+        let counts = model.execute(&again);
+        assert_eq!((counts.instructions, counts.data_references, counts.l1i), (0, 1, HIT));
+    }
+
+    #[test]
+    fn a_branch_with_a_short_period_is_learnt_and_a_changing_target_is_not() {
+        let mut model = MissModel::empty([LARGE, LARGE, LARGE]);
+        let mut wrong = |outcome| {
+            let branch = FetchedInstruction { pc: 0x40, length: 2, data: &[], branch: Some(outcome) };
+            model.execute(&branch).mispredictions.known
+        };
+        let periodic: Vec<u64> =
+            (0..400).map(|n| wrong(BranchOutcome::Conditional { taken: n % 4 == 0 })).collect();
+        assert_eq!(periodic[200..].iter().sum::<u64>(), 0);
+        let targets: u64 = (0..100).map(|n| wrong(BranchOutcome::Indirect { target: n % 2 })).sum();
+        assert_eq!(targets, 100);
+        let steady: u64 = (0..100).map(|_| wrong(BranchOutcome::Indirect { target: 7 })).sum();
+        assert_eq!(steady, 1);
+    }
+}
