@@ -278,7 +278,7 @@ impl AdviseRun {
             bursts: 5,
             burst_windows: 10,
             steps: 8_000,
-            window_time: Duration::from_millis(200),
+            window_time: Duration::from_millis(400),
             expected: Duration::from_secs_f64(expected_ns / 1e9),
         };
         match modelled_run(launcher, &self.command, settings) {

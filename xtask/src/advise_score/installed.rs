@@ -27,8 +27,8 @@ pub struct InstalledProgram {
 ///
 /// # Source
 ///
-/// Cachegrind's simulation of branches for these commands (`valgrind --branch-sim=yes`): 8.4 (sort), 10.2 (bc),
-/// 12.1 (xz), 13.3 (bzip2) and 13.4 (gzip) mispredictions in 1,000 instructions.
+/// Cachegrind's simulation of branches for these commands (`valgrind --branch-sim=yes`): 8.4 (sort), 10.2
+/// (bc), 12.1 (xz), 13.3 (bzip2) and 13.4 (gzip) mispredictions in 1,000 instructions.
 const UNPREDICTABLE: [&str; 6] =
     ["sort-numbers", "gzip-text", "xz-text", "bzip2-text", "tar-text", "bc-digits"];
 

@@ -10,8 +10,8 @@
 //!
 //! Windows come in *bursts*: some windows with a short native run between them. Lines that exactly one window
 //! of a burst touches, and those that exactly two touch, give a lower bound of the number of lines that are
-//! in use at that time (capture and recapture). Lines in three windows and more are known to be in use, and tell
-//! nothing about the others. Some lines are in use more often than others, which makes the bound lower.
+//! in use at that time (capture and recapture). Lines in three windows and more are known to be in use, and
+//! tell nothing about the others. Some lines are in use more often than others, which makes the bound lower.
 //!
 //! Two windows of a walk in a fixed order have many lines in common, or none: a *clump*. The number of clumps
 //! is bounded instead of the number of lines, so that windows that miss each other by chance prove little.
