@@ -1,4 +1,4 @@
-//! What a Mac refuses, lacks or has wrong, from the command line.
+//! Refusals, gaps and wrong files of a Mac, from the command line.
 
 use serde_json::Value;
 

@@ -44,8 +44,8 @@ pub struct RecordArgs {
     #[arg(help_heading = ROWS, short = 'I', long, value_name = "MS", conflicts_with = "every",
           value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub interval: Option<u64>,
-    /// End a row of each thread that has a CPU after every TIME, as in 500us or 2ms: by kperf's timer on a Mac
-    /// (sudo; at least 50us), elsewhere by the CPU time of the thread.
+    /// End a row of each thread that has a CPU after every TIME, as in 500us or 2ms: by kperf's timer on a
+    /// Mac (sudo; at least 50us), elsewhere by the CPU time of the thread.
     #[arg(help_heading = ROWS, long, value_name = "TIME", conflicts_with_all = ["every", "also", "interval"],
           value_parser = timer)]
     pub timer: Option<Duration>,
