@@ -34,7 +34,6 @@ use crate::root;
 use built::BuiltProgram;
 use options::DistOptions;
 use place::BuildPlace;
-
 use release::Release;
 use target::DistTarget;
 
