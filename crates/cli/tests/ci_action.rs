@@ -1,4 +1,5 @@
-//! The scripts of the CI action and of the snippets for other services, on two revisions of a sample repository.
+//! The scripts of the CI action and of the snippets for other services, on two revisions of a sample
+//! repository.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

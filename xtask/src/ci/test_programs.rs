@@ -17,8 +17,8 @@ use crate::command::cargo_command;
 /// The features that are off by default, which all tests have.
 pub(super) const FEATURES: &str = "cyclometer-cli/fake-devices,cyclometer-cli/firefox,cyclometer-cli/parquet";
 
-/// The programs with the longest tests, the longest first: those of 20 s and more. They begin first, so that none
-/// of them runs alone at the end.
+/// The programs with the longest tests, the longest first: those of 20 s and more. They begin first, so
+/// that none of them runs alone at the end.
 const LONGEST: &[&str] = &[
     "cyclometer-soft lockstep",
     "cyclometer-soft exact",
@@ -166,7 +166,8 @@ fn rank(title: &str) -> usize {
     LONGEST.iter().position(|name| title == *name).unwrap_or(LONGEST.len())
 }
 
-/// Makes sure that each of the longest programs exists: a name that is outdated would change nothing, silently.
+/// Makes sure that each of the longest programs exists: a name that is outdated would change nothing,
+/// silently.
 pub(super) fn check_longest(tests: &[TestProgram]) -> Result<()> {
     let exists = |name: &&&str| tests.iter().any(|test| test.title() == **name);
     let gone: Vec<&str> = LONGEST.iter().filter(|name| !exists(name)).copied().collect();

@@ -10,7 +10,8 @@ use crate::root;
 /// The manifests of all workspaces. Each has a `Cargo.lock` beside it.
 const MANIFESTS: [&str; 3] = ["Cargo.toml", "bindings/python/Cargo.toml", "fuzz/Cargo.toml"];
 
-/// Fails if a lock file does not fit the manifests: a version or a dependency of one of our crates has changed.
+/// Fails if a lock file does not fit the manifests: a version or a dependency of one of our crates has
+/// changed.
 pub(super) fn check() -> Result<()> {
     MANIFESTS.iter().try_for_each(|manifest| is_current(&root(), manifest))
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask dependencies`: lock files that are up to date; licences, sources, several versions and the oldest
-//! compiler of the crates from outside, by the rules of `deny.toml`.
+//! `cargo xtask dependencies`: lock files that are up to date; licences, sources, several versions and
+//! the oldest compiler of the crates from outside, by the rules of `deny.toml`.
 //!
 //! `cargo deny` reads the same file and knows advisories, too; this check needs no other program.
 

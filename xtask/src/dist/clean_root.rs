@@ -211,8 +211,8 @@ fn wheel(root: &CleanRoot) -> Result<()> {
     )
 }
 
-/// The program for arm64, in an emulator of its instructions. The emulator has no tracing, so there is no
-/// software PMU.
+/// The program for arm64, in an emulator of its instructions. The emulator has no tracing, so there is
+/// no software PMU.
 fn emulated(release: &Release, root: &CleanRoot) -> Result<()> {
     let folder = format!("cyclometer-{}-{}-linux", release.version, AARCH64.name);
     fs::copy("/usr/bin/qemu-aarch64-static", root.folder.join("usr/bin/qemu-aarch64-static"))?;

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::dependents::{self, PublishedCrate};
 use crate::command::{cargo, output};
 
-/// Packs every crate that is published, and compiles programs that depend on the packages. Nothing is uploaded.
+/// Packs every crate that is published, and compiles programs that depend on the packages. Nothing is
+/// uploaded.
 pub(crate) fn package() -> Result<()> {
     let metadata = output("cargo", &["metadata", "--locked", "--no-deps", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata prints no JSON")?;

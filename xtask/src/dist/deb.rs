@@ -1,5 +1,5 @@
-//! The Debian packages, by cargo-deb: their tables are in `crates/cli/Cargo.toml` (with the server for agents)
-//! and `crates/exporter/Cargo.toml`.
+//! The Debian packages, by cargo-deb: their tables are in `crates/cli/Cargo.toml` (with the server for
+//! agents) and `crates/exporter/Cargo.toml`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

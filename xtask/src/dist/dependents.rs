@@ -1,5 +1,5 @@
-//! Programs that depend on the packed crates, as those of users do: a file that a package lacks is noticed here, and
-//! not after it was published.
+//! Programs that depend on the packed crates, as those of users do: a file that a package lacks is
+//! noticed here, and not after it was published.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,7 +30,8 @@ const DEPENDENT: &str = "[package]\nname = \"dependent\"\nversion = \"0.0.0\"\ne
     [[bin]]\nname = \"dependent\"\npath = \"../cyclometer-@VERSION@/examples/ipc_of_a_loop.rs\"\n\n\
     [dependencies]\ncyclometer = \"@VERSION@\"\n";
 
-/// Unpacks the packages in `packed`, and checks them and a program that uses the SDK, with nothing of this checkout.
+/// Unpacks the packages in `packed`, and checks them and a program that uses the SDK, with nothing of
+/// this checkout.
 pub(super) fn check(crates: &[PublishedCrate], packed: &Path) -> Result<()> {
     let folder = packed.with_file_name("unpacked");
     if folder.exists() {
@@ -56,7 +57,8 @@ fn unpack(package: &Path, folder: &Path) -> Result<()> {
     step(&format!("tar {}", package.display()), tar)
 }
 
-/// The manifest of a workspace with the dependent and all packages, in which each of our crates is its package.
+/// The manifest of a workspace with the dependent and all packages, in which each of our crates is its
+/// package.
 fn workspace(crates: &[PublishedCrate]) -> String {
     let members: Vec<String> = crates.iter().map(|each| format!("\"{}\"", each.stem())).collect();
     let mut text = format!(

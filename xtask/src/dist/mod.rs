@@ -1,10 +1,12 @@
 //! The files that users install: archives and Debian packages of the programs, their bills of
 //! materials, the Python wheel, the sources, a Homebrew formula, and the sums of them all.
 //!
-//! Two runs over one commit can give the same sums: all times are that of the commit, archives are packed in
-//! the order of names, and the paths of the machine are in no program. [`check`] compares them.
+//! Two runs over one commit can give the same sums: all times are that of the commit, archives are
+//! packed in the order of names, and the paths of the machine are in no program. [`check`] compares
+//! them.
 
 mod archive;
+mod built;
 mod clean_root;
 pub(crate) mod crates;
 mod deb;
@@ -29,9 +31,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::root;
+use built::BuiltProgram;
 use options::DistOptions;
 use place::BuildPlace;
-use programs::BuiltProgram;
 use release::Release;
 use target::DistTarget;
 
@@ -45,8 +47,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the files of a release, uses them in a clean system, makes them again from a copy of the sources in
-/// another folder, and compares both.
+/// Makes the files of a release, uses them in a clean system, makes them again from a copy of the
+/// sources in another folder, and compares both.
 pub(crate) fn check(arguments: impl Iterator<Item = String>) -> Result<()> {
     let url = "https://example.org/cyclometer".to_owned();
     let arguments = ["--url".to_owned(), url, "--allow-dirty".to_owned()].into_iter().chain(arguments);
@@ -130,7 +132,7 @@ fn fill(release: &Release, options: &DistOptions, place: &BuildPlace, out: &Path
 
 /// The archive, the Debian packages and the bills of materials for one machine.
 fn programs(release: &Release, target: &DistTarget, place: &BuildPlace, out: &Path) -> Result<()> {
-    let built = programs::build(release, target, place)?;
+    let built = built::build(release, target, place)?;
     let share = root().join(deb::SHARE);
     if target.runs_here() {
         let tool = built.iter().find(|built| built.program == programs::TOOL).context("no tool was built")?;

@@ -23,7 +23,8 @@ impl BuildPlace {
         BuildPlace { source: root(), folder }
     }
 
-    /// A copy of this checkout without what git ignores, and a folder for cargo beside it. Both are made anew.
+    /// A copy of this checkout without what git ignores, and a folder for cargo beside it. Both are
+    /// made anew.
     pub(super) fn copy(parent: &Path) -> Result<BuildPlace> {
         if parent.exists() {
             fs::remove_dir_all(parent).with_context(|| format!("removing {}", parent.display()))?;
@@ -36,8 +37,8 @@ impl BuildPlace {
         Ok(place)
     }
 
-    /// Folders of this machine, and their names in programs. Where one is in another, the inner one comes last:
-    /// the compilers take the last that fits.
+    /// Folders of this machine, and their names in programs. Where one is in another, the inner one
+    /// comes last: the compilers take the last that fits.
     pub(super) fn remaps(&self) -> Vec<(String, &'static str)> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
@@ -55,7 +56,8 @@ impl BuildPlace {
     }
 }
 
-/// Copies the files that git knows, or would ask about, into a folder. A file that was removed is passed over.
+/// Copies the files that git knows, or would ask about, into a folder. A file that was removed is
+/// passed over.
 const COPY: &str = "git ls-files -z --cached --others --exclude-standard | \
     tar --create --ignore-failed-read --null --files-from=- 2>/dev/null | tar --extract --directory \"$1\"";
 

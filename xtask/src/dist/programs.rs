@@ -1,14 +1,5 @@
 //! The programs that are delivered.
 
-use std::path::PathBuf;
-
-use anyhow::Result;
-
-use super::place::BuildPlace;
-use super::release::Release;
-use super::sbom::{self, Ingredients};
-use super::target::DistTarget;
-
 /// A program that is delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DistProgram {
@@ -29,19 +20,3 @@ pub(super) const AGENT_SERVER: DistProgram =
 
 /// All programs of an archive, the command-line tool first.
 pub(super) const PROGRAMS: [DistProgram; 3] = [TOOL, EXPORTER, AGENT_SERVER];
-
-/// A program that was built for a target, and the crates in it.
-pub(super) struct BuiltProgram {
-    pub program: DistProgram,
-    pub file: PathBuf,
-    pub crates: Ingredients,
-}
-
-/// Builds all programs for a target, each with the features that it has alone.
-pub(super) fn build(release: &Release, target: &DistTarget, place: &BuildPlace) -> Result<Vec<BuiltProgram>> {
-    let built = |program: DistProgram| {
-        let file = target.build(release, program, place)?;
-        Ok(BuiltProgram { program, file, crates: sbom::ingredients(target, program)? })
-    };
-    PROGRAMS.into_iter().map(built).collect()
-}

@@ -1,7 +1,8 @@
 //! The machines for which there are archives, and the static program for each.
 //!
-//! The program is linked statically with glibc: it needs no version of a C library, and no loader. Rust's
-//! library for musl would give the same, but no distribution's toolchain has it for both machines.
+//! The program is linked statically with glibc: it needs no version of a C library, and no loader.
+//! Rust's library for musl would give the same, but no distribution's toolchain has it for both
+//! machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};

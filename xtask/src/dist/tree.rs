@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::programs::BuiltProgram;
+use super::built::BuiltProgram;
 use crate::command::step;
 use crate::root;
 
