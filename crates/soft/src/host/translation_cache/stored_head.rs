@@ -35,11 +35,11 @@ impl StoredHead {
 }
 
 /// Writes what [`StoredHead::unpack`] reads.
-pub(in crate::host) fn pack_head<'a>(
+pub(in crate::host) fn pack_head(
     claims: &CodeClaims,
     stamps: &[(String, Option<FileId>)],
     without_sequences: &[&FilePart],
-    names: &[(u32, &'a str)],
+    names: &[(u32, &str)],
     to: &mut ChunkWriter<'_>,
 ) {
     to.counted(VERSION.as_bytes());
