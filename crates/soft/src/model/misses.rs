@@ -16,7 +16,8 @@
 //! # Source
 //!
 //! Valgrind manual, "Cachegrind: Simulation Details", whose model this is. Mattson, Gecsei, Slutz and
-//! Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack knows.
+//! Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack
+//! knows.
 
 use super::BranchOutcome;
 
