@@ -31,6 +31,16 @@ int f0(int v) { return v + 1; } int f1(int v) { return v * 3; }
 int (*volatile functions[2])(int) = {f0, f1};
 void _start(void) {
     __asm__ volatile("and $-16, %rsp");
+#ifdef PROCESSES
+    long child = 0;
+    if (PROCESSES > 1) __asm__ volatile("syscall" : "=a"(child) : "0"(57L) : "rcx", "r11", "memory");
+    fill();
+    register long options __asm__("r10") = 0;
+    long ended = 61;
+    if (child) __asm__ volatile("syscall" : "+a"(ended)
+                                : "D"(-1L), "S"(0L), "d"(0L), "r"(options) : "rcx", "r11", "memory");
+    __asm__ volatile("syscall" : : "a"(231), "D"(3));
+#endif
     fill(); int s = walk(); sort();
     for (int i = 0; i < 500; i++) s = functions[rnd() % 2](s);
     __asm__ volatile("syscall" : : "a"(231), "D"(s & 0));
@@ -40,7 +50,7 @@ void _start(void) {
 
 const CACHES: &str = "I1=4096,2,64:D1=4096,4,64:LL=16384,8,64";
 
-fn built(folder: &Path) -> Option<()> {
+fn built(folder: &Path, further: &[&str]) -> Option<()> {
     if !has("gcc") {
         skip("gcc is not installed");
         return None;
@@ -50,7 +60,7 @@ fn built(folder: &Path) -> Option<()> {
     }
     fs::write(folder.join("program.c"), PROGRAM).unwrap();
     let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", "program", "program.c"];
-    let out = Command::new("gcc").args(options).current_dir(folder).output().unwrap();
+    let out = Command::new("gcc").args(options).args(further).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{out:?}");
     Some(())
 }
@@ -83,7 +93,7 @@ fn cachegrind(report: &str, label: &str) -> f64 {
 #[test]
 fn each_instruction_is_modelled_and_misses_are_those_of_cachegrind() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(()) = built(folder.path()) else { return };
+    let Some(()) = built(folder.path(), &[]) else { return };
     let exports = ["--json", "--output", "null", "--export-csv", "f.csv", "--by", "function"];
     let model = format!("full:{CACHES}");
     let options = [&["--model", &model][..], &exports].concat();
@@ -133,22 +143,20 @@ fn check_exports(folder: &Path, report: &str) {
 }
 
 #[test]
-fn descendants_are_modelled_to_the_last_instruction_and_a_failure_is_the_commands() {
+fn a_forked_process_is_modelled_to_the_last_instruction_and_a_failure_is_the_commands() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(()) = built(folder.path()) else { return };
-    let options = ["--model", "full", "--by", "object", "--json", "--output", "null"];
-    let of_program = |out: &Output| {
-        let report: Value = serde_json::from_str(&stdout(out)).unwrap();
-        let by = &report["commands"][0]["by"];
-        let rows = by["rows"].as_array().unwrap().iter();
-        let of = |row: &&Value| row["object"].as_str().is_some_and(|path| path.ends_with("/program"));
-        rows.filter(of).map(|row| row["counts"][0].as_u64().unwrap()).sum::<u64>()
+    let of_fill = |processes: &str| {
+        built(folder.path(), &[processes])?;
+        let options = ["--model", "full", "--by", "function", "--json", "--output", "null"];
+        let out = stat(folder.path(), &options, &["./program"]);
+        assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
+        let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
+        let mut rows = report["commands"][0]["by"]["rows"].as_array().unwrap().iter();
+        rows.find(|row| row["function"] == "fill").and_then(|row| row["counts"][0].as_u64())
     };
-    let alone = of_program(&stat(folder.path(), &options, &["./program"]));
-    let out = stat(folder.path(), &options, &["sh", "-c", "./program & wait; exit 3"]);
-    assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
-    assert!(alone > 50_000);
-    assert_eq!(of_program(&out), alone);
+    let Some(one) = of_fill("-DPROCESSES=1") else { return };
+    assert!(one > 1024, "{one}");
+    assert_eq!(of_fill("-DPROCESSES=2"), Some(2 * one));
 }
 
 #[test]

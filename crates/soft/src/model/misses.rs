@@ -5,7 +5,8 @@
 //! - *Caches*: one of instructions, one of data, and a last level for the misses of both. Each replaces the
 //!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There is
 //!   no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
-//! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven outcomes.
+//! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven
+//!   outcomes.
 //! - *Indirect branches*: the last target, in 512 entries by address. Returns are no indirect branches.
 //!
 //! A window begins with unknown caches. With the least recently used line replaced, the contents of a set are
@@ -14,8 +15,9 @@
 //!
 //! # Source
 //!
-//! Valgrind manual, "Cachegrind: Simulation Details", whose model this is. Mattson, Gecsei, Slutz and Traiger,
-//! "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack knows.
+//! Valgrind manual, "Cachegrind: Simulation Details", whose model this is. Mattson, Gecsei, Slutz and
+//! Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack
+//! knows.
 
 use super::BranchOutcome;
 
@@ -45,7 +47,7 @@ pub struct FetchedInstruction<'a> {
 
 /// Misses, and accesses that may have been misses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct MissBounds {
+pub struct BoundedMisses {
     /// Accesses that missed.
     pub known: u64,
     /// Accesses of which the model does not know whether they missed, because it does not know what the
@@ -61,19 +63,19 @@ pub struct MissCounts {
     /// Accesses to memory; one that reads and writes is one.
     pub data_references: u64,
     /// Misses of the first cache of instructions.
-    pub l1i: MissBounds,
+    pub l1i: BoundedMisses,
     /// Misses of the first cache of data.
-    pub l1d: MissBounds,
+    pub l1d: BoundedMisses,
     /// Misses of the last level.
-    pub ll: MissBounds,
+    pub ll: BoundedMisses,
     /// Conditional and indirect branches.
     pub branches: u64,
     /// Those that were predicted wrongly.
-    pub mispredictions: MissBounds,
+    pub mispredictions: BoundedMisses,
 }
 
-impl MissBounds {
-    fn add(&mut self, other: MissBounds) {
+impl BoundedMisses {
+    fn add(&mut self, other: BoundedMisses) {
         self.known += other.known;
         self.unknown += other.unknown;
     }
@@ -297,7 +299,7 @@ mod tests {
         FetchedInstruction { pc: 0x1000, length: 4, data, branch: None }
     }
 
-    fn misses(model: &mut MissModel, addresses: &[u64]) -> Vec<(MissBounds, MissBounds)> {
+    fn misses(model: &mut MissModel, addresses: &[u64]) -> Vec<(BoundedMisses, BoundedMisses)> {
         let one = |address: &u64| {
             let counts = model.execute(&load(*address, 8));
             (counts.l1d, counts.ll)
@@ -305,16 +307,16 @@ mod tests {
         addresses.iter().map(one).collect()
     }
 
-    const HIT: MissBounds = MissBounds { known: 0, unknown: 0 };
-    const MISS: MissBounds = MissBounds { known: 1, unknown: 0 };
-    const UNKNOWN: MissBounds = MissBounds { known: 0, unknown: 1 };
+    const HIT: BoundedMisses = BoundedMisses { known: 0, unknown: 0 };
+    const MISS: BoundedMisses = BoundedMisses { known: 1, unknown: 0 };
+    const UNKNOWN: BoundedMisses = BoundedMisses { known: 0, unknown: 1 };
 
     #[test]
     fn the_least_recently_used_line_is_replaced_and_the_last_level_has_it() {
         let mut model = MissModel::empty([LARGE, SMALL, LARGE]);
         // Lines 0, 2 and 4 share a set of two ways.
         let found = misses(&mut model, &[0, 128, 0, 256, 0, 128]);
-        let first: Vec<MissBounds> = found.iter().map(|(first, _)| *first).collect();
+        let first: Vec<BoundedMisses> = found.iter().map(|(first, _)| *first).collect();
         assert_eq!(first, [MISS, MISS, HIT, MISS, HIT, MISS]);
         assert_eq!((found[3].1, found[5].1), (MISS, HIT));
     }
@@ -333,7 +335,7 @@ mod tests {
         misses(&mut model, &[0]);
         model.begin_window();
         let found = misses(&mut model, &[0, 0, 128, 256, 0]);
-        let first: Vec<MissBounds> = found.iter().map(|(first, _)| *first).collect();
+        let first: Vec<BoundedMisses> = found.iter().map(|(first, _)| *first).collect();
         assert_eq!(first, [UNKNOWN, HIT, UNKNOWN, MISS, MISS]);
         assert_eq!(found[3].1, UNKNOWN, "the last level may have had it");
         assert_eq!(found[4].1, HIT);
