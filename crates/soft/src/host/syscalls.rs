@@ -125,6 +125,8 @@ pub(crate) struct MappingCall {
     pub(super) ranges: Vec<(u64, u64)>,
     /// Whether there may be new code, which processes that share the translation need not have.
     pub(super) code: bool,
+    /// Whether it changes the protection of memory only.
+    pub(super) protects: bool,
 }
 
 /// Looks at a system call: number and arguments are in the registers.
@@ -145,7 +147,7 @@ pub(crate) fn action_for(tid: u32, registers: &Registers) -> SyscallAction {
         number::USERFAULTFD => SyscallAction::Detach("handles its own page faults (userfaultfd)"),
         number::MMAP if r10 & MAP_FIXED != 0 => mapping_change(vec![range(rdi, rsi)], rdx),
         number::MMAP if rdx & PROT_EXEC != 0 => mapping_change(vec![], rdx),
-        number::MPROTECT | number::PKEY_MPROTECT => mapping_change(vec![range(rdi, rsi)], rdx),
+        number::MPROTECT | number::PKEY_MPROTECT => protection_change(range(rdi, rsi), rdx),
         number::MUNMAP => mapping_change(vec![range(rdi, rsi)], 0),
         // The moved memory may be code.
         number::REMAP_FILE_PAGES => mapping_change(vec![range(rdi, rsi)], PROT_EXEC),
@@ -220,7 +222,12 @@ fn has_shadow_stacks() -> bool {
 }
 
 fn mapping_change(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
-    SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0 })
+    SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0, protects: false })
+}
+
+fn protection_change(range: (u64, u64), protection: u64) -> SyscallAction {
+    let (ranges, code) = (vec![range], protection & PROT_EXEC != 0);
+    SyscallAction::ChangeMappings(MappingCall { ranges, code, protects: true })
 }
 
 /// The range that a system call has mapped, if it has.

@@ -534,8 +534,9 @@ impl Tracer {
         }
         let body = {
             let cache = &mut context.cache.borrow_mut();
-            let mut reader =
-                CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
+            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
+                .placing(objects.as_deref())
+                .expecting(cache.change_history.expected());
             let body =
                 with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
             body.and_then(|body| {
@@ -610,8 +611,9 @@ impl Tracer {
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let cache = context.cache.clone();
         let mut cache = cache.borrow_mut();
-        let mut reader =
-            CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
+        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
+            .placing(objects.as_deref())
+            .expecting(cache.change_history.expected());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_memory(&mut cache, tid, permission, |cache| match stop {
             StopReason::DirectLink => cache.translation.link(&mut reader, at),

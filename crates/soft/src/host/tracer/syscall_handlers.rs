@@ -105,7 +105,7 @@ impl Tracer {
         if !changes {
             return Ok(TaskAction::Resume);
         }
-        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
+        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false, protects: false }, registers)
     }
 
     /// Handles a call that changes mappings: translations of code there become invalid.
@@ -118,6 +118,9 @@ impl Tracer {
             return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
         }
         let changes = self.changes_code(tid, call)?;
+        if changes {
+            self.note_change(tid, call)?;
+        }
         if among {
             return self.change_mappings_among_threads(tid, call, changes, registers);
         }

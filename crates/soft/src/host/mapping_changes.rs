@@ -1,0 +1,138 @@
+//! Memory of code whose mapping a process keeps changing.
+//!
+//! # Problem
+//!
+//! A compiler at run time may keep its memory either writable or executable, and call `mprotect` around every
+//! function that it makes. The translation of code that could not be written becomes invalid with each such
+//! call, and all of it is replaced. The versions of code that *can* be written are compared with the
+//! program's bytes before they are executed, and stay valid
+//! ([`CodeStability::Changing`](crate::translate::CodeStability)).
+//!
+//! So a page whose code has made a translation invalid [`ENOUGH_OF_PAGE`] times is code that can change in
+//! the next translation, and in all that follow. A process that has done it [`ENOUGH`] times is a compiler:
+//! all of its code that is no file's can change from then on.
+//!
+//! # Invariant
+//!
+//! The changes that a translation expects stay as they were when it was made: a block may begin on a page
+//! that was read before.
+
+use std::rc::Rc;
+
+use super::code_cache::CodeCacheMapping;
+use super::maps::{MemoryMapping, MemoryMaps};
+use super::syscalls::MappingCall;
+use crate::hash::AddressMap;
+
+/// The invalidations after which the code of a page can change.
+const ENOUGH_OF_PAGE: u8 = 2;
+
+/// The invalidations after which all code that is no file's can change.
+const ENOUGH: u32 = 4;
+
+/// The calls of a process by which translations became invalid.
+#[derive(Clone, Default)]
+pub(crate) struct MappingChanges {
+    by_page: AddressMap<u64, u8>,
+    calls: u32,
+}
+
+impl MappingChanges {
+    /// Whether a page, executable or not, is expected to change.
+    pub(super) fn expects(&self, page: u64, maps: &MemoryMaps) -> bool {
+        let often = self.by_page.get(&page).is_some_and(|count| *count >= ENOUGH_OF_PAGE);
+        often || (self.calls >= ENOUGH && maps.at(page).is_some_and(MemoryMapping::is_anonymous))
+    }
+
+    /// A call changes pages whose code was translated as if it could not change.
+    fn add(&mut self, pages: impl Iterator<Item = u64>) {
+        let mut any = false;
+        for page in pages {
+            any = true;
+            let count = self.by_page.entry(page).or_default();
+            *count = count.saturating_add(1);
+        }
+        self.calls += u32::from(any);
+    }
+}
+
+/// The changes that a translation expects, and those that the next one will.
+#[derive(Default)]
+pub(super) struct ChangeHistory {
+    expected: Rc<MappingChanges>,
+    seen: MappingChanges,
+}
+
+impl ChangeHistory {
+    /// The history of the translation that follows.
+    pub(super) fn next(&self) -> ChangeHistory {
+        ChangeHistory { expected: Rc::new(self.seen.clone()), seen: self.seen.clone() }
+    }
+
+    /// The changes that the translation expects.
+    pub(super) fn expected(&self) -> Rc<MappingChanges> {
+        self.expected.clone()
+    }
+}
+
+impl CodeCacheMapping {
+    /// A call makes the translation invalid. `maps` are the mappings before it.
+    ///
+    /// The code of files counts for `mprotect` only: a library that is unloaded makes room for another one,
+    /// which is not written.
+    pub(super) fn note_change(&mut self, call: &MappingCall, maps: &MemoryMaps) {
+        let fixed = |range: &(u64, u64)| self.translation.fixed_pages(range.0, range.1);
+        let pages: Vec<u64> = call.ranges.iter().flat_map(fixed).collect();
+        let is_anonymous = |page| maps.at(page).is_some_and(MemoryMapping::is_anonymous);
+        let counted = |page: &u64| call.protects || is_anonymous(*page);
+        self.change_history.seen.add(pages.into_iter().filter(counted));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of a file, and pages of none.
+    fn maps() -> MemoryMaps {
+        let text = "1000-2000 r-xp 00000000 fe:00 1 /bin/x\n\
+            2000-9000 rw-p 00000000 00:00 0 \n\
+            9000-a000 r-xp 00000000 00:00 0 [vdso]\n";
+        MemoryMaps::of(text)
+    }
+
+    #[test]
+    fn a_page_that_was_changed_twice_is_expected_to_change() {
+        let mut changes = MappingChanges::default();
+        changes.add([0x1000].into_iter());
+        assert!(!changes.expects(0x1000, &maps()), "once may be the end of it");
+        changes.add([0x1000, 0x2000].into_iter());
+        assert!(changes.expects(0x1000, &maps()));
+        assert!(!changes.expects(0x2000, &maps()));
+    }
+
+    #[test]
+    fn a_program_that_changed_many_pages_is_expected_to_change_all_that_are_no_files() {
+        let mut changes = MappingChanges::default();
+        (3..7).for_each(|page| changes.add([page << 12].into_iter()));
+        assert!(changes.expects(0x8000, &maps()));
+        for other in [0x1000, 0x9000, 0xb000] {
+            assert!(!changes.expects(other, &maps()), "{other:#x}");
+        }
+    }
+
+    #[test]
+    fn a_translation_expects_what_was_seen_before_it() {
+        let mut history = ChangeHistory::default();
+        (0..2).for_each(|_| history.seen.add([0x1000].into_iter()));
+        assert!(!history.expected().expects(0x1000, &maps()));
+        assert!(history.next().expected().expects(0x1000, &maps()));
+    }
+
+    #[test]
+    fn calls_that_change_no_translated_code_are_not_counted() {
+        let mut changes = MappingChanges::default();
+        (0..100).for_each(|_| changes.add(std::iter::empty()));
+        assert!(!changes.expects(0x8000, &maps()));
+    }
+}
