@@ -111,7 +111,7 @@ fn protecting(args: &[&str]) -> Option<TestJob> {
 #[test]
 fn code_that_is_made_between_calls_of_mprotect_is_exact() {
     for way in ["functions", "each page", "jumps"] {
-        protecting(&[way]).iter().for_each(check_exact);
+        protecting(&[way, "24"]).iter().for_each(check_exact);
     }
 }
 
@@ -122,8 +122,8 @@ fn code_whose_memory_is_freed_and_mapped_again_many_times_is_exact() {
 
 #[test]
 fn the_rights_of_memory_that_changes_them_many_times_are_respected() {
-    for way in ["refused", "itself", "listed"] {
-        protecting(&[way]).iter().for_each(check_exact);
+    for (way, times) in [("refused", "24"), ("itself", "24"), ("listed", "6")] {
+        protecting(&[way, times]).iter().for_each(check_exact);
     }
 }
 
@@ -134,12 +134,20 @@ fn a_fork_between_two_calls_of_mprotect_is_exact() {
 
 #[test]
 fn code_that_another_thread_makes_between_calls_of_mprotect_is_exact() {
-    protecting(&["turns"]).iter().for_each(check_exact_once);
+    protecting(&["turns", "12"]).iter().for_each(check_exact_once);
 }
 
 #[test]
 fn code_that_several_threads_make_at_once_between_calls_of_mprotect_is_counted() {
     let Some(job) = protecting(&["threads"]) else { return };
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
+    assert!(run.lost().is_empty(), "{:?}", run.lost());
+}
+
+#[test]
+fn a_thread_goes_on_beside_younger_ones_that_change_their_code_all_the_time() {
+    let Some(job) = protecting(&["patient"]) else { return };
     let run = job.run(soft());
     assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert!(run.lost().is_empty(), "{:?}", run.lost());

@@ -97,6 +97,9 @@ const MOVE_EVERY: u64 = 100;
 /// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
 
+/// The changes for each task after which all tasks are looked at, where only few of them stop often.
+const SELDOM: usize = 8;
+
 /// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
@@ -320,9 +323,10 @@ impl Tracer {
         }
     }
 
-    /// Now and then, handles one change of each task while windows are recorded or calls are logged. The
-    /// kernel reports the changes of the latest tracee first. Threads whose windows end, or whose logs are
-    /// full, all the time would suspend the others for ever.
+    /// Now and then, handles one change of each task. The kernel reports the changes of the latest tracee
+    /// first. Threads that make new code all the time would suspend the others for ever, as would threads
+    /// whose windows end, or whose logs are full, all the time: all threads of those stop often, so each is
+    /// looked at more often.
     ///
     /// # Source
     ///
@@ -331,8 +335,9 @@ impl Tracer {
     fn serve_all(&mut self) {
         self.changes_since_round += 1;
         let often = self.recording.is_some() || self.call_places.is_some();
-        let is_shared = often && self.tasks.len() > 1;
-        if !is_shared || self.changes_since_round < self.tasks.len() {
+        let changes_of_each = if often { 1 } else { SELDOM };
+        let is_shared = self.tasks.len() > 1;
+        if !is_shared || self.changes_since_round < self.tasks.len() * changes_of_each {
             return;
         }
         self.changes_since_round = 0;
