@@ -147,7 +147,7 @@ fn code_that_several_threads_make_at_once_between_calls_of_mprotect_is_counted()
 
 #[test]
 fn a_thread_goes_on_beside_younger_ones_that_change_their_code_all_the_time() {
-    let Some(job) = protecting(&["patient"]) else { return };
+    let Some(job) = protecting(&["patient", "20"]) else { return };
     let run = job.run(soft());
     assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert!(run.lost().is_empty(), "{:?}", run.lost());
@@ -215,8 +215,8 @@ fn code_of_a_file_that_is_opened_for_writing_later_is_left() {
 }
 
 #[test]
-fn code_that_is_written_as_a_file_of_memory_is_left() {
-    check_detached("memory", "opens the memory of a process for writing");
+fn code_that_is_written_as_a_file_of_memory_is_exact() {
+    check_counted("memory");
 }
 
 #[test]

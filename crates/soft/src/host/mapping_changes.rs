@@ -12,6 +12,9 @@
 //! the next translation, and in all that follow. A process that has done it [`ENOUGH`] times is a compiler:
 //! all of its code that is no file's can change from then on.
 //!
+//! A process that opens its own memory as a file (`/proc/self/mem`) can write to all of its code: all of it
+//! can change from then on.
+//!
 //! # Invariant
 //!
 //! The changes that a translation expects stay as they were when it was made: a block may begin on a page
@@ -35,13 +38,15 @@ const ENOUGH: u32 = 4;
 pub(crate) struct MappingChanges {
     by_page: AddressMap<u64, u8>,
     calls: u32,
+    /// Whether the process can write to all of its memory, whatever its protection.
+    all: bool,
 }
 
 impl MappingChanges {
     /// Whether a page, executable or not, is expected to change.
     pub(super) fn expects(&self, page: u64, maps: &MemoryMaps) -> bool {
         let often = self.by_page.get(&page).is_some_and(|count| *count >= ENOUGH_OF_PAGE);
-        often || (self.calls >= ENOUGH && maps.at(page).is_some_and(MemoryMapping::is_anonymous))
+        self.all || often || (self.calls >= ENOUGH && maps.at(page).is_some_and(MemoryMapping::is_anonymous))
     }
 
     /// A call changes pages whose code was translated as if it could not change.
@@ -67,6 +72,16 @@ impl ChangeHistory {
     /// The history of the translation that follows.
     pub(super) fn next(&self) -> ChangeHistory {
         ChangeHistory { expected: Rc::new(self.seen.clone()), seen: self.seen.clone() }
+    }
+
+    /// All memory is expected to change, from the next translation on.
+    pub(super) fn expect_all_next(&mut self) {
+        self.seen.all = true;
+    }
+
+    /// Whether the translation expects changes of all memory.
+    pub(super) fn expects_all(&self) -> bool {
+        self.expected.all
     }
 
     /// The changes that the translation expects.
@@ -127,6 +142,16 @@ mod tests {
         (0..2).for_each(|_| history.seen.add([0x1000].into_iter()));
         assert!(!history.expected().expects(0x1000, &maps()));
         assert!(history.next().expected().expects(0x1000, &maps()));
+    }
+
+    #[test]
+    fn all_memory_of_a_process_that_can_write_to_it_is_expected_to_change() {
+        let mut history = ChangeHistory::default();
+        history.expect_all_next();
+        assert!(!history.expects_all() && !history.expected().expects(0x1000, &maps()));
+        let next = history.next();
+        assert!(next.expects_all() && next.next().expects_all());
+        assert!([0x1000, 0x9000, 0xb000].iter().all(|page| next.expected().expects(*page, &maps())));
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod signals;
 mod stored_translations;
 mod syscall_handlers;
 mod threads;
+mod traced_by_others;
 mod windows;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -64,6 +65,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use self::cache_flush::CHANGES_SHARED;
 use self::probe::InstructionProbe;
 use self::shared_translations::SharedTranslations;
+use self::traced_by_others::AttachWait;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::code_cache::CodeCacheMapping;
@@ -124,6 +126,8 @@ pub(crate) struct Tracer {
     pub(super) root: u32,
     /// Stopped until all other processes are detached.
     pub(super) detach_last: Vec<(u32, String)>,
+    /// Stopped until the processes that they trace next are detached.
+    attaching: Vec<AttachWait>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
@@ -211,6 +215,7 @@ pub(crate) fn follow(
             tracer.take_changes();
         }
         tracer.detach_last_tasks();
+        tracer.release_attaching();
         tracer.send_delayed();
         tracer.check_ages();
         tracer.run_ready_flushes();
@@ -259,6 +264,7 @@ impl Tracer {
             dead_parents: Vec::new(),
             root,
             detach_last: Vec::new(),
+            attaching: Vec::new(),
             postponed: Vec::new(),
             delayed_signals: Vec::new(),
             pending_answers: HashSet::new(),
@@ -423,6 +429,7 @@ impl Tracer {
                 self.unmap_when_detached(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
+            TaskAction::AwaitDetach { target } => self.await_detach(tid, target),
             TaskAction::DetachAll(reason) => {
                 self.detach_all(tid, reason);
                 Ok(())

@@ -69,10 +69,48 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_program_that_traces_or_is_traced_is_left() {
-    check_detached(&["traceme"], "uses ptrace");
-    check_detached(&["attach"], "uses ptrace");
-    check_detached(&["traced by child"], "uses ptrace");
+fn a_program_that_traces_is_counted_and_one_that_is_traced_up_to_then() {
+    for (way, traced) in [("traceme", 1), ("attach", 1), ("traced by child", 0)] {
+        let Some(run) = hostile(&[way]) else { return };
+        check_counted(&run);
+        assert_eq!(run.counts.len(), 2, "{way}");
+        let reason = "after another process traced it (ptrace)";
+        assert_eq!(run.counts[traced].uncounted.as_deref(), Some(reason), "{way}");
+        assert_eq!(run.counts[1 - traced].uncounted, None, "{way}");
+    }
+}
+
+#[test]
+fn processes_that_trace_one_another_go_on() {
+    let Some(run) = hostile(&["each other"]) else { return };
+    check_counted(&run);
+    assert!(run.counts.iter().any(|process| process.uncounted.is_some()));
+}
+
+#[test]
+fn a_program_that_is_traced_by_a_task_that_cannot_be_traced_is_counted_up_to_then() {
+    let Some(run) = hostile(&["untraced"]) else { return };
+    check_counted(&run);
+    let reason = run.counts[0].uncounted.as_deref();
+    assert_eq!(reason, Some("after it started a process that cannot be traced"));
+    assert_eq!(run.stdout, "700\n");
+}
+
+#[test]
+fn commands_under_a_debugger_are_counted_but_for_what_it_traces() {
+    let traced = |name: &str, args: &[&str]| {
+        let (Some(program), true) = (installed(name), ready()) else { return };
+        let run = TestJob::new(program, args).run(soft());
+        assert_eq!(run.lost(), [""; 0], "{name}");
+        assert!(run.stdout.contains("traced too"), "{name}: {:?}", run.stdout);
+        assert_eq!(run.counts[0].uncounted, None, "{name} itself");
+        assert!(run.counts.iter().any(|process| process.uncounted.is_some()), "{name}");
+    };
+    let script = "echo traced too; /bin/true";
+    traced("strace", &["-f", "-o", "/dev/null", "/bin/sh", "-c", script]);
+    let quiet =
+        ["-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "run", "--args", "/bin/sh", "-c"];
+    traced("gdb", &[&quiet[..], &[script]].concat());
 }
 
 #[test]
