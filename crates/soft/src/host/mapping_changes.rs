@@ -22,7 +22,6 @@
 
 use std::rc::Rc;
 
-use super::code_cache::CodeCacheMapping;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::syscalls::MappingCall;
 use crate::hash::AddressMap;
@@ -84,23 +83,19 @@ impl ChangeHistory {
         self.expected.all
     }
 
-    /// The changes that the translation expects.
-    pub(super) fn expected(&self) -> Rc<MappingChanges> {
-        self.expected.clone()
-    }
-}
-
-impl CodeCacheMapping {
-    /// A call makes the translation invalid. `maps` are the mappings before it.
+    /// A call makes the translation invalid: it changes these pages, whose code was translated as if it could
+    /// not change. `maps` are the mappings before it.
     ///
     /// The code of files counts for `mprotect` only: a library that is unloaded makes room for another one,
     /// which is not written.
-    pub(super) fn note_change(&mut self, call: &MappingCall, maps: &MemoryMaps) {
-        let fixed = |range: &(u64, u64)| self.translation.fixed_pages(range.0, range.1);
-        let pages: Vec<u64> = call.ranges.iter().flat_map(fixed).collect();
+    pub(super) fn note(&mut self, call: &MappingCall, pages: Vec<u64>, maps: &MemoryMaps) {
         let is_anonymous = |page| maps.at(page).is_some_and(MemoryMapping::is_anonymous);
-        let counted = |page: &u64| call.protects || is_anonymous(*page);
-        self.change_history.seen.add(pages.into_iter().filter(counted));
+        self.seen.add(pages.into_iter().filter(|page| call.protects || is_anonymous(*page)));
+    }
+
+    /// The changes that the translation expects.
+    pub(super) fn expected(&self) -> Rc<MappingChanges> {
+        self.expected.clone()
     }
 }
 

@@ -195,7 +195,10 @@ impl Tracer {
     pub(super) fn note_change(&mut self, tid: u32, call: &MappingCall) -> TraceResult {
         let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
-        context.cache.borrow_mut().note_change(call, maps);
+        let mut cache = context.cache.borrow_mut();
+        let ranges = call.ranges.iter();
+        let pages = ranges.flat_map(|(start, end)| cache.translation.fixed_pages(*start, *end)).collect();
+        cache.change_history.note(call, pages, maps);
         Ok(())
     }
 

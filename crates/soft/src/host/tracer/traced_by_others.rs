@@ -23,8 +23,7 @@ pub(super) struct AttachWait {
 }
 
 impl Tracer {
-    /// Detaches the process of a task, which is stopped before a system call. What it has done so far stays
-    /// counted.
+    /// Detaches the process of a task, which is stopped before a system call. Its counts so far stay.
     pub(super) fn end_counted(&mut self, tid: u32, reason: &'static str) -> ActionResult {
         self.process(tid).into_iter().for_each(|process| process.stop_counting(reason));
         Ok(TaskAction::Detach { reason: None, signal: 0 })
