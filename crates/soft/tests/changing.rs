@@ -102,6 +102,57 @@ fn check_compiler(way: &str) {
     compiler(&[way]).iter().for_each(check_exact);
 }
 
+/// A program that calls `mprotect` around each function that it makes.
+fn protecting(args: &[&str]) -> Option<TestJob> {
+    let recipe = BuildRecipe { source: "protections.c", flags: &["-O2", "-pthread", "-Wl,-z,now"] };
+    ready().then(|| build(&recipe)).flatten().map(|program| TestJob::new(program, args))
+}
+
+#[test]
+fn code_that_is_made_between_calls_of_mprotect_is_exact() {
+    for way in ["functions", "each page", "jumps"] {
+        protecting(&[way, "24"]).iter().for_each(check_exact);
+    }
+}
+
+#[test]
+fn code_whose_memory_is_freed_and_mapped_again_many_times_is_exact() {
+    protecting(&["mapped again"]).iter().for_each(check_exact);
+}
+
+#[test]
+fn the_rights_of_memory_that_changes_them_many_times_are_respected() {
+    for (way, times) in [("refused", "24"), ("itself", "24"), ("listed", "6")] {
+        protecting(&[way, times]).iter().for_each(check_exact);
+    }
+}
+
+#[test]
+fn a_fork_between_two_calls_of_mprotect_is_exact() {
+    protecting(&["forked"]).iter().for_each(check_exact);
+}
+
+#[test]
+fn code_that_another_thread_makes_between_calls_of_mprotect_is_exact() {
+    protecting(&["turns", "12"]).iter().for_each(check_exact_once);
+}
+
+#[test]
+fn code_that_several_threads_make_at_once_between_calls_of_mprotect_is_counted() {
+    let Some(job) = protecting(&["threads"]) else { return };
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
+    assert!(run.lost().is_empty(), "{:?}", run.lost());
+}
+
+#[test]
+fn a_thread_goes_on_beside_younger_ones_that_change_their_code_all_the_time() {
+    let Some(job) = protecting(&["patient", "20"]) else { return };
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
+    assert!(run.lost().is_empty(), "{:?}", run.lost());
+}
+
 #[test]
 fn code_that_is_made_at_run_time_is_exact() {
     check_compiler("once");
@@ -164,8 +215,8 @@ fn code_of_a_file_that_is_opened_for_writing_later_is_left() {
 }
 
 #[test]
-fn code_that_is_written_as_a_file_of_memory_is_left() {
-    check_detached("memory", "opens the memory of a process for writing");
+fn code_that_is_written_as_a_file_of_memory_is_exact() {
+    check_counted("memory");
 }
 
 #[test]

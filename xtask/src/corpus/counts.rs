@@ -40,6 +40,9 @@ pub(super) fn counted(export: &str) -> Result<RunCounts> {
         match (metric["count"].as_str(), metric["mean"].as_u64(), metric["reason"].as_str()) {
             (Some("exact"), Some(value), _) => drop(counts.insert((*event).to_owned(), value)),
             (Some("lost"), None, Some(reason)) => return Ok(RunCounts::Lost(plain(reason))),
+            (Some("partial"), Some(_), Some(reason)) => {
+                return Ok(RunCounts::Lost(format!("in part: {}", plain(reason))));
+            }
             _ => anyhow::bail!("{event} is neither exact nor lost with a reason: {metric}"),
         }
     }
@@ -165,6 +168,16 @@ mod tests {
         let CountAgreement::Exact { varies } = verdict(&[exact(8), exact(6), exact(7)]) else { panic!() };
         assert_eq!(varies.len(), EVENTS.len());
         assert_eq!(varies.first(), Some(&("instructions".to_owned(), 0.25)));
+    }
+
+    #[test]
+    fn what_is_counted_in_part_is_lost_with_the_reason() {
+        let metric = |event: &str| {
+            let reason = "without what sh (7) did after another process traced it (ptrace)";
+            json!({"event": event, "count": "partial", "mean": 5, "reason": reason})
+        };
+        let expected = "in part: without what sh did after another process traced it (ptrace)";
+        assert_eq!(counted(&export(metric)).unwrap(), RunCounts::Lost(expected.to_owned()));
     }
 
     #[test]

@@ -318,7 +318,8 @@ mod tests {
                 row::Ran { version: String::new(), native: vec![], counted: vec![], counts, faults: vec![] };
             CorpusRow { program: named(name).unwrap(), outcome: RowOutcome::Ran(ran) }
         };
-        judge(&[row("strace", "sh: the program uses ptrace")]).unwrap();
+        judge(&[row("strace", "in part: without what ls did after another process traced it (ptrace)")])
+            .unwrap();
         for (name, reason) in [
             ("bash", "bash: the program uses ptrace"),
             ("strace", "strace: the program locks all of its memory (mlockall)"),

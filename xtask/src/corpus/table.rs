@@ -380,7 +380,7 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
              -ex 'p $rax' -ex continue load >aside/log 2>&1; sed 's/process [0-9]*/process/' aside/log",
         )
         .compared("all that gdb says but process ids")
-        .loses("uses ptrace"),
+        .loses("after another process traced it"),
     CorpusProgram::new("strace", &[needed("strace", "strace")])
         .version("strace --version")
         .load(
@@ -388,7 +388,7 @@ pub(super) const PROGRAMS: &[CorpusProgram] = &[
             "mkdir aside; strace -o aside/calls ls \"$SHARED\"; exec sed 's/(.*//' aside/calls",
         )
         .compared("the names of all system calls that it shows, in order; not addresses and times")
-        .loses("uses ptrace"),
+        .loses("after another process traced it"),
     CorpusProgram::new("curl", &[needed("curl", "curl"), needed("busybox", "busybox")])
         .version("curl --version")
         .load(

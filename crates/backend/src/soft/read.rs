@@ -10,7 +10,7 @@ use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::file_sum;
-use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts};
+use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, TracerReport};
 
 use super::link::Link;
 
@@ -53,7 +53,7 @@ impl SoftwareCounting {
             }
         });
         self.sums = sums.collect();
-        self.partial = report.ok().and_then(|report| still_ran(report.running));
+        self.partial = report.ok().and_then(|report| incompleteness(&report));
         self.settled = true;
     }
 
@@ -190,8 +190,21 @@ fn named(process: &ProcessCounts) -> String {
     }
 }
 
+/// The reasons why the counts of a last report are incomplete, if they are.
+pub(super) fn incompleteness(report: &TracerReport) -> Option<String> {
+    let parts = [uncounted(&report.processes), still_ran(report.running)];
+    parts.into_iter().flatten().reduce(|all, part| format!("{all}; {part}"))
+}
+
+/// The note on processes that were counted up to a point only.
+fn uncounted(processes: &[ProcessCounts]) -> Option<String> {
+    let mut ended = processes.iter().filter_map(|process| Some((process, process.uncounted.as_ref()?)));
+    let (process, reason) = ended.next()?;
+    Some(format!("without what {} did {reason}{}", named(process), more(ended.count())))
+}
+
 /// The note on processes that continue after the last report.
-pub(super) fn still_ran(processes: usize) -> Option<String> {
+fn still_ran(processes: usize) -> Option<String> {
     match processes {
         0 => None,
         1 => Some("without what a process did that still ran when the command had ended".to_owned()),
@@ -217,7 +230,7 @@ mod tests {
 
     fn process(pid: u32, name: &str, loads: std::result::Result<u64, &str>) -> ProcessCounts {
         let counts = loads.map(|loads| vec![(ExecutionEvent::Loads, Ok(loads))]).map_err(str::to_owned);
-        ProcessCounts { pid, parent: 1, name: name.to_owned(), counts }
+        ProcessCounts { pid, parent: 1, name: name.to_owned(), counts, uncounted: None }
     }
 
     #[test]
@@ -241,6 +254,28 @@ mod tests {
             Err(format!("sort (8): {lost}; another process too"))
         );
         assert_eq!(sum(&report[2..], ExecutionEvent::Loads), Err("process 9: x".to_owned()));
+    }
+
+    #[test]
+    fn processes_that_are_counted_up_to_a_point_keep_the_sum_and_are_named() {
+        let until = |name, reason: &str| ProcessCounts {
+            uncounted: Some(reason.to_owned()),
+            ..process(8, name, Ok(4))
+        };
+        let report =
+            |processes, running| TracerReport { processes, last: true, running, code: CodeReport::default() };
+        assert_eq!(incompleteness(&report(vec![process(7, "sh", Ok(3))], 0)), None);
+        let one = report(vec![process(7, "sh", Ok(3)), until("ls", "after x")], 0);
+        assert_eq!(sum(&one.processes, ExecutionEvent::Loads), Ok(7));
+        assert_eq!(incompleteness(&one).as_deref(), Some("without what ls (8) did after x"));
+        let more = report(vec![until("ls", "after x"), until("", "after y")], 1);
+        assert_eq!(
+            incompleteness(&more).as_deref(),
+            Some(
+                "without what ls (8) did after x; another process too; \
+                without what a process did that still ran when the command had ended"
+            )
+        );
     }
 
     #[test]

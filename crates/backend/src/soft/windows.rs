@@ -21,7 +21,7 @@ use cyclometer_soft::host::window_protocol::{
 };
 
 use super::link::{Link, Silence};
-use super::read::{still_ran, sum};
+use super::read::{incompleteness, sum};
 
 /// The number of rows with which a batch is given out, although there are more.
 const FULL_BATCH: usize = 4096;
@@ -127,8 +127,8 @@ impl SoftwareWindowing {
     fn end(&mut self, report: &std::result::Result<TracerReport, String>, batch: &mut RowBatch) {
         self.ended = true;
         batch.rows.extend(self.unassigned(report));
-        let running = report.as_ref().map_or(0, |report| report.running);
-        self.notes.extend(still_ran(running).map(|text| format!("the rows are {text}")));
+        let missing = report.as_ref().ok().and_then(incompleteness);
+        self.notes.extend(missing.map(|text| format!("the rows are {text}")));
     }
 }
 

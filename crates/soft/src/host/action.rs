@@ -56,6 +56,11 @@ pub(super) enum TaskAction {
     },
     /// Its process is detached, and the code cache unmapped.
     DetachUnmapped(&'static str),
+    /// It stays stopped until another task, whose tracer it is about to be, is detached.
+    AwaitDetach {
+        /// The other task.
+        target: u32,
+    },
     /// Every process is detached, this one last.
     DetachAll(&'static str),
 }

@@ -27,6 +27,7 @@ use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for};
 use super::cache_record::CacheRecord;
 use super::equivalent_blocks::EquivalentBlocks;
 use super::heat_map::HeatMap;
+use super::mapping_changes::ChangeHistory;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
 use super::proc;
@@ -79,6 +80,8 @@ pub(crate) struct CodeCacheMapping {
     pub(super) heats: RefCell<HeatMap>,
     /// The state that decides whether it is stored for later runs.
     pub(super) record: CacheRecord,
+    /// The changes of mappings by which translations became invalid.
+    pub(super) change_history: ChangeHistory,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
@@ -220,7 +223,8 @@ impl CodeCacheMapping {
             }
             CodeCacheMapping::map(remote, name, (&maps, allowance), near, settings)
         };
-        let cache = RemoteSyscalls::new(tid, old.gadget).series(map)?;
+        let mut cache = RemoteSyscalls::new(tid, old.gadget).series(map)?;
+        cache.change_history = old.change_history.next();
         old.unmap(RemoteSyscalls::new(tid, cache.gadget))?;
         Ok(cache)
     }
@@ -292,6 +296,7 @@ impl CodeCacheMapping {
             readout: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),
+            change_history: ChangeHistory::default(),
             table_at,
             table,
             area_at,

@@ -1,10 +1,12 @@
 //! The program's code, read for the translator.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use cyclometer_sys::trace;
 
 use super::code_objects::CodeObjects;
+use super::mapping_changes::MappingChanges;
 use super::maps::{MapsCache, NoCode};
 use super::profile_store::ProfileStore;
 use crate::translate::{CodeSource, CodeStability, FilePage, ObjectPage, PAGE};
@@ -15,6 +17,7 @@ pub(crate) struct CodeReader<'a> {
     known: &'a mut MapsCache,
     profile: Option<&'a RefCell<ProfileStore>>,
     objects: Option<&'a RefCell<CodeObjects>>,
+    expected: Option<Rc<MappingChanges>>,
 }
 
 impl<'a> CodeReader<'a> {
@@ -24,12 +27,17 @@ impl<'a> CodeReader<'a> {
         known: &'a mut MapsCache,
         profile: Option<&'a RefCell<ProfileStore>>,
     ) -> CodeReader<'a> {
-        CodeReader { tid, known, profile, objects: None }
+        CodeReader { tid, known, profile, objects: None, expected: None }
     }
 
     /// The same, with the places of its code in files.
     pub(super) fn placing(self, objects: Option<&'a RefCell<CodeObjects>>) -> CodeReader<'a> {
         CodeReader { objects, ..self }
+    }
+
+    /// The same, for a translation that expects these changes.
+    pub(super) fn expecting(self, changes: Rc<MappingChanges>) -> CodeReader<'a> {
+        CodeReader { expected: Some(changes), ..self }
     }
 
     /// The reason why code is not taken from an address; `None` where it is, or cannot be read for another
@@ -40,8 +48,10 @@ impl<'a> CodeReader<'a> {
 
     /// The stability of the code of a page. A block that begins on it may end on the next one.
     fn stability_at(&mut self, page: u64) -> CodeStability {
-        let changes = |code| matches!(code, Some(Err(NoCode::Writable | NoCode::Shared | NoCode::Written)));
-        let changing = [page, page.wrapping_add(PAGE)].into_iter().find(|page| changes(self.code_at(*page)));
+        // Only code can end on the next page.
+        let reaches = if self.code_at(page) == Some(Err(NoCode::NotExecutable)) { 1 } else { 2 };
+        let pages = [page, page.wrapping_add(PAGE)].into_iter().take(reaches);
+        let changing = pages.into_iter().find(|page| self.changes(*page));
         let Some(changing) = changing else { return CodeStability::Fixed };
         let Ok(stack) = trace::registers(self.tid).map(|registers| registers.rsp) else {
             return CodeStability::ChangingWithStack;
@@ -51,6 +61,15 @@ impl<'a> CodeReader<'a> {
             true => CodeStability::Changing,
             false => CodeStability::ChangingWithStack,
         }
+    }
+
+    /// Whether the code of a page can change, or its mapping is expected to.
+    fn changes(&mut self, page: u64) -> bool {
+        if matches!(self.code_at(page), Some(Err(NoCode::Writable | NoCode::Shared | NoCode::Written))) {
+            return true;
+        }
+        let (Some(expected), Ok(maps)) = (&self.expected, self.known.read(self.tid)) else { return false };
+        expected.expects(page, maps)
     }
 
     /// Whether code can be taken from a page; `None` where nothing is known.

@@ -201,6 +201,11 @@ impl MapsCache {
 }
 
 impl MemoryMapping {
+    /// Whether it is memory of the program itself: not a file's, and not the kernel's.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.file.is_none() && !["[vdso]", "[vsyscall]"].contains(&self.name.as_str())
+    }
+
     /// The identities of a file of code: as the list of mappings names it, and by its path. Overlay file
     /// systems report two devices.
     fn files(&self, pid: u32) -> Vec<FileId> {

@@ -58,6 +58,7 @@ mod function_starts;
 mod heat_map;
 mod instruction_counts;
 mod ledger;
+mod mapping_changes;
 mod maps;
 mod maps_listing;
 mod proc;

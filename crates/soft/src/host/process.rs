@@ -54,6 +54,8 @@ pub(crate) struct TracedProcess {
     pub(crate) unconfirmed: bool,
     /// The limits on addresses that it was told, if the kernel has others.
     pub(super) limits: Option<ReportedLimits>,
+    /// The reason why the rest of its life is not counted, in words that follow "what the process did".
+    uncounted: Option<&'static str>,
     /// The reason why there are no counts.
     pub(crate) lost: Option<String>,
 }
@@ -180,6 +182,7 @@ impl TracedProcess {
             change_cost: CodeChangeCost::new(Instant::now()),
             unconfirmed,
             limits,
+            uncounted: None,
             lost,
         }
     }
@@ -212,6 +215,21 @@ impl TracedProcess {
     /// Drops the counts, with a reason.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
         self.lost.get_or_insert_with(|| reason.into());
+    }
+
+    /// It is about to run natively, and stays counted up to now.
+    pub(super) fn stop_counting(&mut self, reason: &'static str) {
+        self.uncounted.get_or_insert(reason);
+    }
+
+    /// Whether it runs natively, or is about to, and stays counted up to then.
+    pub(super) fn stops_counting(&self) -> bool {
+        self.uncounted.is_some()
+    }
+
+    /// The reason why the rest of its life is not counted, if there are counts.
+    pub(super) fn uncounted(&self) -> Option<&'static str> {
+        self.uncounted.filter(|_| self.lost.is_none())
     }
 
     /// Its counts of events that are sums, with those of translations in use.

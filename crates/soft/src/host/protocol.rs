@@ -5,6 +5,7 @@
 //! process PID PARENT NAME        then, for each request and at the end, for each process:
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
+//! uncounted REASON               behind these lines, if the rest of its life is not counted
 //! running NUMBER                 before the end of the last report, if any process was detached and runs
 //! object NUMBER SUM PATH         for profiles, in the last report: a file of code
 //! run OBJECT OFFSET TIMES NOT-TAKEN TAKEN BYTES OFFSET:UNITS...    executions of instructions; - for no file
@@ -46,6 +47,8 @@ pub struct ProcessCounts {
     pub name: String,
     /// The count of each event, or the reason why it is missing.
     pub counts: Result<EventResults, String>,
+    /// The reason why the rest of its life is not counted, in words that follow "what the process did".
+    pub uncounted: Option<String>,
 }
 
 /// The count of each event, or the reason why it is missing.
@@ -87,6 +90,11 @@ pub(crate) fn process(
         }
     }
     text
+}
+
+/// The line for a process that is counted up to a point.
+pub(crate) fn uncounted(reason: &str) -> String {
+    format!("uncounted {}\n", one_line(reason))
 }
 
 /// The lines of a profile; `file` gives the path and the name of a file by its number.
@@ -298,6 +306,7 @@ fn add_line(processes: &mut Vec<ProcessCounts>, line: &str) -> Option<()> {
     match (word, processes.last_mut()) {
         ("process", _) => processes.push(head(rest)?),
         ("lost", Some(process)) => process.counts = Err(rest.to_owned()),
+        ("uncounted", Some(process)) => process.uncounted = Some(rest.to_owned()),
         ("count" | "missing", Some(process)) => process.counts.as_mut().ok()?.push(entry(word, rest)?),
         _ => return None,
     }
@@ -317,7 +326,8 @@ fn head(text: &str) -> Option<ProcessCounts> {
     let mut fields = text.splitn(3, ' ');
     let mut number = || fields.next()?.parse().ok();
     let (pid, parent) = (number()?, number()?);
-    Some(ProcessCounts { pid, parent, name: fields.next()?.to_owned(), counts: Ok(Vec::new()) })
+    let name = fields.next()?.to_owned();
+    Some(ProcessCounts { pid, parent, name, counts: Ok(Vec::new()), uncounted: None })
 }
 
 fn entry(word: &str, text: &str) -> Option<(ExecutionEvent, Result<u64, String>)> {
@@ -334,6 +344,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let mut text = process(7, 1, "a b\nc", &Ok(EventTotals::new()), EventSet::default());
+        text += &uncounted("after a\ncall");
         text += &process(8, 7, "", &Err("started\ra thread".to_owned()), EventSet::default());
         text += &running(2);
         text += "end\n";
@@ -341,6 +352,8 @@ mod tests {
         assert!(report.last && report.running == 2);
         let read = report.processes;
         assert_eq!((read[0].pid, read[0].parent, read[0].name.as_str()), (7, 1, "a b?c"));
+        assert_eq!(read[0].uncounted.as_deref(), Some("after a?call"));
+        assert_eq!(read[1].uncounted, None);
         assert_eq!(read[0].count(ExecutionEvent::Instructions), Ok(0));
         assert!(read[0].count(ExecutionEvent::DistinctCodeBytes).is_err());
         assert_eq!(read[1].count(ExecutionEvent::Loads), Err("started?a thread".to_owned()));

@@ -9,6 +9,9 @@ use super::address_limits::{LimitCall, limit_call};
 use super::remote_syscalls::number;
 use super::restartable;
 
+/// The reason why the rest of a process is not counted, in words that follow "what the process did".
+pub(super) const TRACED: &str = "after another process traced it (ptrace)";
+
 /// Every call that is watched.
 pub(crate) const WATCHED: [u64; 40] = [
     number::OPEN,
@@ -114,8 +117,11 @@ pub(crate) enum SyscallAction {
     Detach(&'static str),
     /// The program must be detached, and the code cache unmapped.
     DetachUnmapped(&'static str),
-    /// It uses ptrace: every process must be detached.
-    DetachAll(&'static str),
+    /// The process must be detached, and stays counted up to this call; the reason, in words that follow
+    /// "what the process did".
+    EndCounted(&'static str),
+    /// It is about to trace another task.
+    Trace(u32),
 }
 
 /// A system call that changes mappings.
@@ -125,6 +131,8 @@ pub(crate) struct MappingCall {
     pub(super) ranges: Vec<(u64, u64)>,
     /// Whether there may be new code, which processes that share the translation need not have.
     pub(super) code: bool,
+    /// Whether it changes the protection of memory only.
+    pub(super) protects: bool,
 }
 
 /// Looks at a system call: number and arguments are in the registers.
@@ -145,7 +153,7 @@ pub(crate) fn action_for(tid: u32, registers: &Registers) -> SyscallAction {
         number::USERFAULTFD => SyscallAction::Detach("handles its own page faults (userfaultfd)"),
         number::MMAP if r10 & MAP_FIXED != 0 => mapping_change(vec![range(rdi, rsi)], rdx),
         number::MMAP if rdx & PROT_EXEC != 0 => mapping_change(vec![], rdx),
-        number::MPROTECT | number::PKEY_MPROTECT => mapping_change(vec![range(rdi, rsi)], rdx),
+        number::MPROTECT | number::PKEY_MPROTECT => protection_change(range(rdi, rsi), rdx),
         number::MUNMAP => mapping_change(vec![range(rdi, rsi)], 0),
         // The moved memory may be code.
         number::REMAP_FILE_PAGES => mapping_change(vec![range(rdi, rsi)], PROT_EXEC),
@@ -178,7 +186,7 @@ pub(crate) fn action_for(tid: u32, registers: &Registers) -> SyscallAction {
         number::EXECVEAT => SyscallAction::Execute { folder: Some(rdi as u32 as i32), path: rsi },
         number::CLONE => clone(rdi),
         number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
-        number::PTRACE => SyscallAction::DetachAll("uses ptrace"),
+        number::PTRACE => trace_call(rdi, rsi as u32),
         number::PERSONALITY if has_code_everywhere(rdi) => {
             SyscallAction::Detach("makes readable mappings executable (READ_IMPLIES_EXEC)")
         }
@@ -220,7 +228,12 @@ fn has_shadow_stacks() -> bool {
 }
 
 fn mapping_change(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
-    SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0 })
+    SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0, protects: false })
+}
+
+fn protection_change(range: (u64, u64), protection: u64) -> SyscallAction {
+    let (ranges, code) = (vec![range], protection & PROT_EXEC != 0);
+    SyscallAction::ChangeMappings(MappingCall { ranges, code, protects: true })
 }
 
 /// The range that a system call has mapped, if it has.
@@ -243,11 +256,27 @@ pub(super) fn clone(flags: u64) -> SyscallAction {
     const CLONE_THREAD: u64 = 0x1_0000;
     const CLONE_UNTRACED: u64 = 0x80_0000;
     if flags & CLONE_UNTRACED != 0 {
-        SyscallAction::Detach("started a process that cannot be traced")
+        SyscallAction::EndCounted("after it started a process that cannot be traced")
     } else if flags & CLONE_VM != 0 && flags & (CLONE_VFORK | CLONE_THREAD) == 0 {
         SyscallAction::Detach("started a process that shares its memory")
     } else {
         SyscallAction::Make
+    }
+}
+
+/// Other requests are about a task that is traced already.
+///
+/// # Source
+///
+/// `ptrace(2)`; Linux `include/uapi/linux/ptrace.h`.
+fn trace_call(request: u64, target: u32) -> SyscallAction {
+    const PTRACE_TRACEME: u64 = 0;
+    const PTRACE_ATTACH: u64 = 16;
+    const PTRACE_SEIZE: u64 = 0x4206;
+    match request {
+        PTRACE_TRACEME => SyscallAction::EndCounted(TRACED),
+        PTRACE_ATTACH | PTRACE_SEIZE => SyscallAction::Trace(target),
+        _ => SyscallAction::Make,
     }
 }
 

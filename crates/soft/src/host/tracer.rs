@@ -48,6 +48,7 @@ mod signals;
 mod stored_translations;
 mod syscall_handlers;
 mod threads;
+mod traced_by_others;
 mod windows;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -64,6 +65,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use self::cache_flush::CHANGES_SHARED;
 use self::probe::InstructionProbe;
 use self::shared_translations::SharedTranslations;
+use self::traced_by_others::AttachWait;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::code_cache::CodeCacheMapping;
@@ -97,6 +99,9 @@ const MOVE_EVERY: u64 = 100;
 /// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
 
+/// The changes for each task after which all tasks are looked at, where only few of them stop often.
+const SELDOM: usize = 8;
+
 /// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
@@ -121,6 +126,8 @@ pub(crate) struct Tracer {
     pub(super) root: u32,
     /// Stopped until all other processes are detached.
     pub(super) detach_last: Vec<(u32, String)>,
+    /// Stopped until the processes that they trace next are detached.
+    attaching: Vec<AttachWait>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
@@ -208,6 +215,7 @@ pub(crate) fn follow(
             tracer.take_changes();
         }
         tracer.detach_last_tasks();
+        tracer.release_attaching();
         tracer.send_delayed();
         tracer.check_ages();
         tracer.run_ready_flushes();
@@ -256,6 +264,7 @@ impl Tracer {
             dead_parents: Vec::new(),
             root,
             detach_last: Vec::new(),
+            attaching: Vec::new(),
             postponed: Vec::new(),
             delayed_signals: Vec::new(),
             pending_answers: HashSet::new(),
@@ -320,9 +329,10 @@ impl Tracer {
         }
     }
 
-    /// Now and then, handles one change of each task while windows are recorded or calls are logged. The
-    /// kernel reports the changes of the latest tracee first. Threads whose windows end, or whose logs are
-    /// full, all the time would suspend the others for ever.
+    /// Now and then, handles one change of each task. The kernel reports the changes of the latest tracee
+    /// first. Threads that make new code all the time would suspend the others for ever, as would threads
+    /// whose windows end, or whose logs are full, all the time: all threads of those stop often, so each is
+    /// looked at more often.
     ///
     /// # Source
     ///
@@ -331,8 +341,9 @@ impl Tracer {
     fn serve_all(&mut self) {
         self.changes_since_round += 1;
         let often = self.recording.is_some() || self.call_places.is_some();
-        let is_shared = often && self.tasks.len() > 1;
-        if !is_shared || self.changes_since_round < self.tasks.len() {
+        let changes_of_each = if often { 1 } else { SELDOM };
+        let is_shared = self.tasks.len() > 1;
+        if !is_shared || self.changes_since_round < self.tasks.len() * changes_of_each {
             return;
         }
         self.changes_since_round = 0;
@@ -418,6 +429,7 @@ impl Tracer {
                 self.unmap_when_detached(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
+            TaskAction::AwaitDetach { target } => self.await_detach(tid, target),
             TaskAction::DetachAll(reason) => {
                 self.detach_all(tid, reason);
                 Ok(())
@@ -534,8 +546,9 @@ impl Tracer {
         }
         let body = {
             let cache = &mut context.cache.borrow_mut();
-            let mut reader =
-                CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
+            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
+                .placing(objects.as_deref())
+                .expecting(cache.change_history.expected());
             let body =
                 with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
             body.and_then(|body| {
@@ -610,8 +623,9 @@ impl Tracer {
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let cache = context.cache.clone();
         let mut cache = cache.borrow_mut();
-        let mut reader =
-            CodeReader::new(tid, &mut context.maps, profile.as_deref()).placing(objects.as_deref());
+        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
+            .placing(objects.as_deref())
+            .expecting(cache.change_history.expected());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_memory(&mut cache, tid, permission, |cache| match stop {
             StopReason::DirectLink => cache.translation.link(&mut reader, at),

@@ -16,7 +16,8 @@ pub trait CodeSource {
     /// from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 
-    /// Whether the bytes of a page can change without a system call that the host sees.
+    /// Whether the bytes of a page can change without a system call that the host sees, or its mapping is
+    /// expected to change. Such a page need not have code now.
     fn stability(&mut self, _address: u64) -> CodeStability {
         CodeStability::Fixed
     }
@@ -264,12 +265,19 @@ impl CodePages {
     /// was taken from them.
     pub(crate) fn pages_in(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         let within = |page: &u64| *page + PAGE > start && *page < end;
-        let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
-        found.sort_unstable();
+        let found: Vec<(u64, u32)> = if end.saturating_sub(start) / PAGE < self.index.len() as u64 {
+            let pages = (start & !(PAGE - 1)..end).step_by(PAGE as usize);
+            pages.filter_map(|page| Some((page, *self.index.get(&page)?))).collect()
+        } else {
+            let all = self.index.iter().map(|(page, index)| (*page, *index));
+            let mut found: Vec<_> = all.filter(|(page, _)| within(page)).collect();
+            found.sort_unstable();
+            found
+        };
         let stored_pages = self.stored_pages.as_deref();
         let content = |bytes| PageContent { bytes, stored_pages };
-        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(content);
-        found.into_iter().map(|(page, index)| (*page, looked(index))).collect()
+        let looked = |index: u32| self.pages[index as usize].bytes.as_ref().map(content);
+        found.into_iter().map(|(page, index)| (page, looked(index))).collect()
     }
 
     /// The longest an instruction at `address` can be.
@@ -488,7 +496,7 @@ impl CodePages {
     fn read(&mut self, code: &mut dyn CodeSource, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
         let bytes = code.page(page);
-        let stability = bytes.as_ref().map_or(CodeStability::Fixed, |_| code.stability(page));
+        let stability = code.stability(page);
         self.any_changes |= stability != CodeStability::Fixed;
         let of_file = bytes.as_ref().filter(|_| stability == CodeStability::Fixed);
         let origin = of_file.and_then(|_| code.origin(page));

@@ -114,6 +114,12 @@ impl Translation {
         self.touches(start, end) && !self.pages.all_can_change(start, end)
     }
 
+    /// The pages of a range that were read as if they could not change by themselves.
+    pub fn fixed_pages(&self, start: u64, end: u64) -> Vec<u64> {
+        let pages = self.pages.pages_in(start, end).into_iter();
+        pages.map(|(page, _)| page).filter(|page| !self.pages.can_change(*page)).collect()
+    }
+
     /// Whether an address in translated code is in a check, which reads the program's memory.
     pub fn is_checking(&self, pc: u64) -> bool {
         let region = self.regions.iter().find(|region| region.contains(pc));

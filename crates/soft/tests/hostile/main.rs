@@ -69,10 +69,48 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_program_that_traces_or_is_traced_is_left() {
-    check_detached(&["traceme"], "uses ptrace");
-    check_detached(&["attach"], "uses ptrace");
-    check_detached(&["traced by child"], "uses ptrace");
+fn a_program_that_traces_is_counted_and_one_that_is_traced_up_to_then() {
+    for (way, traced) in [("traceme", 1), ("attach", 1), ("traced by child", 0)] {
+        let Some(run) = hostile(&[way]) else { return };
+        check_counted(&run);
+        assert_eq!(run.counts.len(), 2, "{way}");
+        let reason = "after another process traced it (ptrace)";
+        assert_eq!(run.counts[traced].uncounted.as_deref(), Some(reason), "{way}");
+        assert_eq!(run.counts[1 - traced].uncounted, None, "{way}");
+    }
+}
+
+#[test]
+fn processes_that_trace_one_another_go_on() {
+    let Some(run) = hostile(&["each other"]) else { return };
+    check_counted(&run);
+    assert!(run.counts.iter().any(|process| process.uncounted.is_some()));
+}
+
+#[test]
+fn a_program_that_is_traced_by_a_task_that_cannot_be_traced_is_counted_up_to_then() {
+    let Some(run) = hostile(&["untraced"]) else { return };
+    check_counted(&run);
+    let reason = run.counts[0].uncounted.as_deref();
+    assert_eq!(reason, Some("after it started a process that cannot be traced"));
+    assert_eq!(run.stdout, "700\n");
+}
+
+#[test]
+fn commands_under_a_debugger_are_counted_but_for_what_it_traces() {
+    let traced = |name: &str, args: &[&str]| {
+        let (Some(program), true) = (installed(name), ready()) else { return };
+        let run = TestJob::new(program, args).run(soft());
+        assert_eq!(run.lost(), [""; 0], "{name}");
+        assert!(run.stdout.contains("traced too"), "{name}: {:?}", run.stdout);
+        assert_eq!(run.counts[0].uncounted, None, "{name} itself");
+        assert!(run.counts.iter().any(|process| process.uncounted.is_some()), "{name}");
+    };
+    let script = "echo traced too; /bin/true";
+    traced("strace", &["-f", "-o", "/dev/null", "/bin/sh", "-c", script]);
+    let quiet =
+        ["-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "run", "--args", "/bin/sh", "-c"];
+    traced("gdb", &[&quiet[..], &[script]].concat());
 }
 
 #[test]
@@ -93,18 +131,18 @@ fn a_program_that_writes_what_it_executes_is_counted() {
 #[test]
 fn a_program_that_changes_its_code_between_calls_is_exact() {
     if let Some(program) = program("hostile.c") {
-        check_exact(&TestJob::new(program, &["toggle", "10"]));
+        check_exact(&TestJob::new(program, &["toggle", "100"]));
     }
 }
 
 #[test]
 fn a_program_that_changes_its_code_many_times_is_counted() {
-    hostile(&["toggle", "45"]).iter().for_each(check_counted);
+    hostile(&["toggle", "3000"]).iter().for_each(check_counted);
 }
 
 #[test]
-fn a_program_that_changes_its_code_all_the_time_is_left_or_counted() {
-    let Some(run) = hostile(&["toggle", "150"]) else { return };
+fn a_program_that_replaces_the_code_of_a_file_all_the_time_is_left_or_counted() {
+    let Some(run) = hostile(&["replace", "150"]) else { return };
     // On a busy machine the changes are a small part of the program's time.
     match &run.counts[0].counts {
         Err(_) => assert_lost(&run.counts[0], "keeps changing its code"),

@@ -49,7 +49,13 @@ impl Tracer {
         let folder = relative.then_some(registers.rdi as u32 as i32);
         let Some(path) = opened(tid, folder, path) else { return Ok(None) };
         if is_memory(&path) {
-            return Ok(Some(TaskAction::DetachAll("opens the memory of a process for writing")));
+            return match self.owner_of_memory(tid, &path) {
+                MemoryOwner::Unfollowed => Ok(None),
+                MemoryOwner::Caller => self.expect_all_changes(tid),
+                MemoryOwner::Unknown => {
+                    Ok(Some(TaskAction::DetachAll("opens the memory of a process for writing")))
+                }
+            };
         }
         let Some(file) = FileId::at(&path) else { return Ok(None) };
         let executes = |tracer: &Tracer, other: &u32| {
@@ -65,6 +71,50 @@ impl Tracer {
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
         if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
     }
+}
+
+impl Tracer {
+    /// The owner of the memory that a path names, which a task opens.
+    fn owner_of_memory(&self, tid: u32, path: &Path) -> MemoryOwner {
+        let root = format!("/proc/{tid}/root");
+        let parts = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path).components();
+        let parts: Vec<&str> = parts.filter_map(|part| part.as_os_str().to_str()).collect();
+        let ids = match *parts {
+            ["proc", process, "mem"] => [process, process],
+            ["proc", process, "task", thread, "mem"] => [process, thread],
+            _ => return MemoryOwner::Unknown,
+        };
+        let process = |id: &u32| self.tasks.get(id).map(|task| task.process);
+        let ids: Vec<u32> = ids.into_iter().filter_map(|id| id.parse().ok()).collect();
+        let own = process(&tid);
+        match ids.len() {
+            2 if ids.iter().all(|id| own.is_some() && process(id) == own) => MemoryOwner::Caller,
+            2 if !ids.iter().any(|id| self.is_or_will_be_followed(*id)) => MemoryOwner::Unfollowed,
+            _ => MemoryOwner::Unknown,
+        }
+    }
+
+    /// All code of a process can change from now on: it moves to a translation that expects that. Returns
+    /// what to do instead of its system call, which is made there.
+    fn expect_all_changes(&mut self, tid: u32) -> Result<Option<TaskAction>, TraceError> {
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let mut cache = context.cache.borrow_mut();
+        if cache.change_history.expects_all() {
+            return Ok(None);
+        }
+        cache.change_history.expect_all_next();
+        Ok(Some(TaskAction::Flush))
+    }
+}
+
+/// The process to which the memory belongs that a task opens for writing.
+enum MemoryOwner {
+    /// The task's own.
+    Caller,
+    /// One that is not followed.
+    Unfollowed,
+    /// One that is followed, or any.
+    Unknown,
 }
 
 /// Whether a path names the memory of a process.

@@ -165,7 +165,8 @@ impl Tracer {
                 Some(events) => sums_of(process, answers, events),
                 None => totals(process, answers, profiled.then_some(&mut profile)),
             };
-            protocol::process(process.pid, process.parent, &process.name, &totals, reported)
+            let lines = protocol::process(process.pid, process.parent, &process.name, &totals, reported);
+            lines + &process.uncounted().map(protocol::uncounted).unwrap_or_default()
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         let code = if profiled { self.code_lines(&profile) } else { String::new() };

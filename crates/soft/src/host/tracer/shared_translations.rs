@@ -23,7 +23,7 @@ use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::RemoteSyscalls;
 use crate::host::shared_code::Admission;
 use crate::host::syscalls::{MappingCall, remapped};
-use crate::host::trace_error::TraceError;
+use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translation_context::TranslationContext;
 
 /// Most translations.
@@ -189,6 +189,17 @@ impl Tracer {
         }
         let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
+    }
+
+    /// Notes a call that makes the translation of a task invalid.
+    pub(super) fn note_change(&mut self, tid: u32, call: &MappingCall) -> TraceResult {
+        let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
+        let mut cache = context.cache.borrow_mut();
+        let ranges = call.ranges.iter();
+        let pages = ranges.flat_map(|(start, end)| cache.translation.fixed_pages(*start, *end)).collect();
+        cache.change_history.note(call, pages, maps);
+        Ok(())
     }
 
     /// Makes a call that maps code, for a process with one thread in a shared translation. The new code is

@@ -94,7 +94,8 @@ impl Tracer {
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
-            SyscallAction::DetachAll(reason) => Ok(TaskAction::DetachAll(reason)),
+            SyscallAction::EndCounted(reason) => self.end_counted(tid, reason),
+            SyscallAction::Trace(target) => self.handle_attach(tid, target),
         }
     }
 
@@ -105,7 +106,11 @@ impl Tracer {
         if !changes {
             return Ok(TaskAction::Resume);
         }
-        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
+        self.change_mappings(
+            tid,
+            &MappingCall { ranges: vec![range], code: false, protects: false },
+            registers,
+        )
     }
 
     /// Handles a call that changes mappings: translations of code there become invalid.
@@ -118,6 +123,9 @@ impl Tracer {
             return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
         }
         let changes = self.changes_code(tid, call)?;
+        if changes {
+            self.note_change(tid, call)?;
+        }
         if among {
             return self.change_mappings_among_threads(tid, call, changes, registers);
         }
