@@ -2,7 +2,8 @@
 //!
 //! Programs with one known fault, and programs without any, are compiled from `programs` with sizes and other
 //! work drawn by a seed. Programs of the system are larger; each has no known fault, or unpredictable
-//! branches by an independent simulation. `advise` runs each of them, and its first finding is compared with the fault.
+//! branches by an independent simulation. `advise` runs each of them, and its first finding is compared with
+//! the fault.
 //!
 //! It depends on time, on the scheduler and on a disk, so that it is run by hand. Tests judge the facts that
 //! it records by the rules (`fixtures/advise`).
