@@ -61,9 +61,12 @@ pub const SELF_TEST: FuzzTarget = named("self_test", "nothing: a test of this pr
     }
 });
 
+/// A stored translation, and the function that says whether one is read from bytes.
+pub type TranslationSample = (Vec<u8>, fn(&[u8]) -> bool);
+
 /// A stored translation of this version, as the file of its corpus, and whether one is read. `None` without
 /// the software PMU.
-pub fn translation_sample() -> Option<(Vec<u8>, fn(&[u8]) -> bool)> {
+pub fn translation_sample() -> Option<TranslationSample> {
     software::translation_sample()
 }
 

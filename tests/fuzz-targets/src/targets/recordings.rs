@@ -100,7 +100,7 @@ const FEW_ROWS: u64 = 64;
 /// The head with few rows, but for one board of 64.
 fn with_few_rows(head: &[u8]) -> Vec<u8> {
     let mut head = head.to_vec();
-    let some = head.len() % 64 != 0;
+    let some = !head.len().is_multiple_of(64);
     if let Some(rows) = head.get_mut(BOARD_HEAD.1..).and_then(<[u8]>::first_chunk_mut::<8>).filter(|_| some) {
         *rows = u64::from_le_bytes(*rows).min(FEW_ROWS).to_le_bytes();
     }

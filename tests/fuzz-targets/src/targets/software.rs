@@ -7,6 +7,8 @@ use cyclometer_soft::host::stored_translations;
 use cyclometer_soft::host::window_protocol::{WindowLine, read_answer};
 use cyclometer_soft::profile::FileProfile;
 
+use super::TranslationSample;
+
 /// A profile that is written as it was read, or nothing. The checksum at the end is made right first: random
 /// changes do not find it.
 pub(super) fn execution_profile(bytes: &[u8]) {
@@ -40,7 +42,7 @@ pub(super) fn stored_translation(bytes: &[u8]) {
 }
 
 /// A stored translation of this version, and whether one is read; `None` where the translator fails.
-pub(super) fn translation_sample() -> Option<(Vec<u8>, fn(&[u8]) -> bool)> {
+pub(super) fn translation_sample() -> Option<TranslationSample> {
     Some((stored_translations::sample()?, |bytes| stored_translations::read(bytes).is_some()))
 }
 

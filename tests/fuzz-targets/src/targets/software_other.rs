@@ -1,10 +1,12 @@
 //! Systems without the software PMU.
 
+use super::TranslationSample;
+
 pub(super) fn execution_profile(_: &[u8]) {}
 
 pub(super) fn stored_translation(_: &[u8]) {}
 
-pub(super) fn translation_sample() -> Option<(Vec<u8>, fn(&[u8]) -> bool)> {
+pub(super) fn translation_sample() -> Option<TranslationSample> {
     None
 }
 
