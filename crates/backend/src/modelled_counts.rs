@@ -20,10 +20,6 @@ pub struct ModelRunSettings {
     pub expected: Duration,
 }
 
-/// Names of the estimates: a lower bound of the irregular misses among the counted instructions, and one of
-/// the bytes that the program uses at a time.
-pub const ESTIMATES: [&str; 2] = ["modelled_irregular_misses", "modelled_working_set"];
-
 /// The modelled counts of a command: those of its windows, not of the whole run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelledRun {

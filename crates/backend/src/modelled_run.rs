@@ -13,7 +13,11 @@ use cyclometer_soft::host::thread_states::ThreadStates;
 use cyclometer_soft::model::{LINE_BYTES, ModelCounts};
 
 use crate::Launcher;
-use crate::modelled_counts::{ESTIMATES, ModelRunSettings, ModelledRun};
+use crate::modelled_counts::{ModelRunSettings, ModelledRun};
+
+/// Names of the estimates: a lower bound of the irregular misses among the counted instructions, and one of
+/// the bytes that the program uses at a time.
+const ESTIMATES: [&str; 2] = ["modelled_irregular_misses", "modelled_working_set"];
 
 /// Runs a command, and executes windows of it step by step.
 ///

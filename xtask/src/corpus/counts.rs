@@ -70,8 +70,7 @@ fn plain(reason: &str) -> String {
             words.push(word);
             continue;
         }
-        if let Some(last) = words.pop() {
-            words.push(last);
+        if !words.is_empty() && !end.is_empty() {
             words.push(end);
         }
     }

@@ -172,7 +172,7 @@ fn windows_have_an_interval_and_a_short_command_has_no_value() {
     let line = table.lines().find(|line| line.contains("modelled_l1d_mpki")).unwrap_or_default();
     let is_estimate = line.contains('±') && line.contains('~') && table.contains("windows with");
     assert!(is_estimate || table.contains("too short"), "{table}");
-    assert!(table.contains(CACHES), "{table}");
+    assert!(!is_estimate || table.contains(CACHES), "{table}");
     let short = stat(folder.path(), &["--model", "--json", "--output", "null"], &["true"]);
     let report: Value = serde_json::from_str(&stdout(&short)).unwrap();
     for metric in report["commands"][0]["metrics"].as_array().unwrap() {
