@@ -102,9 +102,6 @@ const FEW: usize = 8;
 /// The changes for each task after which all tasks are looked at, where only few of them stop often.
 const SELDOM: usize = 8;
 
-/// Above this many tasks, all are looked at only while windows are recorded or calls are logged.
-const CROWD: usize = 64;
-
 /// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
@@ -344,9 +341,8 @@ impl Tracer {
     fn serve_all(&mut self) {
         self.changes_since_round += 1;
         let often = self.recording.is_some() || self.call_places.is_some();
-        // A crowd of processes is served as the kernel reports it.
         let changes_of_each = if often { 1 } else { SELDOM };
-        let is_shared = self.tasks.len() > 1 && (often || self.tasks.len() <= CROWD);
+        let is_shared = self.tasks.len() > 1;
         if !is_shared || self.changes_since_round < self.tasks.len() * changes_of_each {
             return;
         }
