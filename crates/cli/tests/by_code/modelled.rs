@@ -51,18 +51,8 @@ void _start(void) {
 const CACHES: &str = "I1=4096,2,64:D1=4096,4,64:LL=16384,8,64";
 
 fn built(folder: &Path, further: &[&str]) -> Option<()> {
-    if !has("gcc") {
-        skip("gcc is not installed");
-        return None;
-    }
-    if !software_pmu_works() {
-        return None;
-    }
-    fs::write(folder.join("program.c"), PROGRAM).unwrap();
-    let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", "program", "program.c"];
-    let out = Command::new("gcc").args(options).args(further).current_dir(folder).output().unwrap();
-    assert!(out.status.success(), "{out:?}");
-    Some(())
+    let options = ["-O1", "-static", "-nostdlib", "-fno-stack-protector"];
+    super::built_from(folder, PROGRAM, &[&options, further].concat())
 }
 
 fn stat(folder: &Path, options: &[&str], command: &[&str]) -> Output {
