@@ -11,7 +11,7 @@
 //! - *Irregular touch*: an access that no stride prefetcher foresees, to a line that the caches do not have:
 //!   the first one of the window, or one after the line was evicted.
 //! - *Irregular miss*: an irregular touch that must be a miss, because the line was evicted, or because the
-//!   program uses more lines than a cache has ([`working_set`]). Their number is a lower bound.
+//!   program uses more lines than a cache has (`working_set`). Their number is a lower bound.
 //! - *Misprediction*: a branch that the best of three predictors for its site predicts wrongly.
 //! - *Line transfer*: an access by one thread to a line that another thread had, where one of the two wrote.
 //!   It is *false sharing* if no byte that one of them wrote was accessed by the other in that window.
