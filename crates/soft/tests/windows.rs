@@ -322,6 +322,20 @@ fn state(pid: u32) -> Option<char> {
 }
 
 #[test]
+fn a_stepped_window_of_a_process_that_has_ended_is_empty() {
+    if !ready() {
+        return;
+    }
+    let mut command = std::process::Command::new("/bin/sh").args(["-c", ":"]).spawn().unwrap();
+    let mut stepper = WindowStepper::new(command.id());
+    while state(command.id()) != Some('Z') {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stepper.window(WindowLimits { steps: 1000, time: Duration::from_millis(20) }).unwrap();
+    assert_eq!(command.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_stepped_window_does_not_wait_for_a_process_that_waits_for_its_child() {
     let recipe = BuildRecipe { source: "lender.c", flags: &["-O2"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };

@@ -324,6 +324,8 @@ impl SeizedThreads {
         for tid in threads.take(MOST_THREADS) {
             match trace::seize(tid, Options::EXIT | Options::EXIT_KILL) {
                 Ok(()) => seized.all.push(SteppedThread::new(tid, seized.all.len())),
+                // The kernel refuses a thread that ends (EPERM) or has ended (ESRCH).
+                Err(_) if is_zombie(tid) => {}
                 Err(error) => refused = Some(error),
             }
         }
@@ -332,8 +334,7 @@ impl SeizedThreads {
                 thread.state = StepState::Dying;
             }
         }
-        let ended = |error: &io::Error| error.raw_os_error() == Some(ESRCH);
-        match refused.filter(|error| seized.all.is_empty() && !ended(error)) {
+        match refused.filter(|_| seized.all.is_empty()) {
             Some(error) => Err(error),
             None => Ok(seized),
         }
@@ -394,9 +395,6 @@ impl Drop for OnCpuOf {
         let _ = self.0.give(0);
     }
 }
-
-/// `errno` of a thread that has ended.
-const ESRCH: i32 = 3;
 
 /// The signal of a step.
 const SIGTRAP: i32 = 5;
