@@ -5,7 +5,7 @@
 //!
 //! value NAME = FORMULA                       a name for a formula
 //!
-//! limit EVIDENCE CONFIDENCE LABEL | FORMULA | < NUMBER | SOURCE
+//! limit EVIDENCE CONFIDENCE LABEL | FORMULA | > NUMBER | SOURCE
 //!                                            where it holds, findings by that evidence have no more
 //!
 //! rule NAME                                  a rule, up to the next one

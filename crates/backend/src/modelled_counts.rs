@@ -16,6 +16,10 @@ pub struct ModelRunSettings {
     pub steps: u64,
     /// The longest time that a window takes.
     pub window_time: Duration,
+    /// The time after which a burst has no further window, if it has some.
+    pub burst_time: Duration,
+    /// The time in bursts after which no other one begins.
+    pub most_time: Duration,
     /// The time that the command takes natively: the bursts are spread over it.
     pub expected: Duration,
 }

@@ -10,6 +10,7 @@ use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId}
 use cyclometer_soft::host::file_sum;
 use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
 use cyclometer_soft::host::thread_states::ThreadStates;
+use cyclometer_soft::host::thread_times::ThreadTimes;
 use cyclometer_soft::model::{LINE_BYTES, ModelCounts};
 
 use crate::Launcher;
@@ -63,6 +64,9 @@ const LOOKS: u32 = 60;
 /// The shortest time between two looks.
 const LEAST_GAP: Duration = Duration::from_micros(300);
 
+/// The fewest windows of a burst: fewer do not show how much memory is used.
+const LEAST_BURST: u32 = 3;
+
 /// The longest native run between two windows of a burst. A program that uses more memory than a cache has
 /// replaced the cache's lines by then.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
@@ -72,6 +76,7 @@ struct WindowedRun {
     settings: ModelRunSettings,
     stepper: WindowStepper,
     states: ThreadStates,
+    times: ThreadTimes,
     /// The sites of windows that only fill the models.
     warmed_up: usize,
 }
@@ -79,21 +84,24 @@ struct WindowedRun {
 impl WindowedRun {
     fn new(root: u32, settings: ModelRunSettings) -> WindowedRun {
         let (stepper, states) = (WindowStepper::new(root), ThreadStates::default());
-        WindowedRun { root, settings, stepper, states, warmed_up: 0 }
+        WindowedRun { root, settings, stepper, states, times: ThreadTimes::default(), warmed_up: 0 }
     }
 
     fn follow(&mut self, child: &mut dyn Child) -> Result<ModelledProgress> {
         // Another run may be faster than the one that was timed.
         let gap = self.settings.expected / (2 * self.settings.bursts + 1);
+        let mut stepped = Duration::ZERO;
         // Some bursts may show nothing.
         for _ in 0..2 * self.settings.bursts {
-            if self.stepper.windows() >= self.windows() {
+            if self.stepper.windows() >= self.windows() || stepped > self.settings.most_time {
                 break;
             }
             if let Some(end) = self.look(child, Some(Instant::now() + gap), gap / LOOKS)? {
                 return Ok(end);
             }
+            let began = Instant::now();
             let end = self.burst(child, LONGEST_PAUSE.min(gap / self.settings.burst_windows))?;
+            stepped += began.elapsed();
             self.stepper.end_burst();
             if let Some(end) = end {
                 return Ok(end);
@@ -111,7 +119,12 @@ impl WindowedRun {
     /// Steps through the windows of a burst; how the run ended if it did in it.
     fn burst(&mut self, child: &mut dyn Child, pause: Duration) -> Result<Option<ModelledProgress>> {
         let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
-        for _ in 0..self.settings.burst_windows {
+        let end = Instant::now() + self.settings.burst_time;
+        for window in 0..self.settings.burst_windows {
+            // On a busy machine a step takes long, and few whole windows show more than many short ones.
+            if window >= LEAST_BURST && Instant::now() > end {
+                break;
+            }
             let before = self.stepper.windows();
             self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
             if self.stepper.windows() <= self.windows() / 3 {
@@ -151,6 +164,7 @@ impl WindowedRun {
         until: Option<Instant>,
         gap: Duration,
     ) -> Result<Option<ModelledProgress>> {
+        self.times.take_break();
         loop {
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
@@ -162,6 +176,7 @@ impl WindowedRun {
                 return Ok(Some(end));
             }
             self.states.look(self.root);
+            self.times.look(self.root);
         }
     }
 
@@ -176,11 +191,16 @@ impl WindowedRun {
             exit: None,
             windows: self.stepper.windows(),
             footprint_bytes: self.stepper.footprint_bytes(),
-            states: ThreadStates::NAMES.into_iter().zip(self.states.values()).collect(),
+            states: self.seen_of_threads(),
             counts: ModelCounts::NAMES.into_iter().zip(total.values()).collect(),
             estimates: self.estimates(&total),
             code: by_code(sites),
         }
+    }
+
+    fn seen_of_threads(&self) -> Vec<(&'static str, u64)> {
+        let states = ThreadStates::NAMES.into_iter().zip(self.states.values());
+        states.chain(ThreadTimes::NAMES.into_iter().zip(self.times.values())).collect()
     }
 
     /// The estimates, for the windows that are counted.

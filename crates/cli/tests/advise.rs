@@ -208,6 +208,59 @@ fn the_odd_run_of_a_history_is_named_with_its_counters() {
 }
 
 #[test]
+fn a_recording_is_judged_by_its_totals_also_when_it_ends_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.cyc");
+    let path = path.to_str().unwrap();
+    let events = "user_time,system_time,page-faults";
+    let made = run(&["record", "-q", "-I", "50", "-e", events, "-o", path, "--", "sleep", "0.2"]);
+    if !made.status.success() {
+        return skip("nothing can be recorded here");
+    }
+    let json = checked(&stdout(&run(&["advise", "--json", path])), "advise-1.json");
+    assert_eq!((&json["command"], &json["from_file"]), (&json!(["sleep", "0.2"]), &json!(true)));
+    let names = |json: &Value| -> Vec<String> {
+        let facts = json["facts"].as_array().unwrap();
+        facts.iter().map(|fact| fact["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(["user_time", "page_faults", "wall_time"].iter().all(|name| names(&json).iter().any(|n| n == name)));
+    // A program that does nothing has no page faults that cost.
+    assert_eq!(json["findings"], json!([]));
+    let bytes = fs::read(path).unwrap();
+    let cut = folder.path().join("cut.cyc");
+    fs::write(&cut, &bytes[..bytes.len() - 9]).unwrap();
+    let json = checked(&stdout(&run(&["advise", "--json", cut.to_str().unwrap()])), "advise-1.json");
+    assert!(json["notes"].to_string().contains("ends early"), "{json:#}");
+    assert!(names(&json).contains(&"page_faults".to_owned()), "{json:#}");
+    fs::write(&cut, [&bytes[..20], &[7; 40][..]].concat()).unwrap();
+    let out = run(&["advise", cut.to_str().unwrap()]);
+    let text = support::unwrapped(&out);
+    assert_eq!(out.status.code(), Some(125), "{text}");
+    assert!(text.contains("cut.cyc"), "{text}");
+}
+
+#[test]
+fn results_of_cpus_are_judged_by_the_names_that_they_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let metric = |event: &str, value: f64| json!({ "event": event, "mean": value, "provenance": "kernel", "launch": "native" });
+    let metrics = [
+        metric("user_time", 2e8),
+        metric("system_time", 1.8e9),
+        metric("wall_time", 1e9),
+        metric("page-faults", 1.5e6),
+    ];
+    let target = json!({ "kind": "cpus", "id": null, "cpus": "0-1", "path": null });
+    let command = json!({ "command": ["sleep", "1"], "target": target, "metrics": metrics });
+    let path = folder.path().join("cpus.json");
+    fs::write(&path, json!({ "schema_version": 1, "commands": [command] }).to_string()).unwrap();
+    let json = checked(&stdout(&run(&["advise", "--json", path.to_str().unwrap()])), "advise-1.json");
+    assert_eq!(names(&json)[0], "page-faults", "{json:#}");
+    // The finding is no finding about the command in whose time the CPUs were measured.
+    assert_eq!(json["command"], json!([]));
+    assert!(json["notes"][0].as_str().unwrap().contains("the CPUs 0-1"), "{json:#}");
+}
+
+#[test]
 fn errors_name_the_file_and_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let (empty, wrong) = (folder.path().join("none"), folder.path().join("wrong.json"));

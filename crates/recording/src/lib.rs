@@ -62,13 +62,15 @@ mod header;
 mod json;
 mod reader;
 mod rows;
+mod totals;
 mod writer;
 
 pub use error::{RecordingError, RecordingResult};
 pub use footer::RecordingFooter;
 pub use frame::{MOST_PAYLOAD, VERSION};
 pub use header::{RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, RecordingHeader};
-pub use reader::{Recording, RecordingEnd};
+pub use reader::{Recording, RecordingEnd, is_recording};
+pub use totals::RecordingTotals;
 pub use writer::RecordingWriter;
 
 /// The greatest number of events, and of boundaries, of a recording.

@@ -185,6 +185,11 @@ impl<R: Read> Iterator for Recording<R> {
     }
 }
 
+/// Whether a file that begins with these bytes is a recording, of whatever version.
+pub fn is_recording(start: &[u8]) -> bool {
+    start.starts_with(&MAGIC)
+}
+
 fn read_preamble(input: &mut impl Read) -> RecordingResult<()> {
     let mut preamble = [0; PREAMBLE];
     let length = read_up_to(input, &mut preamble)?;

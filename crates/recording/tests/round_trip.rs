@@ -30,6 +30,43 @@ fn the_header_rows_and_footer_are_read_as_they_were_written() {
 }
 
 #[test]
+fn totals_are_those_of_the_footer_and_of_the_rows_where_it_is_missing() {
+    let bytes = written(&header(), &[vec![row(1), row(2)], vec![row(4)]], &footer());
+    let totals = |bytes: &[u8]| Recording::open(bytes).unwrap().into_totals();
+    let complete = totals(&bytes).unwrap();
+    assert_eq!((complete.totals, complete.elapsed_ns), (footer().totals, footer().elapsed_ns));
+    assert!(complete.is_complete);
+    // Without the footer, and without the last rows.
+    let offsets = support::frames(&bytes);
+    let without_footer = totals(&bytes[..offsets[offsets.len() - 2]]).unwrap();
+    let raw: Vec<u64> = without_footer.totals.iter().filter_map(Count::value).collect();
+    assert_eq!(raw, [3 * 512_000, 300_007, 7]);
+    assert!(!without_footer.is_complete && without_footer.elapsed_ns.is_none());
+    assert!(matches!(&without_footer.totals[0], Count::Partial { part, .. } if part.contains("early end")));
+    let header_alone = totals(&bytes[..offsets[1]]).unwrap();
+    assert!(header_alone.totals.iter().all(|count| matches!(count, Count::NotCounted { .. })));
+}
+
+#[test]
+fn totals_of_a_damaged_recording_are_an_error() {
+    let mut bytes = written(&header(), &[vec![row(1)], vec![row(2)]], &footer());
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    assert!(Recording::open(&bytes[..]).and_then(Recording::into_totals).is_err());
+}
+
+#[test]
+fn an_event_that_no_row_counts_has_its_reason_as_a_total() {
+    let lost = Count::Lost { reason: "the counter was taken".to_owned() };
+    let bare = WindowRow { counts: vec![Count::Exact(5), lost.clone(), lost.clone()], ..row(1) };
+    let bytes = written(&header(), &[vec![bare]], &footer());
+    let offsets = support::frames(&bytes);
+    let cut = &bytes[..offsets[offsets.len() - 2]];
+    let totals = Recording::open(cut).unwrap().into_totals().unwrap().totals;
+    assert_eq!(totals[1..], [lost.clone(), lost]);
+}
+
+#[test]
 fn a_recording_without_events_rows_or_clock_is_one() {
     let mut header = header();
     header.events.clear();

@@ -39,6 +39,9 @@ const LEAST_WINDOWS: u32 = 2;
 /// Instructions that the models need at least.
 const LEAST_STEPS: u64 = 5_000;
 
+/// The part of the time in which a command waited for a CPU from which on the machine is busy, as in the rules.
+const BUSY_PART: f64 = 0.3;
+
 /// Names of functions that allocate, without namespaces and arguments.
 ///
 /// # Source
@@ -186,6 +189,7 @@ impl AdviseRun {
             f64::from(u32::try_from(self.machine.online.len()).unwrap_or(1)),
             FactOrigin::Kernel,
         );
+        all.facts.put("page_bytes", cyclometer_sys::process::page_size() as f64, FactOrigin::Kernel);
         for execution in AdviseExecution::ALL {
             let is_wanted = all.executions.len() < self.executions && all.failed.is_none();
             if !is_wanted || all.interrupted.is_some() {
@@ -278,7 +282,9 @@ impl AdviseRun {
             bursts: 5,
             burst_windows: 10,
             steps: 8_000,
-            window_time: Duration::from_millis(400),
+            window_time: Duration::from_millis(1200),
+            burst_time: Duration::from_millis(2500),
+            most_time: Duration::from_secs(16),
             expected: Duration::from_secs_f64(expected_ns / 1e9),
         };
         match modelled_run(launcher, &self.command, settings) {
@@ -374,6 +380,7 @@ impl Measurements {
                 false => self.facts.lack(name, "the command is too short to look at its threads"),
             }
         }
+        self.notes.extend(busy_machine(&run.states));
         let steps = run.counts.first().map_or(0, |(_, steps)| *steps);
         let is_enough = run.windows >= LEAST_WINDOWS && steps >= LEAST_STEPS;
         for (name, value) in run.counts.iter().chain(&run.estimates) {
@@ -416,6 +423,24 @@ impl Measurements {
     }
 }
 
+/// A note about a machine whose CPUs others used while a command ran.
+fn busy_machine(states: &[(&'static str, u64)]) -> Option<String> {
+    let state = |name| states.iter().find(|(state, _)| *state == name).map_or(0, |(_, value)| *value) as f64;
+    let (ran, queued) = (state("sampled_cpu_time"), state("sampled_queue_time"));
+    let queued = queued / (ran + queued).max(1.0);
+    let stolen = state("sampled_stolen_ticks") / state("sampled_system_ticks").max(1.0);
+    let busy = |part: f64, of: &str| {
+        (part > BUSY_PART).then(|| {
+            format!(
+                "the machine is busy: the command {of} {:.0} % of the time in which it could have run; findings \
+                 by looks at its threads are possible at most",
+                part * 100.0
+            )
+        })
+    };
+    busy(queued, "waited for a CPU in").or_else(|| busy(stolen, "had its CPU taken by the hypervisor in"))
+}
+
 /// Names of modelled counts, where no model ran.
 const MODELLED: &[&str] = &[
     "modelled_instructions",
@@ -428,6 +453,7 @@ const MODELLED: &[&str] = &[
     "modelled_true_sharing",
     "modelled_unit_stride_loads",
     "modelled_accesses",
+    "modelled_page_touches",
 ];
 
 /// Names of what was seen of threads.
@@ -439,6 +465,11 @@ const SAMPLED: &[&str] = &[
     "sampled_futex_waits",
     "sampled_other_waits",
     "most_threads",
+    "working_threads",
+    "sampled_cpu_time",
+    "sampled_queue_time",
+    "sampled_system_ticks",
+    "sampled_stolen_ticks",
 ];
 
 /// The name of an event as the name of a fact: formulas take a dash for a minus.

@@ -25,7 +25,7 @@
 //!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
 //!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
 //!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
-//!   models           stepped_windows, thread_states
+//!   models           stepped_windows, thread_states, thread_times
 //!   persistence      profile_store, heat_map, translation_cache, cache_record, cache_folder, process_rights
 //! ```
 //!
@@ -79,6 +79,7 @@ mod syscalls;
 mod task_state;
 mod thread_calls;
 pub mod thread_states;
+pub mod thread_times;
 mod trace_error;
 mod tracer;
 mod translated_pc;

@@ -122,6 +122,8 @@ struct SteppedThread {
     waited: u32,
     /// Steps in the same repeated string instruction.
     repeats: u32,
+    /// Whether the owner of the process waits for it: it is never reaped here.
+    is_root: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,7 +325,10 @@ impl SeizedThreads {
         let threads = threads_of(pid).into_iter().filter(|tid| !waits_uninterruptibly(pid, *tid));
         for tid in threads.take(MOST_THREADS) {
             match trace::seize(tid, Options::EXIT | Options::EXIT_KILL) {
-                Ok(()) => seized.all.push(SteppedThread::new(tid, seized.all.len())),
+                Ok(()) => {
+                    let thread = SteppedThread::new(tid, seized.all.len());
+                    seized.all.push(SteppedThread { is_root: tid == root, ..thread });
+                }
                 // The kernel refuses a thread that ends (EPERM) or has ended (ESRCH).
                 Err(_) if is_zombie(tid) => {}
                 Err(error) => refused = Some(error),
@@ -411,7 +416,18 @@ impl SteppedThread {
             may_wait: true,
             waited: 0,
             repeats: 0,
+            is_root: false,
         }
+    }
+
+    /// The next change, without waiting for it.
+    fn polled(&self) -> io::Result<Option<Change>> {
+        if self.is_root { trace::poll_stop(self.tid) } else { trace::poll(self.tid) }
+    }
+
+    /// Waits for the next change.
+    fn changed(&self) -> io::Result<Change> {
+        if self.is_root { trace::wait_for_stop(self.tid) } else { trace::wait_for(self.tid) }
     }
 
     /// Waits for the stop behind an instruction that does not enter the kernel.
@@ -419,7 +435,7 @@ impl SteppedThread {
         if self.state != StepState::Stepping {
             return;
         }
-        match trace::wait_for(self.tid) {
+        match self.changed() {
             Ok(change) => self.note(change),
             Err(_) => self.state = StepState::Dying,
         }
@@ -453,7 +469,7 @@ impl SteppedThread {
     /// Polls so often at most, and lets other threads run in between.
     fn poll_for(&mut self, most: u32) {
         for poll in 0..most {
-            match trace::poll(self.tid) {
+            match self.polled() {
                 Ok(Some(change)) => self.note(change),
                 Ok(None) if poll + 1 < most => std::thread::yield_now(),
                 Ok(None) => {}
@@ -495,7 +511,7 @@ impl SteppedThread {
                 break;
             }
             let signal = std::mem::take(&mut self.signal);
-            match trace::resume(self.tid, signal).and_then(|()| trace::wait_for(self.tid)) {
+            match trace::resume(self.tid, signal).and_then(|()| self.changed()) {
                 Ok(Change::Group(_)) => self.state = StepState::Stopped,
                 Ok(change) => self.note(change),
                 Err(_) => self.state = StepState::Dying,
@@ -587,7 +603,7 @@ impl SteppedThread {
                 self.state = StepState::Gone;
                 return;
             }
-            match trace::poll(self.tid) {
+            match self.polled() {
                 Ok(Some(change)) => self.note(change),
                 Ok(None) => {}
                 Err(_) => self.state = StepState::Gone,

@@ -101,11 +101,13 @@ pub struct ModelCounts {
     pub unit_stride_loads: u64,
     /// Memory accesses.
     pub accesses: u64,
+    /// First accesses of the window to a page: what page faults are caused by.
+    pub page_touches: u64,
 }
 
 impl ModelCounts {
     /// Names of the counts, in the order of [`ModelCounts::values`].
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "modelled_instructions",
         "modelled_irregular_touches",
         "modelled_unknown_touches",
@@ -114,10 +116,11 @@ impl ModelCounts {
         "modelled_true_sharing",
         "modelled_unit_stride_loads",
         "modelled_accesses",
+        "modelled_page_touches",
     ];
 
     /// The counts in order.
-    pub fn values(&self) -> [u64; 8] {
+    pub fn values(&self) -> [u64; 9] {
         [
             self.instructions,
             self.irregular_touches,
@@ -127,6 +130,7 @@ impl ModelCounts {
             self.true_sharing,
             self.unit_stride_loads,
             self.accesses,
+            self.page_touches,
         ]
     }
 
@@ -140,6 +144,7 @@ impl ModelCounts {
         self.true_sharing += other.true_sharing;
         self.unit_stride_loads += other.unit_stride_loads;
         self.accesses += other.accesses;
+        self.page_touches += other.page_touches;
     }
 }
 
@@ -181,6 +186,7 @@ pub struct CoreModel {
     touches: u64,
     evicted: u64,
     pages: HashSet<u64>,
+    window_pages: HashSet<u64>,
     sites: HashMap<u64, ModelCounts>,
 }
 
@@ -217,7 +223,11 @@ impl CoreModel {
         counts: &mut ModelCounts,
     ) {
         counts.accesses += 1;
-        self.pages.insert(access.address / PAGE_BYTES);
+        let page = access.address / PAGE_BYTES;
+        if self.window_pages.insert(page) {
+            counts.page_touches += 1;
+            self.pages.insert(page);
+        }
         let stride = self.stride(thread, pc, index, access.address);
         if access.is_element
             && !access.writes
@@ -270,6 +280,7 @@ impl CoreModel {
         self.last.clear();
         // Native code runs before the next window.
         self.caches.clear();
+        self.window_pages.clear();
         self.working_set.end_window();
     }
 

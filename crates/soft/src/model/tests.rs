@@ -21,6 +21,17 @@ fn totals(model: &mut CoreModel) -> ModelCounts {
     all
 }
 
+#[test]
+fn each_page_is_touched_once_in_a_window_and_again_in_the_next() {
+    let mut model = CoreModel::default();
+    let mut touched = || {
+        (0..100).for_each(|n| run(&mut model, 0, 1, &[load(n * 1024)]));
+        totals(&mut model).page_touches
+    };
+    assert_eq!([touched(), touched()], [25, 25]);
+    assert_eq!(model.footprint_bytes(), 25 * 4096);
+}
+
 /// Bursts of windows of 400 accesses, whose addresses are functions of their number.
 fn bursts(mut address: impl FnMut(u64) -> u64) -> (ModelCounts, MissBounds) {
     let mut model = CoreModel::default();

@@ -3,6 +3,17 @@
 use std::io;
 use std::mem::MaybeUninit;
 
+/// Size of a page of memory in bytes.
+///
+/// # Source
+///
+/// `sysconf(3)`, `_SC_PAGESIZE`.
+pub fn page_size() -> usize {
+    // SAFETY: touches no memory of ours.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
 /// The values of `getrusage(2)`, in ns and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResourceUsage {

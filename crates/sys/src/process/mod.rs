@@ -49,7 +49,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-pub use accounting::{ResourceUsage, clock_ticks_per_second, thread_usage};
+pub use accounting::{ResourceUsage, clock_ticks_per_second, page_size, thread_usage};
 pub use drain::Drain;
 #[cfg(target_os = "linux")]
 pub(crate) use image::leave;

@@ -52,7 +52,7 @@ impl Ring {
     ///
     /// Linux `kernel/events/core.c`, `perf_mmap`.
     pub fn of(event: &OpenEvent, pages: usize) -> io::Result<Ring> {
-        let page = page_size();
+        let page = crate::process::page_size();
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let size =
             Some(pages).filter(|pages| pages.is_power_of_two()).and_then(|pages| pages.checked_mul(page));
@@ -140,13 +140,6 @@ impl Drop for Ring {
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.page + self.size) };
         }
     }
-}
-
-/// Size of a page of memory in bytes, as rings use it.
-pub fn page_size() -> usize {
-    // SAFETY: touches no memory of ours.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ use std::fmt;
 pub use extent::{Extent, Records};
 pub use format::{Format, UnknownFields, read_format, sample_type};
 #[cfg(target_os = "linux")]
-pub use mapping::{Ring, page_size};
+pub use mapping::Ring;
+
+pub use crate::process::page_size;
 pub use record::{EventValue, ForkRecord, MappingRecord, Mode, Read, Record, SampleRecord, TaskRecord, kind};
 #[cfg(target_os = "linux")]
 pub use waiting::{Woken, wait};

@@ -1,6 +1,7 @@
 //! Changes of a tracee's state.
 
 use std::io;
+use std::mem::MaybeUninit;
 
 use libc::c_int;
 
@@ -153,9 +154,85 @@ pub fn wait_for(tid: u32) -> io::Result<Change> {
     }
 }
 
+/// The next stop of one thread, without waiting for it; `None` when it has not stopped. An ended thread is
+/// not reaped, so that its parent gets its status.
+///
+/// # Errors
+///
+/// The operating system's: `ECHILD` when it is neither a child nor a tracee, or has ended.
+///
+/// # Source
+///
+/// `waitid(2)`, `WSTOPPED`, `WNOHANG`, `__WALL`. Linux `kernel/exit.c`, `wait_task_stopped`: the status is
+/// the upper part of that of `waitpid(2)`.
+pub fn poll_stop(tid: u32) -> io::Result<Option<Change>> {
+    stop_of(tid, libc::WNOHANG)
+}
+
+/// Waits for the next stop of one thread. An ended thread is not reaped.
+///
+/// # Errors
+///
+/// As [`poll_stop`].
+pub fn wait_for_stop(tid: u32) -> io::Result<Change> {
+    loop {
+        match stop_of(tid, 0) {
+            Ok(Some(stop)) => return Ok(stop),
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+fn stop_of(tid: u32, how: c_int) -> io::Result<Option<Change>> {
+    let id = crate::process::to_pid(tid)?.unsigned_abs();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WSTOPPED | libc::__WALL | how;
+    // SAFETY: writes one siginfo.
+    if unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeros are a valid siginfo, and the call changes it only to another one.
+    let info = unsafe { info.assume_init_ref() };
+    // SAFETY: `waitid(2)` has written these fields, or left the zeros.
+    let (pid, status) = (unsafe { info.si_pid() }, unsafe { info.si_status() });
+    Ok((pid != 0).then(|| Change::decode(status << 8 | 0x7f)))
+}
+
 #[cfg(test)]
 mod tests {
+    use cyclometer_test_support::skip;
+
     use super::*;
+
+    #[test]
+    fn a_wait_for_a_stop_leaves_the_status_of_a_process_that_ended() {
+        let Ok(mut child) = std::process::Command::new("sh").args(["-c", "exit 3"]).spawn() else {
+            return skip("there is no sh");
+        };
+        assert!(wait_for_stop(child.id()).is_err());
+        assert!(poll_stop(child.id()).is_err());
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        assert!(poll_stop(child.id()).is_err());
+    }
+
+    #[test]
+    fn a_stop_is_the_same_change_as_by_waitpid() {
+        let mut shell = std::process::Command::new("sh");
+        let Ok(mut child) = shell.args(["-c", "read line"]).stdin(std::process::Stdio::piped()).spawn() else {
+            return skip("there is no sh");
+        };
+        match super::super::seize(child.id(), super::super::Options::EXIT_KILL) {
+            Ok(()) => {
+                super::super::interrupt(child.id()).unwrap();
+                assert_eq!(wait_for_stop(child.id()).unwrap(), Change::Interrupted);
+                assert_eq!(poll_stop(child.id()).unwrap(), None);
+            }
+            Err(_) => skip("ptrace(2) is not permitted"),
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn a_status_says_what_happened() {

@@ -24,7 +24,7 @@ use std::ops::BitOr;
 use libc::c_long;
 
 pub use bell::Bell;
-pub use change::{Change, poll, wait, wait_for};
+pub use change::{Change, poll, poll_stop, wait, wait_for, wait_for_stop};
 pub use memory::{peek, poke, read_memory, write_memory};
 pub use permitted::{Forbidden, permitted, tracer_of};
 pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, signal_info, signal_mask};

@@ -49,7 +49,7 @@ impl Mapping {
     /// The operating system's: `EINVAL` for events that are inherited, `EPERM` where too much memory is
     /// locked.
     pub fn of(event: &OpenEvent) -> io::Result<Mapping> {
-        let length = page_size();
+        let length = crate::process::page_size();
         let fd = event.as_fd().as_raw_fd();
         let null = std::ptr::null_mut();
         // SAFETY: a new mapping at an address that the kernel chooses.
@@ -107,12 +107,6 @@ impl Drop for Mapping {
             unsafe { libc::munmap(self.page.as_ptr().cast(), self.length) };
         }
     }
-}
-
-fn page_size() -> usize {
-    // SAFETY: touches no memory of ours.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
 }
 
 #[cfg(test)]

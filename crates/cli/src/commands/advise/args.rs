@@ -19,11 +19,12 @@ be executed; 127 the command does not exist; 128 + n signal n.";
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 pub struct AdviseArgs {
-    /// Results to judge instead of running a command: JSON of `advise --json` or `stat --json`; - is standard
-    /// input.
+    /// Results to judge instead of running a command: JSON of `advise --json` or `stat --json`, or a file of
+    /// `record`; - is standard input.
     #[arg(value_name = "FILE", conflicts_with_all = ["history", "command"])]
     pub file: Option<PathBuf>,
-    /// Find the run that is unlike the others among the JSON files of a folder, and its counters.
+    /// Find the run that is unlike the others among the JSON files and recordings (.cyc) of a folder, and its
+    /// counters.
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub history: Option<PathBuf>,
     /// Execute the command so often at most; fewer executions answer fewer questions.

@@ -1,25 +1,32 @@
-//! Results that were written before: JSON of `advise` and of `stat`.
+//! Results that were written before: JSON of `advise` and of `stat`, and recordings.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use cyclometer_toolkit::advise::{FactOrigin, Facts, fact_name};
+use cyclometer_toolkit::core::{Provenance, Rung};
+use cyclometer_toolkit::recording::{Recording, RecordingTotals, is_recording};
 use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 use serde_json::Value;
 
 use crate::commands::recorded;
 use crate::failure::{FileUse, of_file};
 
-/// Longest file that is read, in bytes.
+/// Longest JSON that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Bytes at the start of a file that say whether it is a recording.
+const START_BYTES: u64 = 8;
 
 /// The facts of a file.
 pub struct ReadFacts {
-    /// The command that was measured.
+    /// The command that was measured; empty if it was something else.
     pub command: Vec<String>,
     /// Its numbers.
     pub facts: Facts,
+    /// Notes on the file for the reader.
+    pub notes: Vec<String>,
 }
 
 /// Reads a file.
@@ -29,12 +36,19 @@ pub struct ReadFacts {
 /// `ErrorKind::Io`; `ErrorKind::InvalidInput` for another kind of file.
 pub fn read(path: &Path) -> Result<ReadFacts> {
     let failed = |error: io::Error| of_file("FILE", FileUse::Read, path, error);
-    let mut bytes = Vec::new();
-    let source: Box<dyn Read> = match recorded::is_stdin(path) {
+    let mut source: Box<dyn Read> = match recorded::is_stdin(path) {
         true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).map_err(failed)?),
+        false => Box::new(BufReader::new(File::open(path).map_err(failed)?)),
     };
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let mut start = Vec::new();
+    source.by_ref().take(START_BYTES).read_to_end(&mut start).map_err(failed)?;
+    let whole = start.as_slice().chain(source);
+    if is_recording(&start) {
+        let totals = Recording::open(whole).and_then(Recording::into_totals);
+        return totals.map(|totals| of_recording(&totals)).map_err(|error| recorded::unreadable(path, error));
+    }
+    let mut bytes = Vec::new();
+    whole.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(refused(path, &format!("it is longer than {MAX_BYTES} bytes")));
     }
@@ -45,7 +59,8 @@ pub fn read(path: &Path) -> Result<ReadFacts> {
 
 fn refused(path: &Path, reason: &str) -> Error {
     let message = format!("cannot take results from {}: {reason}", recorded::name(path));
-    let fix = "make one by `cyclometer advise --json -- COMMAND`, or by `cyclometer stat --export-json FILE -- COMMAND`";
+    let fix = "make one by `cyclometer advise --json -- COMMAND`, by `cyclometer stat --export-json FILE -- COMMAND`, \
+               or by `cyclometer record -o FILE -- COMMAND`";
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(fix))
 }
 
@@ -84,7 +99,11 @@ fn of_advice(document: &Value, facts: &Value) -> std::result::Result<ReadFacts, 
             _ => read.lack(name, fact.get("reason").and_then(Value::as_str).unwrap_or("unknown")),
         }
     }
-    Ok(ReadFacts { command: words(document.get("command")), facts: read })
+    Ok(ReadFacts {
+        command: words(document.get("command")),
+        facts: read,
+        notes: words(document.get("notes")),
+    })
 }
 
 fn of_stat(commands: &Value) -> std::result::Result<ReadFacts, String> {
@@ -117,13 +136,114 @@ fn of_stat(commands: &Value) -> std::result::Result<ReadFacts, String> {
             read.put(&fact_name(name.split(':').next().unwrap_or(name)), value, FactOrigin::Hardware);
         }
     }
-    Ok(ReadFacts { command: words(command.get("command")), facts: read })
+    let words = words(command.get("command"));
+    Ok(match target_words(command.get("target")) {
+        Some(target) => {
+            let note = format!("the counts are those of {target}, with everything that ran there");
+            ReadFacts { command: Vec::new(), facts: read, notes: vec![note] }
+        }
+        None => ReadFacts { command: words, facts: read, notes: Vec::new() },
+    })
+}
+
+/// The CPUs or the control group that were measured instead of a command.
+fn target_words(target: Option<&Value>) -> Option<String> {
+    let field = |name| target?.get(name)?.as_str();
+    match field("kind")? {
+        "cpus" => Some(format!("the CPUs {}", field("cpus").unwrap_or_default())),
+        "cgroup" => Some(format!("the control group {}", field("path").unwrap_or_default())),
+        _ => None,
+    }
+}
+
+/// The facts of a recording: its totals.
+fn of_recording(recording: &RecordingTotals) -> ReadFacts {
+    let mut read = Facts::default();
+    let events = &recording.header.events;
+    // Times of translated runs are those of the translation.
+    let is_translated = events.iter().any(|event| event.source == Some(Rung::Soft));
+    for (event, count) in events.iter().zip(&recording.totals) {
+        let name = fact_name(event.name.split(':').next().unwrap_or(&event.name));
+        let origin = match event.provenance {
+            Some(Provenance::Hardware) => FactOrigin::Hardware,
+            Some(Provenance::Counted) => FactOrigin::Counted,
+            Some(Provenance::Modelled | Provenance::Simulated) => FactOrigin::Modelled,
+            _ => FactOrigin::Kernel,
+        };
+        match count.value() {
+            Some(_) if is_translated && origin == FactOrigin::Kernel => read.lack(&name, "of a translated run"),
+            Some(value) => read.put(&name, value as f64 * event.scale, origin),
+            None => read.lack(&name, count.reason().unwrap_or_default()),
+        }
+    }
+    if let Some(elapsed_ns) = recording.elapsed_ns.filter(|_| !is_translated && !read.has("wall_time")) {
+        read.put("wall_time", elapsed_ns as f64, FactOrigin::Kernel);
+    }
+    let early = "the recording ends early: the numbers are those of its rows".to_owned();
+    ReadFacts {
+        command: recording.header.command.clone(),
+        facts: read,
+        notes: (!recording.is_complete).then_some(early).into_iter().collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_toolkit::core::{Count, Unit};
+    use cyclometer_toolkit::recording::{RecordedEvent, RecordingHeader};
     use serde_json::json;
+
+    fn recorded(events: &[(&str, Rung, Provenance, Count)]) -> RecordingTotals {
+        let event = |(name, source, provenance, _): &(&str, Rung, Provenance, Count)| RecordedEvent {
+            name: (*name).to_owned(),
+            unit: Unit::Count,
+            scale: 2.0,
+            source: Some(*source),
+            provenance: Some(*provenance),
+            modes: None,
+        };
+        RecordingTotals {
+            header: RecordingHeader {
+                tool: String::new(),
+                machine: Default::default(),
+                command: vec!["a".to_owned()],
+                target: None,
+                start_unix_ns: None,
+                events: events.iter().map(event).collect(),
+                boundaries: vec![],
+                sources: vec![],
+                notes: vec![],
+            },
+            totals: events.iter().map(|(.., count)| count.clone()).collect(),
+            elapsed_ns: Some(9),
+            is_complete: true,
+        }
+    }
+
+    #[test]
+    fn totals_of_a_recording_are_facts_in_their_unit_and_missing_ones_have_reasons() {
+        let lost = Count::Lost { reason: "the CPU went away".to_owned() };
+        let read = of_recording(&recorded(&[
+            ("cycles:u", Rung::Perf, Provenance::Hardware, Count::Exact(5)),
+            ("page-faults", Rung::Perf, Provenance::Kernel, Count::Exact(7)),
+            ("llc_misses", Rung::Perf, Provenance::Hardware, lost),
+        ]));
+        assert_eq!(read.command, ["a"]);
+        let value = |name| read.facts.value(name);
+        assert_eq!([value("cycles"), value("page_faults"), value("wall_time")], [10.0, 14.0, 9.0].map(Ok));
+        assert_eq!(value("llc_misses"), Err("llc_misses: the CPU went away".to_owned()));
+    }
+
+    #[test]
+    fn a_recording_of_a_translated_run_has_counts_and_no_times() {
+        let read = of_recording(&recorded(&[
+            ("instructions:u", Rung::Soft, Provenance::Counted, Count::Exact(5)),
+            ("user_time", Rung::Os, Provenance::Kernel, Count::Exact(7)),
+        ]));
+        assert_eq!(read.facts.value("instructions"), Ok(10.0));
+        assert!(!read.facts.has("user_time") && !read.facts.has("wall_time"));
+    }
 
     fn refused_because(document: Value) -> String {
         match parse(&document) {

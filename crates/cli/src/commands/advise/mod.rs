@@ -26,7 +26,8 @@ pub fn run(args: &AdviseArgs, cli: &Cli, launcher: impl FnOnce() -> Result<Launc
         (_, Some(folder)) => past_runs::run(args, cli, folder),
         (Some(path), None) => {
             let read = file::read(path)?;
-            let measured = Measurements::of(read.facts);
+            let mut measured = Measurements::of(read.facts);
+            measured.notes = read.notes;
             show(args, cli, &AdviceSubject { command: read.command, is_file: true }, &measured)?;
             Ok(exit::OK)
         }

@@ -30,13 +30,17 @@ pub fn run(args: &AdviseArgs, cli: &Cli, folder: &Path) -> Result<u8> {
     Ok(exit::OK)
 }
 
-/// The JSON files of a folder, by name.
+/// Extensions of files of runs: JSON, and recordings.
+const EXTENSIONS: [&str; 2] = ["json", "cyc"];
+
+/// The JSON files and recordings of a folder, by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| of_file("--history", FileUse::Read, folder, error);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+        let is_run = |extension: &std::ffi::OsStr| EXTENSIONS.iter().any(|known| extension == *known);
+        if path.extension().is_some_and(is_run) && path.is_file() {
             found.push(path);
         }
         if found.len() > MOST_FILES {
@@ -61,7 +65,7 @@ fn refused(folder: &Path, error: &HistoryError) -> Error {
     let (message, fix) = match error {
         HistoryError::TooFewRuns(runs) => (
             format!("{name} has {runs} runs, and {LEAST_RUNS} are needed to tell which is unlike the others"),
-            "add the JSON of more runs: cyclometer stat --export-json FOLDER/N.json -- COMMAND",
+            "add more runs: cyclometer stat --export-json FOLDER/N.json -- COMMAND, or record -o FOLDER/N.cyc",
         ),
         HistoryError::NothingInCommon => (
             format!("the runs in {name} have no counter in common"),
