@@ -311,6 +311,61 @@ share 0.1
         assert_eq!(wait(200.0, 0.1), None);
     }
 
+    /// The findings of the project's rules, with their confidence.
+    fn found(facts: &[(&str, f64)]) -> Vec<(String, Confidence)> {
+        let mut all = Facts::default();
+        facts.iter().for_each(|(name, value)| all.put(name, *value, FactOrigin::Kernel));
+        let findings = judge(Rules::embedded(), &all).findings;
+        findings.into_iter().map(|finding| (finding.rule, finding.confidence)).collect()
+    }
+
+    /// A program of two threads: their CPU time in ms, the threads that run at a look, the time in queues.
+    fn two_threads([one, other]: [f64; 2], running: f64, queued: f64) -> Vec<(String, Confidence)> {
+        found(&[
+            ("cpus", 2.0),
+            ("working_threads", 1.0 + f64::from(other > one / 50.0)),
+            ("busiest_process_time", (one + other) * 1e6),
+            ("busiest_thread_time", one * 1e6),
+            ("sampled_looks", 200.0),
+            ("sampled_running", 200.0 * running),
+            ("sampled_cpu_time", (one + other) * 1e6),
+            ("sampled_queue_time", queued * 1e6),
+        ])
+    }
+
+    #[test]
+    fn work_that_is_divided_unevenly_is_found_by_cpu_time_and_a_helper_of_an_interpreter_is_no_worker() {
+        let idle = |confidence| vec![("idle-cpus".to_owned(), confidence)];
+        assert_eq!(two_threads([900.0, 60.0], 1.05, 0.0), idle(Confidence::Likely));
+        assert_eq!(two_threads([900.0, 850.0], 1.9, 0.0), []);
+        assert_eq!(two_threads([900.0, 1.2], 1.0, 0.0), []);
+    }
+
+    #[test]
+    fn threads_that_starve_on_a_busy_machine_are_no_idle_cpus() {
+        assert_eq!(two_threads([900.0, 850.0], 1.2, 0.0).len(), 1);
+        assert_eq!(two_threads([900.0, 850.0], 1.2, 3_000.0), []);
+        // CPU times do not depend on the queue; the certainty does.
+        assert_eq!(two_threads([900.0, 60.0], 1.2, 3_000.0)[0].1, Confidence::Possible);
+    }
+
+    #[test]
+    fn memory_that_is_used_once_is_no_storm_of_page_faults() {
+        let faults = |faults: f64, peak_bytes: f64, system_ns: f64| {
+            found(&[
+                ("user_time", 8e8),
+                ("system_time", system_ns),
+                ("minor_faults", faults),
+                ("peak_rss", peak_bytes),
+                ("page_bytes", 4096.0),
+            ])
+        };
+        assert_eq!(faults(2.5e5, 1.05e9, 2e8), []);
+        assert_eq!(faults(2.5e5, 4e6, 2e8), [("page-faults".to_owned(), Confidence::Likely)]);
+        // New memory that costs most of the time is worth huge pages.
+        assert_eq!(faults(2.5e6, 1.05e10, 2e9).len(), 1);
+    }
+
     /// The facts that `cargo xtask advise-score --record` has written, each with the fault of its program.
     fn recorded() -> Vec<(String, String, Facts)> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/advise");

@@ -14,9 +14,7 @@ pub struct ModelRunSettings {
     pub burst_windows: u32,
     /// Most instructions of a window.
     pub steps: u64,
-    /// The longest time that a window takes.
-    pub window_time: Duration,
-    /// The time after which a burst has no further window, if it has some.
+    /// The longest time that a burst takes, which its windows share.
     pub burst_time: Duration,
     /// The time in bursts after which no other one begins.
     pub most_time: Duration,

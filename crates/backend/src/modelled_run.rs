@@ -64,9 +64,6 @@ const LOOKS: u32 = 60;
 /// The shortest time between two looks.
 const LEAST_GAP: Duration = Duration::from_micros(300);
 
-/// The fewest windows of a burst: fewer do not show how much memory is used.
-const LEAST_BURST: u32 = 3;
-
 /// The longest native run between two windows of a burst. A program that uses more memory than a cache has
 /// replaced the cache's lines by then.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
@@ -118,13 +115,13 @@ impl WindowedRun {
 
     /// Steps through the windows of a burst; how the run ended if it did in it.
     fn burst(&mut self, child: &mut dyn Child, pause: Duration) -> Result<Option<ModelledProgress>> {
-        let limits = WindowLimits { steps: self.settings.steps, time: self.settings.window_time };
         let end = Instant::now() + self.settings.burst_time;
         for window in 0..self.settings.burst_windows {
-            // On a busy machine a step takes long, and few whole windows show more than many short ones.
-            if window >= LEAST_BURST && Instant::now() > end {
-                break;
-            }
+            // What quick windows leave is for later ones. On a busy machine all are short: many short windows
+            // show better than few long ones how much memory is used.
+            let left = end.saturating_duration_since(Instant::now());
+            let time = left / (self.settings.burst_windows - window);
+            let limits = WindowLimits { steps: self.settings.steps, time };
             let before = self.stepper.windows();
             self.stepper.window(limits).map_err(|error| cannot_trace(&error))?;
             if self.stepper.windows() <= self.windows() / 3 {

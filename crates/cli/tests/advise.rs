@@ -223,7 +223,9 @@ fn a_recording_is_judged_by_its_totals_also_when_it_ends_early() {
         let facts = json["facts"].as_array().unwrap();
         facts.iter().map(|fact| fact["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert!(["user_time", "page_faults", "wall_time"].iter().all(|name| names(&json).iter().any(|n| n == name)));
+    assert!(
+        ["user_time", "page_faults", "wall_time"].iter().all(|name| names(&json).iter().any(|n| n == name))
+    );
     // A program that does nothing has no page faults that cost.
     assert_eq!(json["findings"], json!([]));
     let bytes = fs::read(path).unwrap();

@@ -282,8 +282,7 @@ impl AdviseRun {
             bursts: 5,
             burst_windows: 10,
             steps: 8_000,
-            window_time: Duration::from_millis(1200),
-            burst_time: Duration::from_millis(2500),
+            burst_time: Duration::from_secs(4),
             most_time: Duration::from_secs(16),
             expected: Duration::from_secs_f64(expected_ns / 1e9),
         };
@@ -466,6 +465,8 @@ const SAMPLED: &[&str] = &[
     "sampled_other_waits",
     "most_threads",
     "working_threads",
+    "busiest_process_time",
+    "busiest_thread_time",
     "sampled_cpu_time",
     "sampled_queue_time",
     "sampled_system_ticks",

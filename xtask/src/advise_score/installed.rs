@@ -28,9 +28,10 @@ pub struct InstalledProgram {
 /// # Source
 ///
 /// Cachegrind's simulation of branches for these commands (`valgrind --branch-sim=yes`): 8.4 (sort), 10.2
-/// (bc), 12.1 (xz), 13.3 (bzip2) and 13.4 (gzip) mispredictions in 1,000 instructions.
-const UNPREDICTABLE: [&str; 6] =
-    ["sort-numbers", "gzip-text", "xz-text", "bzip2-text", "tar-text", "bc-digits"];
+/// (bc), 12.1 (xz), 13.3 (bzip2), 13.4 (gzip) and 13.8 (grep) mispredictions in 1,000 instructions. Its
+/// two-bit counters also mispredict 8.9 in perl and 11.9 in awk, which predictors with a longer history learn.
+const UNPREDICTABLE: [&str; 7] =
+    ["sort-numbers", "grep-pattern", "gzip-text", "xz-text", "bzip2-text", "tar-text", "bc-digits"];
 
 impl InstalledProgram {
     /// Whether it is installed.
@@ -152,9 +153,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_at_least_twelve_healthy_programs_and_a_seed_changes_their_work() {
+    fn there_are_at_least_eleven_healthy_programs_and_a_seed_changes_their_work() {
         let commands = |seed| installed(seed).into_iter().map(|one| one.command).collect::<Vec<_>>();
-        assert!(installed(1).iter().filter(|one| one.fault.is_none()).count() >= 12);
+        assert!(installed(1).iter().filter(|one| one.fault.is_none()).count() >= 11);
         assert_eq!(commands(1), commands(1));
         assert_ne!(commands(1), commands(2));
     }

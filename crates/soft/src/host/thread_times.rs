@@ -39,6 +39,8 @@ struct SeenThread {
     first_look: u64,
     last_look: u64,
     times: RunTimes,
+    /// Its CPU time outside of breaks, in ns.
+    ran_ns: u64,
 }
 
 /// The times of a thread so far, in ns.
@@ -56,19 +58,24 @@ struct SystemTicks {
 
 impl ThreadTimes {
     /// Names of the counts, in the order of [`ThreadTimes::values`].
-    pub const NAMES: [&'static str; 5] = [
+    pub const NAMES: [&'static str; 7] = [
         "working_threads",
+        "busiest_process_time",
+        "busiest_thread_time",
         "sampled_cpu_time",
         "sampled_queue_time",
         "sampled_system_ticks",
         "sampled_stolen_ticks",
     ];
 
-    /// The counts in order: threads, ns, ns, ticks, ticks.
-    pub fn values(&self) -> [u64; 5] {
+    /// The counts in order: threads, times in ns, ticks.
+    pub fn values(&self) -> [u64; 7] {
         let [first, last] = self.system.unwrap_or_default();
+        let busiest = self.busiest_process();
         [
-            self.working_threads(),
+            at_once(&busiest),
+            busiest.iter().map(|thread| thread.ran_ns).sum(),
+            busiest.iter().map(|thread| thread.ran_ns).max().unwrap_or(0),
             self.ran_ns,
             self.queued_ns,
             last.all.saturating_sub(first.all),
@@ -93,48 +100,56 @@ impl ThreadTimes {
         }
     }
 
-    /// Leaves out what happens up to the next look.
+    /// Leaves out what happens up to the next look: steps cost a thread CPU time.
     pub fn take_break(&mut self) {
-        self.is_after_break = true;
+        self.is_after_break = self.look > 0;
     }
 
     fn add(&mut self, pid: u32, tid: u32, times: RunTimes) {
         let (look, has_room) = (self.look, self.threads.len() < MOST_THREADS);
-        match self.threads.get_mut(&tid).filter(|seen| seen.pid == pid) {
+        let counts = !self.is_after_break;
+        let before = match self.threads.get_mut(&tid).filter(|seen| seen.pid == pid) {
             Some(seen) => {
-                if !self.is_after_break {
-                    self.ran_ns += times.ran.saturating_sub(seen.times.ran);
-                    self.queued_ns += times.queued.saturating_sub(seen.times.queued);
-                }
-                (seen.times, seen.last_look) = (times, look);
+                let before = std::mem::replace(&mut seen.times, times);
+                seen.last_look = look;
+                seen.ran_ns += if counts { times.ran.saturating_sub(before.ran) } else { 0 };
+                before
             }
             None if has_room => {
-                self.threads.insert(tid, SeenThread { pid, first_look: look, last_look: look, times });
+                let ran_ns = if counts { times.ran } else { 0 };
+                self.threads
+                    .insert(tid, SeenThread { pid, first_look: look, last_look: look, times, ran_ns });
+                RunTimes::default()
             }
-            None => {}
+            None => return,
+        };
+        if counts {
+            self.ran_ns += times.ran.saturating_sub(before.ran);
+            self.queued_ns += times.queued.saturating_sub(before.queued);
         }
     }
 
-    /// The most threads of one process that existed at a time and did a part of its work.
-    fn working_threads(&self) -> u64 {
-        let mut busiest: HashMap<u32, u64> = HashMap::new();
+    /// The threads of the process that used most CPU time which did a part of its work.
+    fn busiest_process(&self) -> Vec<&SeenThread> {
+        let mut processes: HashMap<u32, Vec<&SeenThread>> = HashMap::new();
         for thread in self.threads.values() {
-            let most = busiest.entry(thread.pid).or_default();
-            *most = (*most).max(thread.times.ran);
+            processes.entry(thread.pid).or_default().push(thread);
         }
-        let is_working =
-            |thread: &&SeenThread| thread.times.ran >= 1 + busiest[&thread.pid] / WORKING_PART;
-        let working: Vec<&SeenThread> = self.threads.values().filter(is_working).collect();
-        // The number is largest at a look at which one of them appears.
-        let at_once = |thread: &&SeenThread| {
-            let at = thread.first_look;
-            let is_there = |other: &&&SeenThread| {
-                other.pid == thread.pid && (other.first_look..=other.last_look).contains(&at)
-            };
-            working.iter().filter(is_there).count() as u64
-        };
-        working.iter().map(at_once).max().unwrap_or(0)
+        let used = |threads: &Vec<&SeenThread>| threads.iter().map(|thread| thread.ran_ns).sum::<u64>();
+        let mut threads = processes.into_values().max_by_key(used).unwrap_or_default();
+        let most = threads.iter().map(|thread| thread.ran_ns).max().unwrap_or(0);
+        threads.retain(|thread| thread.ran_ns > most / WORKING_PART);
+        threads
     }
+}
+
+/// The most of these threads that existed at a time: at a look at which one of them appears.
+fn at_once(threads: &[&SeenThread]) -> u64 {
+    let there = |at: u64| {
+        let is_there = |other: &&&SeenThread| (other.first_look..=other.last_look).contains(&at);
+        threads.iter().filter(is_there).count() as u64
+    };
+    threads.iter().map(|thread| there(thread.first_look)).max().unwrap_or(0)
 }
 
 fn run_times(schedstat: &str) -> Option<RunTimes> {
@@ -166,18 +181,24 @@ mod tests {
         assert_eq!([system_ticks("cpu 1 2 3"), system_ticks("intr 1")], [None; 2]);
     }
 
+    fn working(all: &ThreadTimes) -> u64 {
+        all.values()[0]
+    }
+
     #[test]
     fn threads_that_hardly_run_are_not_part_of_the_work() {
         let mut all = ThreadTimes { look: 1, ..ThreadTimes::default() };
         all.add(1, 1, times(1_000, 0));
-        all.add(1, 2, times(19, 0));
+        all.add(1, 2, times(20, 0));
         all.add(1, 3, times(0, 0));
-        assert_eq!(all.working_threads(), 1);
+        assert_eq!(all.values()[..3], [1, 1_000, 1_000]);
         all.add(1, 2, times(21, 0));
-        assert_eq!(all.working_threads(), 2);
+        assert_eq!(all.values()[..3], [2, 1_021, 1_000]);
         // A process has threads of its own.
         all.add(9, 9, times(3, 0));
-        assert_eq!(all.working_threads(), 2);
+        assert_eq!(working(&all), 2);
+        all.add(9, 9, times(5_000, 0));
+        assert_eq!(all.values()[..3], [1, 5_000, 5_000]);
     }
 
     #[test]
@@ -187,21 +208,30 @@ mod tests {
             all.look += 1;
             all.add(1, tid, times(100, 0));
         }
-        assert_eq!(all.working_threads(), 1);
+        assert_eq!(working(&all), 1);
         (all.look, all.threads.get_mut(&5).unwrap().first_look) = (9, 4);
-        assert_eq!(all.working_threads(), 2);
+        assert_eq!(working(&all), 2);
     }
 
     #[test]
     fn time_in_a_break_is_left_out() {
         let mut all = ThreadTimes::default();
+        all.take_break();
         all.add(1, 1, times(10, 1));
+        all.look = 1;
         all.add(1, 1, times(30, 4));
         all.take_break();
         all.add(1, 1, times(1_000, 1_000));
+        all.add(1, 2, times(9_000, 9_000));
         all.is_after_break = false;
         all.add(1, 1, times(1_001, 1_002));
-        assert_eq!((all.ran_ns, all.queued_ns), (21, 5));
+        assert_eq!((all.ran_ns, all.queued_ns), (31, 6));
+        assert_eq!(all.values()[..3], [1, 31, 31]);
+    }
+
+    #[test]
+    fn without_a_thread_all_counts_are_none() {
+        assert_eq!(ThreadTimes::default().values(), [0; 7]);
     }
 
     #[test]

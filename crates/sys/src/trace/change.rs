@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn a_stop_is_the_same_change_as_by_waitpid() {
         let mut shell = std::process::Command::new("sh");
-        let Ok(mut child) = shell.args(["-c", "read line"]).stdin(std::process::Stdio::piped()).spawn() else {
+        let Ok(mut child) = shell.args(["-c", "read line"]).stdin(std::process::Stdio::piped()).spawn()
+        else {
             return skip("there is no sh");
         };
         match super::super::seize(child.id(), super::super::Options::EXIT_KILL) {

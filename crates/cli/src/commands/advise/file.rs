@@ -171,7 +171,9 @@ fn of_recording(recording: &RecordingTotals) -> ReadFacts {
             _ => FactOrigin::Kernel,
         };
         match count.value() {
-            Some(_) if is_translated && origin == FactOrigin::Kernel => read.lack(&name, "of a translated run"),
+            Some(_) if is_translated && origin == FactOrigin::Kernel => {
+                read.lack(&name, "of a translated run")
+            }
             Some(value) => read.put(&name, value as f64 * event.scale, origin),
             None => read.lack(&name, count.reason().unwrap_or_default()),
         }
