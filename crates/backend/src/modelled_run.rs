@@ -117,8 +117,8 @@ impl WindowedRun {
     fn burst(&mut self, child: &mut dyn Child, pause: Duration) -> Result<Option<ModelledProgress>> {
         let end = Instant::now() + self.settings.burst_time;
         for window in 0..self.settings.burst_windows {
-            // What quick windows leave is for later ones. On a busy machine all are short: many short windows
-            // show better than few long ones how much memory is used.
+            // The windows that are left share the time that is left. On a busy machine all are short: many
+            // short windows show better than few long ones how much memory is used.
             let left = end.saturating_duration_since(Instant::now());
             let time = left / (self.settings.burst_windows - window);
             let limits = WindowLimits { steps: self.settings.steps, time };

@@ -29,7 +29,7 @@ impl<R: Read> Recording<R> {
     ///
     /// As the rows.
     pub fn into_totals(mut self) -> RecordingResult<RecordingTotals> {
-        let mut sums = vec![EventSum::default(); self.header().events.len()];
+        let mut sums = vec![RecordedSum::default(); self.header().events.len()];
         for row in self.by_ref() {
             sums.iter_mut().zip(&row?.counts).for_each(|(sum, count)| sum.add(count));
         }
@@ -43,7 +43,7 @@ impl<R: Read> Recording<R> {
             },
             _ => RecordingTotals {
                 header,
-                totals: sums.into_iter().map(EventSum::into_count).collect(),
+                totals: sums.into_iter().map(RecordedSum::into_count).collect(),
                 elapsed_ns: None,
                 is_complete: false,
             },
@@ -53,14 +53,14 @@ impl<R: Read> Recording<R> {
 
 /// The sum of an event over rows.
 #[derive(Clone, Default, Debug)]
-struct EventSum {
+struct RecordedSum {
     raw: u64,
     rows: u64,
     /// The first count without a number.
     missing: Option<Count>,
 }
 
-impl EventSum {
+impl RecordedSum {
     fn add(&mut self, count: &Count) {
         match count.value() {
             Some(value) => (self.raw, self.rows) = (self.raw.saturating_add(value), self.rows + 1),

@@ -39,7 +39,7 @@ const LEAST_WINDOWS: u32 = 2;
 /// Instructions that the models need at least.
 const LEAST_STEPS: u64 = 5_000;
 
-/// The part of the time in which a command waited for a CPU from which on the machine is busy, as in the rules.
+/// The part of the time in which a command waits for a CPU on a busy machine, at least, as in the rules.
 const BUSY_PART: f64 = 0.3;
 
 /// Names of functions that allocate, without namespaces and arguments.

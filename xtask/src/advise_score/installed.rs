@@ -29,7 +29,7 @@ pub struct InstalledProgram {
 ///
 /// Cachegrind's simulation of branches for these commands (`valgrind --branch-sim=yes`): 8.4 (sort), 10.2
 /// (bc), 12.1 (xz), 13.3 (bzip2), 13.4 (gzip) and 13.8 (grep) mispredictions in 1,000 instructions. Its
-/// two-bit counters also mispredict 8.9 in perl and 11.9 in awk, which predictors with a longer history learn.
+/// two-bit counters also mispredict 8.9 in perl and 11.9 in awk; a longer history learns those.
 const UNPREDICTABLE: [&str; 7] =
     ["sort-numbers", "grep-pattern", "gzip-text", "xz-text", "bzip2-text", "tar-text", "bc-digits"];
 
