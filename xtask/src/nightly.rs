@@ -43,7 +43,7 @@ impl NightlyCheck {
 
 /// The tests of the software PMU that are ignored elsewhere.
 const LOCKSTEP: &str =
-    "test --release --locked --package cyclometer-soft --test exact --test lockstep -- --ignored";
+    "test --release --locked --package cyclometer-soft --test main --test lockstep -- --ignored";
 
 /// The oldest compiler has to be that of `rust-version` in Cargo.toml.
 const OLDEST_RUST: &str = "+1.88 check --workspace --all-targets --locked --target-dir target/oldest-rust";
