@@ -1,4 +1,4 @@
-//! The program itself, as cargo builds it for this machine: `cargo xtask ci` takes it from here for the emulated ones.
+//! The program itself. Cargo builds it for this file, and `cargo xtask ci` takes it for emulated machines.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
