@@ -1,5 +1,5 @@
-//! Clippy as the compiler of other cargo commands, so that crates are not compiled once for lints and once more
-//! for something else.
+//! Clippy as the compiler of other cargo commands, so that no crate is compiled once for lints and
+//! once more for the command.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::command::output;
 
-/// What `cargo clippy -- -D warnings` passes to its compiler.
+/// The arguments of `cargo clippy -- -D warnings`, as its compiler gets them.
 ///
 /// # Source
 ///

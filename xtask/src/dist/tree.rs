@@ -24,7 +24,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Files of the project that are handed on with every copy.
 const DOCUMENTS: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"];
 
-/// Writes what goes with programs, and is the same for all machines: `share`. The programs run on this machine.
+/// Writes what goes with programs, and is the same for all machines: `share`. The programs run on this
+/// machine.
 pub(super) fn write_share(programs: &[BuiltProgram], prefix: &Path) -> Result<()> {
     let tool = programs.iter().find(|built| built.program == TOOL).context("no tool was built")?;
     let tool = tool.file.as_path();
