@@ -5,24 +5,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::{cargo, cargo_command, output, step};
-use crate::root;
+use crate::command::{cargo, output, step};
+use crate::{clippy, root};
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
 
-/// Lints the native part, installs the package into a fresh environment, and runs its tests and its types'
-/// check there.
+/// Installs the package into a fresh environment, and runs its tests and its types' check there. Clippy
+/// compiles the native part, so that one build does for both.
 pub(crate) fn python() -> Result<()> {
     if output("python3", &["-c", "import venv, ensurepip"]).is_err() {
         eprintln!("==> skipped: the Python package: there is no python3 with venv");
         return Ok(());
     }
     cargo(&["fmt", "--manifest-path", MANIFEST, "--check"])?;
-    let lints = ["clippy", "--manifest-path", MANIFEST, "--locked", "--", "-D", "warnings"];
-    let mut clippy = cargo_command(&lints);
-    // Crates from outside are the same as in our workspace.
-    clippy.env("CARGO_TARGET_DIR", target());
-    step(&format!("cargo {}", lints.join(" ")), clippy)?;
     let environment = VirtualEnvironment::fresh(&target().join("python"))?;
     environment.install()?;
     environment.run("pytest", &["-q", "-p", "no:cacheprovider"])?;
@@ -50,6 +45,7 @@ impl VirtualEnvironment {
         let mut pip = Command::new(self.program("pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "./bindings/python[test]"]);
         pip.env("MATURIN_PEP517_ARGS", "--profile dev --locked").env("CARGO_TARGET_DIR", target());
+        clippy::compiles(&mut pip)?;
         step("pip install ./bindings/python", in_folder(pip, &root()))
     }
 

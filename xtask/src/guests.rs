@@ -29,6 +29,8 @@ use machine::{GuestMachine, GuestTarget};
 use missing::{is_missing, missing};
 use outcome::{GuestOutcome, GuestRow, table};
 
+use crate::ci::WorkspaceBuild;
+
 /// The request of the command line.
 struct GuestsRequest {
     kinds: Vec<String>,
@@ -110,7 +112,7 @@ fn all(request: &GuestsRequest) -> Result<Vec<GuestRow>> {
     let cache = DownloadCache::open()?;
     let work = cache.path().join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("making {}", work.display()))?;
-    let rows = prepared(&trials, &cache, &work, request.limit);
+    let rows = prepared(&trials, &cache, &work, request);
     if request.keep {
         eprintln!("==> consoles and what was built are in {}", work.display());
     } else {
@@ -167,11 +169,11 @@ fn prepared(
     trials: &[GuestTrial],
     cache: &DownloadCache,
     work: &Path,
-    limit: Duration,
+    request: &GuestsRequest,
 ) -> Result<Vec<GuestRow>> {
     let mut fetcher = Fetcher::new(cache);
     let mut builder = Builder { fetcher: &mut fetcher, work };
-    let rows = match TrialContext::new(trials, &mut builder, limit) {
+    let rows = match TrialContext::new(trials, &mut builder, request) {
         Err(error) if is_missing(&error) => trials.iter().map(|trial| trial.skipped(&error)).collect(),
         Err(error) => return Err(error),
         Ok(common) => each(trials, &common, &mut builder)?,
@@ -206,7 +208,7 @@ struct TrialContext {
 }
 
 impl TrialContext {
-    fn new(trials: &[GuestTrial], builder: &mut Builder<'_, '_>, limit: Duration) -> Result<Self> {
+    fn new(trials: &[GuestTrial], builder: &mut Builder<'_, '_>, request: &GuestsRequest) -> Result<Self> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(missing("the packages of the emulator are those for x86-64"));
         }
@@ -223,7 +225,10 @@ impl TrialContext {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { emulator, plugin, programs: builder.programs(&tools)?, lacking, limit })
+        // Continuous integration has built the programs for this machine, with shared libraries.
+        let workspace = if request.reduced { Some(WorkspaceBuild::new()?) } else { None };
+        let programs = builder.programs(&tools, workspace.as_ref())?;
+        Ok(Self { emulator, plugin, programs, lacking, limit: request.limit })
     }
 
     fn programs(&self, target: GuestTarget) -> Result<&Programs> {

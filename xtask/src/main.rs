@@ -11,6 +11,7 @@ mod book;
 mod budget;
 mod catalog;
 mod ci;
+mod clippy;
 mod command;
 mod corpus;
 mod cross_check;

@@ -1,7 +1,7 @@
 //! Commands as children: streams, arguments, ends, failures.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::ffi::OsString;
 use std::fs;

@@ -2,8 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "support/fake_devices.rs"]
-mod fake_devices;
+use crate::fake_devices;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -277,7 +276,7 @@ fn a_process_that_counts() {
 /// That process, when it counts, and its restore daemon.
 fn counting(devices: &FakeDevices) -> (Child, u32) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_process_that_counts", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "msr::a_process_that_counts", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, devices.folder())
         .env("CYCLOMETER_TEST_COUNTS", "and waits")
         .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! The operating system's accounting.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::thread;

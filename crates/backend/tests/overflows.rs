@@ -1,7 +1,7 @@
 //! Samples at overflows, on a stock kernel: of events that the kernel counts itself, which need no PMU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::num::NonZeroU64;

@@ -1,7 +1,7 @@
 //! The perf source on a stock kernel, with or without a hardware PMU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ fn threads_that_start_while_others_are_opened_are_not_counted_twice() {
     let slots = filtered((0..8).map(|id| software(id, TASK_CLOCK)).collect());
     let me = std::env::current_exe().unwrap();
     let mut process = std::process::Command::new(me)
-        .args(["start_threads", "--exact"])
+        .args(["perf::start_threads", "--exact"])
         .env(ROLE, "1")
         .stdout(std::process::Stdio::null())
         .spawn()

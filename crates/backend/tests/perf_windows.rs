@@ -2,7 +2,7 @@
 //! tests say so, and test nothing.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;

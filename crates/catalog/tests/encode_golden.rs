@@ -2,8 +2,8 @@
 //!
 //! A file below `tests/golden/encode` has the name of the CPU, with `-` for `/`. A line without indentation
 //! is an event as a user writes it; the indented lines after it are its encoding. Lines with `#` are
-//! comments. `UPDATE_GOLDEN=1 cargo test -p cyclometer-catalog --test encode_golden` rewrites the indented
-//! lines; to add an event, add its line.
+//! comments. `UPDATE_GOLDEN=1 cargo test -p cyclometer-catalog --test main encode_golden` rewrites the
+//! indented lines; to add an event, add its line.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 use std::fmt::Write as _;

@@ -6,7 +6,7 @@
 mod damaged;
 #[path = "by_code/modelled.rs"]
 mod modelled;
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fs;

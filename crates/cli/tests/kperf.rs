@@ -2,9 +2,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../../backend/tests/support/fake_mac.rs"]
-mod fake_mac;
-mod support;
+use crate::fake_mac;
+use crate::support;
 
 #[path = "kperf/bad_input.rs"]
 mod bad_input;

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod support;
+use crate::support;
 
 use std::process::Output;
 
@@ -69,7 +69,7 @@ fn the_page_shows_what_the_tool_prints() {
         let own = std::env::current_exe().unwrap();
         let mut command = cyclometer();
         command.args(["stat", "-m"]).args(arguments).arg("--").arg(own);
-        command.args(["--exact", "program", "--test-threads=1"]).env(ASKED, "the page's");
+        command.args(["--exact", "markers::program", "--test-threads=1"]).env(ASKED, "the page's");
         let out = command.output().unwrap();
         let said = stdout(&out) + &stderr(&out);
         let told = shape(&said);
@@ -87,7 +87,7 @@ fn marked(arguments: &[&str]) -> Output {
     let own = std::env::current_exe().unwrap();
     let mut command = cyclometer();
     command.args(["stat", "-m"]).args(arguments).arg("--").arg(own);
-    command.args(["--exact", "program", "--test-threads=1"]).env(ASKED, "1").output().unwrap()
+    command.args(["--exact", "markers::program", "--test-threads=1"]).env(ASKED, "1").output().unwrap()
 }
 
 fn json(arguments: &[&str]) -> Value {
@@ -165,7 +165,8 @@ fn there_may_be_more_runs_than_descriptors() {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]).arg(cyclometer().get_program());
     shell.args(["stat", "-m", "-e", "page-faults", "-r", "70", "--json", "--output", "null", "--"]).arg(own);
-    let out = shell.args(["--exact", "program", "--test-threads=1"]).env(ASKED, "1").output().unwrap();
+    let out =
+        shell.args(["--exact", "markers::program", "--test-threads=1"]).env(ASKED, "1").output().unwrap();
     let value: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
     let runs = value["commands"][0]["regions"][0]["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 70, "{}", stderr(&out));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(clippy::print_stdout, reason = "a program under test prints what it counted")]
 
-mod support;
+use crate::support;
 
 use std::process::Command;
 
@@ -37,7 +37,7 @@ fn counting_itself(start: &[&str]) -> String {
     if !start.is_empty() {
         command.args(&start[1..]).arg(&program);
     }
-    command.args(["--exact", "a_program_that_counts_itself", "--nocapture"]).env(COUNTS_ITSELF, "1");
+    command.args(["--exact", "run::a_program_that_counts_itself", "--nocapture"]).env(COUNTS_ITSELF, "1");
     let out = command.output().unwrap();
     assert!(out.status.success(), "{}", stderr(&out));
     stdout(&out)

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod support;
+use crate::support;
 
 use serde_json::Value;
 use support::{run, schema, skip, stderr, stdout};

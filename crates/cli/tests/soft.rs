@@ -5,7 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 
@@ -234,7 +234,7 @@ fn a_program_that_starts_threads_is_counted() {
     }
     // The harness of this test runs every test in a thread of its own.
     let own = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "a_test_for_another_test", "--test-threads", "2"];
+    let arguments = ["--exact", "soft::a_test_for_another_test", "--test-threads", "2"];
     let command = json(&[&["-e", EVENT, "--", own.to_str().unwrap()][..], &arguments].concat());
     assert_eq!(command["runs"][0]["exit"], 0);
     let calls = metric(&command, EVENT);

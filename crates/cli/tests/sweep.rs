@@ -3,9 +3,8 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../../backend/tests/support/fake_devices.rs"]
-mod fake_devices;
-mod support;
+use crate::fake_devices;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

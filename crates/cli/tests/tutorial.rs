@@ -11,8 +11,9 @@
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "guides/mod.rs"]
 mod guides;
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use cyclometer_exporter::answers::{MOST_TEXTS, TextPlaces};
 use cyclometer_exporter::auth::Users;
 use cyclometer_exporter::budget::{self, TargetNeed};
@@ -73,6 +73,9 @@ struct ExporterArgs {
     /// Print the metrics once, in the text format of Prometheus, and exit
     #[arg(long)]
     once: bool,
+    /// Print the manual page, in troff, and exit
+    #[arg(long)]
+    man: bool,
 }
 
 fn main() -> ExitCode {
@@ -84,13 +87,19 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match run(&args) {
+    let done = if args.man { print_manual_page() } else { run(&args) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(std::io::stderr(), "cyclometer-exporter: error: {message}");
             ExitCode::from(FAILURE)
         }
     }
+}
+
+fn print_manual_page() -> Result<(), String> {
+    let page = clap_mangen::Man::new(ExporterArgs::command()).section("8");
+    page.render(&mut std::io::stdout()).map_err(|error| format!("cannot write the manual page: {error}"))
 }
 
 fn configured(args: &ExporterArgs) -> Result<ExporterConfig, String> {

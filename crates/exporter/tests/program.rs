@@ -329,3 +329,13 @@ fn once_prints_what_a_scrape_gets() {
     let text = String::from_utf8(stdout).unwrap();
     assert!(status.success() && text.contains("cyclometer_time_seconds_total{target=\"machine\""), "{text}");
 }
+
+#[test]
+fn the_manual_page_has_the_section_and_every_option() {
+    let out = program().arg("--man").output().unwrap();
+    let page = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success() && page.contains(".TH cyclometer-exporter 8 "), "{page}");
+    for option in ["config", "listen", "otlp", "man"] {
+        assert!(page.contains(&format!("\\-\\-{option}")), "{option} is missing in:\n{page}");
+    }
+}

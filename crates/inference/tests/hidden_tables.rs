@@ -6,7 +6,7 @@
     reason = "observations are complete; ignored tests print scores"
 )]
 
-mod world;
+use crate::world;
 
 use std::collections::BTreeMap;
 

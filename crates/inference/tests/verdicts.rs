@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "observations are complete")]
 
-mod world;
+use crate::world;
 
 use cyclometer_core::{Concept, CounterId};
 use cyclometer_inference::{

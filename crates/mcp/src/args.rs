@@ -39,6 +39,9 @@ pub struct ServerArgs {
     /// Show what is allowed and which programs are there, and exit
     #[arg(long)]
     pub dry_run: bool,
+    /// Print the manual page, in troff, and exit
+    #[arg(long)]
+    pub man: bool,
 }
 
 impl ServerArgs {

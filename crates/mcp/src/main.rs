@@ -21,7 +21,7 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 use rmcp::service::{ServerInitializeError, ServiceExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -54,13 +54,20 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match run(&args) {
+    let done = if args.man { print_manual_page() } else { run(&args) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(std::io::stderr(), "cyclometer-mcp: error: {message}");
             ExitCode::from(FAILURE)
         }
     }
+}
+
+fn print_manual_page() -> Result<(), String> {
+    let page = clap_mangen::Man::new(ServerArgs::command());
+    let printed = page.render(&mut std::io::stdout());
+    printed.map_err(|error| format!("cannot write the manual page: {}", reason(&error)))
 }
 
 fn run(args: &ServerArgs) -> Result<(), String> {

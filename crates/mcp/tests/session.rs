@@ -426,3 +426,12 @@ async fn a_ping_is_answered_while_a_measurement_runs() {
     assert!(matches!(client.send_request(ping).await, Ok(ServerResult::EmptyResult(_))));
     call.abort();
 }
+
+#[test]
+fn the_manual_page_is_printed_without_a_client_and_without_the_tool() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cyclometer-mcp"));
+    let out = command.arg("--man").env("PATH", "/no/such/folder").output().unwrap();
+    let page = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success() && page.contains(".TH cyclometer-mcp 1 "), "{page}");
+    assert!(page.contains("\\-\\-allow") && page.contains("\\-\\-dry\\-run"), "{page}");
+}

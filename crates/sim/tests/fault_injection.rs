@@ -1,7 +1,7 @@
 //! Interrupts, threads and misbehaviour: what a driver has to live with.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

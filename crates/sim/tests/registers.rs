@@ -1,7 +1,7 @@
 //! The registers of each chip behave as those of silicon.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

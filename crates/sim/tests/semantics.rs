@@ -1,7 +1,7 @@
 //! Machines whose events count by a table that is not their model's, and loops whose counts are known.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! result.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use cyclometer_soft::flow::Redundancy;
 use cyclometer_soft::host::TracerSettings;

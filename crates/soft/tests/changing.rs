@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use std::path::PathBuf;
 
 use support::compare::{assert_lost, assert_same_end, check_exact, check_exact_once};
-use support::programs::{BuildRecipe, build};
+use support::programs::{BuildRecipe, build, self_contained};
 use support::ready;
 use support::run::{TestJob, TraceMethod, soft};
 
@@ -90,11 +90,15 @@ fn code_that_is_mapped_twice_is_exact() {
     ["twice shared", "twice"].iter().for_each(|way| check_counted(way));
 }
 
+/// A program that looks no function up while it runs: two threads that do so at once would both do it.
+fn binding_at_once(source: &str) -> Option<PathBuf> {
+    let flags = [self_contained(), &["-pthread", "-Wl,-z,now"]].concat();
+    ready().then(|| build(&BuildRecipe { source, flags: &flags })).flatten()
+}
+
 /// A program that makes code while it runs.
 fn compiler(args: &[&str]) -> Option<TestJob> {
-    // Two threads that bind a function at once would both look it up.
-    let recipe = BuildRecipe { source: "jit.c", flags: &["-O2", "-pthread", "-Wl,-z,now"] };
-    ready().then(|| build(&recipe)).flatten().map(|program| TestJob::new(program, args))
+    binding_at_once("jit.c").map(|program| TestJob::new(program, args))
 }
 
 #[track_caller]
@@ -104,8 +108,7 @@ fn check_compiler(way: &str) {
 
 /// A program that calls `mprotect` around each function that it makes.
 fn protecting(args: &[&str]) -> Option<TestJob> {
-    let recipe = BuildRecipe { source: "protections.c", flags: &["-O2", "-pthread", "-Wl,-z,now"] };
-    ready().then(|| build(&recipe)).flatten().map(|program| TestJob::new(program, args))
+    binding_at_once("protections.c").map(|program| TestJob::new(program, args))
 }
 
 #[test]

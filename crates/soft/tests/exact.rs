@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use std::fs;
 
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::addend::AddendKind;
 use support::compare::{assert_same_counts, assert_same_end, check_exact, check_exact_once};
-use support::programs::{BARE, BuildRecipe, build, can_link_statically, folder, unique};
+use support::programs::{BARE, BuildRecipe, build, can_link_statically, folder, self_contained, unique};
 use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
 use support::{installed, ready, skip};
 
@@ -30,7 +30,7 @@ fn check_once(source: &str, args: &[&str]) {
     if !ready() {
         return;
     }
-    if let Some(program) = build(&BuildRecipe { source, flags: &["-O2"] }) {
+    if let Some(program) = build(&BuildRecipe { source, flags: self_contained() }) {
         check_exact_once(&TestJob::new(program, args));
     }
 }
@@ -179,18 +179,18 @@ fn vector_code_counts_as_stepped() {
 
 #[test]
 fn processes_that_were_forked_count_as_stepped() {
-    check("family.c", &["-O2"], &["fork", "3"]);
+    check("family.c", self_contained(), &["fork", "3"]);
 }
 
 #[test]
 fn processes_that_borrow_their_makers_memory_count_as_stepped() {
-    check("family.c", &["-O2"], &["vfork"]);
-    check("family.c", &["-O2"], &["spawn"]);
+    check("family.c", self_contained(), &["vfork"]);
+    check("family.c", self_contained(), &["spawn"]);
 }
 
 #[test]
 fn a_program_that_executes_itself_counts_as_stepped() {
-    check("family.c", &["-O2"], &["exec", "2"]);
+    check("family.c", self_contained(), &["exec", "2"]);
 }
 
 #[test]
@@ -207,18 +207,18 @@ fn threads_by_the_newer_system_call_count_as_stepped() {
 
 #[test]
 fn loops_of_one_block_count_as_stepped() {
-    check("loops.c", &["-O2"], &["kinds", "50"]);
-    check("loops.c", &["-O2"], &["rounds", "1000"]);
+    check("loops.c", self_contained(), &["kinds", "50"]);
+    check("loops.c", self_contained(), &["rounds", "1000"]);
 }
 
 #[test]
 fn faults_in_the_middle_of_a_loop_count_as_stepped() {
-    check("loops.c", &["-O2"], &["faults"]);
+    check("loops.c", self_contained(), &["faults"]);
 }
 
 #[test]
 fn a_signal_frame_made_by_the_program_counts_as_stepped() {
-    check("loops.c", &["-O2"], &["made by hand"]);
+    check("loops.c", self_contained(), &["made by hand"]);
 }
 
 #[test]
@@ -244,16 +244,16 @@ fn processes_that_threads_have_made_count_as_stepped() {
 
 #[test]
 fn handlers_of_signals_count_as_stepped() {
-    check("signals.c", &["-O2"], &["plain"]);
-    check("signals.c", &["-O2"], &["nested"]);
-    check("signals.c", &["-O2"], &["stack"]);
-    check("signals.c", &["-O2"], &["blocked"]);
+    check("signals.c", self_contained(), &["plain"]);
+    check("signals.c", self_contained(), &["nested"]);
+    check("signals.c", self_contained(), &["stack"]);
+    check("signals.c", self_contained(), &["blocked"]);
 }
 
 #[test]
 fn signals_that_are_read_count_as_stepped_and_say_what_they_do_natively() {
     let Some(program) =
-        ready().then(|| build(&BuildRecipe { source: "signals.c", flags: &["-O2"] })).flatten()
+        ready().then(|| build(&BuildRecipe { source: "signals.c", flags: self_contained() })).flatten()
     else {
         return;
     };
@@ -264,23 +264,23 @@ fn signals_that_are_read_count_as_stepped_and_say_what_they_do_natively() {
 
 #[test]
 fn handlers_that_jump_away_count_as_stepped() {
-    check("signals.c", &["-O2"], &["jump"]);
-    check("signals.c", &["-O2"], &["rescued"]);
+    check("signals.c", self_contained(), &["jump"]);
+    check("signals.c", self_contained(), &["rescued"]);
 }
 
 #[test]
 fn handlers_see_the_programs_own_addresses_and_skipped_instructions_are_not_counted() {
-    check("signals.c", &["-O2"], &["faults"]);
+    check("signals.c", self_contained(), &["faults"]);
 }
 
 #[test]
 fn handlers_that_return_to_somewhere_else_count_as_stepped() {
-    check("signals.c", &["-O2"], &["elsewhere"]);
+    check("signals.c", self_contained(), &["elsewhere"]);
 }
 
 #[test]
 fn breakpoints_of_the_program_count_as_stepped() {
-    check("signals.c", &["-O2"], &["breakpoints"]);
+    check("signals.c", self_contained(), &["breakpoints"]);
 }
 
 #[test]
@@ -292,10 +292,10 @@ fn system_calls_that_are_made_again_count_as_stepped() {
 
 #[test]
 fn programs_that_a_signal_kills_count_as_stepped() {
-    check("signals.c", &["-O2"], &["abort"]);
-    check("signals.c", &["-O2"], &["illegal"]);
-    check("signals.c", &["-O2"], &["null"]);
-    check("signals.c", &["-O2"], &["trap"]);
+    check("signals.c", self_contained(), &["abort"]);
+    check("signals.c", self_contained(), &["illegal"]);
+    check("signals.c", self_contained(), &["null"]);
+    check("signals.c", self_contained(), &["trap"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Code that no compiler makes: what is allowed of it counts as stepped.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use support::compare::check_exact;
 use support::programs::{BARE, BuildRecipe, build};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use support::caches::TestCacheFolder;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};

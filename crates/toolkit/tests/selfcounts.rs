@@ -17,7 +17,9 @@ fn on_a_mac(test: &str, scenario: &str) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines");
     std::fs::copy(fixtures.join("m4-macos.txt"), folder.path().join("machine")).unwrap();
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", test, "--ignored", "--nocapture"]).env(ON_A_MAC, folder.path());
+    again
+        .args(["--exact", &format!("selfcounts::{test}"), "--ignored", "--nocapture"])
+        .env(ON_A_MAC, folder.path());
     let out = again.output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && text.contains("1 passed"), "{text}");
@@ -96,7 +98,9 @@ fn on_a_mac_as_root(test: &str, database: Option<&str>) {
     }
     std::fs::write(folder.path().join("machine"), machine).unwrap();
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", test, "--ignored", "--nocapture"]).env(ON_A_MAC, folder.path());
+    again
+        .args(["--exact", &format!("selfcounts::{test}"), "--ignored", "--nocapture"])
+        .env(ON_A_MAC, folder.path());
     let out = again.output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && text.contains("1 passed"), "{text}");

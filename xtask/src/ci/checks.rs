@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::WorkspaceBuild;
 use super::test_programs::{FEATURES, check_longest, run_side_by_side};
 use crate::command::{apt, cargo, cargo_command, installed, step};
-use crate::{root, tidy};
+use crate::{clippy, root, tidy};
 
 /// Makes a test fail where the program that it compares with is missing.
 const REQUIRE_PEERS: &str = "CYCLOMETER_REQUIRE_PEERS";
@@ -33,7 +33,7 @@ pub(crate) fn quick() -> Result<()> {
     format()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     test_step("cargo test --workspace --locked", cargo_command(&["test", "--workspace", "--locked"]))?;
-    documentation()
+    documentation_with(&[])
 }
 
 pub(super) fn format() -> Result<()> {
@@ -78,13 +78,17 @@ const HOSTILE: &str = "umask 077; comma=$(locale -a 2>/dev/null | grep '^de_DE' 
     >> \"$CYCLOMETER_SKIP_LOG\"; \
     trap '' HUP INT PIPE QUIT CHLD; exec env -u HOME LC_ALL=${comma:-C.UTF-8} \"$@\"";
 
-/// Runs a few short test programs again where they are started so.
+/// Tests that run there: package, test program, and the beginning of the names of its tests.
+const HOSTILE_TESTS: [(&str, &str, &str); 2] =
+    [("cyclometer-cli", "main", "stat::"), ("cyclometer-sys", "cyclometer_sys", "")];
+
+/// Runs a few short tests again where they are started so.
 pub(super) fn in_hostile_surroundings() -> Result<()> {
     let build = WorkspaceBuild::new()?;
-    for (package, target) in [("cyclometer-cli", "stat"), ("cyclometer-sys", "cyclometer_sys")] {
+    for (package, target, module) in HOSTILE_TESTS {
         let program = build.test(package, target)?;
         let mut command = Command::new("sh");
-        command.args(["-c", HOSTILE, "sh"]).arg(&program.file);
+        command.args(["-c", HOSTILE, "sh"]).arg(&program.file).arg(module);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         test_step(&format!("tests of {package} in hostile surroundings"), command)?;
     }
@@ -119,9 +123,15 @@ fn tell_skipped(log: &Path) {
     }
 }
 
+/// Documentation of all crates, with the features and the checked crates of `lints`.
 pub(super) fn documentation() -> Result<()> {
+    documentation_with(&["--features", FEATURES])
+}
+
+fn documentation_with(features: &[&str]) -> Result<()> {
     let mut doc = cargo_command(&["doc", "--workspace", "--no-deps", "--locked"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(features).env("RUSTDOCFLAGS", "-D warnings");
+    clippy::compiles(&mut doc)?;
     step("cargo doc", doc)
 }
 

@@ -175,8 +175,13 @@ fn package(release: &Release, root: &CleanRoot) -> Result<()> {
     root.run("0:0", &install)?;
     root.main_job("cyclometer")?;
     root.expect(
-        "dpkg -L cyclometer; gzip -dc /usr/share/man/man1/cyclometer-stat.1.gz | head -5",
-        &["/usr/share/doc/cyclometer/copyright", "completions/cyclometer", ".TH cyclometer-stat"],
+        "dpkg -L cyclometer; for page in stat mcp; do gzip -dc /usr/share/man/man1/cyclometer-$page.1.gz; done",
+        &[
+            "/usr/share/doc/cyclometer/copyright",
+            "completions/cyclometer",
+            ".TH cyclometer-stat",
+            "\\-\\-allow",
+        ],
     )?;
     root.run(
         "0:0",
@@ -192,7 +197,11 @@ fn exporter_package(release: &Release, root: &CleanRoot) -> Result<()> {
     root.exporter_job("cyclometer-exporter")?;
     root.expect(
         "cyclometer-exporter --config /etc/cyclometer/exporter.yaml --check && dpkg -L cyclometer-exporter",
-        &["systemd/system/cyclometer-exporter.service", "/usr/share/doc/cyclometer-exporter/copyright"],
+        &[
+            "systemd/system/cyclometer-exporter.service",
+            "/usr/share/doc/cyclometer-exporter/copyright",
+            "/usr/share/man/man8/cyclometer-exporter.8.gz",
+        ],
     )?;
     root.run("0:0", "dpkg --purge cyclometer-exporter && ! find /usr /etc -name '*cyclometer*' | grep .")?;
     Ok(())

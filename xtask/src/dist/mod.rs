@@ -135,8 +135,7 @@ fn programs(release: &Release, target: &DistTarget, place: &BuildPlace, out: &Pa
     let built = built::build(release, target, place)?;
     let share = root().join(deb::SHARE);
     if target.runs_here() {
-        let tool = built.iter().find(|built| built.program == programs::TOOL).context("no tool was built")?;
-        tree::write_share(&tool.file, &share)?;
+        tree::write_share(&built, &share)?;
     }
     let texts = licences::texts(built.iter().map(|built| &built.crates))?;
     tree::write(&share.join("share/doc/cyclometer/THIRD-PARTY"), texts.as_bytes())?;

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::built::BuiltProgram;
+use super::programs::TOOL;
 use crate::command::step;
 use crate::root;
 
@@ -23,8 +24,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Files of the project that are handed on with every copy.
 const DOCUMENTS: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"];
 
-/// Writes what goes with a program, and is the same for all machines: `share`. `tool` runs on this machine.
-pub(super) fn write_share(tool: &Path, prefix: &Path) -> Result<()> {
+/// Writes what goes with programs, and is the same for all machines: `share`. The programs run on this
+/// machine.
+pub(super) fn write_share(programs: &[BuiltProgram], prefix: &Path) -> Result<()> {
+    let tool = programs.iter().find(|built| built.program == TOOL).context("no tool was built")?;
+    let tool = tool.file.as_path();
     if prefix.exists() {
         fs::remove_dir_all(prefix).with_context(|| prefix.display().to_string())?;
     }
@@ -38,6 +42,12 @@ pub(super) fn write_share(tool: &Path, prefix: &Path) -> Result<()> {
     write(&pages.join("cyclometer.1"), &page)?;
     for name in names {
         write(&pages.join(format!("cyclometer-{name}.1")), &printed(tool, &["man", &name])?)?;
+    }
+    // `cyclometer mcp` executes the server for agents: the server's own page replaces that of the subcommand.
+    for BuiltProgram { program, file, .. } in programs {
+        if let Some(page) = program.own_page {
+            write(&prefix.join("share/man").join(page), &printed(file, &["--man"])?)?;
+        }
     }
     for name in DOCUMENTS {
         let text = fs::read(root().join(name)).with_context(|| name.to_owned())?;

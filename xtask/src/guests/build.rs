@@ -1,7 +1,7 @@
 //! The build outputs: the command-line tool and the suite for every instruction set, programs of known
 //! length, the plugin, the kernel module, device trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,12 +13,16 @@ use super::fetch::{Fetcher, GuestKernel};
 use super::initrd::Initrd;
 use super::machine::{DeviceTree, GuestMachine, GuestTarget};
 use super::missing::missing;
+use crate::ci::WorkspaceBuild;
 use crate::command::{cargo_command, output, step};
 use crate::root;
 use crate::targets::has_library;
 
 /// The packages whose programs go into every machine: the tool, and process 1 with the suite.
 const PACKAGES: [&str; 2] = ["cyclometer-cli", "cyclometer-guest"];
+
+/// Their programs: name in the machine, and file name.
+const OURS: [(&str, &str); 2] = [("cyclometer", "cyclometer"), ("init", "cyclometer-guest")];
 
 /// Programs of known length: name in the machine, source, rounds of its loop. The suite has the same numbers.
 const PROGRAMS: [(&str, &str, &str); 4] = [
@@ -50,8 +54,9 @@ impl Tools {
     }
 }
 
-/// Programs of ours for one instruction set.
-pub(super) struct Programs(Vec<(&'static str, PathBuf)>);
+/// Programs of ours for one instruction set, and the shared libraries of those that need some: path in the
+/// machine, and file.
+pub(super) struct Programs(Vec<(String, PathBuf)>);
 
 impl Builder<'_, '_> {
     /// The tools that build programs for an instruction set.
@@ -64,13 +69,30 @@ impl Builder<'_, '_> {
         Ok(Tools { target, folder, flags: self.flags(target)? })
     }
 
-    /// The tool, the suite and the programs for some instruction sets.
-    pub(super) fn programs(&self, all: &[Tools]) -> Result<BTreeMap<GuestTarget, Programs>> {
-        if all.is_empty() {
-            return Ok(BTreeMap::new());
+    /// The tool, the suite and the programs for some instruction sets. Those that `workspace` has built for
+    /// the host are not built again.
+    pub(super) fn programs(
+        &self,
+        all: &[Tools],
+        workspace: Option<&WorkspaceBuild>,
+    ) -> Result<BTreeMap<GuestTarget, Programs>> {
+        let is_built = |tools: &&Tools| workspace.is_some() && !tools.target.is_foreign();
+        let (ready, others): (Vec<&Tools>, Vec<&Tools>) = all.iter().partition(is_built);
+        let built = if others.is_empty() { Vec::new() } else { cargo(&others)? };
+        let mut programs = BTreeMap::new();
+        for tools in others {
+            let of_target = |path: &&PathBuf| path.iter().any(|part| part == tools.target.triple());
+            let files: Vec<PathBuf> = built.iter().filter(of_target).cloned().collect();
+            programs.insert(tools.target, self.of_target(tools, &files)?);
         }
-        let built = cargo(all)?;
-        all.iter().map(|tools| Ok((tools.target, self.of_target(tools, &built)?))).collect()
+        for (tools, workspace) in ready.into_iter().zip(workspace) {
+            let files: Vec<PathBuf> =
+                OURS.iter().filter_map(|(_, program)| workspace.program(program)).collect();
+            let mut found = self.of_target(tools, &files)?;
+            found.0.extend(shared_libraries(&files)?);
+            programs.insert(tools.target, found);
+        }
+        Ok(programs)
     }
 
     /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's
@@ -95,11 +117,10 @@ impl Builder<'_, '_> {
         let folder = self.work.join(target.triple());
         fs::create_dir_all(&folder)?;
         let mut programs = Vec::new();
-        for (name, program) in [("cyclometer", "cyclometer"), ("init", "cyclometer-guest")] {
-            let mut of_target = built.iter().filter(|path| path.iter().any(|part| part == target.triple()));
-            let found = of_target.find(|path| path.file_name().is_some_and(|file| file == program));
+        for (name, program) in OURS {
+            let found = built.iter().find(|path| path.file_name().is_some_and(|file| file == program));
             let found = found.with_context(|| format!("cargo built no {program} for {}", target.triple()))?;
-            programs.push((name, stripped(found, &folder.join(name), tools)?));
+            programs.push((name.to_owned(), stripped(found, &folder.join(name), tools)?));
         }
         for (name, source, rounds) in PROGRAMS {
             let program = folder.join(name);
@@ -113,7 +134,7 @@ impl Builder<'_, '_> {
             ]);
             compiler.arg(&program).arg(root().join("tests/guests/programs").join(source));
             step(&format!("{} for {name}", target.compiler()), compiler)?;
-            programs.push((name, program));
+            programs.push((name.to_owned(), program));
         }
         Ok(Programs(programs))
     }
@@ -196,6 +217,11 @@ impl Builder<'_, '_> {
         module: Option<&Path>,
     ) -> Result<PathBuf> {
         let mut initrd = Initrd::new();
+        let folders: BTreeSet<&Path> =
+            programs.0.iter().flat_map(|(name, _)| Path::new(name).ancestors().skip(1)).collect();
+        folders.into_iter().filter_map(Path::to_str).filter(|name| !name.is_empty()).for_each(|name| {
+            initrd.folder(name);
+        });
         for (name, path) in &programs.0 {
             initrd.file(name, path)?;
         }
@@ -219,7 +245,7 @@ pub(super) fn before_path(folder: &Path) -> String {
 }
 
 /// `cargo build`, and the programs that it made.
-fn cargo(all: &[Tools]) -> Result<Vec<PathBuf>> {
+fn cargo(all: &[&Tools]) -> Result<Vec<PathBuf>> {
     let mut command = cargo_command(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", *package]));
     for Tools { target, folder, flags } in all {
@@ -250,6 +276,29 @@ fn stripped(from: &Path, to: &Path, tools: &Tools) -> Result<PathBuf> {
     Ok(to.to_path_buf())
 }
 
+/// The shared libraries of programs of the host, each with its path in a machine.
+///
+/// # Source
+///
+/// `ldd(1)`: a line `NAME => PATH (ADDRESS)` for a library, `PATH (ADDRESS)` for the dynamic loader.
+fn shared_libraries(programs: &[PathBuf]) -> Result<BTreeMap<String, PathBuf>> {
+    let mut libraries = BTreeMap::new();
+    for program in programs {
+        let text = output("ldd", &[&program.display().to_string()])?;
+        libraries
+            .extend(paths_of_ldd(&text).map(|path| (path.trim_start_matches('/').to_owned(), path.into())));
+    }
+    Ok(libraries)
+}
+
+/// The paths in the output of `ldd`.
+fn paths_of_ldd(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let path = line.rsplit_once("=> ").map_or(line, |(_, path)| path).trim();
+        path.split(' ').next().filter(|path| path.starts_with('/'))
+    })
+}
+
 /// The programs that cargo's messages name.
 fn executables(messages: &str) -> Vec<PathBuf> {
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
@@ -275,6 +324,15 @@ fn found_below(folder: &Path, name: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_are_the_paths_of_ldd_and_the_kernels_own_has_none() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(paths_of_ldd(text).collect::<Vec<_>>(), expected);
+        assert_eq!(paths_of_ldd("\tstatically linked\n").count(), 0);
+    }
 
     #[test]
     fn programs_are_read_from_messages() {

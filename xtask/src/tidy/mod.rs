@@ -1,7 +1,7 @@
 //! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
 //!
 //! Rules that hold everywhere are errors (`dependencies`, `restrictions`, `pages`,
-//! `phrases`, `public_api`). Rules that the
+//! `phrases`, `public_api`, `test_files`). Rules that the
 //! tree does not keep yet are counted, and the committed numbers only fall (`ratchet`): one name for one type
 //! (`type_names`), sentences with a noun as their subject (`subjects`), the width of comments (`columns`),
 //! modules that import in one direction (`cycles`).
@@ -18,6 +18,7 @@ mod ratchet;
 mod restrictions;
 mod subjects;
 mod syntax;
+mod test_files;
 mod type_names;
 
 use std::collections::BTreeMap;
@@ -109,6 +110,7 @@ fn rules(root: &Path, files: &[SourceFile], found: &mut Violations) -> Result<()
     files.iter().for_each(|file| restrictions::of_links(file, found));
     phrases::check(root, files, found)?;
     public_api::findings(root, found)?;
+    test_files::findings(root, found)?;
     pages::findings(root)?.into_iter().for_each(|finding| found.add(finding));
     Ok(())
 }

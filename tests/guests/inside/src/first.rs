@@ -32,6 +32,10 @@ pub(crate) fn main() -> ExitCode {
         Some("regions") => return regions::main(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {}
     }
+    if std::process::id() != 1 {
+        eprintln!("cyclometer-guest is process 1 of an emulated machine: run `cargo xtask guests`");
+        return ExitCode::FAILURE;
+    }
     if let Err(error) = machine() {
         println!("suite: not started: {error:#}");
     }

@@ -1,8 +1,9 @@
 //! The program inside an emulated machine: its process 1, and the suite that tests the tool there.
 //!
-//! `cargo xtask guests` builds it without shared libraries. It puts it into an initial RAM disk, with the
-//! command-line tool and a few programs of known length, and reads the suite's output. The kernel's command
-//! line selects the cases by `machine=NAME`.
+//! `cargo xtask guests` builds it without shared libraries; `cargo xtask ci` takes the workspace's build for
+//! x86-64, with the libraries. Both put it into an initial RAM disk, with the command-line tool and a few
+//! programs of known length, and read the suite's output. The kernel's command line selects the cases by
+//! `machine=NAME`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
